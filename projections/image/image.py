@@ -126,6 +126,10 @@ class MemoryImage:
         for part in self.parts.values():
             for kind in part.kinds:
                 self._folding[kind].append(part)
+        # What a peer says of an end takes effect through a local event; notes are linked at once.
+        self._remote: dict[str, list[ImagePart]] = {
+            "conflict_resolved": [self.resolutions, self.tombstones]
+        }
         self.names = EntityNames(facts.entities)
         self.name_signatures = NameSignatures()
         self.remembered = Remembered(ANSWERS_KEPT_MAX)
@@ -198,13 +202,10 @@ class MemoryImage:
             for event in admitted(
                 meaning(events, self.refused.places.__contains__), self._stands_at
             )
-            if event.payload is not None
-            and type(event.payload) is not UnknownPayload
-            # Another node's word on an end takes effect through an event of ours.
-            and (event.peer is None or event.header.kind not in ENDING_KINDS)
+            if event.payload is not None and type(event.payload) is not UnknownPayload
         ]
-        for kind, run in groupby(seen, key=lambda event: event.header.kind):
-            folding = self._folding.get(kind)
+        for (kind, remote), run in groupby(seen, key=_kind_and_remote_end):
+            folding = (self._remote if remote else self._folding).get(kind)
             if folding is None:
                 continue
             of_kind = list(run)
@@ -258,3 +259,8 @@ def loaded_at_once(path: Path) -> MemoryImage:
     finally:
         db.close()
     return image
+
+
+def _kind_and_remote_end(event: Recorded) -> tuple[str, bool]:
+    kind = event.header.kind
+    return kind, event.peer is not None and kind in ENDING_KINDS

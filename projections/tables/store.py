@@ -22,7 +22,7 @@ from engramlog.projections.tables.database import open_writer, query, query_one
 from engramlog.projections.tables.erasing import Erased, Erasing, History, Refolding, erased_by
 from engramlog.projections.tables.peers.protocol_facts import admitted, stands_in
 from engramlog.projections.tables.peers.refused_events import meaning, refused_in
-from engramlog.projections.tables.peers.remote_retractions import ENDING_KINDS, ForeignEndsProjector
+from engramlog.projections.tables.peers.remote_retractions import ENDING_KINDS, REMOTE_ENDS
 from engramlog.projections.tables.projector import Projector
 from engramlog.projections.tables.registry import KNOWN_KINDS, PROJECTORS
 from engramlog.projections.tables.storage_faults import MACHINE_FAULTS, storage_errors
@@ -184,13 +184,14 @@ class ProjectionStore:
             if event.peer is None or event.header.kind not in ENDING_KINDS
         ]
         kinds = {event.header.kind for event in own}
+        of_all = kinds | {event.header.kind for event in readable}
         last = events[-1].position
         for projector in self._projectors:
             mark = self._checkpoints[projector.name]
             if mark.halted is not None:
                 continue
-            if projector.name == ForeignEndsProjector.name:
-                wanted = _fresh(projector, readable, set(projector.kinds) | kinds, mark.position)
+            if projector.name in REMOTE_ENDS:
+                wanted = _fresh(projector, readable, of_all, mark.position)
                 self._apply_one(projector, wanted)
             elif not kinds.isdisjoint(projector.kinds):
                 self._apply_one(projector, _fresh(projector, own, kinds, mark.position))

@@ -2,6 +2,10 @@
 
 A note speaks of the entity of the facts that it settled, whichever of them are here: they may
 come after it, in another stream, or be erased. What a resolution said goes with its event.
+
+Resolutions of peers are read as well, whether or not they take effect here: a node that erased
+a losing fact never takes them up, and must hide the same notes as the others. Only a resolution
+of the note's own node counts, so that a peer cannot have other nodes' facts hidden.
 """
 
 from __future__ import annotations
@@ -19,22 +23,26 @@ from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import EVENTS, FACTS
 
-_EVERY = "SELECT note_id, event_id, fact_id FROM resolved_facts ORDER BY note_id, number"
+_EVERY = """
+SELECT note_id, origin, event_id, fact_id FROM resolved_facts ORDER BY note_id, origin, number
+"""
+_DROP = "DELETE FROM resolved_facts WHERE note_id=? AND origin=?"
 
 
 class ResolutionsProjector:
     """Rows of ``resolved_facts``."""
 
     name = "resolutions"
-    version = 1
+    version = 2
     tables = ("resolved_facts",)
     schema = """
     CREATE TABLE resolved_facts (
         note_id TEXT NOT NULL,
+        origin TEXT NOT NULL,
         number INTEGER NOT NULL,
         fact_id TEXT NOT NULL,
         event_id TEXT NOT NULL,
-        PRIMARY KEY (note_id, number)
+        PRIMARY KEY (note_id, origin, number)
     ) STRICT, WITHOUT ROWID;
     """
     late_indexes = ""
@@ -47,10 +55,14 @@ class ResolutionsProjector:
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:
-            note, settled = _settled(event)
-            db.execute("DELETE FROM resolved_facts WHERE note_id=?", (note,))
-            rows = [(note, n, fact, settled.event_id) for n, fact in enumerate(settled.facts)]
-            db.executemany("INSERT INTO resolved_facts VALUES (?,?,?,?)", rows)
+            key, settled = _settled(event)
+            db.execute(_DROP, key)
+            rows = [(*key, n, fact, settled.event_id) for n, fact in enumerate(settled.facts)]
+            db.executemany("INSERT INTO resolved_facts VALUES (?,?,?,?,?)", rows)
+
+
+_Key = tuple[str, str]
+"""A note, and the node whose resolution names it."""
 
 
 class _Settled(Struct):
@@ -67,11 +79,12 @@ class ResolutionsPart:
 
     def __init__(self, facts: FactColumns) -> None:
         self._facts = facts
-        self._settled: dict[str, _Settled] = {}
+        self._settled: dict[_Key, _Settled] = {}
 
     def load(self, db: apsw.Connection) -> None:
-        for note, event_id, fact in query(db, _EVERY):
-            self._settled.setdefault(note, _Settled(event_id, [])).facts.append(fact)
+        for note, origin, event_id, fact in query(db, _EVERY):
+            settled = self._settled.setdefault((note, origin), _Settled(event_id, []))
+            settled.facts.append(fact)
 
     def fold(self, events: Sequence[Recorded]) -> None:
         for event in events:
@@ -79,8 +92,8 @@ class ResolutionsPart:
                 gone = set(event.payload.events)
                 self._keep(lambda _, settled, gone=gone: settled.event_id not in gone)
             else:
-                note, settled = _settled(event)
-                self._settled[note] = settled
+                key, settled = _settled(event)
+                self._settled[key] = settled
 
     def forget(self, facts: Mapping[str, int]) -> None:
         for settled in self._settled.values():
@@ -89,35 +102,40 @@ class ResolutionsPart:
 
     def _keep(self, wanted: Callable[[str, _Settled], bool]) -> None:
         self._settled = {
-            note: settled for note, settled in self._settled.items() if wanted(note, settled)
+            key: settled for key, settled in self._settled.items() if wanted(key[0], settled)
         }
 
     def state(self) -> bytes:
-        return msgspec.msgpack.encode(self._settled)
+        return msgspec.msgpack.encode(list(self._settled.items()))
 
     def restore(self, state: bytes) -> None:
-        self._settled = msgspec.msgpack.decode(state, type=dict[str, _Settled])
+        self._settled = dict(msgspec.msgpack.decode(state, type=list[tuple[_Key, _Settled]]))
 
     def notes(self) -> dict[int, int]:
         """By slot of a note: the number of the entity that it speaks of."""
-        slot_of, entity = self._facts.slot_of, self._facts.arrays["entity"]
+        slot_of, arrays = self._facts.slot_of, self._facts.arrays
         found: dict[int, int] = {}
-        for note, settled in self._settled.items():
+        for (note, origin), settled in self._settled.items():
+            slot = slot_of.get(note)
+            if slot is None or self._facts.origins.text(int(arrays["origin"][slot])) != origin:
+                continue
             known = [slot_of[fact] for fact in settled.facts if fact in slot_of]
-            if known and note in slot_of:
-                found[slot_of[note]] = int(entity[known[0]])
+            if known:
+                found[slot] = int(arrays["entity"][known[0]])
         return found
 
     def awaited(self) -> frozenset[str]:
         """Notes, and facts that they speak of, that are not here yet."""
         slot_of = self._facts.slot_of
         named = {fact for settled in self._settled.values() for fact in settled.facts}
-        return frozenset(name for name in named | self._settled.keys() if name not in slot_of)
+        named |= {note for note, _ in self._settled}
+        return frozenset(name for name in named if name not in slot_of)
 
 
-def _settled(event: Recorded) -> tuple[str, _Settled]:
-    """A resolution's note, and what it settled."""
+def _settled(event: Recorded) -> tuple[_Key, _Settled]:
+    """A resolution's note with its origin, and what it settled."""
     resolution = event.payload
     assert isinstance(resolution, ConflictResolved)
     facts = [resolution.winner_id, *resolution.loser_ids]
-    return resolution.resolution_fact_id, _Settled(id_text(event.event_id), facts)
+    key = (resolution.resolution_fact_id, event.header.origin)
+    return key, _Settled(id_text(event.event_id), facts)

@@ -24,7 +24,10 @@ from engramlog.projections.tables.erasing import FACTS, may_erase
 from engramlog.projections.tables.peers.peers import peer_grants
 
 ENDING_KINDS = frozenset({"fact_retracted", "conflict_resolved", "fact_erased"})
-"""Kinds that other projectors see only when they are local."""
+"""Kinds that projectors see only when they are local, but for those of ``REMOTE_ENDS``."""
+
+REMOTE_ENDS = frozenset({"foreign_ends", "resolutions"})
+"""Projectors that also read what peers' events say about the end of facts."""
 
 _CLAIM = "INSERT OR IGNORE INTO foreign_ends VALUES (?,?,?,?,?,?,?)"
 _TAKEN = "DELETE FROM foreign_ends WHERE fact_id=? AND ending=?"

@@ -86,3 +86,34 @@ def test_a_note_is_hidden_with_the_entity_of_which_it_speaks(
         view = View(image)
         moment = Moment(view.position, came[-1].received_at)
         assert live(view, RIGHTS, moment, include_retracted=True).tolist() == []
+
+
+def _came_from_a_peer(events: dict[str, Recorded], origin: str) -> list[Recorded]:
+    """The events with their order as positions, the resolution as one of node ``origin``."""
+    found: list[Recorded] = []
+    for position, (name, event) in enumerate(events.items(), 1):
+        came = replace(event, position=position)
+        if name == "resolution":
+            came = replace(came, peer=origin, header=replace(came.header, origin=origin))
+        found.append(came)
+    return found
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["the note's node", "another node"])
+def test_only_the_node_of_a_note_says_of_what_it_speaks(
+    tmp_path: Path, events: dict[str, Recorded], own: bool
+) -> None:
+    origin = events["note"].header.origin if own else "stigmem://other.example"
+    folded, loaded = MemoryImage(), MemoryImage()
+    store = ProjectionStore(tmp_path / "tables.db")
+    came = _came_from_a_peer({k: e for k, e in events.items() if k != "loser"}, origin)
+    for event in came:
+        folded.apply([event], event.position)
+        with store.db:
+            store.apply([event])
+    loaded.load(store.db, len(came))
+    store.close()
+    for image in (folded, loaded):
+        notes = image.resolutions.notes()
+        shown = live(View(image), RIGHTS, Moment(len(came), came[-1].received_at))
+        assert (len(notes), len(shown)) == ((1, 0) if own else (0, 1))
