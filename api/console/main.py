@@ -116,7 +116,7 @@ def expected() -> tuple[type[Exception], ...]:
     from engramlog.api.transfer.mapping import MappingError
     from engramlog.eventlog.errors import EventLogError
     from engramlog.projections.embedding.errors import EmbeddingError
-    from engramlog.projections.writing.writer import ReplicaReadOnly
+    from engramlog.projections.writing.writer_errors import ReplicaReadOnly
     from engramlog.replay.rebuild import DigestMismatch
 
     return (

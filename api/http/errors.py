@@ -39,7 +39,7 @@ from engramlog.eventlog.errors import (
 )
 from engramlog.projections.embedding.errors import DimensionMismatch, WrongDimensions
 from engramlog.projections.writing.commands import Refused
-from engramlog.projections.writing.writer import (
+from engramlog.projections.writing.writer_errors import (
     ReplicaReadOnly,
     WriterBusy,
     WriterClosed,

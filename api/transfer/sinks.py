@@ -38,7 +38,7 @@ from engramlog.projections.episodes.reading import place_of_episode, same_episod
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.writing.commands import Command, Done, Refused, ResolveConflict
 from engramlog.projections.writing.instruction_sources import INSTRUCTION_PERMISSION
-from engramlog.projections.writing.writer import WriterBusy, WriterClosed, WriterDegraded
+from engramlog.projections.writing.writer_errors import WriterBusy, WriterClosed, WriterDegraded
 
 _REFUSALS = (EventLogError, WriterBusy, WriterClosed, WriterDegraded)
 

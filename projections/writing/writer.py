@@ -10,7 +10,6 @@ the log's commit loses nothing acknowledged; one after it is caught up from the 
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -24,59 +23,26 @@ from engramlog.eventlog.event import Recorded, Stored
 from engramlog.eventlog.identifiers import IdentifierSource
 from engramlog.eventlog.log import CopyableLog, EventLog, Idempotency, KeyCopy
 from engramlog.projections.image.image import MemoryImage
-from engramlog.projections.tables.storage_faults import storage_errors
 from engramlog.projections.tables.store import ProjectionStore
+from engramlog.projections.writing.catching_up import CatchesUp
 from engramlog.projections.writing.commands import ALONE, Command, Done, WriteAnswer
 from engramlog.projections.writing.group import Group, SubmissionFailed
 from engramlog.projections.writing.submission import Submission
+from engramlog.projections.writing.writer_errors import (
+    ReplicaReadOnly,
+    WriterBusy,
+    WriterClosed,
+    WriterDegraded,
+)
 
 GROUP_COMMANDS_MAX = 20_000
 WAITING_SUBMISSIONS_MAX = 10_000
-CATCH_UP_PAGE_EVENTS = 5_000
-CORE_PROJECTORS = frozenset(
-    {
-        "facts",
-        "contradictions",
-        "policies",
-        "keys",
-        "agent_keys",
-        "derivations",
-        "gardens",
-        "capabilities",
-        "erasures",
-        "aliases",
-        "tombstones",
-        "manifests",
-    }
-)
-"""Projectors that decisions read: writing stops while one of them is halted."""
 
 
-_log = logging.getLogger(__name__)
-
-
-class WriterBusy(Exception):
-    """More submissions wait than the writer's bound; nothing was written. Try again later."""
-
-
-class WriterDegraded(Exception):
-    """The projections cannot be brought up to the log; writes are refused until they are."""
-
-
-class ReplicaReadOnly(Exception):
-    """This node is a replica: it writes what its primary wrote, and nothing else."""
-
-
-class WriterClosed(Exception):
-    """The writer has been closed."""
-
-
-class Writer:
+class Writer(CatchesUp):
     """See the module. ``on_commit`` is called in the writer's thread after each publication.
 
     Attributes:
-        degraded: why the node cannot serve as it should, or None; writes try to mend it.
-        broken: why it must be restarted, or None.
         primary: the URL of the node that takes the writes, where this one is its replica.
         groups, submissions: counters since start.
     """
@@ -89,16 +55,11 @@ class Writer:
         clock: Clock,
         on_commit: Callable[[Sequence[Recorded]], None] = lambda _: None,
     ) -> None:
-        self.log = log
-        self.store = store
-        self.image = image
-        self.degraded: str | None = None
-        self.broken: str | None = None
+        super().__init__(log, store, image, on_commit)
         self.primary: str | None = None
         self.groups = 0
         self.submissions = 0
         self._clock = clock
-        self._on_commit = on_commit
         self._identifiers = IdentifierSource(log.origin)
         self._queue: queue.SimpleQueue[Submission | Callable[[], None] | None] = queue.SimpleQueue()
         self._closed = False
@@ -106,7 +67,6 @@ class Writer:
         self._retried: Future[None] | None = None
         self._entry = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
-        image.tail.write = self._write_tail
 
     def start(self) -> None:
         """Catch up with the log, publish, and begin to take submissions."""
@@ -236,12 +196,6 @@ class Writer:
         except Exception as fault:
             self._break(fault)
 
-    def _break(self, fault: Exception) -> None:
-        """Serve no more writes: what the log has cannot be shown. Called while it is handled."""
-        _log.exception("the node cannot follow the log")
-        self.broken = f"the node cannot follow the log, restart it: {fault}"
-        self.degraded = self.broken
-
     def replace_store(self, store: ProjectionStore) -> None:
         """Continue with another file at the log's head. Call inside ``exclusive``."""
         self.store.close()
@@ -301,16 +255,6 @@ class Writer:
                     return self._queue.get(timeout=patience)
             self._follow_log()
         return self._queue.get()
-
-    def _follow_log(self) -> None:
-        """Bring the tables up to the log; ``degraded`` reports a failure. This thread outlives
-        every failure: without it all that waits would wait for ever."""
-        try:
-            self.image.tail.settle()
-        except StorageError:
-            pass
-        except Exception as fault:
-            self._break(fault)
 
     def _gather(self, first: Submission) -> tuple[list[Submission], Any]:
         """Everything that waits, up to the bound, and what ended the gathering."""
@@ -413,65 +357,14 @@ class Writer:
             return
         self._show(events, position)
 
-    def _write_tail(self, events: Sequence[Recorded]) -> None:
-        """Put events that the log has into the tables, in whichever thread asks for them."""
-        try:
-            self._apply(events)
-        except BaseException as fault:
-            self.degraded = f"projections are behind the log: {fault}"
-            raise
-
-    def _apply(self, events: Sequence[Recorded]) -> None:
-        """One transaction of the tables, all or none."""
-        self.store.begin()
-        try:
-            with storage_errors():
-                self.store.apply(events)
-            self.store.commit()
-        except BaseException:
-            self.store.rollback()
-            raise
-
     def _show(self, events: Sequence[Recorded], position: int) -> None:
         """Publish. What the log has cannot be taken back: a node that cannot follow it must not
         serve more."""
         try:
-            self._publish(events, position)
+            self.image.apply(events, position)
+            self._on_commit(events)
         except Exception as fault:
             self._break(fault)
-
-    def _publish(self, events: Sequence[Recorded], position: int) -> None:
-        self.image.apply(events, position)
-        self._on_commit(events)
-
-    def _require_health(self) -> None:
-        if self.broken is not None:
-            raise WriterDegraded(self.broken)
-        if self.degraded is not None:
-            try:
-                self._catch_up()
-            except StorageError as fault:
-                raise WriterDegraded(self.degraded or str(fault)) from fault
-        halted = CORE_PROJECTORS & self.store.halted.keys()
-        if halted:
-            name = min(halted)
-            raise WriterDegraded(f"projector {name} is halted: {self.store.halted[name]}")
-
-    def _catch_up(self) -> None:
-        """Apply what the log has and the tables or the memory image have not: a rebuild may have
-        brought the tables up already."""
-        self.image.tail.settle()
-        after = min(self.store.position, self.image.position)
-        while page := self.log.read(after, CATCH_UP_PAGE_EVENTS):
-            after = page[-1].position
-            behind = [event for event in page if event.position > self.store.position]
-            self._apply(behind)
-            fresh = [event for event in page if event.position > self.image.position]
-            if fresh:
-                self._publish(fresh, page[-1].position)
-            if self.store.halted and len(self.store.halted) == len(self.store.checkpoints):
-                break
-        self.degraded = None
 
 
 _STOP = object()

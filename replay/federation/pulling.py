@@ -25,7 +25,7 @@ from engramlog.projections.writing.commands import (
     WriteAnswer,
 )
 from engramlog.projections.writing.group import ForeignEventRefused
-from engramlog.projections.writing.writer import WriterBusy, WriterClosed, WriterDegraded
+from engramlog.projections.writing.writer_errors import WriterBusy, WriterClosed, WriterDegraded
 from engramlog.replay.federation.missing_payloads import (
     ERASURE_WAIT_SECONDS,
     Ahead,

@@ -16,7 +16,7 @@ from engramlog.projections.tables.digest import compute_digests
 from engramlog.projections.tables.facts.facts import FactsProjector
 from engramlog.projections.tables.store import current_generation, generations
 from engramlog.projections.writing.commands import Done
-from engramlog.projections.writing.writer import WriterBusy
+from engramlog.projections.writing.writer_errors import WriterBusy
 from engramlog.replay.rebuild import DigestMismatch, ProjectorHalted
 from tests.worlds.histories import asserted
 

@@ -24,7 +24,7 @@ from engramlog.projections.memories.summary_naming import FOLDER, TIERS, name_of
 from engramlog.projections.summaries.paragraphs import paragraphs_of
 from engramlog.projections.summaries.reading import RecordedFile, recorded_files
 from engramlog.projections.writing.commands import RecordSummary, Refused
-from engramlog.projections.writing.writer import (
+from engramlog.projections.writing.writer_errors import (
     ReplicaReadOnly,
     WriterBusy,
     WriterClosed,

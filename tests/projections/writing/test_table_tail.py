@@ -17,7 +17,7 @@ from engramlog.eventlog.kinds import Value
 from engramlog.projections.image import table_tail
 from engramlog.projections.tables.store import ProjectionStore
 from engramlog.projections.writing.commands import Command, Done, RetractFact
-from engramlog.projections.writing.writer import WriterDegraded
+from engramlog.projections.writing.writer_errors import WriterDegraded
 from tests.worlds.failing_storage import Failing, FailingOnce
 from tests.worlds.histories import ALL_SCOPES, asserted
 from tests.worlds.waiting import until

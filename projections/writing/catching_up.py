@@ -1,0 +1,126 @@
+"""Bringing the tables and the memory image up to the log, and what is wrong where that fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from engramlog.eventlog.errors import StorageError
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.log import EventLog
+from engramlog.projections.image.image import MemoryImage
+from engramlog.projections.tables.storage_faults import storage_errors
+from engramlog.projections.tables.store import ProjectionStore
+from engramlog.projections.writing.writer_errors import WriterDegraded
+
+CATCH_UP_PAGE_EVENTS = 5_000
+CORE_PROJECTORS = frozenset(
+    {
+        "facts",
+        "contradictions",
+        "policies",
+        "keys",
+        "agent_keys",
+        "derivations",
+        "gardens",
+        "capabilities",
+        "erasures",
+        "aliases",
+        "tombstones",
+        "manifests",
+    }
+)
+"""Projectors that decisions read: writing stops while one of them is halted."""
+
+
+_log = logging.getLogger(__name__)
+
+
+class CatchesUp:
+    """A log, and its tables and memory image, which one thread keeps up with it.
+
+    Attributes:
+        degraded: why the node cannot serve as it should, or None; writes try to mend it.
+        broken: why it must be restarted, or None.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        store: ProjectionStore,
+        image: MemoryImage,
+        on_commit: Callable[[Sequence[Recorded]], None],
+    ) -> None:
+        self.log = log
+        self.store = store
+        self.image = image
+        self.degraded: str | None = None
+        self.broken: str | None = None
+        self._on_commit = on_commit
+        image.tail.write = self._write_tail
+
+    def _catch_up(self) -> None:
+        """Apply what the log has and the tables or the memory image have not: a rebuild may have
+        brought the tables up already."""
+        self.image.tail.settle()
+        after = min(self.store.position, self.image.position)
+        while page := self.log.read(after, CATCH_UP_PAGE_EVENTS):
+            after = page[-1].position
+            behind = [event for event in page if event.position > self.store.position]
+            self._apply(behind)
+            fresh = [event for event in page if event.position > self.image.position]
+            if fresh:
+                self.image.apply(fresh, page[-1].position)
+                self._on_commit(fresh)
+            if self.store.halted and len(self.store.halted) == len(self.store.checkpoints):
+                break
+        self.degraded = None
+
+    def _write_tail(self, events: Sequence[Recorded]) -> None:
+        """Put events that the log has into the tables, in whichever thread asks for them."""
+        try:
+            self._apply(events)
+        except BaseException as fault:
+            self.degraded = f"projections are behind the log: {fault}"
+            raise
+
+    def _apply(self, events: Sequence[Recorded]) -> None:
+        """One transaction of the tables, all or none."""
+        self.store.begin()
+        try:
+            with storage_errors():
+                self.store.apply(events)
+            self.store.commit()
+        except BaseException:
+            self.store.rollback()
+            raise
+
+    def _follow_log(self) -> None:
+        """Bring the tables up to the image; ``degraded`` reports a failure. The writer's thread
+        outlives every failure: without it all that waits would wait for ever."""
+        try:
+            self.image.tail.settle()
+        except StorageError:
+            pass
+        except Exception as fault:
+            self._break(fault)
+
+    def _require_health(self) -> None:
+        """Refuse to decide from tables that are behind and cannot be brought up."""
+        if self.broken is not None:
+            raise WriterDegraded(self.broken)
+        if self.degraded is not None:
+            try:
+                self._catch_up()
+            except StorageError as fault:
+                raise WriterDegraded(self.degraded or str(fault)) from fault
+        halted = CORE_PROJECTORS & self.store.halted.keys()
+        if halted:
+            name = min(halted)
+            raise WriterDegraded(f"projector {name} is halted: {self.store.halted[name]}")
+
+    def _break(self, fault: Exception) -> None:
+        """Serve no more writes: what the log has cannot be shown. Called while it is handled."""
+        _log.exception("the node cannot follow the log")
+        self.broken = f"the node cannot follow the log, restart it: {fault}"
+        self.degraded = self.broken
