@@ -1,4 +1,4 @@
-"""Growing numpy arrays: a row for each fact, the storage under the memory image."""
+"""Growing numpy arrays with a row per fact: the storage of the memory image."""
 
 from __future__ import annotations
 
@@ -36,15 +36,17 @@ COLUMN_TYPES: dict[str, type[np.generic]] = {
     "peer": np.int32,
     "classification": np.int8,
 }
-"""The columns: one row (slot) a fact, in position order. ``tie`` tells apart facts of
-the same clock reading, on every node alike; it comes from the fact's id."""
+"""The columns: one row (slot) per fact, in position order. ``tie`` orders facts with the same clock
+reading, equally on every node; it comes from the fact's id.
+"""
 
 ROW_FIELDS = tuple(COLUMN_TYPES)
 
 
 class Columns:
-    """Parallel arrays that grow by doubling. Growth copies, so a reader that holds the old
-    arrays keeps a consistent past; the writer mutates only ends, at later positions."""
+    """Parallel arrays that grow by doubling. Growth copies, so a reader with the old arrays keeps a
+    consistent past. The writer changes only ends, at later positions.
+    """
 
     def __init__(self, capacity: int = 1024) -> None:
         self.count = 0
@@ -75,7 +77,7 @@ class Columns:
         self.arrays = grown
 
     def note_once(self, name: str, slots: Sequence[int] | I32, position: int) -> None:
-        """Write a position into a column of rows that have none yet."""
+        """Write a position into a column for rows without one."""
         column = self.arrays[name]
         for slot in slots:
             if column[slot] == LIVE:

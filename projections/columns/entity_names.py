@@ -1,4 +1,4 @@
-"""Entities by the words of their display names: what a question may call them."""
+"""Entities by the words of their display names, as questions may name them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ def words_of(text: str) -> list[str]:
 
 
 def phrase_of(entity: str) -> str:
-    """The words of an entity's display name, one space between them: ``new york`` for
-    ``place:new-york``; empty if it has none."""
+    """The words of an entity's display name, separated by spaces: ``new york`` for
+    ``place:new-york``; empty if it has none.
+    """
     return " ".join(words_of(entity_display(entity)))
 
 
 class EntityNames:
-    """Numbers of entities by display name. Built when it is first asked, for not every node
-    asks, and then only added to. Safe from any thread."""
+    """Numbers of entities by display name. Built on the first request, because not every node needs
+    it; afterwards it only grows. Safe from any thread.
+    """
 
     def __init__(self, entities: Interner) -> None:
         self._entities = entities

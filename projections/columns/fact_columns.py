@@ -22,13 +22,14 @@ SCOPE_NUMBERS = {scope: number for number, scope in enumerate(SCOPES)}
 
 
 def cid_number(cid: str) -> int:
-    """The first 64 bits of a content id: enough to find a fact, not to identify it."""
+    """The first 64 bits of a content id: they find a fact but do not identify it."""
     return int(cid[7:23], 16)
 
 
 class FactColumns(Columns):
-    """Filled by the facts' part of the memory image (``tables.facts.facts``); other parts set
-    the columns that are theirs."""
+    """All columns of the facts. The facts' part of the memory image (``tables.facts.facts``) fills
+    them; other parts set their own columns.
+    """
 
     def __init__(self, capacity: int = 1024) -> None:
         super().__init__(capacity)
@@ -38,12 +39,12 @@ class FactColumns(Columns):
         self.gardens = Interner()
         self.origins = Interner()
         self.said = SaidValues()
-        """The values; by number, what the lexicon reads of each."""
+        """The values, and by number the text that the lexicon reads of each."""
         self.keys = KeyNumbers()
         self.crowded: Bool = np.zeros(1024, dtype=np.bool_)
         """By key number: whether the key has more than one fact."""
         self.slots: int = 0
-        """Slots given out; those of erased facts are not given again."""
+        """How many slots are taken, those of erased facts included."""
         self.slot_of = FactIds()
         self.attested: array[int] = array("i")
         """Slots of facts with a source's own signature, ascending."""
@@ -85,15 +86,15 @@ class FactColumns(Columns):
         return number
 
     def cut(self) -> ColumnView:
-        """Every row there is, published or not."""
+        """Every row, published or not."""
         return ColumnView(self, self.count)
 
 
 class ColumnView:
-    """The columns as far as one count of rows; its length never changes.
+    """The columns up to one count of rows; the length never changes.
 
-    ``to_position`` and ``set_aside`` may still be closed underneath by later events, but only
-    with their own, later positions.
+    Later events may still close ``to_position`` and ``set_aside``, but only with their own, later
+    positions.
     """
 
     def __init__(self, facts: FactColumns, count: int) -> None:
@@ -122,9 +123,9 @@ class ColumnView:
         self.tie: U32 = arrays["tie"][:count]
         self.origin: I32 = arrays["origin"][:count]
         self.peer: I32 = arrays["peer"][:count]
-        """The peer that a fact came through, as the number of a source; -1 for this node's own."""
+        """The peer that a fact came through, as a source's number; -1 for this node's own."""
         self.classification: I8 = arrays["classification"][:count]
-        """The newest of each fact: rights are of the present, also over the past."""
+        """The newest classification of each fact: present rights apply to the past as well."""
         self.entities: Interner = facts.entities
         self.relations: Interner = facts.relations
         self.sources: Interner = facts.sources

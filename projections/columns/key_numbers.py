@@ -1,4 +1,4 @@
-"""Numbers of keys: (entity, relation, scope, garden), each by its own number."""
+"""Numbers of keys: (entity, relation, scope, garden), each by its number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _pack = struct.Struct("<4i").pack
 
 
 class KeyNumbers:
-    """Sealed ones in a table, and those that came since. One thread adds, any may read."""
+    """Sealed keys in a table, and the newer ones. One thread adds, any may read."""
 
     def __init__(self) -> None:
         self.sealed = TextTable()
@@ -19,7 +19,7 @@ class KeyNumbers:
         self._fresh: dict[Key, int] = {}
 
     def rest(self, sealed: TextTable) -> None:
-        """Have the first keys lie in a table, of none so far, or of the same as before."""
+        """Keep the first keys in a table. Until now there are no keys, or exactly these."""
         self.sealed = sealed
         self._first = len(sealed)
 
@@ -39,5 +39,5 @@ class KeyNumbers:
         return self._first + len(self._fresh)
 
     def fresh_keys(self, count: int) -> list[bytes]:
-        """The keys behind the sealed ones as a table holds them, below ``count``."""
+        """The keys after the sealed ones and below ``count``, as a table holds them."""
         return [_pack(*key) for key in list(self._fresh)[: count - self._first]]

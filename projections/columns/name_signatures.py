@@ -1,4 +1,4 @@
-"""64-bit signatures of entities' names: alike where the names share pairs of letters."""
+"""64-bit signatures of entities' names; names that share pairs of letters get similar ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NameSignatures:
         self._made: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
 
     def of(self, entities: Interner) -> NDArray[np.uint64]:
-        """The signatures of all entities there are now, by number."""
+        """The signatures of all current entities, by number."""
         with self._lock:
             known, count = len(self._made), len(entities)
             if known < count:

@@ -1,6 +1,7 @@
 """The terms of names: which of an interner's texts hold a term, and how many terms each has.
 
-Read when first asked, as not every node asks, and then only added to. Safe from any thread.
+Built on the first request, because not every node needs it; afterwards it only grows. Safe from any
+thread.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ class NameTerms:
         self._lock = threading.Lock()
 
     def frequencies(self, term: str, count: int) -> I32:
-        """By number, of the first ``count``: how often each name holds the term."""
+        """How often each of the first ``count`` names holds the term, by number."""
         with self._lock:
             self._read_on()
             numbers = np.array(self._holding.get(term, ()), dtype=np.int64)
         return np.bincount(numbers[numbers < count], minlength=count).astype(np.int32)
 
     def lengths(self, count: int) -> I32:
-        """By number, of the first ``count``: the terms of each name."""
+        """How many terms each of the first ``count`` names has, by number."""
         with self._lock:
             self._read_on()
             return np.array(self._lengths[:count], dtype=np.int32)

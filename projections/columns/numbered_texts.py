@@ -1,6 +1,6 @@
-"""Ids and values of facts by number: sealed ones in a table, and what came since in dictionaries.
+"""Ids and values of facts by number: sealed ones in a table, newer ones in dictionaries.
 
-Unlike names, they may be forgotten; their numbers are then not given again.
+Unlike names, they can be forgotten; a forgotten number is not used again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from engramlog.projections.text_table import TextTable, key_of
 
 VALUE_TYPES = ("string", "text", "number", "boolean", "datetime", "ref", "null")
 _DIGITS = {name: str(number) for number, name in enumerate(VALUE_TYPES)}
-"""Before a value's text in its table: of which type it is."""
+"""The type of a value, as the digit before its text in the table."""
 
 
 class FactIds:
@@ -22,11 +22,11 @@ class FactIds:
     def __init__(self) -> None:
         self.sealed = TextTable()
         self.gone: set[int] = set()
-        """Slots of the sealed facts that were forgotten."""
+        """Slots of sealed facts that are forgotten."""
         self._fresh: dict[str, int] = {}
 
     def rest(self, sealed: TextTable) -> None:
-        """Have the first ids lie in a table, of none so far, or of the same as before."""
+        """Keep the first ids in a table. Until now there are no ids, or exactly these."""
         self.sealed = sealed
 
     def get(self, fact: str) -> int | None:
@@ -70,7 +70,7 @@ class FactIds:
         yield from list(self._fresh.items())
 
     def fresh_keys(self, count: int) -> list[bytes]:
-        """The ids behind the sealed ones, by slot, below ``count``; empty if forgotten."""
+        """The ids after the sealed ones and below ``count``, by slot; empty if forgotten."""
         return _by_number(
             ((key_of(fact), slot) for fact, slot in list(self._fresh.items())),
             len(self.sealed),
@@ -79,24 +79,25 @@ class FactIds:
 
 
 class SaidValues(Sequence[str]):
-    """Numbers of values by type and text; as a sequence, what the lexicon reads of each. One
-    thread adds, any may read."""
+    """Numbers of values by type and text; as a sequence, the text that the lexicon reads of each.
+    One thread adds, any may read.
+    """
 
     def __init__(self) -> None:
         self.sealed = TextTable()
         self.gone: set[int] = set()
-        """Numbers of the sealed values that were forgotten."""
+        """Numbers of sealed values that are forgotten."""
         self._first = 0
         self._numbers: dict[tuple[str, str], int] = {}
         self._said: list[str] = []
 
     def rest(self, sealed: TextTable) -> None:
-        """Have the first values lie in a table, of none so far, or of the same as before."""
+        """Keep the first values in a table. Until now there are no values, or exactly these."""
         self.sealed = sealed
         self._first = len(sealed)
 
     def number(self, value_type: str, text: str) -> int | None:
-        """The number of a value, or None if nothing says it."""
+        """The number of a value, or None if no fact has it."""
         number = self._numbers.get((value_type, text))
         if number is None and self._first:
             number = self.sealed.number(_value_key(value_type, text))
@@ -104,7 +105,7 @@ class SaidValues(Sequence[str]):
         return number
 
     def add(self, value_type: str, text: str) -> int:
-        """The number of a value, given now if it is new."""
+        """The number of a value; a new value gets a new number."""
         number = self.number(value_type, text)
         if number is None:
             number = self._first + len(self._said)
@@ -113,7 +114,7 @@ class SaidValues(Sequence[str]):
         return number
 
     def forget(self, numbers: Sequence[int]) -> None:
-        """Nothing says these values any more; one that is said again gets another number."""
+        """Forget values that no fact has any more; a value that returns gets another number."""
         gone = frozenset(numbers)
         for value in [value for value, number in self._numbers.items() if number in gone]:
             del self._numbers[value]
@@ -124,8 +125,9 @@ class SaidValues(Sequence[str]):
                 self._said[number - self._first] = ""
 
     def fresh_keys(self, count: int) -> list[bytes]:
-        """The values behind the sealed ones as a table holds them, below ``count``; empty if
-        forgotten."""
+        """The values after the sealed ones and below ``count``, as a table holds them; empty if
+        forgotten.
+        """
         values = list(self._numbers.items())
         keys = ((_value_key(kind, text), number) for (kind, text), number in values)
         return _by_number(keys, self._first, count)

@@ -9,10 +9,10 @@ from typing import Any
 
 
 class Remembered:
-    """Answers by key, the least recently used forgotten first. Safe from any thread.
+    """A cache of answers that drops the least recently used first. Safe from any thread.
 
-    A key must name everything its answer depends on, the position above all: what is
-    remembered is then never older than what is asked.
+    A key must name everything that its answer depends on, above all the position: then no cached
+    answer is stale.
     """
 
     def __init__(self, kept_max: int) -> None:

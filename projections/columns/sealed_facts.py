@@ -1,8 +1,7 @@
-"""The facts' columns, names and slot lists as sections of a file, and made of them again.
+"""Writes the facts' columns, names and slot lists as sections of a file, and restores them.
 
-The file has the state of one position, though the writer may continue: columns and lists
-only grow, and an end that was noted later says so itself. Of erased facts nothing is written but
-that their slots are taken.
+The file holds the state at one position while the writer continues: columns and lists only grow,
+and a later end carries its later position. Of erased facts only the taken slots are written.
 """
 
 from __future__ import annotations
@@ -33,13 +32,14 @@ from engramlog.projections.text_table import TextTable, key_of, table_sections
 
 _ENDS = ("to_position", "set_aside")
 _SAID_BY_TEXT = ("length", "asking", "valid_from", "valid_until", "base")
-"""Columns that tell of what an erased fact said."""
+"""Columns that could reveal an erased fact's text."""
 _NO_LISTS = Lists(np.zeros(1, dtype=np.int64), [np.zeros(0, dtype=np.int32)])
 
 
 class FactsCut(Struct, frozen=True):
-    """How far everything had come at a position, and what later events change without a trace.
-    The small things are written with the document that this is a part of."""
+    """The sizes of everything at a position, and the values that later events change without a
+    trace. The document that holds this record also holds its small values.
+    """
 
     position: int
     count: int
@@ -57,8 +57,9 @@ class FactsCut(Struct, frozen=True):
 
 
 def cut_of(facts: FactColumns, position: int, kept_sources: frozenset[int]) -> FactsCut:
-    """The cut at the position that was just published. Call in the writer's thread.
-    ``kept_sources``: numbers of sources that others than facts speak of."""
+    """The cut at the position just published. Call in the writer's thread. ``kept_sources``:
+    numbers of sources that not only facts name.
+    """
     count = facts.count
     relations, sources = facts.relations.since(0), facts.sources.since(0)
     live = facts.arrays["scope"][:count] != NOWHERE
@@ -93,7 +94,7 @@ def _only(texts: list[str], numbers: set[int]) -> list[str]:
 
 
 def sections_of(facts: FactColumns, cut: FactsCut, classification: I8) -> Iterator[Laid]:
-    """The large things. ``classification``: a copy of that column as it was at the cut."""
+    """The large sections. ``classification``: a copy of that column as of the cut."""
     live = facts.arrays["scope"][: cut.count] != NOWHERE
     for name in COLUMN_TYPES:
         column = facts.arrays[name][: cut.count]
@@ -123,7 +124,7 @@ def _room(count: int) -> int:
 
 
 def _entities(facts: FactColumns, cut: FactsCut) -> Iterator[Laid]:
-    """Entities; but those that only erased facts spoke of."""
+    """The entities, without those that only erased facts named."""
     names = facts.entities
     first = len(names.sealed)
     fresh = [key_of(text) for text in names.since(first)[: cut.entities - first]]
@@ -204,8 +205,9 @@ def _undropped(lists: Lists, postings: Postings) -> Lists:
 
 
 def _by_row(grown: Grown, rows: I64) -> tuple[I64, I64, I32, I64]:
-    """Grown lists in the order of their rows, empty ones left out: the rows, how long each is,
-    all slots, and of which list each slot is."""
+    """Grown lists in the order of their rows, without empty ones: the rows, the length of each
+    list, all slots, and the list of each slot.
+    """
     order = np.argsort(rows, kind="stable")
     order = order[grown.lengths[order] > 0]
     lengths = grown.lengths[order]
@@ -220,7 +222,7 @@ def _by_row(grown: Grown, rows: I64) -> tuple[I64, I64, I32, I64]:
 
 
 def restore(facts: FactColumns, cut: FactsCut, sections: Sections) -> None:
-    """Fill empty columns with what a file holds."""
+    """Fill empty columns from a file."""
     facts.count = facts.slots = cut.count
     facts.arrays = {name: sections.roomy(f"column.{name}") for name in COLUMN_TYPES}
     facts.crowded = sections.roomy("crowded")
@@ -240,7 +242,7 @@ def restore(facts: FactColumns, cut: FactsCut, sections: Sections) -> None:
 
 
 def rest(facts: FactColumns, sections: Sections) -> None:
-    """Have what never changes lie in a file, or in another copy of the same file."""
+    """Keep the parts that never change in a file, or in another copy of the same file."""
     facts.slot_of.rest(TextTable(sections, "ids"))
     facts.said.rest(TextTable(sections, "values"))
     facts.keys.rest(TextTable(sections, "keys"))
@@ -260,8 +262,9 @@ def rest(facts: FactColumns, sections: Sections) -> None:
 
 
 def unmap(facts: FactColumns, sections: Sections) -> None:
-    """Continue in memory of this process alone, so that nothing of a file is held any more.
-    ``sections``: what the columns were restored from."""
+    """Move everything into this process's memory, so that nothing of the file stays open.
+    ``sections``: the file that the columns were restored from.
+    """
     facts.arrays = {name: column.copy() for name, column in facts.arrays.items()}
     facts.crowded = facts.crowded.copy()
     rest(facts, sections.private())

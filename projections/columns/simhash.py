@@ -1,9 +1,9 @@
-"""Signatures of texts: 256 bits that are alike where the texts share words.
+"""Signatures of texts: 256 bits, similar for texts that share words.
 
-Version 1 is abmind's, bit for bit: ASCII tokens in 256 buckets, planes of ±1 drawn by
-mulberry32 from seed 42, a bit set where the sum is above 0. Version 2 mends its faults: the
-lexicon's terms without stop-words, a plane a term (BLAKE2b), repeated words by
-``1 + ln(frequency)``, and ties decided by their own plane.
+Version 1 is abmind's, bit for bit: ASCII tokens in 256 buckets, planes of ±1 drawn by mulberry32
+from seed 42, a bit set if the sum is above 0. Version 2 corrects its faults: the lexicon's terms
+without stop-words, a plane per term (BLAKE2b), repeated words weighted by ``1 + ln(frequency)``,
+and ties decided by a separate plane.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ BITS = 256
 BYTES = BITS // 8
 SEED = 42
 TERMS_KEPT = 131_072
-"""Buckets and planes of this many terms are remembered."""
+"""How many terms keep their bucket and plane in a cache."""
 BLOCK = 4_096
-"""Texts signed in one go; then others get their turn."""
+"""Texts signed in one step; other threads run between steps."""
 AT_ONCE = 65_536
-"""Texts signed for one question, in about two seconds."""
+"""Texts signed for one question at most, in about two seconds."""
 
 _MASK = 0xFFFFFFFF
 _TOKEN = re.compile(r"[a-z][a-z0-9_-]+", re.ASCII)
@@ -37,7 +37,7 @@ _EMPTY = bytes(BYTES)
 
 
 def tokens(text: str) -> list[str]:
-    """What version 1 sees of a text: ASCII words of at least two characters, with repeats."""
+    """The tokens of version 1: ASCII words of at least two characters, with repeats."""
     return _TOKEN.findall(text.lower())
 
 
@@ -51,7 +51,7 @@ def bucket(token: str) -> int:
 
 
 def mulberry32(seed: int) -> Callable[[], float]:
-    """The generator that abmind draws its planes from: numbers in [0, 1)."""
+    """abmind's generator for planes: numbers in [0, 1)."""
     state = seed & _MASK
 
     def draw() -> float:
@@ -73,7 +73,7 @@ def planes() -> F32:
 
 
 def sign_v1(texts: Sequence[str]) -> U8:
-    """A row of 32 bytes a text; all zero where it holds no token."""
+    """32 bytes per text; all zero for a text without tokens."""
     held = [row * BITS + bucket(token) for row, text in enumerate(texts) for token in tokens(text)]
     flat = np.bincount(np.array(held, dtype=np.int64), minlength=len(texts) * BITS)
     counts: F32 = flat.astype(np.float32).reshape(len(texts), BITS)
@@ -82,14 +82,15 @@ def sign_v1(texts: Sequence[str]) -> U8:
 
 @lru_cache(maxsize=TERMS_KEPT)
 def _plane(term: str) -> F32:
-    """-1 or 1 a bit, from a hash of the term."""
+    """-1 or 1 per bit, from a hash of the term."""
     drawn = np.frombuffer(hashlib.blake2b(term.encode(), digest_size=BYTES).digest(), np.uint8)
     return np.unpackbits(drawn, bitorder="little").astype(np.float32) * 2.0 - 1.0
 
 
 def sign_v2(terms: Sequence[str], weights: Mapping[str, float] | None = None) -> bytes:
-    """The signature of a text's terms. ``weights`` says what a term tells (all alike without);
-    equal sums are decided by the plane of the empty term, so that few words leave no gaps."""
+    """The signature of a text's terms. ``weights``: the weight of each term (default: equal). The
+    plane of the empty term decides equal sums, so that few words leave no gaps.
+    """
     counted = Counter(terms)
     if not counted:
         return _EMPTY
@@ -102,7 +103,7 @@ def sign_v2(terms: Sequence[str], weights: Mapping[str, float] | None = None) ->
 
 
 def similarities(rows: U8, one: bytes) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """``1 - hamming / 256`` of each row with one signature."""
+    """``1 - hamming / 256`` between each row and one signature."""
     words = np.ascontiguousarray(rows).view(np.uint64)
     differing = np.bitwise_count(words ^ np.frombuffer(one, dtype=np.uint64))
     return 1.0 - differing.sum(axis=1, dtype=np.int64) / BITS
@@ -113,8 +114,9 @@ class StillSigning(Exception):
 
 
 class TextSignatures:
-    """Signatures of numbered texts, made on first use and kept: 32 bytes a
-    text, a pure function of the texts."""
+    """Signatures of numbered texts, made on first use and kept. Each is 32 bytes and depends only
+    on its text.
+    """
 
     def __init__(self, sign: Callable[[Sequence[str]], U8]) -> None:
         self._sign = sign
@@ -123,10 +125,10 @@ class TextSignatures:
         self._signed = 0
 
     def rows(self, texts: Sequence[str], numbers: I32) -> U8:
-        """The signatures of ``numbers``; ``texts`` are all there are, which only ever grow.
+        """The signatures of ``numbers``. ``texts`` are all texts; they only grow.
 
         Raises:
-            StillSigning: there was too much to sign for one question; what was signed is kept.
+            StillSigning: the request needs too many new signatures at once; finished ones are kept.
         """
         wanted = int(numbers.max(initial=-1)) + 1
         last = min(wanted, self._signed + AT_ONCE)
@@ -134,7 +136,7 @@ class TextSignatures:
             with self._lock:
                 self._sign_more(texts, last)
         if self._signed < wanted:
-            # How many there are is not said: not all of them are the asker's to read.
+            # No count in the message: the caller may not see every text behind it.
             raise StillSigning("signatures are still being made")
         return self._rows[numbers]
 
@@ -154,7 +156,7 @@ class TextSignatures:
 def signers(
     tokenize: Callable[[str], list[str]],
 ) -> dict[int, Callable[[Sequence[str]], U8]]:
-    """How texts are signed, by version; ``tokenize`` cuts them for version 2."""
+    """The signing functions by version; ``tokenize`` splits texts for version 2."""
 
     def second(texts: Sequence[str]) -> U8:
         signed = b"".join(sign_v2(tokenize(without_stop_words(text))) for text in texts)

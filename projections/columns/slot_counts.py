@@ -1,4 +1,4 @@
-"""Counts by slot as of any position."""
+"""Counts by slot, as of any position."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Counted = list[tuple[int, bytes, bytes]]
 
 
 class SlotCounts:
-    """How often each slot had been counted by a position. One thread adds, any may ask."""
+    """How often each slot was counted up to a position. One thread adds, any may read."""
 
     def __init__(self) -> None:
         self._positions: list[int] = []
@@ -43,7 +43,7 @@ class SlotCounts:
         self._totals = totals
 
     def state(self) -> Counted:
-        """All of it."""
+        """Everything, for ``restore``."""
         return [
             (position, slots.tobytes(), counts.tobytes())
             for position, slots, counts in zip(

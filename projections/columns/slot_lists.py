@@ -1,4 +1,4 @@
-"""Lists of slots by name: sealed ones in arrays, and what came since in lists that grow."""
+"""Lists of slots by name: sealed ones in arrays, newer slots in lists that grow."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from msgspec import Struct
 from engramlog.projections.arrays import I32, I64, Bool
 
 PIECE = 1 << 20
-"""Entries of sealed lists that are moved in one go."""
+"""Entries of sealed lists that are moved in one step."""
 NOTHING: I32 = np.zeros(0, dtype=np.int32)
 
 
 class SealedSlots(Protocol):
-    """Lists that do not grow. Empty ones may have a name or not."""
+    """Lists that do not grow. An empty list may or may not have a name."""
 
     def slots(self, name: Any) -> I32:
-        """The slots under a name, ascending; not to be written."""
+        """The slots under a name, ascending; read-only."""
         ...
 
     def names(self) -> Iterator[Any]:
@@ -34,10 +34,10 @@ class SealedSlots(Protocol):
 
 
 class Postings:
-    """Lists of increasing slots by number or term, cut to what a reader has pinned.
+    """Lists of increasing slots by number or term, limited to the rows that a reader pinned.
 
-    A list of one slot is kept as a plain integer: most are, and an array costs four times
-    as much memory. The sealed part comes before the growing one, and is as old as any reader.
+    A list of one slot is stored as a plain integer: most lists have one, and an array takes four
+    times the memory. The sealed part comes first and is older than every reader.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Postings:
             self._lists[name] = array("i", (found, slot))
 
     def add_all(self, names: Sequence[Any], slot: int) -> None:
-        """List a slot under several names, as often as each occurs."""
+        """List a slot under each name, once per occurrence."""
         lists = self._lists
         for name in names:
             found = lists.get(name)
@@ -68,8 +68,9 @@ class Postings:
                 lists[name] = array("i", (found, slot))
 
     def drop(self, slots: Collection[int]) -> set[Any]:
-        """Take slots out of every list; returns the names whose lists changed. Reads every
-        list: for erasures, which are rare."""
+        """Remove slots from every list; returns the names of changed lists. Reads every list; only
+        erasures, which are rare, need this.
+        """
         gone = frozenset(slots)
         changed: set[Any] = set()
         if self._sealed is not None:
@@ -91,7 +92,7 @@ class Postings:
         return changed
 
     def slots(self, name: Any, count: int) -> I32:
-        """The slots below ``count``, in order; not to be written."""
+        """The slots below ``count``, in order; read-only."""
         fresh = self._fresh(name, count)
         if self._sealed is None:
             return fresh
@@ -107,8 +108,8 @@ class Postings:
             return NOTHING
         if isinstance(found, int):
             return np.full(int(found < count), found, dtype=np.int32)
-        # tobytes copies while holding the interpreter lock: no buffer is exported, so the
-        # writer may keep appending in its own thread.
+        # tobytes copies under the interpreter lock and exports no buffer, so the writer may append
+        # in its thread.
         slots: I32 = np.frombuffer(found.tobytes(), dtype=np.int32)
         if len(slots) and slots[-1] >= count:
             return slots[: int(np.searchsorted(slots, count))]
@@ -118,7 +119,7 @@ class Postings:
         return np.isin(slots, self._dropped, invert=True)
 
     def __iter__(self) -> Iterator[Any]:
-        """The names with a list."""
+        """The names of all lists."""
         if self._sealed is None:
             return iter(self._lists)
         sealed = (name for name in self._sealed.names() if len(self.slots(name, 1 << 31)))
@@ -133,15 +134,15 @@ class Postings:
 
     @property
     def dropped(self) -> I32:
-        """Slots that are in the sealed lists and no more in these."""
+        """Slots in the sealed lists that were dropped since."""
         return self._dropped
 
     def rest(self, sealed: SealedSlots) -> None:
-        """Have the first slots lie in sealed lists: of an empty one, or the same as before."""
+        """Keep the first slots in sealed lists. Until now this holds no slots, or exactly these."""
         self._sealed = sealed
 
     def grown(self, count: int) -> Grown:
-        """What came since the sealed lists, below ``count``, while more may come."""
+        """The slots after the sealed lists and below ``count``; the writer may append meanwhile."""
         lists = list(self._lists.items())
         parts = [
             found.tobytes() if isinstance(found, array) else found.to_bytes(4, _ORDER)
@@ -159,7 +160,7 @@ _ORDER = "little" if np.little_endian else "big"
 
 
 class Grown(Struct, frozen=True):
-    """Lists one after the other: their names, how long each is, and all their slots."""
+    """Lists in one array: their names, their lengths, and all slots."""
 
     names: list[Any]
     lengths: I64
@@ -167,7 +168,7 @@ class Grown(Struct, frozen=True):
 
 
 class NumberedLists:
-    """Sealed lists by small numbers: ``slots[starts[n]:starts[n + 1]]`` is that of ``n``."""
+    """Sealed lists by small numbers: list ``n`` is ``slots[starts[n]:starts[n + 1]]``."""
 
     def __init__(self, starts: I64, slots: I32) -> None:
         self.starts = starts
@@ -187,7 +188,7 @@ class NumberedLists:
 
 
 class HashedSlots:
-    """Sealed slots by 64-bit numbers, few slots each: two arrays side by side, ascending."""
+    """Sealed slots by 64-bit number, few slots each: two parallel arrays, ascending."""
 
     def __init__(self, numbers: np.ndarray[Any, np.dtype[np.uint64]], slots: I32) -> None:
         self.numbers = numbers
@@ -206,7 +207,7 @@ class HashedSlots:
 
 
 class Lists(Struct, frozen=True):
-    """Lists by row: where each begins, and columns of their entries."""
+    """Lists by row: the start of each, and the columns of their entries."""
 
     starts: I64
     columns: list[np.ndarray[Any, Any]]
@@ -219,12 +220,12 @@ def without(lists: Lists, gone: Bool) -> Lists:
 
 
 def appended(lists: Lists, rows: I64, lengths: I64, fresh: Sequence[Any], count: int) -> Lists:
-    """Lists with more at the end of some of them.
+    """Lists with more entries at the end of some.
 
     Args:
-        rows: which lists grow, ascending; ``lengths`` by how much each.
-        fresh: the columns of what comes.
-        count: how many lists there are to be.
+        rows: the lists that grow, ascending; ``lengths`` by how many entries each.
+        fresh: the columns of the new entries.
+        count: the number of lists afterwards.
     """
     old: I64 = np.zeros(count, dtype=np.int64)
     old[: len(lists.starts) - 1] = np.diff(lists.starts)
@@ -241,7 +242,7 @@ def appended(lists: Lists, rows: I64, lengths: I64, fresh: Sequence[Any], count:
 def _place(
     columns: Sequence[np.ndarray[Any, Any]], source: Sequence[Any], firsts: I64, lengths: I64
 ) -> None:
-    """Copy consecutive runs to their new beginnings."""
+    """Copy consecutive runs to their new starts."""
     ends = np.cumsum(lengths)
     row = 0
     while row < len(lengths):

@@ -1,8 +1,8 @@
-"""Texts as substring searches read them: lower case, without accents, in one long string.
+"""Texts for substring searches: lower case, without accents, in one long string.
 
-``Folded`` numbers texts as their owner does and finds, at the speed of ``bytes.find``, how
-often each holds a piece. It is filled when it is first asked, grows with its texts, and is a
-pure function of them; it takes as many bytes as the texts, and 8 for each of them.
+``Folded`` uses its owner's numbers of texts and counts a piece in each at the speed of
+``bytes.find``. It is filled on the first request and grows with its texts, which alone determine
+it. It takes the bytes of the texts plus 8 per text.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from msgspec import Struct
 from engramlog.projections.arrays import I32, I64, Bool
 
 BLOCK = 32_768
-"""Texts in one string: between two strings, other threads get their turn."""
+"""Texts in one string; other threads run between strings."""
 
 PIECES_KEPT = 4_096
 
 FREQUENT = 1_000
-"""Places of a piece in a string from which on looking at all of them at once is cheaper."""
+"""From this many matches in a string, finding all at once is cheaper than one by one."""
 
 _MARKS = re.compile("[\u0300-\u036f]")
 _END = b"\xff"
@@ -33,26 +33,26 @@ _END = b"\xff"
 
 
 def strip_diacritics(text: str) -> str:
-    """Lower case without combining marks; letters that are not composed (ß, ø, ł) stay."""
+    """Lower case without combining marks; letters that do not decompose (ß, ø, ł) stay."""
     if text.isascii():
         return text.lower()
     return _MARKS.sub("", unicodedata.normalize("NFD", text)).lower()
 
 
 def occurrences(piece: str, text: str) -> int:
-    """How often a folded text holds a folded piece; places may overlap."""
+    """How often a folded text holds a folded piece; matches may overlap."""
     return len(_places(text.encode(), piece.encode()))
 
 
 @lru_cache(maxsize=PIECES_KEPT)
 def beginning(piece: str) -> Callable[[str], bool]:
-    """Whether a word of a folded text begins with a piece, as a function of the text."""
+    """A function: whether a word of a folded text begins with the piece."""
     search = re.compile(rf"(?<!\w){re.escape(strip_diacritics(piece))}").search
     return lambda text: search(text) is not None
 
 
 class _Block(Struct, frozen=True):
-    """Texts from one number on: where each begins, and one end more."""
+    """Texts from one number on: the start of each, plus the end of the last."""
 
     first: int
     data: bytes
@@ -69,7 +69,7 @@ class Folded:
         self._count = 0
 
     def counts(self, piece: str) -> I32:
-        """By number: how often each text holds the folded piece."""
+        """How often each text holds the folded piece, by number."""
         blocks = self._grown()
         total = blocks[-1].first + len(blocks[-1].starts) - 1 if blocks else 0
         counts = np.zeros(total, dtype=np.int32)
@@ -84,7 +84,7 @@ class Folded:
         return Holding(self._grown(), piece.encode())
 
     def lengths(self) -> I32:
-        """By number: bytes of each folded text."""
+        """The bytes of each folded text, by number."""
         lists = [np.diff(block.starts) - 1 for block in self._grown()]
         return np.concatenate(lists).astype(np.int32) if lists else np.empty(0, dtype=np.int32)
 
@@ -96,7 +96,7 @@ class Folded:
             return self._blocks
 
     def _append(self, texts: Sequence[str]) -> None:
-        """Add texts, to the last block while it is small."""
+        """Add texts, to the last block until it is full."""
         data = [text.encode() + _END for text in texts]
         starts = np.concatenate(([0], np.cumsum([len(each) for each in data])))
         blocks, block = self._blocks, _Block(self._count, b"".join(data), starts)
@@ -109,7 +109,7 @@ class Folded:
 
 
 class Holding:
-    """Which texts hold a piece, looked up block by block as they are asked about."""
+    """Which texts hold a piece; searches each block when a text of it is requested."""
 
     def __init__(self, blocks: Sequence[_Block], piece: bytes) -> None:
         self._blocks = blocks
@@ -119,7 +119,7 @@ class Holding:
         self._held: dict[int, I64] = {}
 
     def __getitem__(self, numbers: I32) -> Bool:
-        """Whether each of the texts ``numbers`` holds the piece."""
+        """Whether each text of ``numbers`` holds the piece."""
         found: Bool = np.zeros(len(numbers), dtype=np.bool_)
         if not len(numbers) or not self._blocks:
             return found
@@ -135,7 +135,7 @@ class Holding:
         return spread[numbers - begin]
 
     def _of_block(self, at: int) -> I64:
-        """The texts of a block that hold the piece, counted from its first."""
+        """The texts of a block that hold the piece, numbered from its first."""
         held = self._held.get(at)
         if held is None:
             block = self._blocks[at]
@@ -146,7 +146,7 @@ class Holding:
 
 
 def _found(blocks: Sequence[_Block], piece: bytes) -> Iterator[tuple[_Block, I64]]:
-    """The places of a piece in each block that holds it."""
+    """The matches of a piece in each block that holds it."""
     for block in blocks:
         found = _places(block.data, piece)
         if len(found):
@@ -154,7 +154,7 @@ def _found(blocks: Sequence[_Block], piece: bytes) -> Iterator[tuple[_Block, I64
 
 
 def _places(data: bytes, piece: bytes) -> I64:
-    """The places of a piece, ascending; they may overlap."""
+    """The matches of a piece, ascending; they may overlap."""
     known = data.count(piece) if piece else 0
     if known >= FREQUENT:
         return _frequent(data, piece)
@@ -167,7 +167,7 @@ def _places(data: bytes, piece: bytes) -> I64:
 
 
 def _frequent(data: bytes, piece: bytes) -> I64:
-    """``_places`` of a piece that has many: letter by letter, all at once."""
+    """``_places`` for a frequent piece: letter by letter, all matches at once."""
     letters = np.frombuffer(data, dtype=np.uint8)
     room = max(0, len(letters) - len(piece) + 1)
     places: I64 = np.flatnonzero(letters[:room] == piece[0])

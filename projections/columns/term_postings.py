@@ -1,7 +1,7 @@
-"""Posting lists of terms: which facts hold a term, and how often, ready for arithmetic.
+"""Posting lists of terms: the facts that hold a term, and how often.
 
-The writer appends a slot each time its fact says the term. What questions ask for is counted
-once and kept; later appends are counted on top of it. Sealed lists were counted when they were
+The writer appends a slot for each occurrence of the term in a fact. The first question about a term
+counts its list and keeps the counts; later appends only extend them. Sealed lists were counted when
 written.
 """
 
@@ -20,14 +20,15 @@ from engramlog.projections.columns.slot_lists import NOTHING, Lists, Postings
 from engramlog.projections.text_table import TextTable, key_of
 
 COUNTED_ENTRIES_MAX = 8_000_000
-"""Counted entries kept in all (8 bytes each); the terms asked least recently go first."""
+"""Counted entries kept in all (8 bytes each); the least recently used terms are dropped first."""
 COUNTED_FROM = 64
-"""Lists up to this long are counted again each time."""
+"""Shorter lists, and those of this length, are counted again each time."""
 
 
 class _Counted:
-    """Distinct slots of the first ``raw`` entries of a list, and their counts.
-    Entries below ``used`` never change, so readers keep slices."""
+    """Distinct slots of the first ``raw`` entries of a list, and their counts. Entries below
+    ``used`` never change, so readers may keep slices.
+    """
 
     __slots__ = ("frequencies", "raw", "slots", "used")
 
@@ -38,7 +39,7 @@ class _Counted:
         self.frequencies: I32 = np.empty(0, dtype=np.int32)
 
     def extend(self, repeated: I32) -> None:
-        """Count more entries, whose slots all come after those already counted."""
+        """Count more entries; their slots all follow those already counted."""
         slots, frequencies = count(repeated)
         total = self.used + len(slots)
         if total > len(self.slots):
@@ -52,7 +53,7 @@ class _Counted:
 
 
 class SealedTerms:
-    """Sealed lists by term, each slot once, and beside it how often its fact says the term."""
+    """Sealed lists by term: each slot once, and how often its fact holds the term."""
 
     def __init__(self, table: TextTable, starts: I64, slots: I32, often: np.ndarray[Any, Any]):
         self.table = table
@@ -62,7 +63,7 @@ class SealedTerms:
 
     @property
     def lists(self) -> Lists:
-        """The lists by the terms' numbers, with frequencies beside the slots."""
+        """The lists by term number, with frequencies beside the slots."""
         return Lists(self.starts, [self.all_slots, self.often])
 
     def counted(self, term: str) -> tuple[I32, I32]:
@@ -96,7 +97,7 @@ class TermPostings(Postings):
         self._terms: SealedTerms | None = None
 
     def rest_on(self, terms: SealedTerms) -> None:
-        """As ``rest``."""
+        """Same as ``rest``, of counted lists."""
         self.rest(terms)
         self._terms = terms
 
@@ -106,8 +107,9 @@ class TermPostings(Postings):
         return self._terms
 
     def counted(self, term: str, below: int) -> tuple[I32, I32]:
-        """(slots below ``below``, how often each holds the term); ascending, not to be
-        written. Only published slots may be asked for: a fact's entries are then complete."""
+        """(slots below ``below``, how often each holds the term); ascending, read-only. Ask only
+        about published slots: the entries of their facts are complete.
+        """
         fresh = self._counted_fresh(term, below)
         if self._terms is None:
             return fresh
@@ -146,7 +148,7 @@ class TermPostings(Postings):
         return changed
 
     def _count_more(self, known: _Counted, found: array[int], below: int) -> None:
-        # Slicing copies while holding the interpreter lock: the writer may append meanwhile.
+        # Slicing copies under the interpreter lock: the writer may append meanwhile.
         fresh: I32 = np.frombuffer(found[known.raw :].tobytes(), dtype=np.int32)
         self._entries -= known.used
         known.extend(fresh[: int(fresh.searchsorted(below))])

@@ -1,4 +1,4 @@
-"""Which facts tombstones hide: a column of bits over the entities, asked before all counting."""
+"""Which facts tombstones hide: a column of bits per entity, tested before all counting."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from engramlog.projections.normalization import SCOPES
 
 _BIT = {scope: 1 << number for number, scope in enumerate(SCOPES)}
 _BIT_OF_NUMBER = np.array([*(_BIT[scope] for scope in SCOPES), 0], dtype=np.uint8)
-"""By scope number; the last is for erased facts, which lie nowhere (-1)."""
+"""By scope number; the last entry is for erased facts, which lie in no scope (-1)."""
 
 
 class SpokenOf(Protocol):
-    """Columns that say of which entities facts speak."""
+    """Columns that name the entities of facts."""
 
     @property
     def entity(self) -> I32: ...
@@ -32,7 +32,8 @@ class SpokenOf(Protocol):
 
 
 class Tombstone(Struct, frozen=True):
-    """What readers know of a tombstone in force; ``node_id`` signed it (None: this node)."""
+    """The part of a tombstone in force that readers need; ``node_id`` signed it (None: this
+    node)."""
 
     tombstone_id: str
     entity: str
@@ -44,13 +45,12 @@ class Tombstone(Struct, frozen=True):
 
 
 class Hiding:
-    """What the tombstones in force hide. Never changed once made, so that readers keep what
-    they pinned.
+    """What the tombstones in force hide. Immutable, so readers keep what they pinned.
 
     Args:
         standing: tombstones, in the order in which they were set.
         entities: the memory image's numbers of entities.
-        notes: by slot of a resolution's note: the number of the entity it is about.
+        notes: by slot of a resolution's note, the number of the entity it is about.
     """
 
     def __init__(
@@ -94,9 +94,10 @@ class Hiding:
         return slots[hidden]
 
     def mask(self, slots: I32 | None, entity: I32, target: I32, scope: I8) -> Bool:
-        """Which facts are hidden: those about a hidden entity, refs to one, and the notes of
-        resolutions about one. The columns are those of ``slots`` (None: of all)."""
-        last = len(self._bits) - 1  # of no entity
+        """Which facts are hidden: facts about a hidden entity, refs to one, and resolutions' notes
+        about one. The columns are those of ``slots`` (None: of all slots).
+        """
+        last = len(self._bits) - 1  # the bits of "no entity"
         bits = self._bits[np.minimum(entity, last)]
         bits |= self._bits[np.where(target < 0, last, np.minimum(target, last))]
         hidden: Bool = (bits & _BIT_OF_NUMBER[scope]) != 0

@@ -1,1 +1,1 @@
-"""Projections of facts and of everything said about them, one file per table."""
+"""Projections of facts and of all that concerns them, one file per table."""

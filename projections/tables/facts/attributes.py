@@ -1,4 +1,4 @@
-"""Attributes of facts: what abmind ranks by, as each fact was stated and as set since."""
+"""Attributes of facts, which abmind ranks by: as first stated, and each later change."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _ORIGIN = "SELECT origin FROM facts WHERE id = ?"
 
 
 def encoded(attributes: FactAttributes | None) -> str:
-    """The text of the table; empty for none."""
+    """Attributes as the table holds them; empty text for none."""
     return "" if attributes is None else _encode(attributes).decode()
 
 
 def decoded(text: str) -> FactAttributes:
-    """From the text of the table."""
+    """Attributes from the table's text."""
     return _decode(text) if text else PLAIN
 
 
@@ -46,7 +46,7 @@ def attributes_at(db: apsw.Connection, fact: str, position: int) -> FactAttribut
 
 
 class AttributesProjector:
-    """``fact_attributes``: a row per fact that has any, and one more each time they change."""
+    """``fact_attributes``: one row per fact with attributes, and one more per change."""
 
     name = "attributes"
     version = 2
@@ -88,16 +88,16 @@ _decode_state = msgspec.msgpack.Decoder(
 
 
 class AttributesPart:
-    """What each fact says of itself, and the newest classification of each."""
+    """The attributes of each fact, and the newest classification of each."""
 
     kinds = AttributesProjector.kinds
 
     def __init__(self, facts: FactColumns) -> None:
         self._facts = facts
         self.by_slot: dict[int, list[tuple[int, FactAttributes]]] = {}
-        """Of a fact that has any: what they are, from which position on, ascending."""
+        """By slot of a fact with attributes: (position, attributes from there on), ascending."""
         self.confidential = False
-        """Whether any fact was ever classified so that only some may read it."""
+        """Whether a classification ever restricted who may read a fact."""
 
     def load(self, db: apsw.Connection) -> None:
         for position, fact, text in query(db, _EVERY):
@@ -127,12 +127,12 @@ class AttributesPart:
         return msgspec.msgpack.encode((self.by_slot, self.confidential))
 
     def restore(self, state: bytes) -> None:
-        # Others hold the dictionary already.
+        # Readers may hold the old dictionary: replace it.
         by_slot, self.confidential = _decode_state(state)
         self.by_slot.update(by_slot)
 
     def _set(self, fact: str, position: int, attributes: FactAttributes) -> None:
-        """Note a fact's attributes; its newest classification counts for the past as well."""
+        """Record a fact's attributes; its newest classification applies to the past as well."""
         slot = self._facts.slot_of.get(fact)
         if slot is not None:
             self.by_slot.setdefault(slot, []).append((position, attributes))
@@ -141,7 +141,7 @@ class AttributesPart:
 
 
 def level_of(column: str) -> str:
-    """An expression for the newest classification of the fact that ``column`` names."""
+    """A SQL expression for the newest classification of the fact in ``column``."""
     return (
         "coalesce((SELECT coalesce(json_extract(a.attributes, '$.classification'), 1)"
         f" FROM fact_attributes a WHERE a.fact_id = {column}"
@@ -150,8 +150,9 @@ def level_of(column: str) -> str:
 
 
 def cleared_rows(column: str, authorization: Authorization) -> tuple[str, list[Any]]:
-    """A condition and its bindings that hold for rows whose fact, named by ``column``, is not
-    classified too high for a caller; and for rows that name none."""
+    """A SQL condition with its bindings: true for rows whose fact, named by ``column``, the
+    caller's classification ceiling admits, and for rows without a fact.
+    """
     level = level_of(column)
     condition = (
         f"({column} IS NULL OR ({level} <= ? AND ({level} <= {OPEN_CLASS} OR ? OR EXISTS"
@@ -166,7 +167,7 @@ def cleared_rows(column: str, authorization: Authorization) -> tuple[str, list[A
 
 
 def attributed(db: apsw.Connection, facts: Sequence[str]) -> list[int]:
-    """Positions of the events that say what the facts' attributes are."""
+    """Positions of the events that set the facts' attributes."""
     rows = query(
         db,
         "SELECT position FROM fact_attributes WHERE fact_id IN (SELECT value FROM json_each(?))",

@@ -1,8 +1,8 @@
-"""The ``cards`` table: which cards there are: one for every entity, scope and garden with a fact.
+"""The ``cards`` table: a row for every entity, scope and garden with a fact.
 
-Their text is in no table: it is a pure function of the facts at a Moment. What is here finds
-the entity behind a card's id. Sweeps, trust and declarations may touch any number of cards at
-once and are not entered: whether a text is still good is judged by the facts themselves.
+No table holds a card's text: it is a pure function of the facts at a Moment. The table finds the
+entity behind a card's id. Sweeps, trust and declarations may change many cards at once and write
+nothing here: the facts themselves decide whether a cached text is still valid.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SUMMARY_RELATION = "stigmem:card:summary"
 """Relation under which a card travels in answers of recall and of the cards route."""
 CARD_SOURCE = "system:stigmem:card-generator"
 CARD_CONFIDENCE = 1.0
-"""That the card exists, not that what it says is right."""
+"""Confidence that the card exists, not that its text is right."""
 
 _NAMESPACE = UUID("5a0f2c8e-8d0a-5d0c-9c39-3c1f0f8a7f11")
 
@@ -40,9 +40,11 @@ _FIND = "SELECT entity, scope, garden_id FROM cards WHERE card_id=?"
 
 
 class CardKey(Struct, frozen=True):
-    """Which card: an entity in one scope and at most one garden. Cards never mix two of them.
+    """Names a card: an entity in one scope and at most one garden. Cards never mix scopes or
+    gardens.
 
-    ``ceiling`` is the classification up to which facts are shown; None if none is set."""
+    ``ceiling``: the highest classification that the card shows; None for no limit.
+    """
 
     entity: str
     scope: str
@@ -50,7 +52,7 @@ class CardKey(Struct, frozen=True):
     ceiling: str | None = None
 
     def of(self, ceiling: int) -> CardKey:
-        """The card for readers of this ceiling: those who see less share none with others."""
+        """The card for readers with this ceiling: readers with different ceilings share no card."""
         if ceiling >= OPEN_CLASS:
             return self
         return CardKey(self.entity, self.scope, self.garden, str(ceiling))
@@ -91,7 +93,7 @@ class CardsProjector:
         db.executemany(_ENTER, [(_card_id(*place), *place) for place in places])
 
     def refold(self, erased: Erased, db: apsw.Connection) -> None:
-        """A card goes with the last fact it could be about."""
+        """Delete a card with the last fact of its entity."""
         places = {(fact.entity, fact.scope, fact.garden_id) for fact in erased.touched}
         for place in places:
             if query_one(db, _HAS_FACT, place) is None:
@@ -104,6 +106,6 @@ def _card_id(entity: str, scope: str, garden: str | None) -> str:
 
 
 def find_card(db: apsw.Connection, card_id: str) -> CardKey | None:
-    """The key behind a card's id; apply the authorization yourself."""
+    """The key behind a card's id; the caller applies the authorization."""
     found = query_one(db, _FIND, (card_id,))
     return None if found is None else CardKey(*found)

@@ -1,9 +1,9 @@
 """Decay: how a sweep changes confidence, and the record of sweeps.
 
-Confidence at a moment is defined, not accumulated:
-``round(max(floor, base * 2 ** (-age / half_life)), 6)`` with the age at the latest sweep
-that applies, or 0 once per sweep has retracted the fact. The same functions serve the
-tables and the memory image, so both hold the same bits. Source: the protocol's §15, DESIGN §2.
+Confidence at a moment is defined, not accumulated: ``round(max(floor, base * 2 ** (-age /
+half_life)), 6)``, with the age at the latest sweep that applies, or 0 after a sweep retracted the
+fact. Tables and memory image use the same functions, so both hold the same bits. Source: the
+protocol's §15, DESIGN §2.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from engramlog.projections.tables.database import query
 
 EXEMPT_PREFIXES = ("stigmem:", "rel:")
 SWEPT_COLUMNS = "from_position, entity, relation, scope, base_confidence, confidence, recorded_at"
-"""What ``swept_rows`` needs of a row, its identity first."""
+"""The columns that ``swept_rows`` needs, the row's identity first."""
 
 
 _SWEEPS = "SELECT position, scope, at_us, policies, gardens FROM decay_sweeps ORDER BY position"
 GARDENS_SWEPT = """(garden_id IS NULL OR garden_id IN (SELECT value FROM json_each(?3))
     OR '*' IN (SELECT value FROM json_each(?3)))"""
-"""Which facts a sweep covers; takes ``gardens_json`` third."""
+"""Selects the facts that a sweep covers; its third binding is ``gardens_json``."""
 
 
 def gardens_json(sweep: DecaySwept) -> str:
-    """The gardens whose facts a sweep covers, ``*`` for all."""
+    """The gardens of a sweep, ``*`` for all."""
     return msgspec.json.encode(sweep.gardens).decode()
 
 
@@ -54,9 +54,10 @@ def is_exempt(entity: str, relation: str) -> bool:
 
 
 def policy_for(policies: Sequence[DecayPolicy], relation: str, scope: str) -> DecayPolicy | None:
-    """The most specific policy that covers (relation, scope); None if none does or the
-    chosen one exempts the relation. An exact or longer relation pattern beats a shorter
-    one, then a named scope beats ``*``, then the smaller id."""
+    """The most specific policy for (relation, scope), or None if no policy covers it or the chosen
+    one exempts the relation. An exact or longer relation pattern beats a shorter one, then a named
+    scope beats ``*``, then the smaller id wins.
+    """
     best: tuple[int, int, str] | None = None
     chosen: DecayPolicy | None = None
     for policy in policies:
@@ -81,7 +82,9 @@ def decayed_confidence(base: F64, age_us: I64, half_life_s: float | F64, floor: 
 
 
 def retracted_by(policy: DecayPolicy, confidence: F64, age_us: I64) -> Bool:
-    """Which facts a retract-mode policy ends: older than the TTL, or sunk under the floor."""
+    """Which facts a retract-mode policy ends: older than the TTL, or with confidence below the
+    floor.
+    """
     ended: Bool = np.zeros(len(confidence), dtype=bool)
     if policy.ttl_s is not None:
         ended |= age_us >= policy.ttl_s * 1e6
@@ -93,7 +96,7 @@ def retracted_by(policy: DecayPolicy, confidence: F64, age_us: I64) -> Bool:
 def swept_rows(
     sweep: DecaySwept, rows: Iterable[Sequence[Any]]
 ) -> tuple[list[int], list[tuple[int, float]]]:
-    """What a sweep does to rows of ``SWEPT_COLUMNS``: (rows it ends, rows it weakens)."""
+    """The effect of a sweep on rows of ``SWEPT_COLUMNS``: (rows it ends, rows it weakens)."""
     groups: dict[tuple[str, str, bool], list[Sequence[Any]]] = {}
     for row in rows:
         key = (row[2], row[3], is_exempt(row[1], row[2]))
@@ -120,7 +123,9 @@ def swept_rows(
 
 
 class DecayProjector:
-    """``decay_sweeps``: every sweep with its policies; any moment's confidence follows."""
+    """``decay_sweeps``: every sweep with its policies. The confidence at any moment follows from
+    it.
+    """
 
     name = "decay"
     version = 2
@@ -163,8 +168,9 @@ def _sweeps(db: apsw.Connection) -> list[tuple[int, DecaySwept]]:
 
 
 class _Regime:
-    """All sweeps of one scope and the same gardens that carried equal policies: their
-    positions and instants."""
+    """All sweeps of one scope and the same gardens with equal policies: their positions and
+    instants.
+    """
 
     def __init__(self, sweep: DecaySwept) -> None:
         self.sweep = sweep
@@ -177,8 +183,10 @@ class _Regime:
         self._rates: tuple[F64, F64] = (empty, empty)
 
     def rates(self, relations: Interner) -> tuple[F64, F64]:
-        """Half-life in seconds, NaN where nothing fades, and floor of every relation in every
-        scope: by number of the relation times the scopes, plus that of the scope."""
+        """For every relation in every scope: the half-life in seconds (NaN without decay) and the
+        floor. The index is the relation's number times the number of scopes, plus the scope's
+        number.
+        """
         lives, floors = self._rates
         known, count = len(lives) // len(SCOPES), len(relations)
         if known < count:
@@ -189,7 +197,7 @@ class _Regime:
             ]
             lives = np.concatenate((lives, [life for life, _ in fresh]))
             floors = np.concatenate((floors, [floor for _, floor in fresh]))
-            self._rates = (lives, floors)  # at once: others may read them meanwhile
+            self._rates = (lives, floors)  # in one step: others may read them meanwhile
         return lives, floors
 
     def _rate(self, relation: str, scope: str) -> tuple[float, float]:
@@ -222,7 +230,7 @@ class DecayPart:
             self._add(event.position, event.payload)
 
     def forget(self, facts: Mapping[str, int]) -> None:
-        """A sweep names no facts."""
+        """Nothing to do: a sweep names no facts."""
 
     def state(self) -> bytes:
         kept = [(each.sweep, each.positions, each.instants) for each in self._regimes.values()]
@@ -245,7 +253,7 @@ class DecayPart:
         return sorted({at for regime in regimes for at in regime.positions if at <= until})
 
     def confidence(self, view: ColumnView, slots: I32, position: int) -> F64:
-        """Decayed confidence of slots, retraction left aside."""
+        """Decayed confidence of slots; ignores retractions."""
         base: F64 = view.base[slots].astype(np.float64)
         reached = [
             (regime.positions[count - 1], regime.instants[count - 1], regime)
@@ -311,7 +319,7 @@ class DecayPart:
 
 
 def _covered(view: ColumnView, slots: I32, gardens: Sequence[str]) -> Bool:
-    """Which facts lie where a sweep of these gardens reaches."""
+    """Which facts lie in the gardens of a sweep."""
     garden = view.garden[slots]
     covered: Bool = garden < 0
     if "*" in gardens:

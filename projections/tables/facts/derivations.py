@@ -1,7 +1,7 @@
-"""``derivations``: which content was derived from which, by hash (seed §20.6).
+"""``derivations``: the content hashes that each content was derived from (seed §20.6).
 
-Links are stored as given and may dangle; cycles that the writer can see are refused when a
-fact is written. Two nodes may each accept half of a cycle, so walks tolerate them.
+Links are stored as given and may dangle. The writer refuses a fact that closes a cycle it can see.
+Two nodes may each accept half of a cycle, so walks tolerate cycles.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ class DerivationsProjector:
 
 
 class DerivationsPart:
-    """What each derived fact was derived from."""
+    """The parents of each derived fact."""
 
     kinds = DerivationsProjector.kinds
 
     def __init__(self, facts: FactColumns) -> None:
         self._facts = facts
         self.parents: dict[int, tuple[int, ...]] = {}
-        """By slot of a derived fact: ``cid_number`` of each thing it was derived from."""
+        """By slot of a derived fact: ``cid_number`` of each parent."""
 
     def load(self, db: apsw.Connection) -> None:
         starts = self._facts.cut().from_position
@@ -110,13 +110,12 @@ def closes_cycle(
 ) -> bool:
     """Whether content ``child_hash`` derived from ``parents`` would be its own ancestor.
 
-    Only links of facts that are ``readable`` to the writer are followed, those of the garden
-    written to and of none: a refusal must not tell of what others keep private. A cycle that
-    closes through such facts is accepted, as are those that two nodes close together: every
-    walk ends where it comes round.
+    Follows only links of facts that the writer may read (``readable``), in the written garden or in
+    none: a refusal must not reveal private facts of others. A cycle through unreadable facts, or
+    through two nodes, is accepted; every walk stops at content it has seen.
 
-    Follows at most ``WALK_HASHES_MAX`` ancestors; a larger history counts as a cycle, so
-    the check is bounded and never passes what it could not finish.
+    Follows at most ``WALK_HASHES_MAX`` ancestors. A larger history counts as a cycle, so the check
+    is bounded and never accepts an unfinished walk.
     """
     seen: set[str] = set()
     waiting = list(parents)

@@ -1,8 +1,8 @@
-"""``entity_edges``: one edge a ``ref`` fact, with the seed's columns and its three indexes.
+"""``entity_edges``: one edge per ``ref`` fact, with the seed's columns and its three indexes.
 
-An edge mirrors its fact's confidence in the same transaction, carries the trust in its
-source, is soft-deleted when the fact is retracted, and cannot outlive it (foreign key).
-Source: seed §20.1.2, §20.1.3, §20.1.7.
+An edge gets its fact's confidence in the same transaction, carries the trust in its source, is
+soft-deleted with its fact's retraction, and cannot outlive the fact (foreign key). Source: seed
+§20.1.2, §20.1.3, §20.1.7.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class EntityEdgesProjector:
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         pending: list[tuple[apsw.SQLiteValue, ...]] = []
-        trust: TrustAt | None = None  # holds until the next event that changes it
+        trust: TrustAt | None = None  # valid until the next event that changes trust
         for event in events:
             payload = event.payload
             if isinstance(payload, FactAsserted):
@@ -132,8 +132,7 @@ def _sweep(position: int, sweep: DecaySwept, db: apsw.Connection) -> None:
 
 
 def _trust(event: Recorded, db: apsw.Connection) -> None:
-    """Tell the edges of a source (or all, where the formula changes) how far it is trusted
-    from here."""
+    """Update this node's trust in a source on its edges, or on all edges if the formula changes."""
     payload = event.payload
     if isinstance(payload, TrustPolicySet):
         rows = query(db, _ALL)

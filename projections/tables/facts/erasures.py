@@ -1,7 +1,7 @@
-"""``erasures``, ``erased_facts``, ``erasure_receipts`` and ``legal_holds``: what was erased here,
-which of it is proven clean, and what may not be erased.
+"""``erasures``, ``erased_facts``, ``erasure_receipts`` and ``legal_holds``: this node's erasures,
+which of them are proven clean, and the facts that may not be erased.
 
-No row says what was erased. Source: DESIGN section 2.
+No row holds erased text. Source: DESIGN section 2.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ErasuresProjector:
 
 
 class ErasedPart:
-    """Which facts were erased here: none of them may come again."""
+    """The facts that this node erased: it never accepts them again."""
 
     kinds = frozenset({"fact_erased"})
 
@@ -113,7 +113,7 @@ class ErasedPart:
             self.facts.update(event.payload.fact_ids)
 
     def forget(self, facts: Mapping[str, int]) -> None:
-        """Their ids are what is kept."""
+        """Nothing to do: this part keeps the ids of erased facts."""
 
     def state(self) -> bytes:
         return msgspec.msgpack.encode(self.facts)
@@ -157,7 +157,8 @@ def _hold(event: Recorded, hold: LegalHoldSet, db: apsw.Connection) -> None:
 
 
 class ErasureRow(Struct, frozen=True):
-    """One erasure; ``erased_at`` in microseconds, ``facts`` and ``events`` how many went."""
+    """One erasure; ``erased_at`` in microseconds; ``facts`` and ``events`` count the erased
+    ones."""
 
     erasure_id: str
     position: int
@@ -169,7 +170,7 @@ class ErasureRow(Struct, frozen=True):
 
 
 class ErasureReceipt(Struct, frozen=True):
-    """The signed statement that nothing of an erasure is left in the node's files."""
+    """The signed statement that the node's files hold nothing of an erasure any more."""
 
     document: str
     signature: str
@@ -185,7 +186,7 @@ class LegalHold(Struct, frozen=True):
 
 
 def find_erasure(db: apsw.Connection, erasure_id: str) -> ErasureRow | None:
-    """An erasure, all its events together."""
+    """An erasure with all its events."""
     row = query_one(db, f"{_ERASURES} WHERE erasure_id=? GROUP BY erasure_id", (erasure_id,))
     return None if row is None else ErasureRow(*row)
 
@@ -197,7 +198,7 @@ def list_erasures(db: apsw.Connection, before: int, limit: int) -> list[ErasureR
 
 
 def find_erasure_receipt(db: apsw.Connection, erasure_id: str) -> ErasureReceipt | None:
-    """The receipt, once everything is clean."""
+    """The receipt; None until everything is clean."""
     row = query_one(
         db, "SELECT document, signature FROM erasure_receipts WHERE erasure_id=?", (erasure_id,)
     )
@@ -205,7 +206,7 @@ def find_erasure_receipt(db: apsw.Connection, erasure_id: str) -> ErasureReceipt
 
 
 def erasure_of(db: apsw.Connection, fact_id: str) -> str | None:
-    """The erasure that took a fact, if one did."""
+    """The erasure of a fact, or None."""
     sql = "SELECT erasure_id FROM erased_facts WHERE fact_id=?"
     row = query_one(db, sql, (fact_id,))
     return None if row is None else str(row[0])
@@ -214,7 +215,7 @@ def erasure_of(db: apsw.Connection, fact_id: str) -> str | None:
 def erased_between(
     db: apsw.Connection, after: int, until: int, limit: int
 ) -> list[tuple[str, str, int]]:
-    """(fact id, erasure id, position) of facts erased after a position up to another."""
+    """(fact id, erasure id, position) of facts erased after one position, up to another."""
     return [
         (fact, erasure, position)
         for fact, erasure, position in query(
@@ -237,7 +238,7 @@ def unclean(db: apsw.Connection) -> list[str]:
 
 
 def erasures_after(db: apsw.Connection, position: int) -> list[str]:
-    """Erasures with an event behind a position, oldest first."""
+    """Erasures with an event after a position, oldest first."""
     rows = query(
         db,
         "SELECT erasure_id FROM erasures WHERE position>? GROUP BY erasure_id"
@@ -256,7 +257,7 @@ def naming_positions(db: apsw.Connection, erasure_id: str) -> list[int]:
 
 
 def legal_holds(db: apsw.Connection) -> list[LegalHold]:
-    """Everything that is held now, also by tombstones, oldest first."""
+    """All holds in force, those of tombstones too, oldest first."""
     rows = query(
         db,
         "SELECT target_kind, target, actor, set_at, from_position FROM legal_holds"
@@ -268,7 +269,7 @@ def legal_holds(db: apsw.Connection) -> list[LegalHold]:
 
 
 def held(db: apsw.Connection, facts: Iterable[str], entities: Collection[str]) -> bool:
-    """Whether any of the facts or entities is held, be it by a tombstone."""
+    """Whether a hold, or a tombstone with one, covers any of the facts or entities."""
     for kind, targets in (("fact", facts), ("entity", entities)):
         asked = msgspec.json.encode(sorted(set(targets))).decode()
         if query_one(db, _HELD, (kind, asked)) is not None:

@@ -1,8 +1,8 @@
-"""``fact_retractions``: which fact ended when, why and by whom (seed §20.1.3).
+"""``fact_retractions``: when, why and by whom facts ended (seed §20.1.3).
 
-``retracted_at`` is Unix milliseconds. ``cause`` tells a source's own retraction from a
-local decay sweep: only the former is shared between nodes, and where both happened it is
-named, whichever came first.
+``retracted_at`` is Unix milliseconds. ``cause`` separates a source's own retraction, which nodes
+share, from a local decay sweep. If both happened, the source's retraction is the cause, whichever
+came first.
 """
 
 from __future__ import annotations

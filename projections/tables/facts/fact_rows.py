@@ -1,4 +1,4 @@
-"""Rows of ``facts`` as questions read them."""
+"""Rows of ``facts`` for queries."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class FactRow(Struct, frozen=True, gc=False):
 
     @property
     def derived_from(self) -> list[Parent]:
-        """Parents, as given."""
+        """The parents, as the source gave them."""
         return [] if self.parents_json == "[]" else _decode_parents(self.parents_json)
 
     @property
     def attestation(self) -> Attestation | None:
-        """The source's signature, where one was given."""
+        """The source's signature, if it gave one."""
         return None if self.attestation_json is None else _decode_attestation(self.attestation_json)
 
 
@@ -67,7 +67,7 @@ SELECT {_ROW_COLUMNS} FROM facts WHERE from_position IN (SELECT value FROM json_
 
 
 def fetch(db: apsw.Connection, positions: Sequence[int]) -> list[FactRow]:
-    """Rows of the facts asserted at ``positions``, in the order asked; absent ones left out."""
+    """The facts asserted at ``positions``, in that order; absent ones are left out."""
     if len(positions) == 1:
         return [FactRow(*row) for row in query(db, _FETCH_ONE, (int(positions[0]),))]
     wanted = [int(position) for position in positions]

@@ -1,8 +1,8 @@
 """The ``facts`` table: every fact ever asserted, its current confidence, and when it ended.
 
-A row is live while ``to_position`` is ``LIVE``; history needs no second table. The columns
-the seeds name (``confidence``, ``access_count``, ``last_accessed_at``) hold the current
-state; what a past moment saw is computed from the intervals.
+A row is live while ``to_position`` is ``LIVE``; history needs no second table. The seeds' columns
+(``confidence``, ``access_count``, ``last_accessed_at``) hold the current state; the past is
+computed from the intervals.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def fact_id(event: Recorded) -> str:
-    """A fact's id: the event's own, unless the payload carries a foreign one."""
+    """A fact's id: the event's id, unless the payload carries a foreign one."""
     payload = event.payload
     assert isinstance(payload, FactAsserted)
     return payload.id or id_text(event.event_id)
@@ -198,9 +198,10 @@ class FactsProjector:
         self._sweep(sweeps, db)
 
     def _sweep(self, sweeps: dict[str, tuple[int, DecaySwept]], db: apsw.Connection) -> None:
-        """Sweeps with no event of another kind between them, of scopes that have no fact in
-        common. The table is read once for all of them, and what they change is written together
-        and in order: each page of a table larger than the cache is read once and written once."""
+        """Apply consecutive sweeps over scopes without a common fact. Reads the table once for all
+        of them and writes the changes together in order, so that each page of a table larger than
+        the cache is read once and written once.
+        """
         if not sweeps:
             return
         position, sweep = next(iter(sweeps.values()))
@@ -222,7 +223,7 @@ class FactsProjector:
 
 
 def _apart(sweep: DecaySwept, others: Mapping[str, tuple[int, DecaySwept]]) -> bool:
-    """Whether a sweep reaches into the gardens that the others reach, and no scope of theirs."""
+    """Whether a sweep covers the same gardens as the others, and none of their scopes."""
     (_, other) = next(iter(others.values()))
     scope = sweep.scope
     overlaps = scope == "*" or scope in others or "*" in others
@@ -240,7 +241,7 @@ _TYPE_NUMBERS = {name: number for number, name in enumerate(VALUE_TYPES)}
 
 
 class FactsPart:
-    """A slot a fact: its columns, and the lists in which it is found."""
+    """A slot per fact: its columns, and the lists that find it."""
 
     kinds = FactsProjector.kinds
 
@@ -273,8 +274,9 @@ class FactsPart:
                 facts.note_once("to_position", ended, event.position)
 
     def forget(self, facts: Mapping[str, int]) -> None:
-        """Erased facts keep their slots, as numbers of other processes do, and are nothing
-        else: their interval is empty, no list leads to them, and nothing says what they said."""
+        """Empty the slots of erased facts: they get an empty interval, leave every list and lose
+        their texts. The slots stay taken, because other processes hold their numbers.
+        """
         kept, slots = self._facts, list(facts.values())
         for fact, slot in facts.items():
             del kept.slot_of[fact]
@@ -333,7 +335,7 @@ class FactsPart:
         origin: str,
         attested: bool,
     ) -> tuple[Any, ...]:
-        """Number one fact's texts, list its slot, and return its row of columns."""
+        """Give one fact's texts numbers, list its slot, and return its row of columns."""
         facts = self._facts
         slot = facts.slots
         facts.slots += 1

@@ -1,8 +1,7 @@
-"""``tombstones`` and ``tombstone_revocations``: which entities are hidden from every answer.
+"""``tombstones`` and ``tombstone_revocations``: the entities that are hidden from every answer.
 
-A tombstone hides and erases nothing. Until it is revoked it hides the past too. Its id is its
-signer's: two nodes may use the same one, and neither's replaces the other's.
-Source: wire 5.5.
+A tombstone hides and erases nothing. Until its revocation it also hides the past. Ids are per
+signer: two nodes may use the same id, and neither tombstone replaces the other. Source: wire 5.5.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from engramlog.projections.tables.conflicts.resolutions import ResolutionsPart
 from engramlog.projections.tables.database import query
 
 EVERY_SCOPE = ("all", "*")
-"""What a tombstone of every scope says of its scope."""
+"""The ``scope`` of a tombstone in every scope."""
 TOMBSTONE_SCOPES = (*EVERY_SCOPE, *SCOPES)
 
 HERE = ""
-"""In the tables: this node, of those that sign."""
+"""The signer in the tables when this node signed."""
 
 _COLUMNS = """tombstone_id, entity, entity_uri, scope, scopes, reason, legal_hold, signed_by,
     key_id, signature, created_at, node_id, set_at, from_position, to_position"""
@@ -38,9 +37,12 @@ _REVOCATION = """revocation_id, tombstone_id, reason, signed_by, key_id, signatu
 
 
 class TombstoneRow(Struct, frozen=True):
-    """One tombstone, which hides facts of ``scopes`` (none if a peer may not); it is in force while
-    ``to_position`` is ``LIVE``. ``node_id``: who signed it, None for this node; ``set_at``: when
-    this node learned of it, in microseconds."""
+    """A tombstone that hides facts of ``scopes`` (none if its peer may not hide any). It is in
+    force while ``to_position`` is ``LIVE``.
+
+    ``node_id``: its signer, None for this node. ``set_at``: when this node learned of it, in
+    microseconds.
+    """
 
     tombstone_id: str
     entity: str
@@ -133,7 +135,7 @@ class TombstonesProjector:
 def _set(event: Recorded, tombstone: TombstoneSet, db: apsw.Connection) -> None:
     db.execute(
         f"INSERT INTO tombstones ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-        # Told again under other grants, a peer's hides more or less.
+        # A peer's tombstone hides other scopes when it arrives again under other grants.
         " ON CONFLICT (tombstone_id, node_id) DO UPDATE SET scopes = excluded.scopes"
         f" WHERE to_position = {LIVE}",
         (
@@ -160,7 +162,7 @@ def _revoke(position: int, revocation: TombstoneRevoked, db: apsw.Connection) ->
     signer = revocation.node_id or HERE
     db.execute(
         "UPDATE tombstones SET to_position=? WHERE tombstone_id=? AND to_position=?"
-        " AND ? IN (node_id, ?)",  # a peer's ends its own alone
+        " AND ? IN (node_id, ?)",  # a peer may revoke only its own
         (position, revocation.tombstone_id, LIVE, signer, HERE),
     )
     db.execute(
@@ -180,12 +182,12 @@ def _revoke(position: int, revocation: TombstoneRevoked, db: apsw.Connection) ->
 
 
 def hidden_scopes(scope: str) -> frozenset[str]:
-    """The scopes that a tombstone's ``scope`` means."""
+    """The scopes that a tombstone with this ``scope`` hides."""
     return frozenset(SCOPES) if scope in EVERY_SCOPE else frozenset({scope})
 
 
 def tombstones_named(db: apsw.Connection, tombstone_id: str) -> list[TombstoneRow]:
-    """Tombstones of an id, one per signing node, in force or revoked."""
+    """All tombstones with an id, one per signing node, in force or revoked."""
     sql = f"SELECT {_COLUMNS} FROM tombstones WHERE tombstone_id=? ORDER BY from_position"
     return [_row(row) for row in query(db, sql, (tombstone_id,))]
 
@@ -193,7 +195,7 @@ def tombstones_named(db: apsw.Connection, tombstone_id: str) -> list[TombstoneRo
 def find_tombstone(
     db: apsw.Connection, tombstone_id: str, node_id: str | None
 ) -> TombstoneRow | None:
-    """The tombstone of this id by a node (None: this node), in force or revoked."""
+    """A node's tombstone with this id (None: this node), in force or revoked."""
     named = tombstones_named(db, tombstone_id)
     return next((row for row in named if row.node_id == node_id), None)
 
@@ -211,8 +213,7 @@ def standing_tombstones(db: apsw.Connection) -> list[TombstoneRow]:
 
 
 def tombstones_digest(stones: Iterable[TombstoneRow], scopes: Collection[str]) -> str:
-    """A digest of the tombstones in force in some scopes: equal on two nodes where the same
-    hide the same."""
+    """A digest of the tombstones in force in some scopes: equal on two nodes that hide the same."""
     hidden = (
         (each.tombstone_id, each.entity, sorted(each.scopes & set(scopes))) for each in stones
     )
@@ -241,8 +242,9 @@ def revocations_of(db: apsw.Connection, entity: str) -> list[TombstoneRevocation
 def changes_after(
     db: apsw.Connection, after: int, limit: int
 ) -> list[tuple[int, TombstoneRow | TombstoneRevocationRow]]:
-    """Tombstones that this node signed and their revocations, in the order of the log, from
-    behind a position; each with its position."""
+    """Tombstones that this node signed, and their revocations, after a position and in log order;
+    each with its position.
+    """
     set_here = query(
         db,
         f"SELECT {_COLUMNS} FROM tombstones WHERE node_id=? AND from_position>?"
@@ -283,21 +285,21 @@ def _revocation(values: Sequence[Any]) -> TombstoneRevocationRow:
     )  # fmt: skip
 
 
-def _known(stone: TombstoneRow | TombstoneSet) -> Tombstone:
-    """What readers know of a tombstone, from its row or its event."""
+def _as_read(stone: TombstoneRow | TombstoneSet) -> Tombstone:
+    """The part of a tombstone that readers need, from its row or its event."""
     return Tombstone(
         stone.tombstone_id, stone.entity, stone.entity_uri, frozenset(stone.scopes),
         stone.created_at, stone.legal_hold, stone.node_id,
     )  # fmt: skip
 
 
-def _ends(revocation: TombstoneRevoked, tombstone_id: str, node_id: str | None) -> bool:
-    """Whether it ends a tombstone: a peer's ends its own alone."""
+def _revokes(revocation: TombstoneRevoked, tombstone_id: str, node_id: str | None) -> bool:
+    """Whether a revocation ends this tombstone: a peer may revoke only its own."""
     return tombstone_id == revocation.tombstone_id and revocation.node_id in (None, node_id)
 
 
 class TombstonesPart:
-    """What the tombstones in force hide; replaced whole when that changes."""
+    """What the tombstones in force hide; replaced as a whole on every change."""
 
     kinds = frozenset({"fact_asserted", "conflict_resolved", *TombstonesProjector.kinds})
 
@@ -309,7 +311,7 @@ class TombstonesPart:
         self.hiding = Hiding((), facts.entities, {})
 
     def load(self, db: apsw.Connection) -> None:
-        self.hide([_known(each) for each in standing_tombstones(db)])
+        self.hide([_as_read(each) for each in standing_tombstones(db)])
 
     def fold(self, events: Sequence[Recorded]) -> None:
         standing = {(each.tombstone_id, each.node_id): each for each in self.hiding.standing}
@@ -317,20 +319,23 @@ class TombstonesPart:
         for event in events:
             payload = event.payload
             if isinstance(payload, TombstoneSet):
-                standing[payload.tombstone_id, payload.node_id] = _known(payload)
+                standing[payload.tombstone_id, payload.node_id] = _as_read(payload)
             elif isinstance(payload, TombstoneRevoked):
-                for key in [key for key in standing if _ends(payload, *key)]:
+                for key in [key for key in standing if _revokes(payload, *key)]:
                     del standing[key]
             else:
                 others.add(type(payload))
-        # A run of other events changes what is hidden by the names that it brings.
-        if others and (not standing or (others == {FactAsserted} and not self._came())):
+        # Other events change what is hidden only by the names that they bring.
+        if others and (
+            not standing or (others == {FactAsserted} and not self._awaited_name_arrived())
+        ):
             return
         self.hide(standing.values())
 
-    def _came(self) -> bool:
-        """Whether an entity has come that a tombstone was waiting for, or a fact that a
-        resolution's note speaks of."""
+    def _awaited_name_arrived(self) -> bool:
+        """Whether a fact names an entity that a tombstone hides, or is one that a resolution's note
+        waits for.
+        """
         fresh = self._facts.entities.since(self._entities)
         self._entities += len(fresh)
         return not self.hiding.names.keys().isdisjoint(fresh) or any(
@@ -338,7 +343,7 @@ class TombstonesPart:
         )
 
     def forget(self, facts: Mapping[str, int]) -> None:
-        """What hides is made again when every part has forgotten them: see ``hide``."""
+        """Nothing to do: ``hide`` runs again after every part has forgotten these facts."""
 
     def state(self) -> bytes:
         return msgspec.msgpack.encode(self.hiding.standing)
@@ -347,8 +352,9 @@ class TombstonesPart:
         self.hide(msgspec.msgpack.decode(state, type=list[Tombstone]))
 
     def hide(self, standing: Iterable[Tombstone]) -> None:
-        """Hide what these tombstones say, not what the events of this image say: what hides is
-        a matter of the present, and the image may be of the past."""
+        """Hide what these tombstones cover. The image may be of the past, but hiding follows the
+        present, so the caller passes the tombstones.
+        """
         self._entities = len(self._facts.entities)
         self._awaited = self._resolutions.awaited()
         self.hiding = Hiding(standing, self._facts.entities, self._resolutions.notes())

@@ -1,8 +1,8 @@
-"""``verdicts``: which facts the sanitizer found something in, and what a human decided on them.
+"""``verdicts``: the facts with findings of the sanitizer, and a person's decisions on them.
 
-Verdicts are made when a fact is written, in every mode, so that the modes can be
-changed at any time and facts of other nodes are judged by this one. A review counts for the
-whole history of its fact, as present rights do: asking about the past does not undo it.
+The verdict is made when a fact is written, in every mode, so the mode can change at any time, and
+this node judges facts of other nodes itself. A review applies to the whole history of its fact, as
+present rights do: an as-of query does not undo it.
 """
 
 from __future__ import annotations
@@ -112,8 +112,9 @@ _REVIEW_COLUMNS = "fact_id, decision, reason, actor, decided_at, from_position"
 
 
 def standing_flags(flags: int, decision: str | None) -> int:
-    """What is left of a verdict's flags after a decision: released facts keep
-    their warnings and are not held back."""
+    """The flags left after a decision: a released fact keeps its warnings and is no longer held
+    back.
+    """
     return flags & NOTED if decision == "release" else flags
 
 
@@ -124,10 +125,10 @@ ON content_reviews.fact_id=verdicts.fact_id AND to_position=?
 
 
 class VerdictsPart:
-    """Flags by slot: eight bits a fact, zero for nearly all of them.
+    """Flags by slot: eight bits per fact, zero for nearly all.
 
-    An array that readers may hold is never changed where they look: a review makes a new one,
-    and slots beyond its end have no flags.
+    Readers may hold the array, so nothing changes inside it: a review makes a new array. Slots
+    beyond its end have no flags.
     """
 
     kinds = VerdictsProjector.kinds
@@ -157,7 +158,7 @@ class VerdictsPart:
                     self.review(slot, payload.decision)
 
     def forget(self, facts: Mapping[str, int]) -> None:
-        # The array may be in readers' hands, but erased slots are asked by no caller's rights.
+        # Changes an array that readers may hold: no caller's rights reach erased slots.
         for slot in facts.values():
             if self._judged.pop(slot, None) is not None:
                 self.array[slot] = 0
@@ -170,7 +171,7 @@ class VerdictsPart:
         self.array = np.frombuffer(bytearray(flags), dtype=np.uint8)
 
     def judge(self, slot: int, flags: int, decision: str | None = None) -> None:
-        """Flag a fact that no reader can see yet."""
+        """Flag a fact before it is published to readers."""
         self._judged[slot] = flags
         if slot >= len(self.array):
             grown: U8 = np.zeros(max(1024, 2 * slot), dtype=np.uint8)
@@ -198,7 +199,7 @@ def flags_at(array: U8, slots: I32) -> U8:
 
 
 def codes_at(db: apsw.Connection, positions: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    """Codes by the position of the fact, where it has any."""
+    """Codes by the position of the fact; only facts with codes."""
     asked = msgspec.json.encode([int(position) for position in positions]).decode()
     rows = query(
         db,
@@ -210,7 +211,7 @@ def codes_at(db: apsw.Connection, positions: Sequence[int]) -> dict[int, tuple[s
 
 
 def reviews_of(db: apsw.Connection, facts: Sequence[str]) -> dict[str, ContentReview]:
-    """The standing decision by fact id, where there is one."""
+    """The current decision by fact id; only facts with one."""
     asked = msgspec.json.encode(list(facts)).decode()
     rows = query(
         db,
