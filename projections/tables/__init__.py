@@ -1,1 +1,1 @@
-"""Tables: what a projector is, which there are, and the file they are kept in."""
+"""Tables: the contract of a projector, the registry of all, and their file."""

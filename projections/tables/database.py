@@ -1,4 +1,4 @@
-"""Connections to ``projections.db``: how they are opened, pooled and configured."""
+"""Connections to ``projections.db``: opening, settings, pool."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import apsw
 BUSY_TIMEOUT_MS = 5_000
 CACHE_KIB = 65_536
 CHECKPOINT_PAGES = 8_192
-"""Pages of write-ahead log between checkpoints (32 MiB): fewer, larger ones."""
+"""Pages of write-ahead log between checkpoints (32 MiB): few large checkpoints."""
 
 
 def open_writer(path: Path, *, bulk: bool = False) -> apsw.Connection:
-    """The one writing connection. ``bulk`` turns durability off for files that are built
-    aside and synced once when complete."""
+    """The one writing connection. ``bulk`` turns durability off, for a file that is built aside and
+    synced once at the end."""
     db = apsw.Connection(str(path))
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     if bulk:
@@ -32,14 +32,14 @@ def open_writer(path: Path, *, bulk: bool = False) -> apsw.Connection:
 
 
 def set_pragmas(db: apsw.Connection, *pragmas: str) -> None:
-    """Set each. In one string, those behind one that answers would not run before its answer
-    is read."""
+    """Set each pragma by itself. In one string, SQLite stops at a pragma that returns a row until
+    the row is read."""
     for pragma in pragmas:
         db.execute(f"PRAGMA {pragma}").fetchall()
 
 
 def open_reader(path: Path) -> apsw.Connection:
-    """A connection that can only read."""
+    """A read-only connection."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     set_pragmas(db, "query_only=ON", f"cache_size=-{CACHE_KIB // 4}")
@@ -47,10 +47,10 @@ def open_reader(path: Path) -> apsw.Connection:
 
 
 def open_fixed(path: Path) -> apsw.Connection:
-    """A reader that keeps seeing the file as it is now, despite later writes."""
+    """A reader that keeps seeing the file's present state, despite later writes."""
     db = open_reader(path)
     db.execute("BEGIN")
-    tables_position(db)  # what is seen is fixed by the first read
+    tables_position(db)  # the first read fixes the snapshot
     return db
 
 
@@ -58,7 +58,7 @@ Bindings: TypeAlias = "Sequence[apsw.SQLiteValue]"
 
 
 def query(db: apsw.Connection, sql: str, bindings: Bindings = ()) -> list[tuple[Any, ...]]:
-    """All rows of a statement. Column types are the schema's (all tables are STRICT)."""
+    """All rows of a statement. The schema gives the column types (all tables are STRICT)."""
     return db.execute(sql, bindings).fetchall()
 
 
@@ -70,7 +70,7 @@ def query_one(db: apsw.Connection, sql: str, bindings: Bindings = ()) -> tuple[A
 def copy_rows(
     source: apsw.Connection, target: apsw.Connection, table: str, where: str, bindings: Bindings
 ) -> None:
-    """Insert rows of a table into the table of the same name and columns."""
+    """Copy rows of a table into another file's table of the same name and columns."""
     rows = query(source, f"SELECT * FROM {table} WHERE {where}", bindings)
     if rows:
         places = ",".join("?" * len(rows[0]))
@@ -78,10 +78,10 @@ def copy_rows(
 
 
 class ReaderPool:
-    """Read-only connections, lent to one thread at a time; all reopened after a swap.
+    """Read-only connections, each lent to one thread at a time; all reopened after a swap.
 
-    ``settle`` is called before one is lent, with the position that is to be read up to, None
-    for all that was published. ``opened`` opens another one.
+    ``settle`` is called before each loan, with the position that the reader needs (None: everything
+    published). ``opened`` opens another connection.
     """
 
     def __init__(
@@ -100,11 +100,10 @@ class ReaderPool:
 
     @contextmanager
     def connection(self, position: int | None = None) -> Generator[apsw.Connection, None, None]:
-        """Borrow a connection for the length of a ``with`` block: to tables that show everything
-        published, or at least what lies up to ``position``.
+        """Borrow a connection for a ``with`` block. Its tables show everything up to ``position``,
+        or everything published.
 
-        Raises:
-            StorageError: the tables cannot be brought there.
+        Raises: StorageError: the tables cannot reach that position.
         """
         self._settle(position)
         with self._lock:
@@ -123,7 +122,7 @@ class ReaderPool:
                 db.close()
 
     def reopen(self) -> None:
-        """Forget connections to a file that was swapped out; borrowers finish on it."""
+        """Drop connections to a file that was swapped out; current borrowers keep theirs."""
         with self._lock:
             self._generation += 1
             idle, self._idle = self._idle, []
@@ -131,7 +130,7 @@ class ReaderPool:
             db.close()
 
     def close(self) -> None:
-        """Close idle connections now and lent ones when they come back."""
+        """Close idle connections now, and lent ones on return."""
         self._closed = True
         self.reopen()
 

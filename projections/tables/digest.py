@@ -1,8 +1,8 @@
-"""Digests of the projections: order-independent, so equal rows give equal digests.
+"""Digests of the projections: independent of order, so equal rows give equal digests.
 
-``local`` covers all rows of all projectors (a rebuild must equal it). ``shared`` covers
-what peers with the same events must agree on: no positions, access counts, trust, decay.
-Each is the sum of SHA-256 over encoded rows, modulo 2^256.
+``local`` covers all rows of all projectors (a rebuild must equal it). ``shared`` covers the rows on
+which peers with the same events must agree: no positions, access counts, trust or decay. Each is
+the sum of SHA-256 over encoded rows, modulo 2^256.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ _OF_STREAMS = {
         SELECT stream, name, tier, period_start, owner, scope, garden_id, removed, actor, hlc,
             origin, stream_seq FROM summaries""",
 }
-"""Rows that nodes with the same streams must agree on, with the stream each is of."""
+"""Rows that must be equal on nodes with the same streams, with the stream of each row."""
 
 
 def stream_digests(db: apsw.Connection) -> dict[str, str]:
-    """What every stream's content comes to, by stream: equal wherever the same streams, with
-    the same grants, have been replayed, in any order."""
+    """A digest of each stream's content, by stream. Nodes that replayed the same streams with the
+    same grants, in any order, get equal digests."""
     totals: dict[str, int] = {}
     for name, sql in _OF_STREAMS.items():
         prefix = name.encode()
@@ -98,13 +98,13 @@ class TableDigests(Struct, frozen=True):
 
 
 class Digests(TableDigests, frozen=True):
-    """Those, and that of what peers must agree on."""
+    """The digests of all rows, and the digest of the rows that peers share."""
 
     shared: str
 
 
 def digest_tables(db: apsw.Connection) -> TableDigests:
-    """The digest of all rows, read in one transaction (the caller's, if open), so of one
+    """The digest of all rows, read in one transaction (the caller's, if open), so at one
     position."""
     with _of_one_state(db):
         (position,) = query(db, "SELECT min(position) FROM checkpoints")[0]

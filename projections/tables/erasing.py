@@ -1,10 +1,10 @@
-"""What an erasure takes with it: the decision who may erase what, and the rows that go.
+"""Erasing: who may erase which facts, and which rows an erasure removes.
 
-An event whose payload is gone projects as nothing, as if it had never been. So the rows of a
-file that saw it must become those of one that did not: each projector names the statements
-that take out what is keyed by the erased facts and events (``Erasing``), and one whose rows
-mix several facts works out the touched keys again (``Refolding``). A rebuild meets only the
-header and the ``fact_erased`` event, and gives the same rows.
+An event without its payload projects as nothing. After an erasure, the rows must equal those of a
+file that never saw the payload. Each projector lists the statements that delete rows of the erased
+facts and events (``Erasing``). A projector whose rows combine several facts computes the touched
+keys again (``Refolding``). A rebuild meets only the header and the ``fact_erased`` event, and gives
+the same rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WHERE id IN (SELECT value FROM json_each(?)) ORDER BY from_position
 
 
 class Touched(Struct, frozen=True):
-    """A fact that an erasure takes out of the tables."""
+    """A fact that an erasure removes from the tables."""
 
     id: str
     position: int
@@ -51,11 +51,11 @@ class Touched(Struct, frozen=True):
 
 
 class Erased(Struct, frozen=True):
-    """What one ``fact_erased`` event takes out.
+    """What one ``fact_erased`` event removes.
 
-    ``facts`` and ``events`` are ids, ``positions`` those of the erased events; ``touched`` are
-    the facts that the tables still held. ``before`` gives the events at positions
-    without it.
+    ``facts`` and ``events`` are ids, ``positions`` those of the erased events. ``touched``: the
+    facts that the tables still held. ``before`` returns the events at positions without this
+    erasure.
     """
 
     facts: list[str]
@@ -88,29 +88,29 @@ class Refolding(Protocol):
     """A projector with rows that several facts made together."""
 
     def refold(self, erased: Erased, db: apsw.Connection) -> None:
-        """Make the rows of the touched keys again, after the facts have gone."""
+        """Compute the rows of the touched keys again, after the facts are gone."""
         ...
 
 
 class History(Protocol):
-    """What undoing an event's effects reads from the log."""
+    """The reads from the log that undoing an event needs."""
 
     def positions_of(self, event_ids: Sequence[bytes]) -> dict[bytes, int]: ...
     def read(self, after: int = 0, limit: int = 1000) -> list[Recorded]: ...
 
 
 def may_erase(eraser: str, fact_origin: str, *, local: bool, grants: Collection[str]) -> bool:
-    """Whether an erasure that node ``eraser`` recorded takes a fact of ``fact_origin``.
+    """Whether an erasure by node ``eraser`` may erase a fact of ``fact_origin``.
 
-    What is asked of this node itself may (``local``). A peer may erase what it stated; anything
-    else needs the grant ``erase_foreign``, without which its event stays in the log, has no
-    effect, and waits for the grant, or for an administrator to erase here.
+    Requests to this node itself may (``local``). A peer may erase facts that it stated. For others
+    it needs the grant ``erase_foreign``. Without the grant its event stays in the log without
+    effect, until the grant comes or an administrator erases the fact here.
     """
     return local or eraser == fact_origin or "erase_foreign" in grants
 
 
 def erased_by(event: Recorded, db: apsw.Connection, history: History | None) -> Erased:
-    """What a ``fact_erased`` event of this node takes out of these tables."""
+    """What a ``fact_erased`` event of this node removes from these tables."""
     payload = event.payload
     assert isinstance(payload, FactErased)
     asked = msgspec.json.encode(payload.fact_ids).decode()
@@ -128,11 +128,11 @@ def erased_by(event: Recorded, db: apsw.Connection, history: History | None) -> 
 
 
 def event_ids(texts: Iterable[str]) -> list[bytes]:
-    """The ids that an erasure names, but for what is none."""
+    """The valid event ids that an erasure names; others are skipped."""
     ids: list[bytes] = []
     for text in texts:
         try:
             ids.append(id_bytes(text))
-        except ValueError:  # a peer's event may name anything
+        except ValueError:  # a peer's event may hold any text
             continue
     return ids

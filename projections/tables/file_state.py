@@ -1,4 +1,4 @@
-"""What a file of tables says of itself: made by which projectors, up to which event."""
+"""The state of a file of tables: its projectors and its last event."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engramlog.projections.tables.registry import PROJECTORS
 
 
 class FileState(Struct, frozen=True):
-    """``hash``: of the event at ``position``, the last one applied (empty before the first).
+    """``hash``: that of the event at ``position``, the last one applied (empty before the first).
     ``versions``: by projector. ``halted``: projectors that are behind, with the reason."""
 
     position: int
@@ -27,7 +27,7 @@ def file_state(db: apsw.Connection) -> FileState:
     halted = {name: why for name, _, _, why in marks if why is not None}
     behind = {
         name: f"it is at position {at}" for name, _, at, _ in marks if at != position
-    }  # the file must be of one position
+    }  # all reads must see one position
     return FileState(
         position,
         event_hash,

@@ -1,9 +1,9 @@
-"""The contract of a projection: a pure function from events to rows, and to its part of the
-memory image.
+"""The contract of a projection: a pure function from events to rows and to its part of the memory
+image.
 
-No clock, randomness, network or model inside ``apply``; no table of another projector
-unless ``reads`` names it. Projectors run in the order of the registry
-(``registry.PROJECTORS``), so what one reads has been written before.
+``apply`` uses no clock, randomness, network or model, and no table of another projector unless
+``reads`` names it. Projectors run in the order of the registry (``registry.PROJECTORS``), so a
+projector's sources are written before it runs.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from engramlog.eventlog.event import Recorded
 
 
 class Projector(Protocol):
-    """Turns events into the rows of its own tables.
+    """Turns events into rows of the projector's tables.
 
     Attributes:
         name: unique; the checkpoint's key.
-        version: raised when the rows would differ; a change triggers a rebuild.
+        version: increased when the rows would differ; a change triggers a rebuild.
         tables: the tables it owns, in the order of the digest.
         schema: DDL that creates them.
         late_indexes: DDL of indexes that ``apply`` does not need; bulk loads create them last.
@@ -50,8 +50,8 @@ class Projector(Protocol):
 
 
 class ImagePart(Protocol):
-    """What a projection keeps in memory of its tables: the same, whether it was loaded from
-    them or folded from the events. Only the writer's thread changes it.
+    """A projection's data in memory. Loading it from the tables and folding it from the events give
+    the same. Only the writer's thread changes it.
 
     Attributes:
         kinds: the event kinds it folds.
@@ -61,27 +61,26 @@ class ImagePart(Protocol):
     def kinds(self) -> frozenset[str]: ...
 
     def load(self, db: apsw.Connection) -> None:
-        """Load what the tables hold; once, before anything is folded."""
+        """Load the tables' rows; called once, before the first ``fold``."""
         ...
 
     def fold(self, events: Sequence[Recorded]) -> None:
-        """Apply a run of events of one kind, in log order; parts before this one
-        in the image have folded them."""
+        """Apply a run of events of one kind, in log order. Parts earlier in the image have already
+        folded them."""
         ...
 
     def forget(self, facts: Mapping[str, int]) -> None:
-        """Drop what is kept of erased facts, given by id and slot."""
+        """Drop the data of erased facts, given by id and slot."""
         ...
 
 
 class SmallPart(ImagePart, Protocol):
-    """A part that a file of the memory image holds as one document."""
+    """A part that an image file holds as one document."""
 
     def state(self) -> bytes:
-        """All that the part holds. Call in the writer's thread."""
+        """All data of the part. Call in the writer's thread."""
         ...
 
     def restore(self, state: bytes) -> None:
-        """Restore, in place of ``load``, what the part held when ``state`` was called.
-        Raises msgspec.MsgspecError."""
+        """Restore what ``state`` returned, in place of ``load``. Raises msgspec.MsgspecError."""
         ...

@@ -1,4 +1,4 @@
-"""Which projectors there are, in the order in which they apply."""
+"""All projectors, in the order in which they apply."""
 
 from __future__ import annotations
 
@@ -76,6 +76,6 @@ PROJECTORS: tuple[Projector, ...] = (
 IGNORED_KINDS = frozenset(
     {"epoch_started", "node_key_rotated", "replica_promoted", "request_answered"}
 )
-"""Known kinds that no table depends on: they speak of the log itself."""
+"""Known kinds that no table depends on: they concern the log itself."""
 
 KNOWN_KINDS = IGNORED_KINDS.union(*(projector.kinds for projector in PROJECTORS))

@@ -1,4 +1,4 @@
-"""SQLite's errors of the disk, as the log's: one way to say that storage failed."""
+"""Turns SQLite's disk errors into the log's, so that storage failures look the same everywhere."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MACHINE_FAULTS = (
     apsw.NotADBError,
     apsw.ReadOnlyError,
 )
-"""What may come up at any event: the projectors are innocent of it and must not halt."""
+"""Errors that any event may meet: they are no fault of a projector and must not halt it."""
 
 
 class storage_errors:  # noqa: N801  # reads as a statement
-    """Turn SQLite's errors of the disk into the log's."""
+    """Turn SQLite's disk errors into the log's."""
 
     def __enter__(self) -> None:
         return None
@@ -43,4 +43,4 @@ class storage_errors:  # noqa: N801  # reads as a statement
 
 
 DAMAGED = (apsw.CorruptError, apsw.NotADBError)
-"""What SQLite says of a file that is cut off, overwritten or none of its own."""
+"""SQLite's errors for a file that is cut off, overwritten or not a database."""

@@ -1,7 +1,7 @@
 """The projections file: schema, checkpoints, and applying events to every projector.
 
-All projectors' rows and their checkpoints move in one transaction. ``projections.db`` is
-a symbolic link to the current generation, so a rebuilt file is swapped in atomically.
+One transaction moves all projectors' rows and checkpoints. ``projections.db`` is a symbolic link to
+the current generation, so a rebuilt file is swapped in atomically.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CREATE TABLE unknown_events (
 
 
 class Checkpoint(Struct, frozen=True):
-    """How far a projector has come; ``halted`` says why it stopped, if it did."""
+    """A projector's position; ``halted`` gives the reason if it stopped."""
 
     projector: str
     version: int
@@ -60,11 +60,11 @@ class ProjectionStore:
     """One projections file, open for writing by its one writer.
 
     Args:
-        link: the path by which everybody knows the file (``projections.db``).
-        path: the generation to open; by default the one the link points at.
+        link: the public path of the file (``projections.db``).
+        path: the generation to open; by default the link's target.
         bulk: no durability and late indexes; call ``finish_bulk`` when complete.
         strict: an event of an unknown local kind raises UnknownKind (rebuilds).
-        history: the log that the events come from; erasures ask it for the state before them.
+        history: the log of the events; erasures read the state before them from it.
     """
 
     def __init__(
@@ -125,7 +125,8 @@ class ProjectionStore:
 
     @property
     def log_mark(self) -> tuple[int, bytes] | None:
-        """Position and hash of the last event applied: whether this file belongs to a log."""
+        """Position and hash of the last event applied. They show whether this file belongs to a
+        log."""
         return query_one(self.db, "SELECT position, hash FROM log_mark")
 
     @property
@@ -135,7 +136,8 @@ class ProjectionStore:
 
     @property
     def outdated(self) -> list[str]:
-        """Projectors whose rows were made by another version, or that are new or gone."""
+        """Projectors whose rows come from another version, and projectors that are new or
+        removed."""
         made = {name: mark.version for name, mark in self._checkpoints.items()}
         wanted = {projector.name: projector.version for projector in self._projectors}
         return sorted(
@@ -145,20 +147,20 @@ class ProjectionStore:
     def apply(self, events: Sequence[Recorded]) -> None:
         """Apply events to every projector inside the caller's transaction.
 
-        A projector that raises is halted at its last good position with its reason kept;
-        the others continue. Its rows of these events are undone.
+        A projector that raises is halted at its last good position with the reason, and its rows of
+        these events are undone. The others continue.
         """
         start = 0
         for index, event in enumerate(events):
             if isinstance(event.payload, FactErased) and event.peer is None:
                 self._apply(events[start:index])
                 self._erase(event)
-                self._apply([event])  # by itself: what follows asks what was erased
+                self._apply([event])  # alone: the events after it read what it erased
                 start = index + 1
         self._apply(events[start:])
 
     def _erase(self, event: Recorded) -> None:
-        """Take out of every projector's rows what an erasure names."""
+        """Remove from every projector's rows what an erasure names."""
         erased = erased_by(event, self.db, self.history)
         for projector in self._projectors:
             mark = self._checkpoints[projector.name]
@@ -216,12 +218,12 @@ class ProjectionStore:
         events: Sequence[Recorded],
         work: Callable[[apsw.Connection], None],
     ) -> None:
-        """Let a projector write; one that fails is halted and what it wrote undone."""
+        """Let a projector write. If it fails, halt it and undo its writes."""
         self.db.execute("SAVEPOINT projector")
         try:
             work(self.db)
         except MACHINE_FAULTS:
-            raise  # not the event's fault
+            raise  # not a fault of the event
         except Exception as fault:
             self.db.execute("ROLLBACK TO projector; RELEASE projector")
             mark = self._checkpoints[projector.name]
@@ -257,21 +259,21 @@ class ProjectionStore:
         self._before = self._checkpoints
 
     def commit(self) -> None:
-        """Keep what was applied. Raises StorageError: roll back then."""
+        """Commit what was applied. Raises StorageError; the caller then rolls back."""
         with storage_errors():
             self.db.execute("COMMIT")
 
     def rollback(self) -> None:
-        """Undo what was applied since ``begin``; a disk that fails is not asked for anything.
-        Does nothing where SQLite did so itself or no transaction was begun. Raises StorageError
-        where the connection cannot leave the transaction."""
+        """Undo everything since ``begin``, without a request to a failing disk. Does nothing if no
+        transaction is open, or if SQLite rolled back itself. Raises StorageError if the connection
+        cannot leave the transaction."""
         if self.db.in_transaction:
             with storage_errors():
                 self.db.execute("ROLLBACK")
         self._checkpoints = self._before
 
     def rewrite(self) -> None:
-        """Write the whole file again, so that no freed page keeps what was deleted."""
+        """Rewrite the whole file, so that no freed page keeps deleted data."""
         self.db.execute("VACUUM")
         truncate_wal(self.db)
 
@@ -288,7 +290,7 @@ def _delete(projector: Erasing, erased: Erased, db: apsw.Connection) -> None:
 def _fresh(
     projector: Projector, events: list[Recorded], kinds: set[str], position: int
 ) -> list[Recorded]:
-    """The events a projector reads and has not applied yet."""
+    """The events that a projector reads and has not applied yet."""
     if events and events[0].position > position and kinds <= projector.kinds:
         return events
     return [
@@ -299,7 +301,7 @@ def _fresh(
 
 
 def current_generation(link: Path) -> Path | None:
-    """The file the link points at, or None if there is none yet."""
+    """The link's target, or None if there is none yet."""
     return link.resolve() if link.exists() else None
 
 
@@ -319,7 +321,7 @@ def generations(link: Path) -> list[Path]:
 
 
 def other_generations(link: Path) -> list[Path]:
-    """Generation files that the link does not point at: being built, or left over."""
+    """Generation files beside the link's target: under construction, or left over."""
     current = current_generation(link)
     return [path for path in generations(link) if current is None or path.name != current.name]
 
@@ -340,7 +342,7 @@ def remove_generation(path: Path) -> None:
 
 
 def unknown_events(db: apsw.Connection) -> list[tuple[str, int, int]]:
-    """Events of kinds or versions this release does not know: kind, version, how many."""
+    """Events of kinds or versions that this release does not know: kind, version, count."""
     rows = query(
         db,
         "SELECT kind, schema_version, count(*) FROM unknown_events"

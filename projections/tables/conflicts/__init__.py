@@ -1,1 +1,1 @@
-"""Values that disagree: claims, conflicts, denials, and what settled them."""
+"""Values that disagree: claims, conflicts, denials and resolutions."""

@@ -1,4 +1,4 @@
-"""How assertions enter the claims of their keys, and the conflicts that they bring up."""
+"""How assertions enter the claims of their keys and open conflicts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _Top = tuple[bytes, int, str]
 
 
 def claim_facts(events: Sequence[Recorded], patterns: Sequence[str], db: apsw.Connection) -> None:
-    """Add claims for a run of assertions; open and close conflicts as the newest changes."""
+    """Add claims for a run of assertions; open and close conflicts as the newest claim changes."""
     by_key: dict[_Key, list[Recorded]] = {}
     for event in events:
         fact = event.payload
@@ -75,8 +75,8 @@ def _claim(key: bytes, event: Recorded) -> _Claim:
 
 
 def _crowded_keys(by_key: dict[_Key, list[Recorded]], db: apsw.Connection) -> dict[_Key, bytes]:
-    """Keys with a second fact by the end of the run, hashed. A key's only fact needs no claim: it
-    is entered here, before the run's own claims, once a second one arrives."""
+    """Keys with a second fact by the end of the run, hashed. A key's only fact needs no claim; once
+    a second fact arrives, this adds the first one's claim before those of the run."""
     crowded = {key: key_hash(*key) for key, claims in by_key.items() if len(claims) > 1}
     keys = list(by_key)
     asked = _encode([(*key, claims[0].position) for key, claims in by_key.items()]).decode()
@@ -98,7 +98,7 @@ def _tops(keys: set[bytes], db: apsw.Connection) -> dict[bytes, _Top]:
 
 
 def _contest(claim: _Claim, tops: dict[bytes, _Top], db: apsw.Connection) -> None:
-    """Note a claim against the newest one of its key, which it may replace."""
+    """Compare a claim with the newest one of its key, which it may replace."""
     hlc = claim.event.header.hlc
     top = tops.get(claim.key)
     newer = top is None or hlc > top[1]

@@ -1,15 +1,13 @@
-"""Contradictions: which values of a key are claimed, and the conflicts.
+"""Contradictions: the claimed values of each key, and their conflicts.
 
-A key is (entity, relation, scope, garden). ``claims`` holds one row per distinct live value
-of a key that ever had two facts, so a write costs the same however many facts the key has,
-and a key with one fact costs nothing.
-A claim's ``expires_at`` is an upper bound: retractions leave it. ``conflicts`` holds one
-open row per live value that is not the key's newest: the newest against each other value,
-never all pairs. A value that stops being the newest, or whose conflict was settled while a
-third value is live, gets its own row. Set-valued relations have claims but no conflicts.
-Everything is asked of ``facts`` *at the event's position*, so the rows do not depend on how
-events were batched.
-Source: wire 5.1.
+A key is (entity, relation, scope, garden). ``claims`` holds one row per distinct live value of a
+key that ever had two facts: a write costs the same however many facts the key has, and a key with
+one fact costs nothing. A claim's ``expires_at`` is an upper bound: retractions do not change it.
+``conflicts`` holds one open row per live value that is not the key's newest: the newest against
+each other value, never all pairs. A value gets its row when it stops being the newest, or when its
+conflict was settled and a third value is live. Set-valued relations have claims but no conflicts.
+Every read of ``facts`` is as of the event's position, so the rows do not depend on how events were
+batched. Source: wire 5.1.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ SELECT from_position FROM of_key UNION SELECT to_position FROM of_key
 UNION SELECT set_aside FROM of_key
 UNION SELECT resolved_position FROM conflicts WHERE key_hash=?5 AND resolved_position IS NOT NULL
 """
-"""Positions of the events that made a key what it is."""
+"""Positions of the events that shaped a key."""
 
 
 def has_rival(db: apsw.Connection, key: bytes, value: bytes, instant_us: int) -> bool:
@@ -140,8 +138,8 @@ class ContradictionsProjector:
         claim_facts(run, patterns, db)
 
     def refold(self, erased: Erased, db: apsw.Connection) -> None:
-        """Fold the touched keys again, in their own database: everything here is asked of
-        the key's facts, declarations and events, so nothing else is needed."""
+        """Fold the touched keys again in a scratch database. Only the key's facts, declarations and
+        events matter, so it needs no other rows."""
         keys = sorted({fact.key for fact in erased.touched}, key=repr)
         positions = {row[0] for row in query(db, _DECLARED)}
         scratch = apsw.Connection(":memory:")
@@ -161,7 +159,7 @@ class ContradictionsProjector:
             scratch.close()
 
     def apply_all(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        """``apply``, of events that may be none or of other kinds."""
+        """Same as ``apply``; accepts an empty list and events of other kinds."""
         mine = [event for event in events if event.header.kind in self.kinds]
         if mine:
             self.apply(mine, db)

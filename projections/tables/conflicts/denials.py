@@ -1,9 +1,9 @@
-"""``denials``: which facts another source denied, by which record, and how that was settled.
+"""``denials``: which facts another source denied, by which record, and how each denial ended.
 
-A denial ends nothing. It may name facts that are not here yet: it then waits for them. Whether
-it is open is asked of the facts at a Moment (``open_denials`` here, ``View.deniers``): its target
-and its record stand, and its source has not stated the value again since.
-Source: wire 5.2.
+A denial ends no fact. It may name facts that have not arrived yet and then waits for them. Whether
+a denial is open depends on the facts at a Moment (``open_denials`` here, ``View.deniers``): its
+target and its record are live, and the target's source has not restated the value since. Source:
+wire 5.2.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class DenialsProjector:
 
 
 def open_denials(db: apsw.Connection, facts: Sequence[str]) -> list[tuple[str, str]]:
-    """(fact, the record that denies it) of every open denial of these facts, oldest first."""
+    """(fact, denying record) for every open denial of these facts, oldest first."""
     asked = msgspec.json.encode(list(facts)).decode()
     return [(fact, marker) for fact, marker in query(db, _OPEN, (asked,))]
 
@@ -119,8 +119,8 @@ _decode_state = msgspec.msgpack.Decoder(
 
 
 class DenialsPart:
-    """Which facts were denied, and by which records. A denial waits for facts that are not here
-    yet."""
+    """The denied facts and the records that deny them. A denial waits for facts that have not
+    arrived yet."""
 
     kinds = frozenset({"fact_asserted", "fact_denied"})
 
@@ -170,10 +170,10 @@ class DenialsPart:
         self._of.setdefault(slot_of[fact], []).append((position, slot_of[marker]))
 
     def targets(self) -> I32:
-        """Slots of facts that were ever denied."""
+        """Slots of all facts with a denial, open or not."""
         return np.array(list(self._of), dtype=np.int32)
 
     def markers(self, slot: int, position: int) -> I32:
-        """Slots of the records that had denied a fact by a position."""
+        """Slots of the records that denied a fact up to a position."""
         stated = list(self._of.get(slot, ()))
         return np.array([marker for at, marker in stated if at <= position], dtype=np.int32)

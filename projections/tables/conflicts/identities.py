@@ -1,4 +1,4 @@
-"""Identities of keys, values and conflicts: pure functions, so that every node finds the same."""
+"""Identities of keys, values and conflicts: pure functions, equal on every node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def value_hash(value_type: str, value_v: str) -> bytes:
 
 
 def conflict_id(opened_by: str, rival_id: str, cause: bytes = b"") -> str:
-    """A conflict's id, a function of the two facts that brought it up, and of the event that
-    brought up the same two again."""
+    """A conflict's id: a function of the two facts that opened it, and of the event that reopened
+    it."""
     digest = hashlib.sha256(f"{opened_by}\x00{rival_id}".encode() + cause).digest()
     return f"stigmem:conflict:{id_text(digest[:16])}"

@@ -1,4 +1,4 @@
-"""How facts leave the claims of their keys: retracted, weakened away, settled or set-valued."""
+"""How facts leave the claims of their keys: retracted, expired, settled or made set-valued."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def release_all(
     *,
     set_aside: bool = False,
 ) -> None:
-    """Take facts that ended (or were set aside) out of their keys' claims."""
+    """Remove facts that ended (or were set aside) from their keys' claims."""
     released = [
         _release(fact, event.position, db, set_aside=set_aside) for fact in dict.fromkeys(facts)
     ]
@@ -34,12 +34,12 @@ def release_all(
 def _release(
     fact: str, position: int, db: apsw.Connection, *, set_aside: bool
 ) -> tuple[bytes, bytes] | None:
-    """Take one fact out; returns its key and value, or None if it was no claim."""
+    """Remove one fact; returns its key and value, or None if it held no claim."""
     row = query_one(db, statements.FACT, (fact,))
     if row is None or row[6] == 0 or row[8 if set_aside else 7] != position:
-        return None  # unknown, never a claim, or ended before by another event
+        return None  # unknown, never a claim, or already ended by another event
     if (row[7] if set_aside else row[8] + 1) <= position:
-        return None  # its claim went with the other of retraction and resolution
+        return None  # an earlier retraction or resolution already removed its claim
     key, value = key_hash(*row[:4]), value_hash(*row[4:6])
     claimed = query_one(db, statements.CLAIMED, (key, value))
     if claimed is None:
@@ -61,7 +61,7 @@ def _release(
 def _put_top_right(
     key: bytes, value: bytes, event: Recorded, patterns: Sequence[str], db: apsw.Connection
 ) -> None:
-    """The newest value of a key has no open conflict; ``value``, if it is claimed and not
+    """Restore the rule: a key's newest value has no open conflict; ``value``, if claimed and not
     the newest, has one."""
     top = query_one(db, statements.TOP, (key,))
     if top is None:
@@ -81,7 +81,7 @@ def _reopen(
     patterns: Sequence[str],
     db: apsw.Connection,
 ) -> None:
-    """Open a conflict that no assertion brought up; nothing for set-valued relations."""
+    """Open a conflict without a new assertion; nothing for set-valued relations."""
     row = query_one(db, statements.FACT, (fact,))
     if row is None or any(matches_label(label, row[1]) for label in patterns):
         return
@@ -113,8 +113,8 @@ def resolve(
 def declare(
     event: Recorded, before: Sequence[str], after: Sequence[str], db: apsw.Connection
 ) -> None:
-    """Close the conflicts of relations that are now set-valued, and open those of relations
-    that no longer are."""
+    """Close the conflicts of relations that became set-valued, and open those of relations that no
+    longer are."""
     tops: dict[bytes, str] = {}
     for relation, key, value, _, fact in reversed(query(db, statements.ALL_CLAIMS)):
         was, now = (

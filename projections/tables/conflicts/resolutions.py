@@ -1,11 +1,11 @@
 """``resolved_facts``: which facts each resolution settled, by the fact that records it, its note.
 
-A note speaks of the entity of the facts that it settled, whichever of them are here: they may
-come after it, in another stream, or be erased. What a resolution said goes with its event.
+A note is about the entity of the settled facts. They may arrive after it, in another stream, or be
+erased. Erasing a resolution's event deletes its rows.
 
-Resolutions of peers are read as well, whether or not they take effect here: a node that erased
-a losing fact never takes them up, and must hide the same notes as the others. Only a resolution
-of the note's own node counts, so that a peer cannot have other nodes' facts hidden.
+Resolutions of peers are read too, whether or not they take effect here: a node that erased a losing
+fact never applies them, but must hide the same notes as the others. Only a resolution by the note's
+own node counts, so that a peer cannot hide other nodes' facts.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ class ResolutionsProjector:
 
 
 _Key = tuple[str, str]
-"""A note, and the node whose resolution names it."""
+"""A note, and the node of the resolution that names it."""
 
 
 class _Settled(Struct):
-    """What a resolution settled, the winner first."""
+    """The facts that a resolution settled, the winner first."""
 
     event_id: str
     facts: list[str]
 
 
 class ResolutionsPart:
-    """Of which entity the note of each resolution speaks."""
+    """The entity that each resolution's note is about."""
 
     kinds = frozenset({"conflict_resolved", "fact_erased"})
 
@@ -112,7 +112,7 @@ class ResolutionsPart:
         self._settled = dict(msgspec.msgpack.decode(state, type=list[tuple[_Key, _Settled]]))
 
     def notes(self) -> dict[int, int]:
-        """By slot of a note: the number of the entity that it speaks of."""
+        """By slot of a note: the number of the entity it is about."""
         slot_of, arrays = self._facts.slot_of, self._facts.arrays
         found: dict[int, int] = {}
         for (note, origin), settled in self._settled.items():
@@ -125,7 +125,7 @@ class ResolutionsPart:
         return found
 
     def awaited(self) -> frozenset[str]:
-        """Notes, and facts that they speak of, that are not here yet."""
+        """Notes, and facts that notes are about, that have not arrived yet."""
         slot_of = self._facts.slot_of
         named = {fact for settled in self._settled.values() for fact in settled.facts}
         named |= {note for note, _ in self._settled}
@@ -133,7 +133,7 @@ class ResolutionsPart:
 
 
 def _settled(event: Recorded) -> tuple[_Key, _Settled]:
-    """A resolution's note with its origin, and what it settled."""
+    """A resolution's note with its origin, and the facts it settled."""
     resolution = event.payload
     assert isinstance(resolution, ConflictResolved)
     facts = [resolution.winner_id, *resolution.loser_ids]

@@ -1,4 +1,4 @@
-"""The statements over ``claims`` and ``conflicts``."""
+"""SQL statements over ``claims`` and ``conflicts``."""
 
 from __future__ import annotations
 

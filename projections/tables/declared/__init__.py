@@ -1,1 +1,1 @@
-"""Projections of what operators and agents declare, one file per table."""
+"""Projections of declarations by operators and agents, one file per table."""

@@ -1,4 +1,4 @@
-"""``agent_keys``: the public keys with which agents sign what they state (wire 1.6)."""
+"""``agent_keys``: the public keys with which agents sign their facts (wire 1.6)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class AgentKeyRow(Struct, frozen=True):
 
 
 class AgentKeysProjector:
-    """Rows of ``agent_keys``: the latest word on each key."""
+    """Rows of ``agent_keys``: the latest state of each key."""
 
     name = "agent_keys"
     version = 1

@@ -1,7 +1,7 @@
-"""``aliases``: other names of entities, and the book in which they are looked up at a moment.
+"""``aliases``: other names of entities, and a look-up by moment.
 
-An alias leads from one stored name to another, which may be an alias itself; the decision that
-sets one sees to it that no chain ends where it began. Source: wire 1.3 and 2.2.
+An alias leads from one stored name to another, which may be an alias itself. The decision that sets
+an alias refuses cycles. Source: wire 1.3 and 2.2.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class AliasesProjector:
 
 
 def load_aliases(db: apsw.Connection) -> list[AliasRow]:
-    """Every alias there ever was, oldest first."""
+    """Every alias ever set, oldest first."""
     rows = query(
         db,
         "SELECT raw_uri, canonical_uri, kind, set_by, set_at, from_position, to_position"
@@ -89,7 +89,7 @@ def load_aliases(db: apsw.Connection) -> list[AliasRow]:
 
 
 def standing_alias(db: apsw.Connection, raw_uri: str) -> tuple[str, str] | None:
-    """(canonical, kind) of a live alias, in the transaction that decides."""
+    """(canonical, kind) of a live alias, read in the deciding transaction."""
     rows = query(
         db,
         f"SELECT canonical_uri, kind FROM aliases WHERE raw_uri=? AND to_position={LIVE}",
@@ -99,7 +99,7 @@ def standing_alias(db: apsw.Connection, raw_uri: str) -> tuple[str, str] | None:
 
 
 class AliasBook:
-    """All aliases by name. Replaced whole when one changes, read without locks."""
+    """All aliases by name. Replaced as a whole on every change, so readers need no lock."""
 
     def __init__(self, rows: Sequence[AliasRow] = ()) -> None:
         self._by_raw: dict[str, list[AliasRow]] = {}
@@ -109,10 +109,12 @@ class AliasBook:
             self._by_phrase.setdefault(phrase_of(row.raw_uri), set()).add(row.raw_uri)
 
     def resolve(self, name: str, position: int) -> str:
-        """The entity that a stored name meant at a position; the name itself where it is none."""
+        """The entity that a stored name meant at a position; the name itself if it was no alias."""
         if not self._by_raw:
             return name
-        for _ in range(len(self._by_raw)):  # no chain is longer, not even one without an end
+        for _ in range(
+            len(self._by_raw)
+        ):  # the longest possible chain, should peers' aliases form a cycle
             row = self.get(name, position)
             if row is None:
                 break
@@ -135,7 +137,7 @@ class AliasBook:
     def list(
         self, position: int, after: str, limit: int, shown: Callable[[AliasRow], bool]
     ) -> list[AliasRow]:
-        """Live aliases at a position that are ``shown``, by name, after ``after``."""
+        """Live aliases at a position that pass ``shown``, by name, after ``after``."""
         names = sorted(name for name in self._by_raw if name > after)
         found: list[AliasRow] = []
         for name in names:

@@ -1,5 +1,5 @@
-"""``capabilities``: tokens this node signed; ``capability_revocations``: those, of any node,
-that allow nothing any more."""
+"""``capabilities``: tokens that this node signed. ``capability_revocations``: revocations of any
+node's tokens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CapabilityRow(Struct, frozen=True):
 
 
 class CapabilityRevocationRow(Struct, frozen=True):
-    """One revocation: the issuing node and what it revoked."""
+    """One revocation: the issuing node, and the token it revoked."""
 
     node_id: str
     revocation_id: str
@@ -38,7 +38,7 @@ class CapabilityRevocationRow(Struct, frozen=True):
 
 
 class CapabilitiesProjector:
-    """See the module. A revocation may come before what it revokes, and more than once."""
+    """Both tables. A revocation may precede its token, and may repeat."""
 
     name = "capabilities"
     version = 1
@@ -75,7 +75,7 @@ class CapabilitiesProjector:
             payload = event.payload
             if isinstance(payload, CapabilityIssued):
                 if event.peer is not None:
-                    continue  # what another node signed is that node's to list
+                    continue  # each node lists only the tokens that it signed
                 db.execute(
                     "INSERT INTO capabilities VALUES (?,?,?,?,?,?,?,?,?,?,?)",
                     (

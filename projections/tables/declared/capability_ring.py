@@ -1,4 +1,4 @@
-"""Which capabilities this node accepts now: whom it believes, and what was revoked."""
+"""Which capabilities this node accepts now: trusted issuers and revocations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERIFIED_MAX = 1024
 
 
 class Issuer(Struct, frozen=True):
-    """A node whose tokens are believed: its current key (base64), and the most they allow."""
+    """A trusted node: its current key (base64), and the most that its tokens may allow."""
 
     node_id: str
     public_key: str
@@ -26,8 +26,8 @@ class Issuer(Struct, frozen=True):
 
 
 class CapabilityRing:
-    """Replaced whole by the writer, read without locks; verified texts are remembered, so a
-    token's signatures are computed once."""
+    """The writer replaces it as a whole, so readers need no lock. Verified texts are cached, so
+    each token's signatures are computed once."""
 
     def __init__(
         self, issued: Sequence[CapabilityRow] = (), revoked: Sequence[CapabilityRevocationRow] = ()
@@ -41,18 +41,17 @@ class CapabilityRing:
     def accept(
         self, text: str, issuers: Mapping[str, Issuer], now_us: int
     ) -> tuple[VerifiedToken, Grant]:
-        """A bearer's claims, and what they allow here.
+        """A token's claims, and the rights it gives here.
 
-        Raises:
-            CapabilityInvalid: the token does not hold; ``args[0]`` is ``token_expired``,
-                ``token_revoked``, ``token_invalid`` or ``token_issuer_unknown``.
+        Raises: CapabilityInvalid: the token is not valid; ``args[0]`` is ``token_expired``,
+        ``token_revoked``, ``token_invalid`` or ``token_issuer_unknown``.
         """
         verified = self.read(text)
         issuer = issuers.get(verified.node_id)
         if issuer is None:
             raise CapabilityInvalid("token_issuer_unknown")
         if verified.public_key != issuer.public_key and not self._known(verified):
-            # Signed by a retired key: its thief could sign what was never issued.
+            # A retired key signed it: a thief of that key could sign tokens that were never issued.
             raise CapabilityInvalid("token_invalid")
         fault = fault_of(verified, now_us, self.revoked(verified.node_id))
         grant = verified.grant.meeting(issuer.ceiling)
@@ -61,7 +60,7 @@ class CapabilityRing:
         return verified, grant
 
     def read(self, text: str) -> VerifiedToken:
-        """A bearer's claims, by any signer. Raises CapabilityInvalid ``token_invalid``."""
+        """A token's claims, by any signer. Raises CapabilityInvalid ``token_invalid``."""
         verified = self._verified.get(text)
         if verified is None:
             try:
@@ -74,11 +73,11 @@ class CapabilityRing:
         return verified
 
     def revoked(self, node_id: str) -> Mapping[str, CapabilityRevocationRow]:
-        """What a node has revoked, by revocation id."""
+        """A node's revocations, by revocation id."""
         return self._revoked.get(node_id, {})
 
     def list(self, issuer: str | None = None) -> list[CapabilityRow]:
-        """Tokens this node signed, oldest first, of one issuer if given."""
+        """Tokens that this node signed, oldest first, of one issuer if given."""
         return [row for row in self._issued.values() if issuer in (None, row.issuer)]
 
     def get(self, token_id: str) -> CapabilityRow | None:

@@ -1,8 +1,8 @@
 """The present gardens and their members: the basis of every request's rights.
 
-Read whole from the tables and replaced by the writer after a change, like the key ring, so
-a request costs one look-up. A garden that the asker is not to know of is not found here:
-the same answer as for one that does not exist.
+Loaded as a whole from the tables; the writer replaces it after a change, like the key ring, so a
+request costs one look-up. A garden hidden from the caller gives the same answer as one that does
+not exist.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Member(Struct, frozen=True):
 
 
 class Garden(Struct, frozen=True):
-    """A present garden, with its members in the order in which they came."""
+    """A present garden, with its members in the order in which they joined."""
 
     id: str
     slug: str
@@ -64,7 +64,7 @@ class Garden(Struct, frozen=True):
     members: tuple[Member, ...] = ()
 
     def role(self, entity_uri: str) -> Role | None:
-        """An entity's role here, or None if it is no member."""
+        """An entity's role here, or None for a non-member."""
         for member in self.members:
             if member.entity_uri == entity_uri:
                 return member.role
@@ -72,7 +72,7 @@ class Garden(Struct, frozen=True):
 
 
 class QuarantineReview(Struct, frozen=True):
-    """How a quarantined fact was judged; ``reviewed_at`` in microseconds."""
+    """The decision on a quarantined fact; ``reviewed_at`` in microseconds."""
 
     fact_id: str
     decision: Literal["admitted", "rejected"]
@@ -85,7 +85,7 @@ class QuarantineReview(Struct, frozen=True):
 
 
 class GardenDirectory:
-    """Gardens by id and slug, and by member. Never changes: it is replaced."""
+    """Gardens by id and slug, and by member. Immutable: a change makes a new one."""
 
     def __init__(self, gardens: Sequence[Garden] = ()) -> None:
         self._gardens = {garden.id: garden for garden in gardens}
@@ -97,11 +97,11 @@ class GardenDirectory:
         self._of_member = {name: frozenset(ids) for name, ids in of_member.items()}
 
     def of_member(self, entity_uri: str) -> frozenset[str]:
-        """Ids of the gardens that an entity is a member of, in any role."""
+        """Ids of the gardens with an entity as a member, in any role."""
         return self._of_member.get(entity_uri, _NONE)
 
     def find(self, name: str) -> Garden | None:
-        """The garden of an id or a slug."""
+        """The garden with an id or a slug."""
         return self._gardens.get(name) or self._by_slug.get(name)
 
     def list(self) -> list[Garden]:
@@ -141,7 +141,7 @@ def reviews_of(db: apsw.Connection, fact_ids_json: str) -> dict[str, QuarantineR
 
 
 def role_in(db: apsw.Connection, garden_id: str, entity_uri: str) -> Role | None:
-    """An entity's role in a garden, in the transaction that decides."""
+    """An entity's role in a garden, read in the deciding transaction."""
     rows = query(db, _ROLE, (garden_id, entity_uri))
     return rows[0][0] if rows else None
 

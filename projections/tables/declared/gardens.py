@@ -1,8 +1,7 @@
 """Gardens, their members over time, and the reviews of quarantined facts.
 
-``gardens`` and ``garden_members`` carry the interval in which a row held; ``quarantine``
-has one row per reviewed fact. Who may see what is always asked of the present.
-Source: wire 2.2 and 4.
+``gardens`` and ``garden_members`` carry the interval of each row; ``quarantine`` has one row per
+reviewed fact. Visibility always follows the present state. Source: wire 2.2 and 4.
 """
 
 from __future__ import annotations
@@ -138,7 +137,7 @@ def _create(event: Recorded, garden: GardenCreated, db: apsw.Connection) -> None
 
 
 def _set_member(event: Recorded, member: GardenMemberSet, db: apsw.Connection) -> None:
-    """A changed role keeps who added the member and when."""
+    """Set a member's role; a changed role keeps who added the member and when."""
     who = (member.garden_id, member.entity_uri)
     added = db.execute(_STANDING, who).fetchone() or (member.added_by, event.header.recorded_at)
     db.execute(_LEAVE, (event.position, *who))
@@ -167,14 +166,14 @@ _decode_state = msgspec.msgpack.Decoder(tuple[set[int], dict[int, tuple[int, str
 
 
 class GardensPart:
-    """Which gardens are quarantines, and how the facts in them were judged."""
+    """Which gardens are quarantines, and the decisions on their facts."""
 
     kinds = frozenset({"garden_created", "quarantine_reviewed"})
 
     def __init__(self, facts: FactColumns) -> None:
         self._facts = facts
         self.quarantines: set[int] = set()
-        """Numbers of the gardens whose facts wait for a review."""
+        """Numbers of gardens whose facts wait for a review."""
         self.reviews: dict[int, tuple[int, str]] = {}
         """By slot of a quarantined fact: position and decision of its review."""
 

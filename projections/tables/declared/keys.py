@@ -1,7 +1,7 @@
 """API keys: the ``api_keys`` table and the ring that looks them up in constant time.
 
-Only SHA-256 of a high-entropy key is stored; ``lookup_prefix`` (its first 16 hex digits)
-finds the row, the full digest is compared in constant time.
+The table stores only the SHA-256 of a high-entropy key. ``lookup_prefix`` (its first 16 hex digits)
+finds the row; the full digest is compared in constant time.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def load_keys(db: apsw.Connection) -> list[KeyRow]:
 
 
 class KeyRing:
-    """The keys that open something now. Replaced whole by the writer, read without locks."""
+    """The valid keys. The writer replaces it as a whole, so readers need no lock."""
 
     def __init__(self, rows: Sequence[KeyRow] = ()) -> None:
         self._rows = list(rows)
@@ -137,7 +137,7 @@ class KeyRing:
         }
 
     def lookup(self, key_sha256: str, now_us: int) -> KeyRow | None:
-        """The unrevoked, unexpired key with this digest; the same work either way."""
+        """The unrevoked, unexpired key with this digest; found or not, the work is the same."""
         row = self._by_prefix.get(key_sha256[:LOOKUP_PREFIX_LENGTH])
         digest = _ABSENT if row is None else row.key_sha256
         if not hmac.compare_digest(digest, key_sha256) or row is None:

@@ -1,4 +1,4 @@
-"""``manifests``: every manifest that was put, the newest of an entity last."""
+"""``manifests``: every manifest, an entity's newest last."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class ManifestRow(Struct, frozen=True):
-    """One manifest. Times in microseconds; ``document`` as it was signed."""
+    """One manifest. Times in microseconds; ``document`` as signed."""
 
     entity_uri: str
     key_id: str
@@ -29,12 +29,12 @@ class ManifestRow(Struct, frozen=True):
 
     @property
     def entities(self) -> frozenset[str]:
-        """The entities that it speaks for, as it writes them."""
+        """The entities that it covers, as it writes them."""
         return frozenset(map(str, self.document.get("entities", ())))
 
 
 class ManifestsProjector:
-    """See the module."""
+    """Rows of ``manifests``."""
 
     name = "manifests"
     version = 1
@@ -89,6 +89,6 @@ def load_manifest(db: apsw.Connection, entity_uri: str) -> ManifestRow | None:
 
 
 def puts_since(db: apsw.Connection, entity_uri: str, since_us: int) -> int:
-    """How often a manifest of the entity was put after an instant."""
+    """How many manifests of the entity arrived after an instant."""
     sql = "SELECT count(*) FROM manifests WHERE entity_uri=? AND put_at>?"
     return int(query(db, sql, (entity_uri, since_us))[0][0])

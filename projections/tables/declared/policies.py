@@ -24,8 +24,8 @@ from engramlog.projections.normalization import matches_label
 from engramlog.projections.tables.database import query, query_one
 
 ALWAYS_SET_VALUED = ("rel:*", "stigmem:*", RELATION, MEMORY_RELATION)
-"""Relationship labels name many targets by nature; the node's own labels never contradict, nor do
-the paragraphs of a summary, nor a user's memories."""
+"""Relationship labels name many targets by nature. The node's own labels, the paragraphs of a
+summary and a user's memories never contradict each other."""
 
 _decode_policy = msgspec.json.Decoder(DecayPolicy).decode
 _decode_document = msgspec.json.Decoder(dict[str, Any]).decode
@@ -92,15 +92,15 @@ def decay_policies(db: apsw.Connection, position: int) -> list[DecayPolicy]:
 
 
 class InstalledProfiles:
-    """Recall profiles installed over the built-in ones, at any position. Replaced by the writer
-    after a change, so that a recall asks no table for them."""
+    """Recall profiles installed over the built-in ones, at any position. The writer replaces it
+    after a change, so a recall reads no table for it."""
 
     def __init__(self, rows: Sequence[tuple[int, int, str, str]] = ()) -> None:
         self._rows = rows
-        """From and to which position, name and document."""
+        """First and last position, name and document."""
 
     def at(self, position: int) -> dict[str, dict[str, Any]]:
-        """Documents by name, as they were at a position."""
+        """Documents by name, as of a position."""
         return {
             name: _decode_document(text)
             for start, end, name, text in self._rows
@@ -109,7 +109,7 @@ class InstalledProfiles:
 
 
 def load_profiles(db: apsw.Connection) -> InstalledProfiles:
-    """Every profile that ever was installed."""
+    """Every profile ever installed."""
     sql = (
         "SELECT from_position, to_position, name, document FROM declarations"
         " WHERE sort='profile' ORDER BY name"
@@ -124,7 +124,7 @@ def set_valued_relations(db: apsw.Connection, position: int) -> list[str]:
 
 
 def is_set_valued(db: apsw.Connection, relation: str) -> bool:
-    """Whether a relation may hold several values at once, as declared now."""
+    """Whether a relation may hold several values at once, by present declarations."""
     patterns = (*ALWAYS_SET_VALUED, *set_valued_relations(db, LIVE - 1))
     return any(matches_label(pattern, relation) for pattern in patterns)
 
@@ -144,7 +144,7 @@ _decode_declared = msgspec.msgpack.Decoder(list[tuple[int, list[str]]]).decode
 
 
 class SetValuedPart:
-    """Which relations were declared set-valued, as of any position."""
+    """Which relations were set-valued, as of any position."""
 
     kinds = frozenset({"set_valued_declared"})
 
@@ -163,7 +163,7 @@ class SetValuedPart:
             self._add(event.position, event.payload.relations)
 
     def forget(self, facts: Mapping[str, int]) -> None:
-        """Declarations are of relations, not of facts."""
+        """Nothing to do: declarations name no facts."""
 
     def state(self) -> bytes:
         return msgspec.msgpack.encode(list(zip(self._positions, self._patterns, strict=True)))

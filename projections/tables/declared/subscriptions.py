@@ -1,4 +1,4 @@
-"""Subscriptions: who wants what, and how far each was served."""
+"""Subscriptions: who subscribes to what, and how far each was delivered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COLUMNS = """subscription_id, subscriber, target, target_kind, on_change, deliv
 
 
 class SubscriptionsProjector:
-    """``subscriptions``: those that have not ended."""
+    """``subscriptions``: the active ones."""
 
     name = "subscriptions"
     version = 1
@@ -73,7 +73,7 @@ class SubscriptionsProjector:
 
 
 class SubscriptionRow(Struct, frozen=True):
-    """A subscription; ``position`` is where it began, ``created_at`` in microseconds."""
+    """A subscription; ``position`` is its start, ``created_at`` in microseconds."""
 
     id: str
     subscriber: str
@@ -110,7 +110,7 @@ def load_subscriptions(db: apsw.Connection) -> list[SubscriptionRow]:
 
 
 class Delivered(Struct, frozen=True):
-    """How far a subscription was served: everything up to ``position``."""
+    """A subscription's progress: everything up to ``position`` was delivered."""
 
     position: int
     failures: int = 0
@@ -119,8 +119,8 @@ class Delivered(Struct, frozen=True):
 
 
 class DeliveryLedger:
-    """``deliveries.db``: how far each subscription was served, so that a restart repeats little and
-    loses nothing. Not a projection: it says what this node did, not what the log says."""
+    """``deliveries.db``: each subscription's progress, so that a restart repeats little and loses
+    nothing. Not a projection: it records this node's deliveries, not the log."""
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
@@ -134,7 +134,7 @@ class DeliveryLedger:
         )
 
     def get(self, subscription_id: str) -> Delivered | None:
-        """How far a subscription was served; None before the first delivery."""
+        """A subscription's progress; None before the first delivery."""
         with self._lock:
             row = query_one(
                 self._db,
@@ -145,7 +145,7 @@ class DeliveryLedger:
         return None if row is None else Delivered(*row)
 
     def put(self, subscription_id: str, delivered: Delivered) -> None:
-        """Remember it."""
+        """Store a subscription's progress."""
         with self._lock:
             self._db.execute(
                 "INSERT OR REPLACE INTO deliveries VALUES (?,?,?,?,?)",
@@ -154,7 +154,7 @@ class DeliveryLedger:
             )  # fmt: skip
 
     def forget(self, subscription_id: str) -> None:
-        """A subscription has ended."""
+        """Delete the progress of an ended subscription."""
         with self._lock:
             self._db.execute("DELETE FROM deliveries WHERE subscription_id=?", (subscription_id,))
 

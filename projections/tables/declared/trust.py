@@ -1,8 +1,7 @@
-"""Trust over time: what operators set, which sources hold keys, and the formula's policy.
+"""Trust over time: operators' settings, sources that hold keys, and the formula's policy.
 
-``source_trust`` holds settings, ``key_sources`` the sources that hold a key of this node
-(once one was issued, what it was issued for stays vouched for), ``trust_policies`` the
-parameters of ``trust_formula``.
+``source_trust`` holds settings. ``key_sources`` holds the sources with a key of this node; facts
+stay vouched for after the key ends. ``trust_policies`` holds the parameters of ``trust_formula``.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ class TrustProjector:
 
 
 class TrustAt:
-    """Trust in sources at one position, from the tables: the same numbers as the memory image's."""
+    """Trust in sources at one position, from the tables: equal to the memory image's numbers."""
 
     def __init__(self, db: apsw.Connection, position: int) -> None:
         self._db = db
@@ -121,8 +120,8 @@ class TrustAt:
         self._keyed: dict[str, bool] = {}
 
     def warrant(self, fact: FactAsserted, actor: str, peer: str | None) -> int:
-        """What vouches for a fact that is recorded at the position, or after it and before any
-        change of keys."""
+        """What vouches for a fact recorded at this position, or later but before any change of
+        keys."""
         return warrant_of(
             source=fact.source,
             entity=fact.entity,
@@ -163,7 +162,7 @@ class TrustAt:
 
 
 class TrustSetting(Struct, frozen=True):
-    """What an operator set of a source; times in microseconds."""
+    """An operator's setting for a source; times in microseconds."""
 
     source: str
     trust: float
@@ -182,7 +181,7 @@ def trust_policy(db: apsw.Connection, position: int) -> TrustPolicy:
 def trust_settings(
     db: apsw.Connection, position: int, *, after: str = "", limit: int
 ) -> list[TrustSetting]:
-    """Settings in force at a position, by source, from behind ``after``."""
+    """Settings in force at a position, by source, after ``after``."""
     return [TrustSetting(*row) for row in query(db, _SETTINGS, (after, position, limit))]
 
 
@@ -204,8 +203,8 @@ _decode_state = msgspec.msgpack.Decoder(
 
 
 class TrustPart:
-    """Trust in sources as of any position, for many facts at once. See ``trust_formula`` for
-    what the numbers mean."""
+    """Trust in sources as of any position, for many facts at once. ``trust_formula`` explains the
+    numbers."""
 
     kinds = TrustProjector.kinds
 
@@ -237,7 +236,7 @@ class TrustPart:
                 self.add(event.position, change.source, change.trust)
 
     def forget(self, facts: Mapping[str, int]) -> None:
-        """Trust is in sources, not in facts."""
+        """Nothing to do: trust is in sources, not in facts."""
 
     def state(self) -> bytes:
         policies = list(zip(self._policy_positions, self._policies, strict=True))
@@ -250,22 +249,22 @@ class TrustPart:
             self._add_policy(position, policy)
 
     def sources(self) -> frozenset[int]:
-        """Numbers of the sources that operators or keys speak of."""
+        """Numbers of the sources with a setting or a key."""
         return frozenset(self._settings) | {self._sources.numbered(name) for name in self._keyed}
 
     def add(self, position: int, source: str, trust: float) -> None:
-        """An operator set a trust."""
+        """Record an operator's setting."""
         positions, values = self._settings.setdefault(self._sources.add(source), ([], []))
         values.append(trust)
         positions.append(position)
 
     def _add_key(self, position: int, source: str) -> None:
-        """A key was issued for a source."""
+        """Record that a source got a key."""
         self._sources.add(source)
         self._keyed.setdefault(source, position)
 
     def _add_policy(self, position: int, policy: TrustPolicy) -> None:
-        """The formula changed."""
+        """Record new parameters of the formula."""
         self._policies.append(policy)
         self._policy_positions.append(position)
 
@@ -279,12 +278,12 @@ class TrustPart:
         return self._policies[count - 1] if count else _DEFAULT_POLICY
 
     def at(self, sources: I32, warrants: I8, peers: I32, position: int) -> F64:
-        """Trust in the source of each fact at a position, times the trust in the peer that it
-        came through.
+        """Trust in each fact's source at a position, times the trust in the peer that it came
+        through.
 
         Args:
-            sources, warrants, peers: by fact: number of its source, ``warrant_of``, and the
-                peer's number as a source; -1 for what was stated here.
+            sources, warrants, peers: by fact, the number of its source, ``warrant_of``, and the
+                peer's number as a source; -1 for facts stated here.
         """
         policy = self.policy(position)
         if policy.mode == "off":
@@ -307,7 +306,9 @@ class TrustPart:
                 if received.any():
                     through[peers == source] = given
                     if self.keyed(self._sources.text(source), position + 1):
-                        lent = said & received  # the key is another's: it lends no trust
+                        lent = (
+                            said & received
+                        )  # the key belongs to another source and lends no trust
                         trust[lent] = np.minimum(trust[lent], given)
                         said &= ~received
                 trust[said] = given

@@ -1,4 +1,5 @@
-"""Relations that usually hold several values: a new node declares them so at its first start."""
+"""Relations that usually hold several values: a new node declares them set-valued at its first
+start."""
 
 from __future__ import annotations
 
@@ -19,4 +20,4 @@ USUAL_RELATIONS = tuple(
     )
 )
 """Each bare and below ``memory:``, with ``_`` and with ``-``. The event of the first start carries
-the list, so that a later one changes no log that exists."""
+the list, so a later release changes no existing log."""

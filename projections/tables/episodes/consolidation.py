@@ -1,7 +1,7 @@
-"""``consolidation_rules`` over time, ``consolidation_runs``, and episodes that were set aside.
+"""``consolidation_rules`` over time, ``consolidation_runs``, and episodes in quarantine.
 
-A rule's watermark is the highest position that a run of it has reached: a function of the log,
-so it survives restarts, and nothing is counted twice.
+A rule's watermark is the highest position that its runs reached: a function of the log, so it
+survives restarts and no episode is counted twice.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""``deltas`` and what they lead to: the facts they wrote, the episodes they stem from.
+"""``deltas`` and their results: the facts they wrote and the episodes they came from.
 
-``memory_facts`` says whose a fact is and how deltas call it; whether it still holds is the
-``facts`` table's to say (``replaced`` only knows of deltas, and keeps look-ups short).
-A delta speaks only of facts of its own origin: its claims about others count nothing,
-and takes the place of nothing. A delta's id is known only where this node applied it.
-``delta_sources`` is the way from an episode to its facts and back.
+``memory_facts`` holds the owner of a fact and its name in deltas. Only the ``facts`` table says
+whether it is live; ``replaced`` knows deltas alone and keeps look-ups short. A delta affects only
+facts of its own origin: its claims about others change no count and replace nothing. A delta's id
+is known only on the node that applied it. ``delta_sources`` leads from an episode to its facts and
+back.
 """
 
 from __future__ import annotations
@@ -140,7 +140,8 @@ class DeltasProjector:
         f"DELETE FROM deltas WHERE position IN {POSITIONS}",
         f"DELETE FROM delta_sources WHERE position IN {POSITIONS}",
         f"DELETE FROM memory_facts WHERE from_position IN {POSITIONS} OR fact_id IN {FACTS}",
-        # What an erased event had replaced is replaced no more, or by the next one that says so.
+        # A fact that an erased event replaced is live again, or replaced by the next event that
+        # names it.
         f"""
         UPDATE memory_facts SET replaced=coalesce(
             (SELECT min(d.position) FROM deltas d, json_each(d.retracted) ended
@@ -193,7 +194,7 @@ def _apply(event: Recorded, applied: DeltaApplied, db: apsw.Connection) -> None:
     db.executemany(_SOURCE, sources)
     if facts:
         db.executemany(_FACT, facts)
-    if ended:  # after the new ones, among which they may be
+    if ended:  # after the new ones, which it may include
         db.executemany(_REPLACED, ended)
 
 

@@ -1,6 +1,6 @@
 """``episodes`` and ``episode_accesses``: what happened, and when it was read.
 
-Rows never change: an episode is known from its position on, an access counts from its own.
+Rows never change: an episode is visible from its position on, an access counts from its own.
 """
 
 from __future__ import annotations

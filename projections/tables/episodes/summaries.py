@@ -1,7 +1,7 @@
-"""``summaries``: which summary said what, and from when to when; its words are facts.
+"""``summaries``: the summaries and the interval of each; their paragraphs are facts.
 
-A summary is one of its name, of its owner, in its scope or garden. What a peer its own says
-summaries is kept beside ours and ends none of them (``voice``: its origin, empty for ours).
+Name, owner, scope and garden identify a summary. A peer's summaries lie beside ours and end none of
+ours (``voice``: the peer's origin, empty for ours).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Projections of peers and of what they sent, one file per table."""
+"""Projections of peers and of their events, one file per table."""

@@ -1,4 +1,5 @@
-"""Peers: who may replay us, whom we replay, how far their streams are, and evidence."""
+"""Peers: which nodes may replay this node, which it replays, their streams' progress, and
+evidence."""
 
 from __future__ import annotations
 
@@ -108,7 +109,7 @@ class PeersProjector:
 
 
 def _declare(event: Recorded, declared: PeerDeclared, db: apsw.Connection) -> None:
-    # A rejected or revoked declaration gives way to a new one of the same node.
+    # A rejected or revoked declaration makes room for a new one of the same node.
     db.execute(
         "DELETE FROM peers WHERE node_id=? AND state IN ('rejected', 'revoked')",
         (declared.node_id,),
@@ -145,7 +146,7 @@ def _set(event: Recorded, change: PeerStateSet, db: apsw.Connection) -> None:
 
 
 def peer_grants(db: apsw.Connection, node_id: str) -> frozenset[str]:
-    """Names of what an approved peer may do to facts of others."""
+    """The approved peer's grants over facts of other nodes, by name."""
     row = query_one(db, "SELECT grants FROM peers WHERE node_id=? AND state='active'", (node_id,))
     if row is None or row[0] is None:
         return frozenset()
@@ -175,7 +176,7 @@ class PeerRow(Struct, frozen=True):
 
 
 class PeerStream(Struct, frozen=True):
-    """How far one stream of a peer was replayed; ``statement`` is its last signed head."""
+    """How far this node replayed one stream of a peer; ``statement`` is its last signed head."""
 
     stream: str
     node_id: str
@@ -226,7 +227,7 @@ def load_peers(db: apsw.Connection) -> list[PeerRow]:
 
 
 def load_peer_streams(db: apsw.Connection) -> list[PeerStream]:
-    """Every stream of peers that was replayed or held."""
+    """Every stream of peers that this node replayed or holds."""
     rows = query(
         db,
         "SELECT stream, node_id, last_seq, statement, received_at, held, reason"

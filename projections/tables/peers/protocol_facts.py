@@ -1,10 +1,9 @@
-"""Facts of nodes that speak only the protocol's federation, as the projections see them.
+"""Facts of nodes that speak only the protocol's federation, as projections see them.
 
-Such a fact has no event of its own: the puller wraps it in an event. Several of our
-nodes may wrap the same one and replay each other, and must agree. So every projector sees
-the wrapped fact under an id computed from what was wrapped, with the foreign node's own
-clock reading, time and name in the header: the same for every wrapping. The first wrapping
-is applied, later ones change nothing.
+Such a fact has no event: the puller wraps it in one. Several of our nodes may wrap the same fact,
+replay each other, and must agree. So every projector sees a wrapped fact under an id computed from
+its content, with the foreign node's clock reading, time and name in the header: the same for every
+wrapping. The first wrapping applies, later ones change nothing.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ UNION ALL SELECT 0 FROM erased_facts WHERE fact_id=?1 LIMIT 1
 
 
 def foreign_event_id(fact: FactAsserted) -> bytes:
-    """16 bytes that stand for a wrapped fact wherever it was wrapped: of the foreign node, its
-    id for the fact, and all that the fact says."""
+    """The 16-byte id of a wrapped fact, the same wherever it was wrapped: a hash of the foreign
+    node, its id for the fact, and the fact's content."""
     return foreign_payload_id(encode_payload(fact))
 
 
@@ -57,13 +56,13 @@ def unwrapped(event: Recorded) -> Recorded:
         recorded_at=foreign.recorded_at,
         actor=foreign.node_id,
     )
-    if fact.id is not None:  # a peer does not choose the id of what is not its own
+    if fact.id is not None:  # a peer does not choose the id of a foreign fact
         event = msgspec.structs.replace(event, payload=msgspec.structs.replace(fact, id=None))
     return msgspec.structs.replace(event, header=header, peer=event.peer or foreign.node_id)
 
 
 def stated_id(event: Recorded) -> str:
-    """The id under which the fact of an assertion, read from the log as it is, is known."""
+    """The fact id of an assertion that was read from the log."""
     shown = unwrapped(event)
     fact = shown.payload
     assert isinstance(fact, FactAsserted)
@@ -75,7 +74,7 @@ def admitted(
 ) -> Sequence[Recorded]:
     """Events as projectors see them: foreign facts unwrapped, each of them once.
 
-    ``stands_at``: at which position the fact of an event id was applied, if it was.
+    ``stands_at``: the position at which an event id's fact was applied, or None.
     """
     if not any(type(e.payload) is FactAsserted and e.payload.foreign is not None for e in events):
         return events
@@ -93,7 +92,7 @@ def admitted(
 
 
 def stands_in(db: apsw.Connection) -> Callable[[bytes], int | None]:
-    """``stands_at`` of the tables; an erased fact has no place, and may not come again."""
+    """``stands_at`` of the tables. An erased fact has no position and is not admitted again."""
 
     def at(event_id: bytes) -> int | None:
         row = query_one(db, _STANDS, (id_of(event_id),))
@@ -103,13 +102,13 @@ def stands_in(db: apsw.Connection) -> Callable[[bytes], int | None]:
 
 
 def id_of(event_id: bytes) -> str:
-    """A fact's id of its event's."""
+    """The fact id that belongs to an event id."""
     text = event_id.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 class ForeignPages(Struct, frozen=True):
-    """What came of a foreign node so far; ``cursor``: how far its furthest scope was walked."""
+    """What this node took from a foreign node so far; ``cursor``: its furthest scope's cursor."""
 
     cursor: str
     received: int
@@ -119,9 +118,9 @@ class ForeignPages(Struct, frozen=True):
 
 
 class ForeignFactsProjector:
-    """``foreign_facts``: which fact a foreign node's id stands for, and whether this node
-    wrapped it; ``foreign_cursors``: how far each scope of a node was pulled; ``foreign_pages``:
-    the outcome of each node; ``foreign_refusals``: what was not taken."""
+    """Four tables. ``foreign_facts``: the fact behind a foreign node's id, and whether this node
+    wrapped it. ``foreign_cursors``: how far each scope of a node was pulled. ``foreign_pages``: the
+    outcome per node. ``foreign_refusals``: the refused facts."""
 
     name = "foreign_facts"
     version = 2
@@ -200,7 +199,7 @@ class ForeignFactsProjector:
 
 
 def foreign_cursor(db: apsw.Connection, node_id: str, scope: str) -> str:
-    """How far a scope of a foreign node was pulled; empty if it never was."""
+    """How far a scope of a foreign node was pulled; empty before the first pull."""
     row = query_one(
         db, "SELECT cursor FROM foreign_cursors WHERE node_id=? AND scope=?", (node_id, scope)
     )
@@ -208,7 +207,7 @@ def foreign_cursor(db: apsw.Connection, node_id: str, scope: str) -> str:
 
 
 def foreign_pages(db: apsw.Connection, node_id: str) -> ForeignPages | None:
-    """The outcome of a foreign node; None if there is none."""
+    """The outcome for a foreign node; None before its first page."""
     row = query_one(
         db,
         "SELECT (SELECT coalesce(max(cursor), '') FROM foreign_cursors WHERE node_id=?1),"
@@ -219,8 +218,8 @@ def foreign_pages(db: apsw.Connection, node_id: str) -> ForeignPages | None:
 
 
 def is_known(db: apsw.Connection, fact: FactAsserted) -> bool:
-    """Whether a foreign node's fact is here: under its id as this node wrapped it, or as it is,
-    by any puller's wrapping. What a peer says of that id is only the peer's word."""
+    """Whether this node has a foreign node's fact: under the id of its own wrapping, or, with the
+    same content, by any puller's. A peer's claim about an id proves nothing."""
     assert fact.foreign is not None
     return (
         query_one(
@@ -234,7 +233,8 @@ def is_known(db: apsw.Connection, fact: FactAsserted) -> bool:
 
 
 def foreign_settled(db: apsw.Connection, node_id: str, names: Sequence[str]) -> dict[str, str]:
-    """Those of a foreign node's ids that this node took (empty), or why it refused them."""
+    """The foreign node's ids that this node settled: empty text if taken, else the reason of the
+    refusal."""
     asked = msgspec.json.encode(list(names)).decode()
     rows = query(
         db,
@@ -248,12 +248,12 @@ def foreign_settled(db: apsw.Connection, node_id: str, names: Sequence[str]) -> 
 
 
 def foreign_known(db: apsw.Connection, facts: Sequence[FactAsserted]) -> list[bool]:
-    """Of each fact, whether it is here (``is_known``)."""
+    """``is_known`` for each fact."""
     return [is_known(db, fact) for fact in facts]
 
 
 def foreign_refusals(db: apsw.Connection, node_id: str, limit: int) -> list[tuple[str, str, int]]:
-    """(foreign id, code, position) of what was not taken of a node, newest first."""
+    """(foreign id, code, position) of a node's refused facts, newest first."""
     rows = query(
         db,
         "SELECT foreign_id, code, position FROM foreign_refusals WHERE node_id=?"

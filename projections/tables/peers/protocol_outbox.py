@@ -1,5 +1,4 @@
-"""Facts of this node's own making, in the order in which it made them: what the protocol's
-federation hands out."""
+"""This node's facts in the order of their assertion, for the protocol's federation."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ _CHUNK = 1000
 
 
 class Outgoing(Struct, frozen=True):
-    """One record to hand out, and the log position that orders it."""
+    """One record to send, and the log position that orders it."""
 
     position: int
     row: FactRow
@@ -36,8 +35,8 @@ class Outgoing(Struct, frozen=True):
 def outgoing_facts(
     db: apsw.Connection, positions: Sequence[int], node_id: str, limit: int
 ) -> list[Outgoing]:
-    """Of facts asserted at ``positions`` (ascending), the first ``limit`` that may go out:
-    stated on this node, and none of the protocol's own records."""
+    """The first ``limit`` facts asserted at ``positions`` (ascending) that may leave: stated on
+    this node, and not among the protocol's records."""
     found: list[Outgoing] = []
     for start in range(0, len(positions), _CHUNK):
         for row in fetch(db, positions[start : start + _CHUNK]):
@@ -57,9 +56,9 @@ def outgoing_retractions(
     limit: int,
     hidden: frozenset[int] = frozenset(),
 ) -> list[Outgoing]:
-    """Retractions by id, which left no record of confidence 0, as such records. All of one
-    position together, so a page may hold more than ``limit``. ``hidden``: where facts were
-    asserted that are classified too high to be spoken of."""
+    """Retractions by id that left no record of confidence 0, as such records. A page ends only
+    between positions, so it may exceed ``limit``. ``hidden``: positions of facts that are
+    classified too high to be mentioned."""
     found: list[Outgoing] = []
     rows = query(db, _RETRACTIONS, (after, until, -1))
     facts = {row.from_position: row for row in fetch(db, [int(row[1]) for row in rows])}
@@ -74,7 +73,7 @@ def outgoing_retractions(
 
 
 def is_ours(row: FactRow, node_id: str) -> bool:
-    """Whether a fact may go out: no relay, nothing private, none of the protocol's records."""
+    """Whether a fact may leave: not relayed, not private, not one of the protocol's records."""
     return (
         row.origin == node_id
         and row.received_from is None

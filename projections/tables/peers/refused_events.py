@@ -1,7 +1,7 @@
-"""Events of peers that are kept and chained, and mean nothing here: their content breaks a rule.
+"""Events of peers that break a rule: kept and chained, but without meaning here.
 
-The receipt of their page says which (``PeerPageReceived.refused``) and precedes them, so
-that later rules do not change the meaning of a log.
+The receipt of their page lists them (``PeerPageReceived.refused``) and precedes them, so later
+rules do not change the meaning of a log.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from engramlog.eventlog.kinds import PeerPageReceived
 from engramlog.projections.tables.database import query, query_one
 
 Place = tuple[str, int]
-"""A stream, and a sequence in it."""
+"""A stream, and a sequence number in it."""
 
 
 class RefusedRow(Struct, frozen=True):
-    """One such event."""
+    """One refused event."""
 
     stream: str
     stream_seq: int
@@ -29,7 +29,7 @@ class RefusedRow(Struct, frozen=True):
 
 
 def refused_places(event: Recorded) -> list[Place]:
-    """What a receipt of this node refuses."""
+    """The events that a receipt of this node refuses."""
     page = event.payload
     if not isinstance(page, PeerPageReceived) or event.peer is not None:
         return []
@@ -37,9 +37,9 @@ def refused_places(event: Recorded) -> list[Place]:
 
 
 def meaning(events: Sequence[Recorded], is_refused: Callable[[Place], bool]) -> Sequence[Recorded]:
-    """Events without those that a receipt refuses, be it one of ``events``.
+    """Events without those that a receipt refuses, including receipts among ``events``.
 
-    ``is_refused``: what the receipts before them say.
+    ``is_refused``: the refusals of earlier receipts.
     """
     if all(event.peer is None for event in events):
         return events
@@ -57,7 +57,7 @@ def meaning(events: Sequence[Recorded], is_refused: Callable[[Place], bool]) -> 
 
 
 def refused_in(db: apsw.Connection) -> Callable[[Place], bool]:
-    """``is_refused`` of the tables."""
+    """``is_refused`` from the tables."""
     if query_one(db, "SELECT 1 FROM refused_events LIMIT 1") is None:
         return lambda _: False
     sql = "SELECT 1 FROM refused_events WHERE stream=? AND stream_seq=?"
@@ -65,7 +65,7 @@ def refused_in(db: apsw.Connection) -> Callable[[Place], bool]:
 
 
 class RefusedPart:
-    """Which events of peers mean nothing here."""
+    """Which events of peers are refused."""
 
     kinds = frozenset({"peer_page_received"})
 
@@ -80,7 +80,7 @@ class RefusedPart:
             self.places.update(refused_places(event))
 
     def forget(self, facts: Mapping[str, int]) -> None:
-        """Such events stated none."""
+        """Nothing to do: refused events stated no facts."""
 
     def state(self) -> bytes:
         return msgspec.msgpack.encode(sorted(self.places))
@@ -90,7 +90,7 @@ class RefusedPart:
 
 
 def refused_of(db: apsw.Connection, node_id: str, limit: int) -> list[RefusedRow]:
-    """The newest of a peer's."""
+    """The newest refused events of a peer."""
     rows = query(
         db,
         "SELECT r.stream, r.stream_seq, r.reason FROM refused_events r WHERE r.node_id=?"
@@ -101,5 +101,5 @@ def refused_of(db: apsw.Connection, node_id: str, limit: int) -> list[RefusedRow
 
 
 def count_refused(db: apsw.Connection) -> int:
-    """How many there are, of all peers."""
+    """The number of refused events of all peers."""
     return int(query(db, "SELECT count(*) FROM refused_events")[0][0])

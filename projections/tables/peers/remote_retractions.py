@@ -1,10 +1,10 @@
-"""What other nodes' events say about the end of facts, until it takes effect here.
+"""Retractions and resolutions of other nodes, which wait until they take effect here.
 
-A retraction or resolution that was replayed from a peer changes nothing by itself. Its claims
-wait in ``foreign_ends``; a local event takes up those that may take effect (``taking_effect``):
-the fact is here, and it is the claimant's own (or of a node without a log, for which the node
-that pulls it speaks), or the peer is granted a word on others' facts.
-So arrival order does not matter, and a grant given later covers what came before.
+A retraction or resolution replayed from a peer changes nothing by itself. Its claims wait in
+``foreign_ends``. A local event applies the claims that may take effect (``taking_effect``): the
+fact is here, and either the claimant stated it, or the claimant pulled it from a node without a
+log, or the peer has the grant over others' facts. So arrival order does not matter, and a later
+grant covers earlier claims.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from engramlog.projections.tables.erasing import FACTS, may_erase
 from engramlog.projections.tables.peers.peers import peer_grants
 
 ENDING_KINDS = frozenset({"fact_retracted", "conflict_resolved", "fact_erased"})
-"""Kinds that projectors see only when they are local, but for those of ``REMOTE_ENDS``."""
+"""Kinds that projectors see only as local events, except projectors in ``REMOTE_ENDS``."""
 
 REMOTE_ENDS = frozenset({"foreign_ends", "resolutions"})
-"""Projectors that also read what peers' events say about the end of facts."""
+"""Projectors that also read how peers' events end facts."""
 
 _CLAIM = "INSERT OR IGNORE INTO foreign_ends VALUES (?,?,?,?,?,?,?)"
 _TAKEN = "DELETE FROM foreign_ends WHERE fact_id=? AND ending=?"
@@ -49,8 +49,8 @@ ORDER BY claims.fact_id, claims.ending, claims.event_id
 
 
 class ForeignEndsProjector:
-    """Rows of ``foreign_ends``: claims that have not taken effect; and of ``erasure_names``:
-    which node's erasures name which events, so that a missing payload can be explained."""
+    """Two tables. ``foreign_ends``: claims without effect yet. ``erasure_names``: the events that
+    each node's erasures name, which explains missing payloads."""
 
     name = "foreign_ends"
     version = 3
@@ -76,7 +76,7 @@ class ForeignEndsProjector:
     kinds = ENDING_KINDS
     reads: frozenset[str] = frozenset()
     erasing = (
-        # The events that took these claims up may be erased as well.
+        # The events that applied these claims may be erased as well.
         f"DELETE FROM foreign_ends WHERE fact_id IN {FACTS}",
         "DELETE FROM foreign_ends WHERE lower(hex(event_id)) IN"
         " (SELECT replace(value, '-', '') FROM json_each(:events))",
@@ -105,7 +105,7 @@ class ForeignEndsProjector:
 
 
 class Claim(Struct, frozen=True):
-    """One fact's end as another node has it; ``ending`` is ``retracted`` or ``set aside``."""
+    """The end of one fact on another node; ``ending`` is ``retracted`` or ``set aside``."""
 
     fact_id: str
     ending: str
@@ -116,7 +116,7 @@ class Claim(Struct, frozen=True):
 
 
 def taking_effect(db: apsw.Connection) -> list[Claim]:
-    """Claims that may take effect now, in their own order."""
+    """Claims that may take effect now, in order."""
     return [Claim(*row) for row in query(db, _EFFECTIVE)]
 
 
@@ -128,7 +128,7 @@ WHERE claims.ending = 'erased' ORDER BY claims.event_id, claims.fact_id
 
 
 def erasures_taking_effect(db: apsw.Connection) -> dict[bytes, list[str]]:
-    """Facts that erasures of other nodes may take here, by the event that says so."""
+    """Facts that other nodes' erasures may erase here, by the event that asks for it."""
     found: dict[bytes, list[str]] = {}
     for fact, event_id, eraser, origin in query(db, _ERASED):
         if may_erase(eraser, origin, local=False, grants=peer_grants(db, eraser)):
@@ -144,8 +144,8 @@ _NAMING = (
 def erased_elsewhere(
     db: apsw.Connection, events: Collection[bytes], origin: str, own: str
 ) -> set[bytes]:
-    """Those of the events of node ``origin`` that an erasure in this log names which may erase
-    them: the origin's, one of this node (``own``), or one of a peer with the grant."""
+    """The events of node ``origin`` that an authorized erasure in this log names: the origin's,
+    this node's (``own``), or that of a peer with the grant."""
     asked = msgspec.json.encode(sorted(map(id_text, events))).decode()
     return {
         id_bytes(event)
@@ -155,5 +155,5 @@ def erased_elsewhere(
 
 
 def waiting_claims(db: apsw.Connection) -> int:
-    """How many claims wait: for their fact, or for a grant of effect."""
+    """The number of claims that wait for their fact or for a grant."""
     return int(query(db, "SELECT count(*) FROM foreign_ends")[0][0])

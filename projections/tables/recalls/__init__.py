@@ -1,1 +1,1 @@
-"""What recalls leave behind: how often a fact was returned, how it was rated, receipts."""
+"""Records of recalls: how often facts were returned, their ratings, receipts."""

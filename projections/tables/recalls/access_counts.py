@@ -19,7 +19,7 @@ from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import FACTS
 
 KEPT_MAX = 20
-"""Instants kept of each fact, at any moment."""
+"""Instants kept per fact, at any moment."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[int]).decode
@@ -69,9 +69,9 @@ class AccessProjector:
 
 
 def _uses(event: Recorded) -> list[tuple[str, int, int, list[int]]]:
-    """(fact, count, last time, instants) of what an event counts: once per fact, however often it
-    names it. A kept memory takes over those of what it was merged with: without instants it was
-    last recalled when it was."""
+    """(fact, count, last time, instants) that an event adds: once per fact, however often the event
+    names it. A merged memory's uses go to the memory that was kept. Without instants, its last
+    recall is unchanged."""
     payload = event.payload
     if isinstance(payload, MemoriesMerged):
         instants = list(payload.instants_us)
@@ -143,16 +143,16 @@ class RecallTimes:
         self._by_slot: dict[int, tuple[array[int], array[int]]] = {}
 
     def add(self, position: int, slot: int, instants: Sequence[int]) -> None:
-        """Note what one event says of a slot."""
+        """Add one event's instants of a slot."""
         known = self._by_slot.get(slot)
         if known is None:
             known = self._by_slot[slot] = (array("q"), array("q"))
         positions, times = known
-        times.extend(instants)  # before the positions, by which readers count them
+        times.extend(instants)  # before the positions, which readers use to count them
         positions.extend([position] * len(instants))
 
     def state(self) -> TimesKept:
-        """All of it, as int64 positions and instants."""
+        """Everything, as int64 positions and instants, for ``restore``."""
         kept = self._by_slot.items()
         return {slot: (at.tobytes(), times.tobytes()) for slot, (at, times) in kept}
 

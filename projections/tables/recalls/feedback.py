@@ -1,4 +1,4 @@
-"""What became of facts that recalls returned: cited in an answer, or rejected (abmind #824)."""
+"""Feedback on facts that recalls returned: cited in an answer, or rejected (abmind #824)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EVERY = "SELECT position, fact_id, cited, rejected FROM fact_feedback ORDER BY 
 
 
 class FeedbackProjector:
-    """``fact_feedback``: how often each event says that a fact was cited, and rejected."""
+    """``fact_feedback``: how often each event reports a fact as cited or rejected."""
 
     name = "feedback"
     version = 2
@@ -58,8 +58,8 @@ class FeedbackProjector:
 
 
 def _counts(event: Recorded) -> list[tuple[str, int, int]]:
-    """(fact id, cited, rejected): each fact counts once per event, however often it is named; a
-    kept memory takes over what was said of those merged into it."""
+    """(fact id, cited, rejected): each fact counts once per event, however often the event names
+    it. A merged memory's feedback goes to the memory that was kept."""
     payload = event.payload
     if isinstance(payload, MemoriesMerged):
         inherited = (payload.kept_id, payload.citations, payload.rejections)
@@ -88,7 +88,7 @@ class FeedbackPart:
             self._add(event.position, _counts(event))
 
     def forget(self, facts: Mapping[str, int]) -> None:
-        """Counts of slots that no caller can read."""
+        """Nothing to do: no caller can read the counts of these slots."""
 
     def state(self) -> bytes:
         return msgspec.msgpack.encode((self.cited.state(), self.rejected.state()))
@@ -106,7 +106,7 @@ class FeedbackPart:
 
 
 def outcomes_of(db: apsw.Connection, receipt_id: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Facts that were already cited, and rejected, on account of one recall."""
+    """Facts already reported as cited, and as rejected, for one recall."""
     rows = query(
         db,
         "SELECT fact_id, cited, rejected FROM fact_feedback WHERE receipt_id = ?",

@@ -1,7 +1,6 @@
 """Positions of the receipts of recalls.
 
-The receipt itself, its question above all, is kept by the log alone: what is erased there is
-gone.
+Only the log holds the receipt itself and its question, so erasing the event erases both.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from engramlog.projections.tables.erasing import POSITIONS
 
 
 class RecallReceiptsProjector:
-    """``recall_receipts``: whose receipt is at which position."""
+    """``recall_receipts``: the principal and position of each receipt."""
 
     name = "recall_receipts"
     version = 1
