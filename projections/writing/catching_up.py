@@ -1,4 +1,4 @@
-"""Bringing the tables and the memory image up to the log, and what is wrong where that fails."""
+"""Brings the tables and the memory image up to the log, and records why that failed."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _log = logging.getLogger(__name__)
 
 
 class CatchesUp:
-    """A log, and its tables and memory image, which one thread keeps up with it.
+    """A log with its tables and memory image, which one thread keeps up to date.
 
     Attributes:
-        degraded: why the node cannot serve as it should, or None; writes try to mend it.
-        broken: why it must be restarted, or None.
+        degraded: why the node cannot serve fully, or None; each write tries to repair it.
+        broken: why the node must be restarted, or None.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class CatchesUp:
         image.tail.write = self._write_tail
 
     def _catch_up(self) -> None:
-        """Apply what the log has and the tables or the memory image have not: a rebuild may have
+        """Apply the log's events that the tables or the memory image lack. A rebuild may have
         brought the tables up already."""
         self.image.tail.settle()
         after = min(self.store.position, self.image.position)
@@ -77,7 +77,7 @@ class CatchesUp:
         self.degraded = None
 
     def _write_tail(self, events: Sequence[Recorded]) -> None:
-        """Put events that the log has into the tables, in whichever thread asks for them."""
+        """Write waiting events into the tables, in whichever thread needs them."""
         try:
             self._apply(events)
         except BaseException as fault:
@@ -85,7 +85,7 @@ class CatchesUp:
             raise
 
     def _apply(self, events: Sequence[Recorded]) -> None:
-        """One transaction of the tables, all or none."""
+        """Apply events in one transaction of the tables: all or none."""
         self.store.begin()
         try:
             with storage_errors():
@@ -97,7 +97,7 @@ class CatchesUp:
 
     def _follow_log(self) -> None:
         """Bring the tables up to the image; ``degraded`` reports a failure. The writer's thread
-        outlives every failure: without it all that waits would wait for ever."""
+        survives every failure: otherwise all waiting callers would wait for ever."""
         try:
             self.image.tail.settle()
         except StorageError:
@@ -106,7 +106,7 @@ class CatchesUp:
             self._break(fault)
 
     def _require_health(self) -> None:
-        """Refuse to decide from tables that are behind and cannot be brought up."""
+        """Refuse to decide while the tables are behind and cannot catch up."""
         if self.broken is not None:
             raise WriterDegraded(self.broken)
         if self.degraded is not None:
@@ -120,7 +120,8 @@ class CatchesUp:
             raise WriterDegraded(f"projector {name} is halted: {self.store.halted[name]}")
 
     def _break(self, fault: Exception) -> None:
-        """Serve no more writes: what the log has cannot be shown. Called while it is handled."""
+        """Stop serving writes, because the image cannot show what the log has. Call inside the
+        exception handler."""
         _log.exception("the node cannot follow the log")
         self.broken = f"the node cannot follow the log, restart it: {fault}"
         self.degraded = self.broken

@@ -1,9 +1,8 @@
-"""What callers may ask the writer to do, and what it answers. Plain data.
+"""The writer's commands and answers. Plain data.
 
-Most of what may be asked is a payload (``eventlog.kinds``): "record this", where the state it
-will change allows it. The classes below are the commands whose shape differs from what is
-recorded. A command is validated and normalised before it comes here; whether it may happen is
-decided by the writer.
+Most commands are payloads (``eventlog.kinds``): "record this, if the state allows it". The classes
+below are the commands whose shape differs from the recorded event. Callers validate and normalise a
+command first; the writer decides whether it may happen.
 """
 
 from __future__ import annotations
@@ -40,36 +39,36 @@ from engramlog.projections.normalization import SCOPES
 
 if TYPE_CHECKING:
     from engramlog.projections.authorization import Authorization
-else:  # it masks arrays, whose library commands that only write do without
+else:  # it masks arrays; commands that only write load without numpy
     Authorization = object
 
 
 class OwnShape(Struct, frozen=True):
-    """Base of the commands that are no payloads."""
+    """Base of the commands that are not payloads."""
 
 
 Command: TypeAlias = OwnShape | Payload
-"""What the writer may be asked to do."""
+"""All commands of the writer."""
 
 
 class OnBehalf(OwnShape, frozen=True):
-    """What another entity did, as another log tells it: recorded with ``actor`` as its actor."""
+    """An act of another entity, as another log has it: recorded with ``actor`` as its actor."""
 
     actor: str
     command: Command
 
 
 class AssertFact(OwnShape, frozen=True, kw_only=True, gc=False):
-    """State a fact. One of ``confidence`` 0 ends what its source said before, and denies what
-    others say (``decide.facts.retracting``).
+    """State a fact. With ``confidence`` 0 it ends its source's earlier facts and denies those of
+    others (``decide.facts.retracting``).
 
-    ``permissions`` are the asker's, for values that want them (``instructions``).
-    ``member``, here and in other commands: whose role in the garden must allow it; None for
-    the node's own tools. ``rights``, likewise: what the asker may read; the rest shows in
-    nothing that comes of it. None for the node's own tools.
-    ``again``: a new fact beside an equal one, as another log has them both.
-    ``zero``: what a record of confidence 0 does, where another log says so: nothing, as its
-    effect is said apart; or, in files of version 0.1, an end of all that it contradicts.
+    ``permissions``: the caller's, for values that need them (``instructions``). ``member``, here
+    and in other commands: the entity whose role in the garden must allow the command; None for the
+    node's own tools. ``rights``, likewise: what the caller may read; nothing else shows in the
+    outcome; None for the node's own tools. ``again``: state a new fact beside an equal one, as
+    another log has both. ``zero``: the effect of a record of confidence 0 when another log defines
+    it: none, because the log has the effect as separate events; or, in files of version 0.1, an end
+    of all facts that it contradicts.
     """
 
     entity: str
@@ -94,8 +93,8 @@ class AssertFact(OwnShape, frozen=True, kw_only=True, gc=False):
 
 
 class RetractFact(OwnShape, frozen=True, kw_only=True, gc=False):
-    """Retract one fact by id; ``scopes`` are those the caller may touch. ``marker_id``: the
-    record of confidence 0 that ended it in another log."""
+    """Retract one fact by id. ``scopes``: those that the caller may write to. ``marker_id``: the
+    record of confidence 0 that ended the fact in another log."""
 
     fact_id: str
     reason: str = ""
@@ -122,8 +121,8 @@ class RetractMatching(OwnShape, frozen=True, kw_only=True, gc=False):
 class ResolveConflict(OwnShape, frozen=True, kw_only=True):
     """Settle a contradiction in favour of one of its facts, or of a new value.
 
-    ``fact_id``: the fact of the value in dispute, as the conflict was shown to an asker who
-    may not see all of its key; what they see is settled, not what the table holds.
+    ``fact_id``: the fact of the disputed value, for a caller who may not see the whole key. The
+    command then settles the conflict that the caller sees, not the one in the table.
     """
 
     conflict_id: str
@@ -148,7 +147,7 @@ class ReviewContent(OwnShape, frozen=True, kw_only=True):
 
 
 class SweepDecay(OwnShape, frozen=True, kw_only=True):
-    """Sweep scopes now with the given policies: what is outside gardens, and in ``gardens``
+    """Sweep scopes now with the given policies: facts outside gardens, and those in ``gardens``
     (ids, or ``*`` for all)."""
 
     scopes: tuple[str, ...]
@@ -170,15 +169,15 @@ class RevokeAgentKey(OwnShape, frozen=True, kw_only=True):
 
 
 class DeleteGarden(OwnShape, frozen=True, kw_only=True):
-    """``admin``: whose role must allow it; None for an admin of the node."""
+    """``admin``: the entity whose role must allow it; None for an admin of the node."""
 
     garden_id: str
     admin: str | None = None
 
 
 class SetMember(OwnShape, frozen=True, kw_only=True):
-    """Give a member a role, or none. ``change`` says what it must be: a member that is to be
-    added must be new, any other must be there. ``admin`` as in ``DeleteGarden``."""
+    """Give a member a role, or none. ``change`` states the condition: a member to add must be new,
+    every other must exist. ``admin`` as in ``DeleteGarden``."""
 
     member: GardenMemberSet
     change: Literal["add", "change", "remove"]
@@ -186,7 +185,8 @@ class SetMember(OwnShape, frozen=True, kw_only=True):
 
 
 class ReviewQuarantined(OwnShape, frozen=True, kw_only=True):
-    """Judge a fact that waits in a quarantine garden (``garden_id``, if it must be this)."""
+    """Decide on a fact that waits in a quarantine garden; ``garden_id``: only if it waits in this
+    one."""
 
     fact_id: str
     decision: Literal["admitted", "rejected"]
@@ -200,9 +200,9 @@ class ReviewQuarantined(OwnShape, frozen=True, kw_only=True):
 
 
 class RecordEpisodes(OwnShape, frozen=True, kw_only=True):
-    """Episodes of one scope, or of one garden in it, in the order in which they happened;
-    validated (``episodes.place``). ``undated``: indices of those that came without an instant
-    and happened now: recorded again, they are repetitions at any time."""
+    """Validated episodes (``episodes.place``) of one scope, or of one garden in it, oldest first.
+    ``undated``: indices of those that came without an instant and so happened now; recorded again,
+    they are repetitions at any time."""
 
     episodes: tuple[EpisodeRecorded, ...]
     member: str | None = None
@@ -210,7 +210,7 @@ class RecordEpisodes(OwnShape, frozen=True, kw_only=True):
 
 
 class RecordSummary(OwnShape, frozen=True, kw_only=True):
-    """A summary says this from here on; ``text`` is null where it is gone.
+    """Replace a summary's text from now on; ``text`` None removes the summary.
 
     ``name`` is its path in the summaries' folder (``summaries.naming``), ``owner`` (stored form)
     the source of its paragraphs.
@@ -230,9 +230,9 @@ class RecordSummary(OwnShape, frozen=True, kw_only=True):
 class ApplyDeltas(OwnShape, frozen=True, kw_only=True):
     """Deltas of one scope or garden, applied together.
 
-    ``strict``: one conflict and none is applied; else conflicting ones are rejected alone,
-    and what is missing or retracted already is not missed. ``bundle``: provenance of every
-    fact they write. ``single_valued``: relations that refuse a second value.
+    ``strict``: one conflict rejects all; otherwise each conflict rejects its own delta, and missing
+    or retracted targets are ignored. ``bundle``: provenance of every fact they write.
+    ``single_valued``: relations that refuse a second value.
     """
 
     scope: str
@@ -244,13 +244,13 @@ class ApplyDeltas(OwnShape, frozen=True, kw_only=True):
     single_valued: tuple[str, ...] = ()
     bundle: dict[str, str] = {}
     rights: Authorization | None = None
-    """Also whose authority over facts counts; None for rules, which admins set."""
+    """The caller's rights, also the authority over facts; None for rules, which admins set."""
 
 
 class Consolidate(OwnShape, frozen=True, kw_only=True):
-    """Apply what a run of a rule emitted, and note in the log that it ran; refused where
-    another run was faster (the rule's watermark is no longer ``expected``). The counts of
-    ``run`` are filled in by what becomes of the deltas."""
+    """Apply the deltas of a rule's run and record the run. Refused if another run was faster (the
+    rule's watermark is no longer ``expected``). The writer fills in the counts of ``run`` from the
+    outcomes of the deltas."""
 
     apply: ApplyDeltas
     run: ConsolidationRan
@@ -258,8 +258,8 @@ class Consolidate(OwnShape, frozen=True, kw_only=True):
 
 
 class AdoptPage(OwnShape, frozen=True, kw_only=True):
-    """Append verified events of one stream of a peer; ``statement`` is its signed head, and
-    ``fact_ids`` are those of the facts that the events state."""
+    """Append verified events of one stream of a peer. ``statement`` is its signed head;
+    ``fact_ids`` are the facts that the events state."""
 
     node_id: str
     stream: str
@@ -272,25 +272,25 @@ class AdoptPage(OwnShape, frozen=True, kw_only=True):
 
 
 class TakeForeignEnds(OwnShape, frozen=True):
-    """Let what other nodes said of the end of facts take effect, as far as it may."""
+    """Apply other nodes' ends of facts, where they may take effect."""
 
 
 class NoteEquivocation(OwnShape, frozen=True, kw_only=True):
-    """Keep the evidence that a peer contradicted itself, and hold the stream."""
+    """Store evidence that a peer contradicted itself, and hold the stream."""
 
     peer_id: str
     evidence: PeerEquivocated
 
 
 class Subscribe(OwnShape, frozen=True, kw_only=True):
-    """Report changes to a subscriber from here on; at most ``most`` for one subscriber."""
+    """Report changes to a subscriber from now on; at most ``most`` subscriptions per subscriber."""
 
     subscription: SubscriptionSet
     most: int
 
 
 class Unsubscribe(OwnShape, frozen=True, kw_only=True):
-    """Tell them no more; ``subscriber``: only if it is theirs."""
+    """End a subscription; ``subscriber``: only if it is theirs."""
 
     subscription_id: str
     subscriber: str | None
@@ -298,9 +298,9 @@ class Unsubscribe(OwnShape, frozen=True, kw_only=True):
 
 
 class ReceiveForeign(OwnShape, frozen=True, kw_only=True):
-    """Take a page of facts that a foreign node sent. ``facts`` are checked and carry
-    ``foreign``; ``refused`` were not worth taking; ``cursor`` is empty for pushed facts;
-    ``scope`` is the requested one."""
+    """Take a page of facts from a foreign node. ``facts`` are checked and carry ``foreign``;
+    ``refused`` failed the checks; ``cursor`` is empty for pushed facts; ``scope`` is the requested
+    one."""
 
     node_id: str
     facts: tuple[FactAsserted, ...]
@@ -311,7 +311,7 @@ class ReceiveForeign(OwnShape, frozen=True, kw_only=True):
 
 
 class Refused(Struct, frozen=True):
-    """Why a command did not happen; nothing of it was written.
+    """Why a command was refused; it wrote nothing.
 
     ``code`` is a stable snake_case name (``docs/errors.md``), ``field`` the request field.
     """
@@ -322,11 +322,11 @@ class Refused(Struct, frozen=True):
 
 
 class Done(Struct, frozen=True, gc=False):
-    """What a command did.
+    """The outcome of a command.
 
     Attributes:
-        events: what was recorded (empty if the state was so already).
-        fact_id: the fact that answers the command, where one does.
+        events: the recorded events (empty if the state already was as requested).
+        fact_id: the fact that answers the command, if any.
         created: False if an equal live fact already answered.
         contradicted: whether the fact now has a live sibling with another value.
         retracted: ids of facts that ended through this command.
@@ -347,7 +347,7 @@ class Done(Struct, frozen=True, gc=False):
 
 
 class WriteAnswer(Struct, frozen=True):
-    """One outcome a command, in order, and the log's head after them."""
+    """One outcome per command, in order, and the log's head after them."""
 
     outcomes: list[Done | Refused]
     position: int
@@ -355,12 +355,11 @@ class WriteAnswer(Struct, frozen=True):
 
 
 class EraseFacts(OwnShape, frozen=True, kw_only=True):
-    """Erase facts by id, with every copy of what they say (see ``deciding.erasing``).
+    """Erase facts by id, with every copy of their content (see ``deciding.erasing``).
 
-    ``entity``: erase every fact about it instead, and with ``mentions`` every fact that names
-    it as its value. ``derived``: facts derived from erased ones as well. ``events`` are ids of
-    further events whose payloads go, such as receipts that repeat the text. ``scopes`` are those
-    the caller may touch.
+    ``entity``: erase every fact about it instead, and with ``mentions`` every fact with it as the
+    value. ``derived``: also facts derived from erased ones. ``events``: ids of further events to
+    erase, such as receipts that repeat the text. ``scopes``: those that the caller may write to.
     """
 
     erasure_id: str
@@ -375,7 +374,7 @@ class EraseFacts(OwnShape, frozen=True, kw_only=True):
 
 
 class EraseEvents(OwnShape, frozen=True, kw_only=True):
-    """Erase the payloads of more local events under an erasure that was begun."""
+    """Erase the payloads of more local events under an existing erasure."""
 
     erasure_id: str
     reason: ErasureReason = "unspecified"
@@ -386,10 +385,10 @@ class StoreMemory(OwnShape, frozen=True, kw_only=True):
     """State a memory, unless its owner has just said the same (``memory_rules``).
 
     Attributes:
-        fact: what is stated.
-        rights: the asker's. What they may not read has no say.
-        supersede: whether old memories end that the new one says are no longer so.
-        likeness: compares texts whose vectors are known; None if nothing makes vectors.
+        fact: the fact to state.
+        rights: the caller's; unreadable memories have no influence.
+        supersede: whether to end older memories that the new one replaces.
+        likeness: compares texts with known vectors; None if nothing makes vectors.
     """
 
     fact: AssertFact
@@ -399,8 +398,8 @@ class StoreMemory(OwnShape, frozen=True, kw_only=True):
 
 
 class MergeMemories(OwnShape, frozen=True, kw_only=True):
-    """Let the newer of two memories take the place of the older. ``rights``: the asker's, who
-    may write as the owner of both."""
+    """Replace the older of two memories by the newer. ``rights``: the caller's, who may write as
+    the owner of both."""
 
     fact_ids: tuple[str, str]
     rights: Authorization
@@ -408,13 +407,13 @@ class MergeMemories(OwnShape, frozen=True, kw_only=True):
 
 
 ALONE = (EraseFacts, EraseEvents, TakeForeignEnds, StoreMemory, MergeMemories)
-"""Commands that are decided alone, with everything before them committed."""
+"""Commands that are decided alone, after everything before them is committed."""
 
 
 class SetAttributes(OwnShape, frozen=True, kw_only=True):
-    """Change attributes of a fact. ``changes``: by field. ``scopes``: those the caller may
-    touch. ``admin``: may also lower a classification and lend any trust. ``relevance_change``
-    is added to the present relevance, within its bounds."""
+    """Change attributes of a fact. ``changes``: by field. ``scopes``: those that the caller may
+    write to. ``admin``: may also lower a classification and lend any trust. ``relevance_change`` is
+    added to the present relevance, within its bounds."""
 
     fact_id: str
     changes: dict[str, Any]
@@ -425,14 +424,14 @@ class SetAttributes(OwnShape, frozen=True, kw_only=True):
 
 
 class PutManifest(OwnShape, frozen=True, kw_only=True):
-    """A manifest that was read and whose signature holds, and the ``rotations`` it tells of."""
+    """A manifest with a valid signature, and the ``rotations`` it announces."""
 
     manifest: OrgManifestSet
     rotations: tuple[dict[str, Any], ...]
 
 
 class RestatedFact(Struct, frozen=True, kw_only=True):
-    """What an event led to: a fact it stated, which the event calls ``key``, or one it ended
+    """One effect of an event: a fact it stated, which the event calls ``key``, or one it ended
     (``ends``, a key or a fact id)."""
 
     key: str = ""
@@ -442,10 +441,10 @@ class RestatedFact(Struct, frozen=True, kw_only=True):
 
 
 class RestateBatch(OwnShape, frozen=True, kw_only=True):
-    """Deltas or a summary as another log has them, with the facts that they stated and ended.
+    """Deltas or a summary from another log, with the facts that they stated and ended.
 
-    Where ``payload`` says a key of ``then``, the fact that gets stated is meant. Deltas that
-    were applied here already are left out; ``detail.facts``: by key, the fact's id.
+    A key of ``then`` in ``payload`` means the fact that this command states for it. Deltas that
+    were already applied here are skipped. ``detail.facts``: fact ids by key.
     """
 
     payload: DeltaApplied | SummaryRecorded

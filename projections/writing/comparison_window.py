@@ -1,4 +1,4 @@
-"""Which stored memories a new one is compared with: of what its writer may read, and no more."""
+"""Which stored memories a new one is compared with: only those that its writer may read."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def recent_memories(
     scope: str,
     garden: str | None,
 ) -> list[int]:
-    """Those of the last minute, newest first, at most ``RECENT_MAX``."""
+    """Memories of the last minute, newest first, at most ``RECENT_MAX``."""
     slots = memories_of(view, rights, moment, owner, scope, garden)
     recent = slots[view.recorded_at[slots] >= moment.instant_us - WINDOW_US]
     newest: list[int] = recent[::-1][:RECENT_MAX].tolist()
@@ -54,7 +54,7 @@ def recent_memories(
 
 
 def equal_memories(view: View, rights: Authorization, moment: Moment, value: Value) -> list[int]:
-    """Live texts of anybody that say exactly this."""
+    """Live texts of any source with exactly this value."""
     numbers = view.value_numbers(value.v)
     if not numbers:
         return []
@@ -64,7 +64,7 @@ def equal_memories(view: View, rights: Authorization, moment: Moment, value: Val
 
 
 def confidential_memories(view: View, rights: Authorization, moment: Moment) -> list[int]:
-    """Live texts that only their source may read, oldest first: all the writer's own."""
+    """Live texts that only their source may read, oldest first: all of them the writer's."""
     if not view.confidential:
         return []
     slots = np.flatnonzero(view.classification >= CONFIDENTIAL).astype(np.int32)

@@ -1,9 +1,9 @@
-"""What the content of an event that travels between nodes may be: one validator for both ways in.
+"""Rules for the content of events that travel between nodes: one validator for both ways in.
 
-What is written here is refused where it breaks a rule; of what peers send, such an event is
-kept and chained, and projected as nothing. So nodes that apply one version of the rules agree.
-The limits are part of the format (``eventlog/FORMAT.md``), not settings. A rule that changes
-makes a new ``CONTENT_RULES``: pages that were received keep the judgement of their version.
+A local write that breaks a rule is refused. A peer's event that breaks one is kept and chained but
+projected as nothing. So nodes with the same version of the rules agree. The limits are part of the
+format (``eventlog/FORMAT.md``), not settings. A changed rule makes a new ``CONTENT_RULES``:
+received pages keep the judgement of their version.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from engramlog.projections.moment import parse_instant
 from engramlog.projections.normalization import URI_LENGTH_MAX, normalize_ref, normalize_uri
 
 CONTENT_RULES = 2
-"""The version of these rules. 2: a fact does not choose its id."""
+"""The version of these rules. 2: a fact may not choose its id."""
 VALUE_BYTES_MAX = 1_048_576
 """The largest value of a fact, and the largest content of an episode, in UTF-8."""
 ID_LENGTH_MAX = 512
@@ -57,7 +57,7 @@ class _Broken(ValueError):
 
 
 def content_fault(payload: Payload) -> str | None:
-    """The first rule that a payload breaks; None if it breaks none, or has none."""
+    """The first rule that a payload breaks; None if it breaks none, or no rule applies."""
     check = _CHECKS.get(type(payload))
     if check is None:
         return None
@@ -158,7 +158,7 @@ def _text(name: str, text: str) -> None:
 
 
 def _no_nul(fields: object) -> None:
-    """JSON writes NUL in one way only; a backslash before it is written as two."""
+    """JSON writes NUL in one way only; it doubles a preceding backslash."""
     data = _encode(fields)
     if b"\\u0000" in data and _holds_nul(msgspec.json.decode(data)):
         raise _Broken("texts must not hold the NUL character")

@@ -1,7 +1,7 @@
 """Every command that is more than "record this", and the function that decides it.
 
-Decisions read the projection transaction of the group they are in, plus ``Undecided``:
-what was drafted earlier in the group and is not applied. They write nothing.
+Decisions read their group's projection transaction, plus ``Undecided``: earlier drafts of the group
+that are not applied yet. They write nothing.
 """
 
 from __future__ import annotations
@@ -96,11 +96,11 @@ DECISIONS: dict[type[Command], Callable[[Any, Context], Decision | Refused]] = {
     ask.MergeMemories: merging.merge_memories,
     ask.RestateBatch: restating.restate_batch,
 }
-"""By the command's type; a payload that is not here is recorded as it is."""
+"""By the command's type; other payloads are recorded as they are."""
 
 
 def decide(command: Command, context: Context) -> Decision | Refused:
-    """What a command leads to."""
+    """The decision on a command."""
     if isinstance(command, ask.OnBehalf):
         return decide(command.command, msgspec.structs.replace(context, actor=command.actor))
     decision = DECISIONS.get(type(command))
@@ -112,7 +112,7 @@ def decide(command: Command, context: Context) -> Decision | Refused:
 
 
 def contradicted(decision: Decision, context: Context) -> bool:
-    """Whether the fact of a decision has a live rival now, after everything was applied."""
+    """Whether the decision's fact now has a live rival, with everything applied."""
     if decision.rival is None:
         return False
     key, value, relation = decision.rival

@@ -1,8 +1,8 @@
-"""Deciding a group of submissions: drafts recorded and applied inside one open transaction.
+"""Decides a group of submissions, records its drafts and applies them in one open transaction.
 
-Drafts of facts wait for each other and are applied together; whatever a later decision
-depends on is applied first. The tables are opened by the first decision that asks them: a group
-that asks nothing leaves its events to the tail. Nothing here commits.
+Drafts of facts are collected and applied together. Anything that a later decision depends on is
+applied first. The first decision that needs the tables opens them: a group that needs none leaves
+its events to the tail. Nothing here commits.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from engramlog.projections.writing.idempotent_answers import kept_outcomes, repl
 from engramlog.projections.writing.submission import Submission
 
 SHARED_APPLY = frozenset({AssertFact, RetractFact, RetractMatching})
-"""Commands whose drafts may wait for others before they are applied: their decisions know of
-drafts through ``Undecided``. All others are applied at once."""
+"""Commands whose drafts may wait and be applied together: their decisions know drafts through
+``Undecided``. All others are applied at once."""
 
 
 class SubmissionFailed(Exception):
-    """A submission cannot be part of its group; the group is undone and tried without it."""
+    """A submission cannot be part of its group; the group is undone and retried without it."""
 
     def __init__(self, submission: Submission, cause: Exception | WriteAnswer) -> None:
         super().__init__(str(cause))
@@ -61,7 +61,7 @@ class SharedFailure(Exception):
 
 
 class _Step:
-    """One command on its way: whose it is, the decision and its events."""
+    """One command in progress: its submission, its decision and its events."""
 
     __slots__ = ("context", "decision", "events", "received_at", "submission")
 
@@ -116,11 +116,11 @@ class Group:
         self._since = head_position
 
     def decide(self, submissions: Sequence[Submission]) -> None:
-        """Decide every submission in order, and apply what they lead to.
+        """Decide every submission in order, and apply the results.
 
         Raises:
             SubmissionFailed: one of them cannot be part of the group.
-            SharedFailure: one of several cannot, and it is not known which.
+            SharedFailure: one of several cannot, and it is unknown which.
             StorageError: the tables cannot be written.
         """
         if any(type(each) not in SHARED_APPLY for one in submissions for each in one.commands):
@@ -153,8 +153,8 @@ class Group:
         return steps
 
     def _keep(self, steps: list[_Step]) -> None:
-        """Let the key stand for what became of the request. Where nothing was written and a
-        command was refused it does not: that is decided again."""
+        """Keep the request's outcome under its idempotency key. A refused command that wrote
+        nothing is not kept: a retry decides it again."""
         outcomes = [_done(step) for step in steps]
         if any(step.events for step in steps):
             answered = kept_outcomes(outcomes)
@@ -168,7 +168,7 @@ class Group:
         outcomes = None
         held = [not_held(self._held, command) for command in submission.commands]
         refusal = next(filter(None, held), None)
-        if before is not None and refusal is not None:  # its outcome is unknown here
+        if before is not None and refusal is not None:  # its earlier outcome is unknown
             outcomes = [refusal] * len(held)
         elif before is not None:
             outcomes = replayed_outcomes(submission.commands, before.events, self._tables())
@@ -195,8 +195,8 @@ class Group:
         return steps
 
     def _in_rule(self, decision: Decision | Refused) -> Decision | Refused:
-        """The decision, unless peers would refuse the content of what it records, or this node
-        does not hold its scope."""
+        """The decision, or a refusal if peers would refuse its content or this node does not hold
+        its scope."""
         if isinstance(decision, Decision):
             for draft in decision.drafts:
                 fault = content_fault(draft.payload)
@@ -219,7 +219,7 @@ class Group:
         )
 
     def _flush(self) -> None:
-        """Record and apply all drafts that wait."""
+        """Record and apply all waiting drafts."""
         if any(_drafts(step) for step in self._waiting):
             recorded = self._record()
             self._apply(recorded)
@@ -248,7 +248,7 @@ class Group:
         halted = set(self._store.halted)
         self._apply(recorded)
         for name in sorted(self._store.halted.keys() - halted):
-            # What a peer sends never stops this node's own work.
+            # A peer's events never stop this node's own work.
             fault = ForeignEventRefused(f"{name}: {self._store.halted[name]}")
             raise SubmissionFailed(step.submission, fault)
         step.events += recorded
@@ -260,7 +260,7 @@ class Group:
         self.events.extend(recorded)
 
     def _tables(self) -> apsw.Connection:
-        """The tables, in a transaction of this group and with everything recorded so far."""
+        """The tables, in this group's transaction and with everything recorded so far."""
         if not self.opened:
             self._image.tail.settle()
             self._store.begin()
@@ -270,8 +270,8 @@ class Group:
         return self._store.db
 
     def _record(self) -> list[Recorded]:
-        """Append the drafts that wait, as they were received; a failure is the one submission's
-        whose they are, if anyone's yet."""
+        """Append the waiting drafts in order of receipt. A failure is attributed to a submission if
+        all drafts are from that one."""
         recorded: list[Recorded] = []
         try:
             for received_at, steps in groupby(self._waiting, lambda step: step.received_at):
@@ -310,7 +310,7 @@ def _drafts(step: _Step) -> list[Draft]:
 
 
 def _named(drafts: list[Draft]) -> list[bytes]:
-    """The events that erasures among the drafts name: their payloads go with this commit."""
+    """The events that erasures among the drafts name: this commit deletes their payloads."""
     return [
         id_bytes(text)
         for draft in drafts

@@ -1,8 +1,8 @@
-"""What a node that holds some scopes of a shared log may decide.
+"""What a node that holds only some scopes of a shared log may decide.
 
-A decision asks the tables and the image, which lack the other scopes: what is about those, or needs
-all of them, is for a node that holds all. Most rights and declarations lie outside scopes, so that
-they are decided anywhere.
+A decision reads the tables and the image, which lack the other scopes. A command about those, or
+one that needs all scopes, goes to a node that holds all. Most rights and declarations lie outside
+scopes, so every node decides them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NEED_EVERY_SCOPE = (
 
 
 def not_held(held: frozenset[str], command: Command) -> Refused | None:
-    """Why a node that holds ``held`` does not decide a command; None if it does."""
+    """Why a node that holds ``held`` may not decide a command; None if it may."""
     if held == EVERY_SCOPE:
         return None
     if isinstance(command, ask.OnBehalf):
@@ -41,7 +41,7 @@ def not_held(held: frozenset[str], command: Command) -> Refused | None:
 
 
 def drafts_not_held(held: frozenset[str], drafts: Sequence[Draft]) -> Refused | None:
-    """As ``not_held``, of what was decided."""
+    """Same as ``not_held``, for the drafts of a decision."""
     if held == EVERY_SCOPE:
         return None
     for draft in drafts:
@@ -51,7 +51,7 @@ def drafts_not_held(held: frozenset[str], drafts: Sequence[Draft]) -> Refused | 
 
 
 def _scopes(command: Command) -> Collection[str]:
-    """The scopes that a command is about, as far as it names them."""
+    """The scopes that a command names."""
     if isinstance(command, ask.Consolidate):
         return (command.apply.scope,)
     if isinstance(command, ask.SweepDecay | kinds.TombstoneSet):
@@ -65,6 +65,6 @@ def _refusal(held: frozenset[str], what: str) -> Refused:
 
 
 def scope_not_held(held: frozenset[str], what: str) -> str:
-    """The sentence that says so."""
+    """The message of the refusal."""
     own = ", ".join(sorted(held))
     return f"this node holds the scopes {own} of its log; ask one that holds all for {what}"

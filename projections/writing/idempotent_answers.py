@@ -1,9 +1,9 @@
-"""Answering a repeated request from what its idempotency key recorded the first time.
+"""Answers a repeated request from the record under its idempotency key.
 
-Nothing is decided again: the outcomes are those that were kept (``request_answered``), or the
-recorded events matched to the request's commands in order. A command that recorded nothing is
-answered by the equal fact that answered it then. A request of which nothing was written and
-nothing answers was refused: it is decided again.
+Nothing is decided again. The outcomes are those kept in ``request_answered``, or the recorded
+events matched to the request's commands in order. A command that recorded nothing gets the equal
+fact that answered it then. A request that wrote nothing and has no answer was refused: it is
+decided again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ WHERE entity=? AND relation=? AND scope=? AND garden_id IS ? AND source=? AND ci
 ORDER BY hlc DESC LIMIT 1
 """
 _NOT_KEPT = Refused("outcome_not_kept", "refused when first asked; the reason was not kept")
-"""Of one item of a request that an earlier version answered."""
+"""For one item of a request that an earlier version answered."""
 _WRITING = (
     AssertFact,
     RetractFact,
@@ -60,11 +60,11 @@ _WRITING = (
     PolicySet,
     MergeMemories,
 )
-"""Commands that always record something, or were refused, or are answered by an equal fact."""
+"""Commands that always record something, are refused, or get an equal fact as answer."""
 
 
 def kept_outcomes(outcomes: Sequence[Done | Refused]) -> RequestAnswered | None:
-    """What is kept of a request's outcomes; None if its events say it all."""
+    """The outcomes to keep; None if the request's events suffice."""
     if len(outcomes) == 1 or all(isinstance(each, Done) and each.events for each in outcomes):
         return None
     return RequestAnswered(outcomes=[_kept(each) for each in outcomes])
@@ -80,13 +80,13 @@ def _kept(outcome: Done | Refused) -> Outcome:
 
 
 class _Unmatched(Struct):
-    """Recorded events that no command has claimed yet, in order."""
+    """Recorded events not yet matched to a command, in order."""
 
     events: list[Recorded]
 
     def take(self, command: Command) -> list[Recorded]:
-        """The first events that ``command`` can have led to."""
-        if isinstance(command, StoreMemory | MergeMemories):  # commands of their own
+        """The first events that ``command`` can have caused."""
+        if isinstance(command, StoreMemory | MergeMemories):  # commands with their own rules
             taken, self.events = self.events, []
             return taken
         for index, event in enumerate(self.events):
@@ -103,8 +103,8 @@ class _Unmatched(Struct):
 def replayed_outcomes(
     commands: Sequence[Command], events: Sequence[Recorded], db: apsw.Connection
 ) -> list[Done | Refused] | None:
-    """One outcome a command, as the first request was answered; ``created`` is False. None if
-    the request was refused: nothing of it was written."""
+    """One outcome per command, as the first request was answered; ``created`` is False. None if the
+    request was refused and wrote nothing."""
     if events and isinstance(events[-1].payload, RequestAnswered):
         return _as_kept(events[-1].payload, events)
     left = _Unmatched(list(events))
@@ -150,7 +150,8 @@ def _came_of(command: Command, event: Recorded) -> bool:
 
 
 def _follows(first: Recorded, event: Recorded) -> bool:
-    """Whether an event belongs to the same command: caused by its first, or by its effects."""
+    """Whether an event belongs to the same command: its first event or an effect of that caused
+    it."""
     return event.header.causation_id is not None and (
         event.header.causation_id == first.event_id or isinstance(event.payload, ConflictResolved)
     )

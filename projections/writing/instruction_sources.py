@@ -1,9 +1,9 @@
-"""The one rule of who may state instructions.
+"""The one rule for who may state instructions.
 
-Facts with ``interpret_as: instruction`` reach a model in their own channel, as orders.
-Its writer, a caller, an import or a peer, must hold ``instruction:write``; every way
-into the log asks here. A value that may not instruct is refused where a caller states it
-again, and is taken as plain content where it is already in a foreign log.
+Facts with ``interpret_as: instruction`` reach a model in a separate channel, as orders. Their
+writer (caller, import or peer) must hold ``instruction:write``; every way into the log checks here.
+Without it, a caller's write is refused, and a value that another log already holds is taken as
+plain content.
 """
 
 from __future__ import annotations

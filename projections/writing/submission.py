@@ -1,4 +1,4 @@
-"""A submission: one caller's commands, on their way through the writer."""
+"""A submission: one caller's commands, queued for the writer."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from engramlog.projections.writing.commands import Command, WriteAnswer
 
 
 class Answered(Protocol):
-    """What takes the outcome of a submission, in the writer's thread."""
+    """Receives the outcome of a submission, in the writer's thread."""
 
     def set_result(self, result: WriteAnswer, /) -> None: ...
     def set_exception(self, exception: BaseException, /) -> None: ...
 
 
 class LoopAnswer:
-    """An outcome that a coroutine waits for: one hop to its event loop, and no locks. Made in
-    the loop; ``future`` is what to await."""
+    """An outcome that a coroutine awaits: one hop to its event loop, without locks. Create it in
+    the loop and await ``future``."""
 
     __slots__ = ("_loop", "future")
 
@@ -36,12 +36,12 @@ class LoopAnswer:
         self._pass_on(self.future.set_exception, exception)
 
     def _pass_on(self, settle: Callable[[Any], None], outcome: object) -> None:
-        # A loop that was closed has nothing left that waits.
+        # A closed loop has no waiting caller.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._settle, settle, outcome)
 
     def _settle(self, settle: Callable[[Any], None], outcome: object) -> None:
-        if not self.future.done():  # who waited may have given up
+        if not self.future.done():  # the caller may have given up
             settle(outcome)
 
 
@@ -49,8 +49,8 @@ class Submission:
     """One caller's commands, to be written together.
 
     Attributes:
-        outcome: what is given the outcome.
-        answer: a future of it; only where nothing else was to take it.
+        outcome: receives the outcome.
+        answer: a future of it; only if no ``outcome`` was given.
     """
 
     __slots__ = ("actor", "answer", "atomic", "commands", "idempotency", "outcome", "received_at")
@@ -71,13 +71,13 @@ class Submission:
         self.atomic = atomic
         if outcome is None:
             self.answer: Future[WriteAnswer] = Future()
-            # A caller who no longer waits cannot take back what was submitted: a cancelled
-            # future would refuse the answer, in the writer's own thread.
+            # A caller that gave up cannot withdraw a submission: a cancelled future would refuse
+            # the answer, in the writer's thread.
             self.answer.set_running_or_notify_cancel()
             outcome = self.answer
         self.outcome = outcome
 
     def received(self, number: int) -> int | None:
-        """When the command ``number`` was received, where that is not the clock's to say."""
+        """When command ``number`` was received, if not now."""
         at = self.received_at
         return at if at is None or isinstance(at, int) else at[number]

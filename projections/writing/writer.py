@@ -1,11 +1,11 @@
 """The writer: one thread that decides, appends and applies, and shares one fsync per group.
 
-The life of a write: ``submit`` queues a submission → the thread takes everything that waits →
-each submission is decided, from the memory image or from the tables → its events are appended to
-the log transaction → the log commits (fsync) → the memory image publishes → the caller is
-answered. Where a decision asked the tables, they hold all before it, and commit between log and
-image; else they follow with the tail, in batches, and before anything reads them. A crash before
-the log's commit loses nothing acknowledged; one after it is caught up from the log.
+The life of a write: ``submit`` queues a submission → the thread takes everything in the queue →
+decides each submission from the memory image or the tables → appends its events to the log
+transaction → commits the log (fsync) → publishes in the memory image → answers the caller. If a
+decision read the tables, they hold everything before it and commit between log and image. Otherwise
+they follow with the tail, in batches, before anything reads them. A crash before the log's commit
+loses nothing acknowledged; after one, start-up catches up from the log.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ WAITING_SUBMISSIONS_MAX = 10_000
 
 
 class Writer(CatchesUp):
-    """See the module. ``on_commit`` is called in the writer's thread after each publication.
+    """Decides and writes all submissions. ``on_commit`` is called in the writer's thread after each
+    publication.
 
     Attributes:
-        primary: the URL of the node that takes the writes, where this one is its replica.
+        primary: the URL of the node that takes the writes, if this one is its replica.
         groups, submissions: counters since start.
     """
 
@@ -69,13 +70,13 @@ class Writer(CatchesUp):
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
     def start(self) -> None:
-        """Catch up with the log, publish, and begin to take submissions."""
+        """Catch up with the log, publish, and start taking submissions."""
         self._catch_up()
         self._thread.start()
 
     @property
     def waiting(self) -> int:
-        """How many submissions wait."""
+        """The number of waiting submissions."""
         return self._queue.qsize()
 
     def submit(
@@ -91,21 +92,21 @@ class Writer(CatchesUp):
 
         Args:
             commands: decided in order; each sees the ones before it.
-            actor: who asks, written in every event.
+            actor: the caller, written in every event.
             idempotency: a repeated key is answered from the log, without writing.
             received_at: receipt time in microseconds, for imports that carry their own: one for
                 all commands, or one for each.
             atomic: one refused command undoes the whole submission.
 
-        Raises (through the future): AppendError, StorageError, WriterDegraded.
-        Raises (here): WriterBusy, WriterClosed, ReplicaReadOnly.
+        Raises (through the future): AppendError, StorageError, WriterDegraded. Raises (here):
+        WriterBusy, WriterClosed, ReplicaReadOnly.
         """
         submission = Submission(commands, actor, idempotency, received_at, atomic)
         self.take(submission)
         return submission.answer
 
     def take(self, submission: Submission) -> None:
-        """Queue a submission; its ``outcome`` gets what the future of ``submit`` would.
+        """Queue a submission; its ``outcome`` gets the result that ``submit``'s future would.
 
         Raises: WriterBusy, WriterClosed, ReplicaReadOnly.
         """
@@ -114,10 +115,10 @@ class Writer(CatchesUp):
         self._enqueue(submission)
 
     def exclusive(self, work: Callable[[], Any]) -> Future[Any]:
-        """Run ``work`` in the writer's thread, between groups, with tables that show all that
-        was published."""
+        """Run ``work`` in the writer's thread, between groups, with tables that show everything
+        published."""
         answer: Future[Any] = Future()
-        answer.set_running_or_notify_cancel()  # as of a submission
+        answer.set_running_or_notify_cancel()  # same as for a submission
 
         def task() -> None:
             try:
@@ -132,7 +133,7 @@ class Writer(CatchesUp):
     def copy(
         self, log: CopyableLog, events: Sequence[Stored], keys: Sequence[KeyCopy]
     ) -> Future[Any]:
-        """Append another log's events to ``log``, which is this writer's, and show them.
+        """Append another log's events to ``log``, which is this writer's, and publish them.
 
         Raises (through the future): CorruptLog, StorageError.
         """
@@ -150,8 +151,8 @@ class Writer(CatchesUp):
         return self.exclusive(work)
 
     def follow(self) -> None:
-        """Soon show what other nodes have written to this log. Called from any thread, as often
-        as there may be something; what waits already is not asked for twice."""
+        """Publish other nodes' writes to this log soon. Any thread may call it at any rate; a
+        waiting request is not queued twice."""
         if self._following or self.broken is not None:
             return
         if self.degraded is None and self.image.position == self.log.head().position:
@@ -164,13 +165,13 @@ class Writer(CatchesUp):
             self._following = False
 
     def retry(self) -> Future[None]:
-        """See whether what failed goes again: the log's writing, and the tables' following. The
-        future resolves once that was tried; ``degraded`` and the log's ``fault`` say how it
-        went. Raises WriterBusy, WriterClosed."""
+        """Try the log's writing and the tables' following again. The future resolves after the
+        attempt; ``degraded`` and the log's ``fault`` report its outcome. Raises WriterBusy,
+        WriterClosed."""
         if self._retried is not None and not self._retried.done():
             return self._retried
         tried: Future[None] = Future()
-        tried.set_running_or_notify_cancel()  # as of a submission
+        tried.set_running_or_notify_cancel()  # same as for a submission
 
         def work() -> None:
             try:
@@ -202,7 +203,7 @@ class Writer(CatchesUp):
         self.store = store
 
     def _enqueue(self, item: Submission | Callable[[], None]) -> None:
-        with self._entry:  # nothing comes in behind the end of the queue
+        with self._entry:  # nothing may enter the queue after its end marker
             if self._closed:
                 raise WriterClosed("the writer is closed")
             if self._queue.qsize() >= WAITING_SUBMISSIONS_MAX:
@@ -210,7 +211,7 @@ class Writer(CatchesUp):
             self._queue.put(item)
 
     def close(self) -> None:
-        """Finish what waits, then stop. Idempotent."""
+        """Finish all waiting submissions, then stop. Idempotent."""
         with self._entry:
             if self._closed:
                 return
@@ -224,7 +225,7 @@ class Writer(CatchesUp):
     def _run(self) -> None:
         self._work()
         self._follow_log()
-        # Late arrivals are answered, so that no caller waits for ever.
+        # Answer late arrivals, so that no caller waits for ever.
         while not self._queue.empty():
             item = self._queue.get()
             if isinstance(item, Submission):
@@ -248,7 +249,7 @@ class Writer(CatchesUp):
                 after()
 
     def _next(self) -> Submission | Callable[[], None] | None:
-        """What was queued next; the tables follow the log while nothing is."""
+        """The next queued item; while the queue is empty, the tables follow the log."""
         while (patience := self.image.tail.patience()) is not None:
             if patience:
                 with suppress(queue.Empty):
@@ -257,7 +258,7 @@ class Writer(CatchesUp):
         return self._queue.get()
 
     def _gather(self, first: Submission) -> tuple[list[Submission], Any]:
-        """Everything that waits, up to the bound, and what ended the gathering."""
+        """Everything in the queue, up to the bound, and the item that ended the gathering."""
         group = [first]
         commands = len(first.commands)
         while commands < GROUP_COMMANDS_MAX:
@@ -274,7 +275,8 @@ class Writer(CatchesUp):
         return group, None
 
     def _write(self, group: list[Submission]) -> None:
-        """What asks for all that came before, as an erasure does, is written by itself."""
+        """Write a group. A command that needs everything before it committed, such as an erasure,
+        is written alone."""
         together: list[Submission] = []
         for submission in group:
             if any(isinstance(command, ALONE) for command in submission.commands):
@@ -347,8 +349,8 @@ class Writer(CatchesUp):
             submission.outcome.set_result(WriteAnswer(outcomes, position, replayed))
 
     def _settle(self, events: list[Recorded], position: int) -> None:
-        """Commit the tables and publish. The log has the events already: a failure here is
-        never the callers' failure, it only keeps the node from serving more."""
+        """Commit the tables and publish. The log already has the events, so a failure here does not
+        fail the callers; it stops the node from serving more."""
         try:
             self.store.commit()
         except StorageError as fault:
@@ -358,8 +360,8 @@ class Writer(CatchesUp):
         self._show(events, position)
 
     def _show(self, events: Sequence[Recorded], position: int) -> None:
-        """Publish. What the log has cannot be taken back: a node that cannot follow it must not
-        serve more."""
+        """Publish. The log's events cannot be undone: a node that cannot publish them must stop
+        serving."""
         try:
             self.image.apply(events, position)
             self._on_commit(events)
@@ -368,4 +370,4 @@ class Writer(CatchesUp):
 
 
 _STOP = object()
-"""What ends the queue."""
+"""Ends the queue."""

@@ -1,4 +1,4 @@
-"""Why the writer takes no submission."""
+"""Why the writer refuses a submission."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ class WriterBusy(Exception):
 
 
 class WriterDegraded(Exception):
-    """The projections cannot be brought up to the log; writes are refused until they are."""
+    """The projections cannot be brought up to the log; writes are refused until then."""
 
 
 class ReplicaReadOnly(Exception):
-    """This node is a replica: it writes what its primary wrote, and nothing else."""
+    """This node is a replica: it writes only what its primary wrote."""
 
 
 class WriterClosed(Exception):
-    """The writer has been closed."""
+    """The writer is closed."""

@@ -1,1 +1,1 @@
-"""From a command to drafts of events, or a refusal: functions that decide and do not write."""
+"""Pure decisions: from a command to drafts of events, or a refusal."""

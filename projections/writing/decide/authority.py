@@ -1,7 +1,7 @@
-"""Who may end a fact, hide it or weaken it: the one rule that every command asks.
+"""Who may end, hide or weaken a fact: the one rule for every command.
 
-Its own source may, and so may a key that covers the source, a node's ``admin`` and the
-moderators of the fact's garden. ``docs/ending-facts.md`` has the table.
+Allowed: the fact's source, a key that covers the source, a node's ``admin``, and the moderators of
+the fact's garden. ``docs/ending-facts.md`` has the table.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def source_forbidden(source: str) -> Refused:
-    """The refusal of those who have no authority over a source's facts."""
+    """The refusal of callers without authority over a source's facts."""
     return Refused("source_forbidden", f"this key may not end facts of source {source!r}")
 
 
@@ -35,11 +35,11 @@ def ending_refusal(
     garden_id: str | None,
     absent: Refused,
 ) -> Refused | None:
-    """Why a fact may not be ended: ``absent`` where the asker may not know of its garden.
+    """Why a fact may not be ended; ``absent`` if the caller may not know its garden.
 
     Args:
-        rights: the asker's; None for the node's own tools, which may.
-        member: whose role in the garden counts; None for the machine's owner.
+        rights: the caller's; None for the node's own tools, which may.
+        member: the entity whose role in the garden counts; None for the machine's owner.
         source, garden_id: the fact's.
     """
     if garden_id is not None and member is not None:

@@ -1,4 +1,4 @@
-"""What a decision may know, and what it says."""
+"""The input and output of a decision."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Key = tuple[str, str, str, str | None]
 
 
 class Undecided:
-    """What this group has drafted and the tables do not show yet.
+    """Drafts of this group that the tables do not show yet.
 
     Attributes:
         newest: the newest drafted content of a (key, source).
         asserted: ids and keys of drafted facts.
         retracted: ids and keys of facts whose retraction is drafted.
-        touched: every key of the group, also those applied: the memory image shows them only
-            after the commit.
+        touched: every key of the group, applied or not: the memory image shows them only after
+            the commit.
     """
 
     def __init__(self) -> None:
@@ -40,17 +40,17 @@ class Undecided:
         return name in self.asserted or name in self.retracted
 
     def applied(self) -> None:
-        """The tables show everything now."""
+        """Forget the drafts: the tables now show everything."""
         self.newest.clear()
         self.asserted.clear()
         self.retracted.clear()
 
 
 class Context(Struct, frozen=True):
-    """What a decision may know: the tables, the clock's reading, who asks, and the log as
+    """The input of a decision: the tables, the clock's reading, the caller, and the log as
     committed before this group.
 
-    ``tables`` brings the tables up to everything recorded so far: a decision that needs none of
+    ``tables`` brings the tables up to everything recorded so far. A decision that does not need
     them leaves them behind.
     """
 
@@ -65,13 +65,13 @@ class Context(Struct, frozen=True):
 
     @property
     def db(self) -> apsw.Connection:
-        """The tables, with everything recorded so far but what ``undecided`` holds."""
+        """The tables with everything recorded so far, except the drafts in ``undecided``."""
         return self.tables()
 
     def draft(
         self, payload: Payload, partition: str = NODE_STREAM, cause: bytes | None = None
     ) -> Draft:
-        """A draft of an event, with its own id."""
+        """A draft of an event, with its id."""
         return Draft(payload, partition, self.identifiers.next(self.now_us), self.actor, cause)
 
 
@@ -84,7 +84,7 @@ class Adoption(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True, gc=False):
-    """Drafts to append and what to answer; see ``commands.Done``."""
+    """Drafts to append, and the answer; see ``commands.Done``."""
 
     drafts: list[Draft]
     fact_id: str | None = None
@@ -93,4 +93,4 @@ class Decision(Struct, frozen=True, gc=False):
     detail: dict[str, Any] = {}
     adoption: Adoption | None = None
     rival: tuple[bytes, bytes, str] | None = None
-    """Key, value and relation whose rivals decide the answer's ``contradicted`` flag."""
+    """Key, value and relation; live rivals of them set ``contradicted`` in the answer."""

@@ -1,8 +1,7 @@
-"""What a writer may read: nothing else may show in how the write is decided.
+"""What a writer may read: nothing else may influence its decision.
 
-The memory image knows every fact that was published, and masks it as it does for reads. What the
-same group stated before is asked of the tables: it has no tombstone of its own yet, and
-it is unreviewed.
+The memory image knows every published fact, and masks it as for reads. Facts that the same group
+stated come from the tables: they have no tombstone yet, and no review.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ WHERE id IN (SELECT value FROM json_each(?)) AND {cleared}
 def readable(
     context: Context, rights: Authorization | None, facts: Iterable[str]
 ) -> frozenset[str]:
-    """Those of the facts (ids) that ``rights`` let be read; all where None asks: the node's
-    own tools. A write-only key sees only its own facts."""
+    """The facts (ids) that ``rights`` may read; all for None, the node's own tools. A write-only
+    key sees only its own facts."""
     asked = list(dict.fromkeys(facts))
     if rights is None or not asked:
         return frozenset(asked)
@@ -74,8 +73,8 @@ def _fresh(context: Context, rights: Authorization, facts: Sequence[str]) -> set
 
 
 def sees_all(context: Context, rights: Authorization | None) -> bool:
-    """Whether no published fact of a scope and garden that ``rights`` reach is kept from them:
-    nothing is classified, hidden or held back."""
+    """Whether ``rights`` see every published fact of their scopes and gardens: nothing is
+    classified, hidden or held back."""
     return rights is None or (
         rights.may("read")
         and not context.image.attributes.confidential

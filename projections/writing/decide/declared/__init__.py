@@ -1,1 +1,1 @@
-"""Decisions on what operators and agents declare."""
+"""Decisions on declarations by operators and agents."""

@@ -1,4 +1,4 @@
-"""Agents' public keys: revoked once."""
+"""Agents' public keys: each is revoked once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KEY = "SELECT entity_uri, public_key, description, status FROM agent_keys WHERE
 
 
 def revoke_agent_key(command: ask.RevokeAgentKey, context: Context) -> Decision | Refused:
-    """What the key signs from here on is no attestation."""
+    """Revoke a key: later signatures with it are not attestations."""
     context.flush()
     row = query_one(context.db, _KEY, (command.key_id,))
     if row is None:

@@ -1,4 +1,4 @@
-"""Other names of entities: set, changed, taken back."""
+"""Other names of entities: set, changed, removed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from engramlog.projections.writing.decide.context import Context, Decision
 
 
 def set_alias(command: AliasSet, context: Context) -> Decision | Refused:
-    """The name leads to the entity from here on, or means itself again (null). What a migration
-    set, only ``alias_kind`` migration changes or takes back."""
+    """Set an alias, or remove it (null). Only ``alias_kind`` migration changes or removes an alias
+    of that kind."""
     context.flush()
     raw, canonical = command.raw_uri, command.canonical_uri
     if canonical is None:

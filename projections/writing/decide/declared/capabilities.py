@@ -1,4 +1,4 @@
-"""Capability tokens: revoked in every stream that their holders read."""
+"""Capability tokens: a revocation goes into every stream that their holders read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engramlog.projections.writing.decide.context import Context, Decision
 
 
 def revoke_capability(command: ask.RevokeCapability, context: Context) -> Decision | Refused:
-    """The token, and every one derived from it, allows nothing from here on."""
+    """Revoke a token and every token derived from it."""
     context.flush()
     row = query_one(
         context.db, "SELECT object FROM capabilities WHERE token_id=?", (command.token_id,)
@@ -32,7 +32,7 @@ def revoke_capability(command: ask.RevokeCapability, context: Context) -> Decisi
 
 
 def revocations_of_key(context: Context, key_id: str) -> list[Draft]:
-    """What ends with an API key: every capability that it requested."""
+    """Revocations that follow an API key's: every capability that it requested."""
     rows = query(
         context.db,
         "SELECT token_id, object FROM capabilities WHERE key_id=? AND expires_at_us>?"

@@ -51,7 +51,7 @@ def issue_key(command: KeyIssued, context: Context) -> Decision | Refused:
 
 
 def revoke_key(command: KeyRevoked, context: Context) -> Decision | Refused:
-    """The key opens nothing from here on, nor do the capabilities that it requested."""
+    """Revoke a key, and the capabilities that it requested."""
     context.flush()
     row = context.db.execute(
         "SELECT to_position FROM api_keys WHERE key_id=?", (command.key_id,)
@@ -76,7 +76,7 @@ def set_policy(command: PolicySet, context: Context) -> Decision | Refused:
 
 
 def declare_set_valued(command: SetValuedDeclared, context: Context) -> Decision:
-    """Replace the list of set-valued relations; nothing where it is so already."""
+    """Replace the list of set-valued relations; records nothing without a change."""
     context.flush()
     wanted = sorted(set(command.relations))
     if wanted == sorted(set_valued_relations(context.db, LIVE - 1)):
@@ -85,7 +85,7 @@ def declare_set_valued(command: SetValuedDeclared, context: Context) -> Decision
 
 
 def set_trust_policy(command: TrustPolicySet, context: Context) -> Decision:
-    """Change how trust is computed; nothing where it is so already."""
+    """Change how trust is computed; records nothing without a change."""
     context.flush()
     if command.policy == trust_policy(context.db, LIVE - 1):
         return Decision([], created=False)
@@ -93,7 +93,7 @@ def set_trust_policy(command: TrustPolicySet, context: Context) -> Decision:
 
 
 def pin_embedding_model(command: EmbeddingModelPinned, context: Context) -> Decision:
-    """Record the model that facts are embedded with; nothing where it is so already."""
+    """Record the model that embeds facts; records nothing without a change."""
     context.flush()
     if command == pinned_model(context.db, LIVE - 1):
         return Decision([], created=False)

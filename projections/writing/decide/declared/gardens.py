@@ -1,7 +1,7 @@
-"""Gardens: made, peopled and deleted, and who may write in one.
+"""Gardens: creation, members, deletion, and who may write in one.
 
-Roles are asked of the transaction that writes, so a member who was removed a moment ago
-writes nothing more. ``member`` None stands for the node's own tools, which may do anything.
+Roles come from the writing transaction, so a removed member cannot write any more. ``member`` None
+means the node's own tools, which may do anything.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def write_refusal(
 ) -> Refused | None:
     """Why ``member`` may not state a fact of this scope in a garden; None if it may.
 
-    For a caller who is no member the garden does not exist.
+    To a non-member the garden does not exist.
     """
     state = garden_state(db, garden_id)
     if state is None:
@@ -70,8 +70,8 @@ def write_refusal(
 def touch_refusal(
     db: apsw.Connection, garden_id: str | None, member: str | None, absent: Refused
 ) -> Refused | None:
-    """Why ``member`` may not end or settle what is in a garden: ``absent`` where it may not
-    even know of it. None if it may, and for what is in no garden."""
+    """Why ``member`` may not end or settle a fact in a garden: ``absent`` if the garden is hidden
+    from it. None if it may, and for facts outside gardens."""
     if garden_id is None or member is None:
         return None
     role = role_in(db, garden_id, member)
@@ -81,7 +81,7 @@ def touch_refusal(
 
 
 def create_garden(command: GardenCreated, context: Context) -> Decision | Refused:
-    """A new garden under a slug that no other has; under another id where its own is taken."""
+    """Create a garden; its slug must be free. If its id is taken, it gets another."""
     context.flush()
     if query_one(context.db, _SLUG, (command.slug,)) is not None:
         return Refused("slug_exists", "slug already exists", "slug")
@@ -91,7 +91,7 @@ def create_garden(command: GardenCreated, context: Context) -> Decision | Refuse
 
 
 def delete_garden(command: ask.DeleteGarden, context: Context) -> Decision | Refused:
-    """The garden is gone; a quarantine must be empty first."""
+    """Delete a garden; a quarantine must be empty first."""
     context.flush()
     state = garden_state(context.db, command.garden_id)
     refusal = _admin_refusal(command.garden_id, command.admin, context)
@@ -103,7 +103,7 @@ def delete_garden(command: ask.DeleteGarden, context: Context) -> Decision | Ref
 
 
 def set_member(command: ask.SetMember, context: Context) -> Decision | Refused:
-    """Add a member, change a role, or end a membership; one admin always stays."""
+    """Add a member, change a role, or end a membership; one admin must remain."""
     context.flush()
     member = command.member
     if garden_state(context.db, member.garden_id) is None:
@@ -140,7 +140,7 @@ def _member_refusal(
 
 
 def _admin_refusal(garden_id: str, admin: str | None, context: Context) -> Refused | None:
-    """Why ``admin`` may not administer a garden; None stands for an admin of the node."""
+    """Why ``admin`` may not administer a garden; ``admin`` None means an admin of the node."""
     if admin is None:
         return None
     role = role_in(context.db, garden_id, admin)

@@ -1,4 +1,4 @@
-"""Manifests put: not too often, never an older one, and another key only by rotation."""
+"""Manifests: limited in rate, never an older one, a new key only by rotation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HOUR_US = 3_600_000_000
 
 
 def put_manifest(command: PutManifest, context: Context) -> Decision | Refused:
-    """The manifest takes the place of the entity's last one."""
+    """Replace the entity's last manifest."""
     context.flush()
     manifest = command.manifest
     if puts_since(context.db, manifest.entity_uri, context.now_us - HOUR_US) >= PUTS_AN_HOUR:

@@ -21,8 +21,7 @@ _COUNT = "SELECT count(*) FROM subscriptions WHERE subscriber=?"
 
 
 def subscribe(command: ask.Subscribe, context: Context) -> Decision | Refused:
-    """A new subscription, or the one that was made with the same idempotency key, or that
-    says the same."""
+    """A new subscription, or the existing one with the same idempotency key or content."""
     made = command.subscription
     if made.idempotency_key is not None:
         known = query_one(context.db, _SAME, (made.subscriber, made.idempotency_key))
@@ -40,7 +39,7 @@ def subscribe(command: ask.Subscribe, context: Context) -> Decision | Refused:
 
 
 def unsubscribe(command: ask.Unsubscribe, context: Context) -> Decision | Refused:
-    """End a subscription; of another subscriber it is as if there were none."""
+    """End a subscription; another subscriber's looks absent."""
     for row in load_subscriptions(context.db):
         if row.id == command.subscription_id and command.subscriber in (None, row.subscriber):
             ended = SubscriptionSet(

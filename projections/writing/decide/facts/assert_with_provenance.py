@@ -1,7 +1,7 @@
-"""The one way in which a delta writes a fact.
+"""How a delta writes a fact: always with its provenance.
 
-A payload cannot speak in the name of provenance, the bundle's values are checked texts, and
-the fact names the episodes it stems from by the hashes of their events.
+A payload cannot claim another provenance, the bundle's values are checked texts, and the fact names
+its episodes by the hashes of their events.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def assert_with_provenance(
     """Draft a fact that a delta states.
 
     Args:
-        statement: what it says.
-        place: whose it is.
+        statement: its content.
+        place: scope, garden and owner.
         source: who states it, in stored form.
         bundle: ``provenance_bundle.BUNDLE_KEYS``.
         context: of the decision.
         confidence: in (0, 1].
-        episodes: hashes of the episodes that it stems from.
+        episodes: hashes of the episodes behind it.
         cause: the event of the delta.
 
     Raises:
@@ -77,6 +77,6 @@ def assert_with_provenance(
     draft = context.draft(payload, fact_partition(place.scope, place.garden_id), cause)
     fact_id = id_text(draft.event_id)
     key = (statement.entity, statement.relation, place.scope, place.garden_id)
-    # Asserts later in this group must find it, though the memory image shows it only afterwards.
+    # Later asserts of this group must find the key; the memory image shows it only afterwards.
     context.undecided.touched.add(key)
     return ProvenFact(draft, fact_id, provenance)

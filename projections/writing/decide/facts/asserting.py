@@ -1,4 +1,4 @@
-"""Stating a fact: a new one, the equal one that exists, or a retraction."""
+"""Stating a fact: a new fact, the existing equal one, or a retraction."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _encode_parents = msgspec.json.Encoder().encode
 
 
 def assert_fact(command: AssertFact, context: Context) -> Decision | Refused:
-    """A new fact, the equal live one that already says so, or a retraction."""
+    """A new fact, the equal live one, or a retraction."""
     refusal = instruction_refusal(command.value, command.permissions)
     if refusal is not None:
         return refusal
@@ -92,7 +92,7 @@ def assert_fact(command: AssertFact, context: Context) -> Decision | Refused:
 
 
 def stated_payload(command: AssertFact) -> FactAsserted:
-    """The event of stating it."""
+    """The event that states it."""
     return FactAsserted(
         entity=command.entity,
         relation=command.relation,
@@ -114,10 +114,10 @@ def stated_payload(command: AssertFact) -> FactAsserted:
 def _repetition(
     command: AssertFact, same: str, stated: str, context: Context
 ) -> tuple[AssertFact, bool]:
-    """Whether stating a fact again adds nothing to the equal live one; else the
-    command, classified no lower than that: saying a thing again does not declassify it.
+    """Whether the command only repeats an equal live fact. If not, the command, classified at least
+    as high as that fact: restating does not declassify.
 
-    Attributes that are left unsaid are no change.
+    Absent attributes are no change.
     """
     given = command.attributes
     if given is None or encoded(given) == stated:
@@ -130,13 +130,13 @@ def _repetition(
 
 
 def _denied(fact: str, command: AssertFact, context: Context) -> bool:
-    """Whether an open denial that the asker may read names a fact: saying it again is news."""
+    """Whether an open, readable denial names a fact: then restating the fact changes something."""
     markers = [marker for _, marker in open_denials(context.db, [fact])]
     return bool(markers) and bool(readable(context, command.rights, markers))
 
 
 def _content(command: AssertFact) -> tuple[Any, ...]:
-    """What must be equal for a write to be a repetition, attributes apart (DESIGN section 8)."""
+    """The parts that must be equal in a repetition, attributes apart (DESIGN section 8)."""
     parents = list(command.derived_from)
     return (
         command.cid,
@@ -150,8 +150,8 @@ def _content(command: AssertFact) -> tuple[Any, ...]:
 
 
 def _newest_of_source(command: AssertFact, context: Context) -> tuple[Any, ...] | None:
-    """The newest live fact of the source that the asker may read: what they may not is not
-    there, and stating it again does not reveal it."""
+    """The newest live fact of the source that the caller may read. A hidden one does not count, so
+    restating it reveals nothing."""
     known = (command.entity, command.relation, command.scope, command.garden_id, command.source)
     rights = command.rights
     pending = context.undecided.newest.get(known)
@@ -170,7 +170,7 @@ def _newest_of_source(command: AssertFact, context: Context) -> tuple[Any, ...] 
 
 
 def _may_know(command: AssertFact, stated: FactAttributes) -> bool:
-    """Whether the asker may read what was drafted a moment ago at their key."""
+    """Whether the caller may read this group's draft at the key."""
     rights, level = command.rights, stated.classification
     if rights is None:
         return True

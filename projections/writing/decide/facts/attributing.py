@@ -24,10 +24,10 @@ _ABSENT = Refused("fact_not_found", "fact not found", "fact_id")
 
 
 def set_attributes(command: SetAttributes, context: Context) -> Decision | Refused:
-    """Record what a fact's attributes are from here on; nothing where they are so already.
+    """Record a fact's attributes from now on; records nothing without a change.
 
-    A classification only rises, and trust beyond a peer's is not lent, but by an admin. A fact
-    may be classified too high for its scope: it is then hidden there, at peers as well.
+    A classification only rises, and trust above a peer's is not lent, except by an admin. A fact
+    may be classified too high for its scope: it is then hidden there, on peers as well.
     """
     context.flush()
     row = query_one(context.db, _PLACE, (command.fact_id,))

@@ -1,4 +1,4 @@
-"""Which facts an erasure takes: the named ones, and all that say the same."""
+"""Which facts an erasure covers: the named ones, and all their copies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engramlog.projections.tables.database import query
 from engramlog.projections.writing.commands import EraseFacts
 
 ERASED_FACTS_MAX = 20_000
-"""Facts of one erasure; more are refused, to be erased in parts."""
+"""The most facts of one erasure; larger ones must be split."""
 
 _COLUMNS = """facts.id, facts.from_position, facts.to_position, facts.set_aside, facts.entity,
     facts.relation, facts.value_type, facts.value_v, facts.source, facts.cid, facts.scope"""
@@ -53,7 +53,7 @@ WHERE parent_hash IN (SELECT value FROM json_each(?))
 
 
 class Doomed(Struct, frozen=True):
-    """A fact that is to be erased."""
+    """A fact to erase."""
 
     id: str
     position: int
@@ -69,12 +69,12 @@ class Doomed(Struct, frozen=True):
 
 
 def facts_named(db: apsw.Connection, fact_ids: Iterable[str]) -> list[Doomed]:
-    """Those of the facts that there are."""
+    """The existing facts among these ids."""
     return [Doomed(*row) for row in query(db, _BY_ID, (_json(list(fact_ids)),))]
 
 
 def facts_about(db: apsw.Connection, entity: str, *, mentions: bool) -> list[Doomed]:
-    """Facts about an entity and, with ``mentions``, facts whose value names its URI."""
+    """Facts about an entity and, with ``mentions``, facts with the entity as their value."""
     bound = ERASED_FACTS_MAX + 1
     rows = query(db, _OF_ENTITY, (entity, bound))
     if mentions:
@@ -85,12 +85,12 @@ def facts_about(db: apsw.Connection, entity: str, *, mentions: bool) -> list[Doo
 def with_copies(
     db: apsw.Connection, chosen: Collection[Doomed], *, derived: bool
 ) -> dict[str, Doomed]:
-    """All that must go so that what the facts say is gone, by id.
+    """Every fact that must go to erase the content of ``chosen``, by id.
 
-    Copies are facts of the same source that say the same (restated, of another confidence,
-    scope or garden), records that retracted them by repeating them, what was admitted from a
-    quarantine, and the notes of resolutions that they won. ``derived``: and whatever was
-    derived from any of these. Stops beyond ``ERASED_FACTS_MAX``.
+    Copies are: facts of the same source and content (restated, or with another confidence, scope or
+    garden), records that retracted them by repeating them, facts admitted from a quarantine, and
+    notes of resolutions that they won. ``derived``: also everything derived from any of these.
+    Stops beyond ``ERASED_FACTS_MAX``.
     """
     found: dict[str, Doomed] = {}
     fresh = {fact.id: fact for fact in chosen}
@@ -121,8 +121,8 @@ UNION SELECT to_position FROM aliases WHERE raw_uri IN named
 
 
 def named_elsewhere(db: apsw.Connection, doomed: Collection[str], command: EraseFacts) -> set[int]:
-    """Positions of deltas that made erased facts, of episodes as far as they are to go, and
-    of what names an erased entity beside facts."""
+    """Positions of deltas that made erased facts, of the episodes to erase, and of other events
+    that name an erased entity."""
     ids = _json(list(doomed))
     found = {row[0] for row in query(db, _DELTAS, (ids,))}
     if command.episodes:
@@ -133,7 +133,7 @@ def named_elsewhere(db: apsw.Connection, doomed: Collection[str], command: Erase
 
 
 def source_episodes(db: apsw.Connection, facts: Collection[str]) -> list[int]:
-    """Positions of the episodes that facts were made from."""
+    """Positions of the episodes behind facts."""
     return [position for (position,) in query(db, _EPISODES, (_json(list(facts)),))]
 
 

@@ -1,8 +1,8 @@
-"""Erasing facts for good, and the holds that forbid it.
+"""Erasing facts, and the holds that forbid it.
 
-Beside a fact's own event go the payloads of events that speak of erased facts alone:
-retractions and reviews with their reasons, resolutions without any other loser. An event that
-still has an effect on a fact that stays is kept, with its note (docs/erasure.md).
+Besides a fact's own event, an erasure removes the payloads of events about erased facts alone:
+retractions and reviews with their reasons, resolutions whose losers are all erased. An event that
+still affects a remaining fact stays, with its note (docs/erasure.md).
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ GOES_WITH = frozenset(
         "alias_set",
     }
 )
-"""Kinds that are about one thing: they go with it."""
+"""Kinds about a single thing: they are erased with it."""
 EVENTS_NAMED_MAX = 500
-"""Events that one ``fact_erased`` names: an erasure of more leaves several."""
+"""The most events that one ``fact_erased`` names; larger erasures write several."""
 
 _ABSENT = Refused("fact_not_found", "fact not found", "id")
 _SPEAKING = """
@@ -71,7 +71,7 @@ UNION SELECT position FROM fact_attributes WHERE fact_id IN (SELECT value FROM j
 UNION SELECT from_position FROM legal_holds WHERE target IN (SELECT value FROM json_each(?2))
 UNION SELECT to_position FROM legal_holds WHERE target IN (SELECT value FROM json_each(?2))
 """
-"""Positions of events that speak of facts (?1) or hold targets (?2)."""
+"""Positions of events about facts (?1) or hold targets (?2)."""
 _DERIVED = """
 SELECT DISTINCT facts.id FROM derivations JOIN facts USING (from_position)
 WHERE parent_hash IN (SELECT value FROM json_each(?))
@@ -120,10 +120,10 @@ def erase_facts(command: EraseFacts, context: Context) -> Decision | Refused:
 
 
 def foreign_erasures(context: Context) -> list[Draft]:
-    """Local events for erasures of other nodes that may take effect here, but for what is held.
+    """Local events for erasures of other nodes that may take effect here, except on held facts.
 
-    What goes of this node's own streams is named in them: a peer that replays this node alone
-    finds there why payloads are missing. The rest is named in the node's own stream.
+    Erased events of this node's own streams are named in those streams, so a peer that replays only
+    this node can explain missing payloads. The others are named in the node's own stream.
     """
     drafts: list[Draft] = []
     for event_id, facts in erasures_taking_effect(context.db).items():
@@ -147,7 +147,7 @@ def foreign_erasures(context: Context) -> list[Draft]:
         ]
         stated = [fact_id(unwrapped(e)) for e in found if isinstance(e.payload, FactAsserted)]
         if set(stated) != set(facts):
-            continue  # so is one of a fact that came just now
+            continue  # and so does one of a fact that arrived in this group
         drafts += _named_in_partitions(
             claim.payload.erasure_id,
             claim.payload.reason,
@@ -167,7 +167,7 @@ def _committed(event_id: bytes, context: Context) -> Recorded | None:
 
 
 def erase_events(command: EraseEvents, context: Context) -> Decision | Refused:
-    """Erase more local events under an erasure; those that are gone already are passed over."""
+    """Erase more local events under an erasure; skips those already erased."""
     context.flush()
     if find_erasure(context.db, command.erasure_id) is None:
         return Refused("erasure_not_found", "there is no such erasure")
@@ -178,7 +178,7 @@ def erase_events(command: EraseEvents, context: Context) -> Decision | Refused:
 
 
 def name_erased(command: FactErased, context: Context) -> Decision:
-    """The erasure, in the node's own stream, of payloads that a copied log came without."""
+    """Record, in the node's own stream, payloads that were already missing in a copied log."""
     return Decision([context.draft(command, NODE_STREAM)])
 
 
@@ -193,7 +193,7 @@ def certify_erasure(command: ErasureCertified, context: Context) -> Decision | R
 
 
 def set_legal_hold(command: LegalHoldSet, context: Context) -> Decision | Refused:
-    """Hold, or release. Repeating it changes nothing."""
+    """Set or release a hold; repeating it changes nothing."""
     context.flush()
     if command.target_kind == "fact" and not facts_named(context.db, [command.target]):
         return _ABSENT
@@ -210,7 +210,7 @@ def set_legal_hold(command: LegalHoldSet, context: Context) -> Decision | Refuse
 def _events(
     command: EraseFacts, doomed: dict[str, Doomed], context: Context
 ) -> dict[int, Recorded]:
-    """Every event whose payload goes, by position."""
+    """Every event whose payload is erased, by position."""
     positions = {fact.position for fact in doomed.values()}
     ends = {fact.to_position for fact in doomed.values()}
     ends |= {fact.set_aside for fact in doomed.values()}
@@ -229,7 +229,7 @@ def _events(
 
 
 def _goes(event: Recorded, doomed: Collection[str]) -> bool:
-    """Whether nothing of an event's effect is left when the facts are gone."""
+    """Whether nothing of an event's effect remains without the facts."""
     payload = event.payload
     if isinstance(payload, FactAsserted):
         return fact_id(unwrapped(event)) in doomed
@@ -246,7 +246,7 @@ def _goes(event: Recorded, doomed: Collection[str]) -> bool:
 
 
 def _named_events(ids: Iterable[str], context: Context) -> dict[int, Recorded]:
-    """Events of the node's own stream by id, but those without payload."""
+    """Events of the node's own stream by id, those with payload only."""
     found = context.log.positions_of([id_bytes(text) for text in ids])
     return {
         event.position: event
@@ -257,13 +257,13 @@ def _named_events(ids: Iterable[str], context: Context) -> dict[int, Recorded]:
 
 
 ERASABLE_RECORDS = frozenset({"recall_answered"})
-"""Local kinds that repeat what was asked or said, and may be erased by event id."""
+"""Local kinds that repeat a question or an answer; they may be erased by event id."""
 
 
 def _drafts(
     erasure_id: str, reason: ErasureReason, events: dict[int, Recorded], context: Context
 ) -> list[Draft]:
-    """``fact_erased`` events, each in the partition of what it names."""
+    """``fact_erased`` events, each in the partition of the events it names."""
     found = [event for _, event in sorted(events.items())]
     return _named_in_partitions(erasure_id, reason, found, context, _partition)
 
@@ -297,20 +297,20 @@ def _named_in_partitions(
 
 
 def _partition(event: Recorded) -> str:
-    """The partition of an event's stream; of any origin and epoch."""
+    """The partition of an event's stream, for any origin and epoch."""
     _, _, partition = event.header.stream.removeprefix(event.header.origin + "/").partition("/")
     return partition or NODE_STREAM
 
 
 def _sources(doomed: dict[str, Doomed], context: Context) -> list[Recorded]:
-    """Episodes that are still there and that erased facts were made from."""
+    """Remaining episodes behind erased facts."""
     found = source_episodes(context.db, doomed)
     events = [event for position in found for event in context.log.read(position - 1, 1)]
     return [event for event in events if event.payload is not None]
 
 
 def _derived(doomed: dict[str, Doomed], context: Context) -> list[str]:
-    """Facts that stay and were derived from erased ones: they may repeat what was said."""
+    """Remaining facts that were derived from erased ones: they may repeat the text."""
     hashes = [fact.cid.removeprefix("sha256:") for fact in doomed.values()]
     rows = query(context.db, _DERIVED, (msgspec.json.encode(hashes).decode(),))
     return sorted({fact for (fact,) in rows} - doomed.keys())

@@ -1,4 +1,4 @@
-"""Taking down what became of recalled facts."""
+"""Recording feedback on recalled facts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _KNOWN = "SELECT id FROM facts WHERE id IN (SELECT value FROM json_each(?))"
 
 
 def give_feedback(command: FactFeedback, context: Context) -> Decision | Refused:
-    """Record feedback. Of one recall every fact is cited, or rejected, at most once; nothing is
-    recorded where nothing is new."""
+    """Record feedback. Per recall, each fact is cited or rejected at most once; without news it
+    records nothing."""
     named = sorted({*command.cited, *command.rejected})
     if not named:
         return Decision([], created=False)

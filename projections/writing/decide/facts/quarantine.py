@@ -1,8 +1,8 @@
-"""Judging a quarantined fact.
+"""Reviewing a quarantined fact.
 
-An admitted fact is stated again, with the same content, in its new place: that stream
-then holds the whole of it, and nothing of the quarantine. Either way the quarantined fact
-itself no longer holds; its record stays for the quarantine's members.
+An admitted fact is restated with the same content in its new place: that stream holds all of it,
+and nothing of the quarantine. In both cases the quarantined fact ends; its record stays visible to
+the quarantine's members.
 """
 
 from __future__ import annotations

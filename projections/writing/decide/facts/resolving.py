@@ -60,7 +60,7 @@ _NOT_IN_CONFLICT = Refused(
 
 
 class _Side(Struct, frozen=True):
-    """One live fact of the key in dispute."""
+    """One live fact of the disputed key."""
 
     id: str
     entity: str
@@ -88,12 +88,11 @@ class _Side(Struct, frozen=True):
 
 
 def resolve_conflict(command: ResolveConflict, context: Context) -> Decision | Refused:
-    """Settle a contradiction: the winner stays, facts of the losing value are set aside, which
-    takes the authority to end each of them.
+    """Settle a contradiction: the winner stays, and facts of the losing value are set aside. This
+    needs authority to end each of them.
 
-    The conflict's own value opposes the newest other value, as
-    ``conflicts.conflict`` shows it; any live fact of either may be named the winner. A denial
-    opposes the fact that it denies.
+    The conflict's value opposes the newest other value, as ``conflicts.conflict`` shows it; any
+    live fact of either may be the winner. A denial opposes the fact that it denies.
     """
     context.flush()
     denial = query_one(context.db, _DENIAL, (command.conflict_id,))
@@ -129,7 +128,7 @@ def resolve_conflict(command: ResolveConflict, context: Context) -> Decision | R
 def _resolve_denial(
     command: ResolveConflict, context: Context, fact: str, marker: str, resolved: int | None
 ) -> Decision | Refused:
-    """Settle a denial: the record wins, or the fact that it denies, or a new value over both."""
+    """Settle a denial: the winner is the record, the denied fact, or a new value over both."""
     rows = [query_one(context.db, _SIDE, (name,)) for name in (fact, marker)]
     if rows[0] is None or rows[1] is None or rows[0][3] not in command.scopes:
         return _ABSENT
@@ -155,8 +154,8 @@ def _resolve_denial(
 
 
 def _asked(command: ResolveConflict) -> tuple[str, tuple[str, ...]]:
-    """The statement and bindings that find what is to be settled: what the asker was shown,
-    or else the table's row."""
+    """The query for the conflict to settle: the one that the caller saw, or else the table's
+    row."""
     if command.fact_id is None:
         return _CONFLICT, (command.conflict_id,)
     return _SHOWN, (command.fact_id,)
@@ -165,8 +164,8 @@ def _asked(command: ResolveConflict) -> tuple[str, tuple[str, ...]]:
 def _sides(
     key: Key, fact: str, context: Context, rights: Authorization | None
 ) -> tuple[_Side, _Side] | None:
-    """The newest other fact and the newest of the conflict's value, as they are shown: valid
-    now and at some time together. None if one value is no longer claimed."""
+    """The newest other fact and the newest of the conflict's value, as the caller sees them: both
+    valid now, and together at some time. None if a value is no longer claimed."""
     value = query_one(context.db, _VALUE_OF, (fact,))
     claimants = [_Side(*row) for row in query(context.db, _CLAIMANTS, (*key, context.now_us))]
     shown = readable(context, rights, [side.id for side in claimants])
@@ -189,7 +188,7 @@ def _settle(
     losing: tuple[_Side, ...],
     losers: list[tuple[str, str]],
 ) -> Decision | Refused:
-    """Keep the winner (None: the new value); ``losers`` (id, source) are set aside."""
+    """Keep the winner (None: the new value) and set aside ``losers`` (id, source)."""
     key = losing[0].key
     for _, source in losers:
         refusal = ending_refusal(context, command.rights, command.member, source, key[3], _ABSENT)
@@ -197,7 +196,7 @@ def _settle(
             return refusal
     partition = fact_partition(key[2], key[3])
     drafts: list[Draft] = []
-    # The note names both sides, and so does a new value to the settler by one of them.
+    # The note names both sides, and a new value may reveal them: neither is classified lower.
     level = max(_level(side, context) for side in (*losing, *([winner] if winner else [])))
     if winner is None:
         assert command.new_value is not None
@@ -237,7 +236,7 @@ def _settle(
 def _losers(
     command: ResolveConflict, losing: tuple[_Side, ...], context: Context
 ) -> list[tuple[str, str]]:
-    """(id, source) of every standing fact of the losing values, as far as the asker sees them."""
+    """(id, source) of every live fact of the losing values that the caller sees."""
     found = [
         (str(fact), str(source))
         for side in losing
@@ -248,12 +247,12 @@ def _losers(
 
 
 def _level(side: _Side, context: Context) -> int:
-    """How high a side is classified."""
+    """The classification of a side."""
     return (attributes_at(context.db, side.id, LIVE) or PLAIN).classification
 
 
 def _plain_fact(key: Key, value: Value, source: str, level: int) -> FactAsserted:
-    """A fact that is classified no lower than what it repeats."""
+    """A fact classified at least as high as the text it repeats."""
     entity, relation, scope, garden_id = key
     cid = compute_cid(
         entity=entity, relation=relation, value=value, source=source, confidence=1.0, scope=scope

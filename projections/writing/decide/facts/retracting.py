@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from engramlog.projections.authorization import Authorization
 
 RETRACTED_VALUE = "retracted"
-"""The string value with which clients retract a whole key."""
+"""Clients retract a whole key with this string value."""
 RETRACTION_TARGETS_MAX = 10_000
 
 _TARGETS = f"""
@@ -46,8 +46,8 @@ _ABSENT = Refused("fact_not_found", "fact not found", "id")
 def state_zero(
     record: FactAsserted, zero: str, context: Context, rights: Authorization | None = None
 ) -> Decision | Refused:
-    """A confidence-0 record, the end of what its source said, and the denial of what others
-    say (wire 5.2), as far as ``rights`` let it be read."""
+    """Decide a confidence-0 record: it ends its source's facts and denies those of others (wire
+    5.2), among the facts that ``rights`` may read."""
     key = (record.entity, record.relation, record.scope, record.garden_id)
     if context.undecided.holds(key):
         context.flush()
@@ -84,12 +84,11 @@ def state_zero(
 def zero_targets(
     value: Value, own: Collection[str], set_valued: bool, rows: list[Any]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Which live facts (id, source, type, v, …) of a key a confidence-0 record ends, and which
-    it denies.
+    """Which live facts (id, source, type, v, …) of a key a confidence-0 record ends, and which it
+    denies.
 
-    It ends its source's ``own``: all of them, but on a set-valued relation only those of equal
-    value. Of the others it denies those of equal value. The value ``"retracted"`` means every
-    value.
+    It ends all facts of its source (``own``); on a set-valued relation only those of equal value.
+    It denies others' facts of equal value. The value ``"retracted"`` means every value.
     """
     every = value.type == "string" and value.v == RETRACTED_VALUE
     equal = {row[0] for row in rows if every or (row[2], row[3]) == (value.type, value.v)}
@@ -118,7 +117,7 @@ def zero_effects(
 
 
 def retract_fact(command: RetractFact, context: Context) -> Decision | Refused:
-    """Retract one fact, or a denial by its record; unreadable and absent look the same."""
+    """Retract one fact, or a denial by its record. Hidden and absent look the same."""
     if context.undecided.holds(command.fact_id):
         context.flush()
     row = query_one(context.db, _BY_ID, (command.fact_id,))
@@ -135,7 +134,7 @@ def retract_fact(command: RetractFact, context: Context) -> Decision | Refused:
 
 
 def deny_facts(command: FactDenied, context: Context) -> Decision | Refused:
-    """Note a denial as another log has it: of facts of the key of its record."""
+    """Record a denial from another log: of facts with the key of its record."""
     context.flush()
     marker = query_one(context.db, _BY_ID, (command.marker_id,))
     denied = [query_one(context.db, _BY_ID, (fact,)) for fact in command.fact_ids]

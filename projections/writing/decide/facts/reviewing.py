@@ -1,4 +1,4 @@
-"""A human's decision on a fact that the sanitizer flagged."""
+"""A person's decision on a fact that the sanitizer flagged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ABSENT = Refused("fact_not_found", "fact not found", "fact_id")
 
 
 def review_content(command: ReviewContent, context: Context) -> Decision | Refused:
-    """Release a flagged fact or keep it back; nothing where it is decided so already."""
+    """Release a flagged fact or hold it back; records nothing without a change."""
     context.flush()
     review = command.review
     row = query_one(context.db, _FLAGGED, (review.fact_id,))

@@ -1,4 +1,4 @@
-"""Tombstones: set and revoked (wire 5.5), and what grants let those of peers hide."""
+"""Tombstones: set and revoked (wire 5.5), and the effect of grants on those of peers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _REVOKED = Refused("tombstone_already_revoked", "tombstone_already_revoked")
 
 
 def set_tombstone(command: TombstoneSet, context: Context) -> Decision | Refused:
-    """The entity is hidden in the scopes from here on."""
+    """Hide the entity in the scopes from now on."""
     context.flush()
-    if command.node_id is None:  # a peer may have several that count for the same here
+    if command.node_id is None:  # a peer may have several with the same effect here
         of_entity = tombstones_of(context.db, command.entity)
         same = (each for each in of_entity if each.scopes == frozenset(command.scopes))
         if any(each.stands and each.node_id is None for each in same):
@@ -35,16 +35,15 @@ def set_tombstone(command: TombstoneSet, context: Context) -> Decision | Refused
 
 
 def _reaches_further(command: TombstoneSet, known: TombstoneRow) -> bool:
-    """Whether a peer's tombstone in force here counts in more scopes than it did: grants that
-    come late let it."""
+    """Whether a peer's existing tombstone now hides more scopes, because a grant came later."""
     wider = known.scopes < frozenset(command.scopes)
     same = known.signature == command.signature
     return same and wider and known.stands and command.node_id is not None
 
 
 def revoke_tombstone(command: TombstoneRevoked, context: Context) -> Decision | Refused:
-    """The entity is there again, as far as no other tombstone hides it. A peer ends its own,
-    this node all of the id."""
+    """Show the entity again, where no other tombstone hides it. A peer revokes only its own
+    tombstone; this node revokes all with the id."""
     context.flush()
     named = tombstones_named(context.db, command.tombstone_id)
     meant = [row for row in named if command.node_id in (None, row.node_id)]
@@ -56,8 +55,7 @@ def revoke_tombstone(command: TombstoneRevoked, context: Context) -> Decision | 
 
 
 def regranted(node_id: str, grants: PeerGrants, context: Context) -> list[Draft]:
-    """What a peer's tombstones that are here hide under other grants: stated again where that
-    is more or less than before."""
+    """A peer's tombstones again, where the new grants let them hide more or less than before."""
     context.flush()
     drafts: list[Draft] = []
     for stone in standing_tombstones(context.db):
@@ -70,8 +68,8 @@ def regranted(node_id: str, grants: PeerGrants, context: Context) -> list[Draft]
 
 
 def _granted(stone: TombstoneRow, grants: PeerGrants) -> frozenset[str]:
-    """Where a peer's tombstone counts. Settings decide whether ``team`` is shared: where it
-    did not count before, ask the peer again."""
+    """The scopes that a peer's tombstone may hide. Settings decide whether ``team`` is shared:
+    after a change, ask the peer again."""
     if not grants.erase_foreign:
         return frozenset()
     closed = {"local", "team"} - stone.scopes

@@ -1,7 +1,7 @@
-"""Consolidation rules set and removed, and runs noted.
+"""Consolidation rules set and removed, and runs recorded.
 
-A run is noted in the command that applies its deltas: both are written or neither, so that a
-watermark never lies ahead of or behind what was made of the episodes.
+One command applies the deltas and records the run: both or neither. So a watermark is never ahead
+of or behind the deltas.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RULE_NOT_FOUND = Refused("rule_not_found", "consolidation rule not found")
 
 
 def set_consolidation_rule(command: ConsolidationRuleSet, context: Context) -> Decision | Refused:
-    """The rule is this from here on, or there is none."""
+    """Set or remove a rule from now on."""
     context.flush()
     standing = query_one(context.db, _STANDS, (command.rule_id,))
     if command.document is None and standing is None:
@@ -37,7 +37,7 @@ def set_consolidation_rule(command: ConsolidationRuleSet, context: Context) -> D
 
 
 def consolidate(command: ask.Consolidate, context: Context) -> Decision | Refused:
-    """The deltas are applied and the run is part of the log, unless another was faster."""
+    """Apply the deltas and record the run, unless another run was faster."""
     context.flush()
     run = command.run
     if not run.replay and watermark(context.db, run.rule_id) != command.expected:

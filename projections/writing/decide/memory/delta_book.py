@@ -1,4 +1,4 @@
-"""What a batch of deltas must know of the facts before it, and what it does to them."""
+"""The facts that a batch of deltas needs to know, and its effects on them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from engramlog.projections.writing.commands import ApplyDeltas
 from engramlog.projections.writing.decide.context import Context
 from engramlog.projections.writing.decide.readable import readable
 
-# CROSS JOIN, here and below: the order as written. What is asked for is few.
+# CROSS JOIN, here and below, fixes the join order: the requested names are few.
 _KNOWN = """
 SELECT delta_id, fact_id, retracted FROM deltas
 WHERE delta_id IN (SELECT value FROM json_each(?)) AND peer IS NULL
@@ -50,11 +50,11 @@ _HASHES = """
 SELECT e.id, hash FROM json_each(?2) n CROSS JOIN episodes e ON e.partition=?1 AND e.id=n.value
 ORDER BY e.peer IS NULL, position DESC
 """
-"""The last row of an id counts: of what was recorded here, else by peers, the oldest."""
+"""The last row of an id counts: the one recorded here, else the oldest of a peer."""
 
 
 class StandingFact(Struct, gc=False):
-    """A fact that a delta wrote. ``ours``: it was stated here; ``fresh``: in this very batch."""
+    """A live or ended fact of a delta. ``ours``: stated here; ``fresh``: stated in this batch."""
 
     name: str
     fact_id: str
@@ -70,7 +70,7 @@ class StandingFact(Struct, gc=False):
     fresh: bool = False
 
     def says(self, statement: StatedFact) -> bool:
-        """Whether it says just this."""
+        """Whether the fact has exactly this content."""
         value = statement.value
         return (self.entity, self.relation, self.value_type, self.value_v) == (
             statement.entity,
@@ -81,7 +81,7 @@ class StandingFact(Struct, gc=False):
 
 
 class DeltaBook:
-    """See the module. Read once for a whole batch, then kept up to date in memory."""
+    """Facts by name and id. Read once for a whole batch, then updated in memory."""
 
     def __init__(self, command: ApplyDeltas, context: Context) -> None:
         self._db = context.db
@@ -105,11 +105,11 @@ class DeltaBook:
         self._fresh: dict[tuple[MemoryPlace, str, str], list[StandingFact]] = {}
 
     def _readable(self, facts: Iterable[str]) -> frozenset[str]:
-        """Those of the facts that the asker may read: the others are not there."""
+        """The facts among these that the caller may read; others look absent."""
         return readable(self._context, self._rights, facts)
 
     def _applied(self, ids: str) -> dict[str, tuple[str | None, tuple[str, ...]]]:
-        """Fact and ended facts of the deltas that were applied before."""
+        """The facts stated and ended by deltas that were applied before."""
         rows = [
             (str(name), fact, tuple[str, ...](json.loads(ended)))
             for name, fact, ended in query(self._db, _KNOWN, (ids,))
@@ -128,8 +128,8 @@ class DeltaBook:
         self._named.setdefault(fact.name, []).append(fact)
 
     def newest(self, name: str, place: MemoryPlace) -> StandingFact | None:
-        """The newest fact that had this name in a place, or has this id there. One that holds
-        comes first, and one of ours before a peer's, whose id may claim any time."""
+        """The newest fact with this name or id in a place. A live one comes first, and this node's
+        before a peer's, whose id may claim any time."""
         mine = self._mine(name, place)
         if mine:
             return max(reversed(mine), key=lambda fact: (fact.live, fact.ours))
@@ -137,14 +137,14 @@ class DeltaBook:
         return fact if fact is not None and _lies_in(fact, place) else None
 
     def version(self, name: str, place: MemoryPlace) -> int:
-        """How many facts had this name."""
+        """How many facts have had this name."""
         return len(self._mine(name, place))
 
     def _mine(self, name: str, place: MemoryPlace) -> list[StandingFact]:
         return [fact for fact in self._named.get(name, ()) if _lies_in(fact, place)]
 
     def find(self, name: str, place: MemoryPlace, delta_id: str) -> StandingFact:
-        """What ``replaces`` names. Raises FactConflictError if that is no live fact."""
+        """The fact that ``replaces`` names. Raises FactConflictError unless it is live."""
         fact = self.newest(name, place)
         if fact is None:
             if name in self._named or name in self._by_id:
@@ -172,7 +172,7 @@ class DeltaBook:
         return None
 
     def state(self, name: str, fact_id: str, place: MemoryPlace, statement: StatedFact) -> None:
-        """The batch states a fact."""
+        """Add a fact that the batch states."""
         value: Value = statement.value
         fact = StandingFact(
             name, fact_id, place.user, place.agent, True, statement.entity, statement.relation,
@@ -182,11 +182,11 @@ class DeltaBook:
         self._fresh.setdefault((place, fact.entity, fact.relation), []).append(fact)
 
     def note(self, delta_id: str, fact_id: str | None, retracted: tuple[str, ...]) -> None:
-        """The batch applies a delta: the same again is a repetition."""
+        """Record that the batch applies a delta: the same delta again is a repetition."""
         self.known[delta_id] = (fact_id, retracted)
 
     def hashes(self, episodes: Sequence[str]) -> list[str]:
-        """Hashes of the episodes that are here."""
+        """Hashes of those episodes that exist here."""
         return [self._hashes[each] for each in episodes if each in self._hashes]
 
 

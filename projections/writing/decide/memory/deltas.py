@@ -1,8 +1,8 @@
 """Applying deltas: one atomic batch of events that add, replace and end facts.
 
-A delta that was applied before is answered as before. Conflicts are found before anything is
-drafted for that delta: in a strict batch one ends the whole (only its rejection is recorded),
-else it is rejected alone.
+A delta that was applied before gets its earlier answer. Conflicts are found before a delta drafts
+anything: in a strict batch the first conflict rejects the batch (only the rejection is recorded);
+otherwise it rejects its own delta.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from engramlog.projections.writing.decide.memory.delta_book import DeltaBook, St
 DELTAS_PER_EVENT = 500
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TOLERATED = frozenset({"missing", "already_retracted", "scope_mismatch"})
-"""Conflicts that a batch which is not strict passes over: what should end is not among
-the facts of this user and agent."""
+"""Conflicts that a non-strict batch ignores: the target is not among the facts of this user and
+agent."""
 
 
 def apply_deltas(command: ask.ApplyDeltas, context: Context) -> Decision | Refused:
-    """``detail.results``: of each delta its id, status (``applied``, ``known``, ``rejected``),
-    fact and warnings; ``detail.conflict`` where a strict batch was refused."""
+    """``detail.results``: for each delta its id, status (``applied``, ``known``, ``rejected``),
+    fact and warnings; ``detail.conflict`` if a strict batch was refused."""
     if command.garden_id is not None:
         refusal = write_refusal(context.db, command.garden_id, command.scope, command.member)
         if refusal is not None:
@@ -89,7 +89,7 @@ class _Batch:
         self._facts: list[Draft] = []
 
     def take(self, proposals: Sequence[Proposal]) -> Decision | Refused | None:
-        """Apply a slice as one event; what to answer instead where the batch is refused."""
+        """Apply a slice as one event; returns the refusal of the batch, if any."""
         self._event_id = b""
         self._ended, self._facts = [], []
         applied: list[AppliedDelta] = []
@@ -130,7 +130,7 @@ class _Batch:
 
     @property
     def _cause(self) -> bytes:
-        """The id of this slice's event: given out with the first fact that it states or ends."""
+        """The id of this slice's event: assigned with the first fact that it states or ends."""
         if not self._event_id:
             self._event_id = self._context.identifiers.next(self._context.now_us)
         return self._event_id
@@ -145,8 +145,8 @@ class _Batch:
         return Draft(payload, self._partition, self._cause, self._context.actor)
 
     def _retraction(self) -> list[Draft]:
-        """The facts from before this batch that it ends, as one event: before what it states,
-        so that no old fact is ever live beside the new one."""
+        """The end of older facts, as one event before the new ones, so that an old fact and its
+        replacement are never live together."""
         if not self._ended:
             return []
         payload = FactRetracted(fact_ids=self._ended, reason="replaced")
@@ -203,7 +203,7 @@ class _Batch:
     def _replaced(
         self, proposal: Proposal, statement: StatedFact | None
     ) -> tuple[list[StandingFact], list[str]]:
-        """The facts that a delta replaces, and what to warn of. Raises FactConflictError."""
+        """The facts that a delta replaces, and warnings. Raises FactConflictError."""
         names, delta_id = replaced_by(proposal.delta), proposal.delta_id
         if len(set(names)) != len(names):
             raise FactConflictError("duplicate_replaces", "replaces names a fact twice", delta_id)
@@ -246,7 +246,8 @@ class _Batch:
     def _pinned(
         self, proposal: Proposal, statement: StatedFact, ended: list[StandingFact]
     ) -> tuple[list[StandingFact], StandingFact | None]:
-        """What ends, and the fact that stays because it has the new one's name and content."""
+        """The facts that end, and the one that stays because it has the new one's name and
+        content."""
         if statement.name is None:
             return ended, None
         standing = self._book.newest(statement.name, proposal.place)
@@ -257,7 +258,7 @@ class _Batch:
         return [*ended, standing], None
 
     def _check_authority(self, ended: list[StandingFact]) -> None:
-        """A delta ends what its actor could end."""
+        """Check that the delta's actor may end these facts."""
         rights = self._command.rights
         if rights is None or self._moderates:
             return

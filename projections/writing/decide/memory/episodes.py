@@ -1,8 +1,8 @@
-"""Recording episodes: new ones, and those that are there already.
+"""Recording episodes: new ones, and repetitions.
 
-An id is one episode's within a scope or garden; the same again is a repetition, another body
-under it is refused. In other scopes and gardens it is another episode's, so that a refusal
-tells nothing of what the asker cannot read. What peers recorded takes no id: it is theirs.
+Within a scope or garden, an id belongs to one episode: the same content again is a repetition,
+other content is refused. Another scope or garden may use the same id, so a refusal reveals nothing
+unreadable. Episodes of peers take no id here.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ FROM json_each(?2) n CROSS JOIN episodes e ON e.partition=?1 AND e.id=n.value
 WHERE e.peer IS NULL ORDER BY position DESC
 """
 _AT = 4
-"""The place of ``at_us`` in what ``_body`` returns."""
+"""The index of ``at_us`` in the result of ``_body``."""
 _encode = msgspec.json.Encoder().encode
 
 
 def record_episodes(command: ask.RecordEpisodes, context: Context) -> Decision | Refused:
-    """``detail.episodes``: of each, its id, key, and whether it is new."""
+    """``detail.episodes``: for each, its id, key, and whether it is new."""
     if not command.episodes:
         return Decision([], created=False, detail={"episodes": []})
     scope, garden_id = command.episodes[0].scope, command.episodes[0].garden_id
@@ -69,7 +69,7 @@ def record_episodes(command: ask.RecordEpisodes, context: Context) -> Decision |
 
 
 def _is_repeated(known: tuple[Any, ...], body: tuple[Any, ...], *, undated: bool) -> bool:
-    """Whether an episode is recorded again; ``undated``: whenever it happened."""
+    """Whether an episode repeats a known one; ``undated``: ignores the instant."""
     if undated:
         known, body = (each[:_AT] + each[_AT + 1 :] for each in (known, body))
     return known == body
@@ -78,8 +78,8 @@ def _is_repeated(known: tuple[Any, ...], body: tuple[Any, ...], *, undated: bool
 def _known(
     episodes: Sequence[EpisodeRecorded], partition: str, context: Context
 ) -> dict[str, tuple[str, tuple[Any, ...]]]:
-    """Key and body of the episodes that have one of these ids already; the oldest counts.
-    Those that tombstones hide are not there."""
+    """Key and body of existing episodes with these ids; of several, the oldest. Skips episodes
+    hidden by tombstones."""
     ids = [episode.id for episode in episodes if episode.id is not None]
     if not ids:
         return {}
@@ -94,7 +94,7 @@ def _known(
 
 
 def _body(episode: EpisodeRecorded) -> tuple[Any, ...]:
-    """What must be equal for an episode to be a repetition."""
+    """The parts that must be equal in a repetition."""
     return (
         episode.user,
         episode.session,

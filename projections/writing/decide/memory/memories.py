@@ -1,8 +1,9 @@
-"""Storing a memory: new, or said by its owner just now; and what it ends.
+"""Storing a memory: a new fact, or a repetition of what its owner has just said; and the facts that
+it ends.
 
-Decided alone, so that the memory image shows all that came before: of two equal memories that are
-stored at once, the second finds the first. Everything is asked through the writer's own
-rights: what they may not read changes neither what is written nor what is answered.
+Decided alone, so the memory image shows everything before it: of two equal memories stored at once,
+the second finds the first. Every look-up uses the writer's rights: unreadable facts change neither
+the write nor the answer.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from engramlog.projections.writing.decide.declared.gardens import write_refusal
 from engramlog.projections.writing.decide.facts.asserting import MISPLACED, assert_fact
 
 _LOOKED_AT = 1_000
-"""Memories whose topics are looked up at a time."""
+"""How many memories have their topics looked up at a time."""
 
 
 def store_memory(command: StoreMemory, context: Context) -> Decision | Refused:
-    """The memory as a new fact; or the live one, if its owner has just said it."""
+    """State the memory as a new fact, or answer with the live one that its owner has just said."""
     context.flush()
     fact = command.fact
     if misplaced(fact.attributes, fact.scope, fact.garden_id):
@@ -66,8 +67,8 @@ def store_memory(command: StoreMemory, context: Context) -> Decision | Refused:
 
 
 def _said_just_now(command: StoreMemory, view: View, moment: Moment) -> int | None:
-    """The newest memory of the last minute that says the same in its owner's name, by its
-    words or else by its vector."""
+    """The owner's newest memory of the last minute that says the same, in equal words or with a
+    similar vector."""
     fact = command.fact
     recent = recent_memories(view, command.rights, moment, fact.source, fact.scope, fact.garden_id)
     texts = [view.said_by(slot) for slot in recent]
@@ -78,7 +79,7 @@ def _said_just_now(command: StoreMemory, view: View, moment: Moment) -> int | No
 
 
 def _like(command: StoreMemory, slots: list[int], texts: list[str]) -> list[int]:
-    """Those whose vectors say the same as the new one's."""
+    """The slots whose vectors mean the same as the new memory's."""
     if command.likeness is None or not slots:
         return []
     cosines = command.likeness.cosines(command.fact.value.v, texts)
@@ -86,7 +87,8 @@ def _like(command: StoreMemory, slots: list[int], texts: list[str]) -> list[int]
 
 
 def _skipped(fact: AssertFact, view: View, slot: int, context: Context) -> Decision:
-    """Nothing new; but if it is stated again as more confidential, the existing one becomes so."""
+    """Answer with the existing memory; raises its classification if the repetition is more
+    confidential."""
     name = _ids(view, [slot], context)[0]
     given = (fact.attributes or PLAIN).classification
     standing = attributes_at(context.db, name, LIVE) or PLAIN
@@ -100,8 +102,8 @@ def _skipped(fact: AssertFact, view: View, slot: int, context: Context) -> Decis
 
 
 def _classified(command: StoreMemory, view: View, moment: Moment) -> AssertFact:
-    """The fact, classified no lower than an equal text, or a confidential one that says the
-    same, as far as the writer may read them."""
+    """The fact, classified at least as high as an equal text, or as a confidential one that means
+    the same, among those that the writer may read."""
     fact = command.fact
     known = equal_memories(view, command.rights, moment, fact.value)
     secret = confidential_memories(view, command.rights, moment)
@@ -116,7 +118,7 @@ def _classified(command: StoreMemory, view: View, moment: Moment) -> AssertFact:
 
 
 def _superseded(command: StoreMemory, view: View, moment: Moment) -> list[int]:
-    """The owner's memories of the topic that the new one says are no longer so."""
+    """The owner's memories of the topic that the new one replaces."""
     fact = command.fact
     topic = (fact.attributes or PLAIN).topic
     text = fact.value.v
@@ -147,7 +149,7 @@ def _of_topic(view: View, moment: Moment, slots: I32, topic: str) -> list[int]:
 def _with_ends(
     decision: Decision, fact: AssertFact, ended: list[str], context: Context
 ) -> Decision:
-    """The decision, and the retraction of what it ends, caused by it."""
+    """The decision with a retraction of the facts that it ends, caused by it."""
     if not ended or decision.fact_id is None:
         return decision
     confidential = (fact.attributes or PLAIN).classification >= CONFIDENTIAL
@@ -160,8 +162,8 @@ def _with_ends(
 
 
 def ending(how: str, fact: str, ended: list[str], *, confidential: bool) -> FactRetracted:
-    """The end of memories on account of another, which a reader may not know of:
-    a confidential one is neither named nor the cause."""
+    """The retraction of memories because of another that a reader may not know: it neither names a
+    confidential memory nor gives it as cause."""
     named = "a confidential memory" if confidential else fact
     return FactRetracted(fact_ids=ended, reason=f"{how} {named}")
 

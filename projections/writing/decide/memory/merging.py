@@ -1,7 +1,7 @@
-"""Merging two memories (abmind A12): the newer stays and takes over what the older had earned.
+"""Merging two memories (abmind A12): the newer stays and inherits the older one's counters.
 
-What a fact says never changes, its confidence included. So where the older was stated with more
-confidence, the newer's words are stated again with that, derived from both, and both end.
+A fact never changes, its confidence included. If the older one had more confidence, the newer one's
+words are restated with that confidence, derived from both, and both end.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _APART = Refused(
 
 
 def merge_memories(command: MergeMemories, context: Context) -> Decision | Refused:
-    """One atomic batch: what is kept, its counters and attributes, and the end of the rest.
-    Unreadable and absent memories look the same."""
+    """One atomic batch: the kept memory, its counters and attributes, and the end of the others.
+    Hidden and absent memories look the same."""
     context.flush()
     view = View(context.image)
     moment = Moment(view.position, context.now_us)
@@ -103,7 +103,7 @@ def _merged(
 
 
 def _attributes(older: FactAttributes, newer: FactAttributes) -> FactAttributes:
-    """The newer's, with the greater relevance and the stricter classification."""
+    """The newer one's attributes, with the greater relevance and the stricter classification."""
     return msgspec.structs.replace(
         newer,
         relevance=max(older.relevance, newer.relevance),
@@ -115,7 +115,7 @@ def _attributes(older: FactAttributes, newer: FactAttributes) -> FactAttributes:
 def _restated(
     older: FactRow, newer: FactRow, attributes: FactAttributes, command: MergeMemories
 ) -> AssertFact:
-    """The newer's words with the older's confidence, derived from both."""
+    """The newer one's words with the older one's confidence, derived from both."""
     value = Value(newer.value_type, newer.value_v, newer.interpret_as)  # pyright: ignore[reportArgumentType]
     confidence = older.base_confidence
     parents = {row.cid: Parent(row.cid.removeprefix("sha256:"), row.id) for row in (older, newer)}
@@ -153,8 +153,8 @@ def _counters(
     rows: list[FactRow],
     stays: I32 = _NONE,
 ) -> MemoriesMerged:
-    """What the kept memory inherits of those that end. Of the instants only those that are
-    among the last of all: with its own they are the last of the merged memory."""
+    """What the kept memory inherits from the ended ones. Only instants among the overall last ones:
+    with the kept memory's own they are the last of the merged memory."""
     cited, rejected = view.feedback(gone, moment)
     theirs = [at for times in view.recall_times(gone, moment) for at in times]
     own = [at for times in view.recall_times(stays, moment) for at in times]

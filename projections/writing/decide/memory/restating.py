@@ -1,8 +1,8 @@
-"""What another log holds beside its plain facts, stated again here: deltas and summaries with the
-their facts, runs of rules, rejections, looks at episodes, judgements.
+"""Restates the parts of another log beyond plain facts: deltas and summaries with their facts, runs
+of rules, rejections, reads of episodes, reviews.
 
-Nothing is derived again: a rule that changed, or a node that would decide otherwise today, leaves
-what happened as it was. What was applied here already is not applied again.
+Nothing is derived again: changed rules, or other decisions that this node would make, do not alter
+what happened. Parts already applied here are skipped.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _THERE = "SELECT id, to_position FROM facts WHERE id IN (SELECT value FROM json_
 
 
 def restate_batch(command: RestateBatch, context: Context) -> Decision | Refused:
-    """The event, then what it ended and stated, in the order given.
+    """The event, then the facts that it ended and stated, in the given order.
 
-    Refuses: ``fact_not_found`` where a fact is neither here nor among the new ones, and what
-    ``write_refusal`` does.
+    Refuses: ``fact_not_found`` if a fact is neither here nor among the new ones, and the refusals
+    of ``write_refusal``.
     """
     context.flush()
     payload = command.payload
@@ -92,7 +92,7 @@ class _Restating:
         return None
 
     def check(self) -> Refused | None:
-        """Why the batch cannot be: it names a fact that is not here."""
+        """Why the batch is refused: it names a fact that is not here."""
         named = set(_named(self._payload, self._ids)) - self._fresh
         missing = sorted(named - _there(named, self._context).keys())
         if not missing:
@@ -100,7 +100,7 @@ class _Restating:
         return Refused("fact_not_found", f"there is no fact {missing[0]!r}", "deltas")
 
     def drafts(self) -> list[Draft]:
-        """The event itself, and all that it caused."""
+        """The event itself, and everything that it caused."""
         self._close()
         payload = _with_ids(self._payload, self._ids)
         actor = self._context.actor
@@ -114,7 +114,7 @@ class _Restating:
             self._ended.append(fact)
 
     def _close(self) -> None:
-        """Draft the end of what has gathered."""
+        """Draft the retraction of the collected facts."""
         if self._ended:
             ended = FactRetracted(fact_ids=list(dict.fromkeys(self._ended)), reason=self._reason)
             self._drafts.append(self._context.draft(ended, self._partition, self._event_id))
@@ -124,7 +124,7 @@ class _Restating:
 def _without_known(
     command: RestateBatch, context: Context
 ) -> tuple[dict[str, str], DeltaApplied | SummaryRecorded | None]:
-    """Facts that stand for keys already, and what is left to state again, if anything is."""
+    """Existing facts by key, and what remains to state, if anything."""
     payload = command.payload
     if isinstance(payload, SummaryRecorded):
         same = _same_summary(command, payload, context)
@@ -143,7 +143,7 @@ def _without_known(
 def _same_summary(
     command: RestateBatch, summary: SummaryRecorded, context: Context
 ) -> dict[str, str] | None:
-    """By key, the standing paragraphs, where the summary says just this already."""
+    """The current paragraphs by key, if the summary already has exactly this text."""
     partition = fact_partition(summary.scope, summary.garden_id)
     standing = standing_paragraphs(context.db, partition, summary.owner, summary.name)
     if standing is None or summary.removed:
@@ -161,7 +161,7 @@ def _same_summary(
 
 
 def _named(payload: DeltaApplied | SummaryRecorded, ids: dict[str, str]) -> list[str]:
-    """Every fact that must be here, by id."""
+    """Every fact that must exist here, by id."""
     if isinstance(payload, SummaryRecorded):
         named = [*payload.fact_ids, *payload.retracted]
     else:
@@ -173,7 +173,7 @@ def _named(payload: DeltaApplied | SummaryRecorded, ids: dict[str, str]) -> list
 def _with_ids(
     payload: DeltaApplied | SummaryRecorded, ids: dict[str, str]
 ) -> DeltaApplied | SummaryRecorded:
-    """The payload with fact ids for keys."""
+    """The payload with fact ids in place of keys."""
     if isinstance(payload, SummaryRecorded):
         return msgspec.structs.replace(
             payload,
@@ -195,7 +195,7 @@ def _delta_with_ids(delta: AppliedDelta, ids: dict[str, str]) -> AppliedDelta:
 
 
 def _there(facts: Iterable[str], context: Context) -> dict[str, int]:
-    """Where each of these facts ends, of those that there are."""
+    """The position at which each of these facts ends; existing facts only."""
     return dict(query(context.db, _THERE, (_json(facts),)))
 
 

@@ -1,5 +1,5 @@
-"""Recording a summary: its new paragraphs are stated, those that went are retracted, and those
-that stayed are the same facts as before; all of it or nothing."""
+"""Recording a summary: new paragraphs are stated, removed ones retracted, and unchanged ones keep
+their facts; all or nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARAGRAPHS_MAX = 2_000
 
 
 class _Change(Struct, frozen=True):
-    """By paragraph, in order: its text and the fact that says so already; and what went."""
+    """The paragraphs in order, each with its text and its existing fact, and the removed ones."""
 
     wanted: list[tuple[str, str | None]]
     gone: list[StandingParagraph]
@@ -36,10 +36,10 @@ class _Change(Struct, frozen=True):
 
 
 def record_summary(command: RecordSummary, context: Context) -> Decision | Refused:
-    """``detail``: the summary's ``tier`` and ``period_start``, how many paragraphs it has
-    (``paragraphs``), and how many of them were ``asserted``, and of the old ``retracted``.
+    """``detail``: the summary's ``tier`` and ``period_start``, the number of its paragraphs
+    (``paragraphs``), how many are new (``asserted``), and how many old ones ended (``retracted``).
 
-    Refuses: ``invalid_summary``, and what ``write_refusal`` does.
+    Refuses: ``invalid_summary``, and the refusals of ``write_refusal``.
     """
     period = period_of_name(command.name)
     if period is None:
@@ -76,7 +76,7 @@ def record_summary(command: RecordSummary, context: Context) -> Decision | Refus
 
 
 def _compare(texts: Sequence[str], standing: Sequence[StandingParagraph]) -> _Change:
-    """Each standing paragraph goes to the first wanted one of its text that has none yet."""
+    """Match each existing paragraph with the first wanted one of equal text that is unmatched."""
     free: defaultdict[str, list[StandingParagraph]] = defaultdict(list)
     for each in reversed(standing):
         free[each.text].append(each)
@@ -88,7 +88,7 @@ def _compare(texts: Sequence[str], standing: Sequence[StandingParagraph]) -> _Ch
 def _drafts(
     command: RecordSummary, period: Period, change: _Change, partition: str, context: Context
 ) -> list[Draft]:
-    """The summary first, which causes the rest; then what ends, then what is new."""
+    """The summary first, which causes the rest; then retractions, then new paragraphs."""
     cause = context.identifiers.next(context.now_us)
     retracted = [each.fact_id for each in change.gone if each.live]
     ends: list[Draft] = []

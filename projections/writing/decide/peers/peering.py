@@ -1,4 +1,4 @@
-"""Peers and what they send: declarations, approval, pages of events, and what these end."""
+"""Peers: declarations, approval, pages of events, and the facts that these end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SELECT state FROM peers WHERE node_id=? AND state IN ('pending', 'active')
 _SAME_FAULT = "SELECT 1 FROM peers WHERE node_id=? AND state='rejected' AND reason=?"
 _REJECTED = "SELECT count(*) FROM peers WHERE state='rejected'"
 REJECTED_MAX = 100
-"""Rejected declarations that are kept; what is beyond is answered and forgotten."""
+"""The most rejected declarations kept; further ones are answered and not stored."""
 _STATE = "SELECT state, node_id FROM peers WHERE peer_id=?"
 _ACTIVE = "SELECT grants FROM peers WHERE node_id=? AND state='active'"
 _HELD = "SELECT held FROM peer_streams WHERE stream=?"
@@ -37,7 +37,7 @@ REPLAYED = "replayed from a peer"
 
 
 def declare_peer(command: PeerDeclared, context: Context) -> Decision | Refused:
-    """Register a declaration, unless the node is a peer already or asks to be one."""
+    """Register a declaration, unless the node is already a peer or an applicant."""
     known = query_one(context.db, _PEER_OF_NODE, (command.node_id,))
     if known is not None:
         return Refused("peer_exists", f"peer already registered (status={known[0]})")
@@ -50,8 +50,8 @@ def declare_peer(command: PeerDeclared, context: Context) -> Decision | Refused:
 
 
 def set_peer_state(command: PeerStateSet, context: Context) -> Decision | Refused:
-    """Approve, revoke or change a peer, or hold or release a stream. Other grants change what
-    the peer's tombstones hide, in the same commit."""
+    """Approve, revoke or change a peer, or hold or release a stream. The same commit applies new
+    grants to the peer's tombstones."""
     known = query_one(context.db, _STATE, (command.peer_id,))
     if known is None:
         return Refused("peer_not_found", "no such peer")
@@ -64,7 +64,7 @@ def set_peer_state(command: PeerStateSet, context: Context) -> Decision | Refuse
 
 
 def adopt_page(command: ask.AdoptPage, context: Context) -> Decision | Refused:
-    """Append a page of an approved peer's stream that is not held."""
+    """Append a page of an approved peer's stream, unless the stream is held."""
     if query_one(context.db, _ACTIVE, (command.node_id,)) is None:
         return Refused("peer_not_approved", f"{command.node_id} is not an approved peer")
     held = query_one(context.db, _HELD, (command.stream,))
@@ -87,7 +87,7 @@ def adopt_page(command: ask.AdoptPage, context: Context) -> Decision | Refused:
 
 
 def take_foreign_ends(_: ask.TakeForeignEnds, context: Context) -> Decision:
-    """A local event for every event of others whose claims may take effect."""
+    """A local event for each foreign event whose claims may take effect."""
     drafts: list[Draft] = []
     claims = sorted(taking_effect(context.db), key=_order)
     for (event_id, ending), group in groupby(claims, key=_order):
@@ -114,7 +114,7 @@ def _order(claim: Claim) -> tuple[bytes, str]:
 
 
 def note_equivocation(command: ask.NoteEquivocation, context: Context) -> Decision:
-    """Evidence, and the stream held until an operator releases it."""
+    """Record the evidence and hold the stream until an operator releases it."""
     evidence = command.evidence
     held = PeerStateSet(
         peer_id=command.peer_id, stream=evidence.stream, held=True, reason=evidence.detail

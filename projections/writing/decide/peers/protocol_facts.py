@@ -20,17 +20,16 @@ WHERE entity=? AND relation=? AND scope=? AND garden_id IS NULL AND hlc<?
 ORDER BY from_position
 """
 ERASED = "erased"
-"""It was here and was erased: it is not taken again."""
+"""The refusal of a fact that was erased here: it is not taken again."""
 _ERASED = "SELECT 1 FROM erased_facts WHERE fact_id=?"
 _LOCAL_SOURCE = "SELECT 1 FROM key_sources WHERE source=?"
 
 
 def receive_foreign(command: ask.ReceiveForeign, context: Context) -> Decision:
-    """Wrap what is new, and note the page with everything that was refused.
+    """Wrap new facts, and record the page with every refusal.
 
-    A record of confidence 0 ends facts of its source that the same foreign node stated, and
-    denies those of others. A source that holds a key of this node is its own: no other may
-    state facts in its name.
+    A record of confidence 0 ends facts of its source that the same foreign node stated, and denies
+    those of others. Only this node may state facts of a source with a key of this node.
     """
     context.flush()
     drafts: list[Draft] = []
@@ -76,8 +75,8 @@ def receive_foreign(command: ask.ReceiveForeign, context: Context) -> Decision:
 def _targets(
     fact: FactAsserted, page: list[FactAsserted], context: Context
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Older live facts that a record of confidence 0 ends, and those that it denies: of the
-    tables, and of this page."""
+    """Older live facts that a record of confidence 0 ends, and those that it denies, in the tables
+    and in this page."""
     if fact.confidence > 0.0 or fact.foreign is None:
         return (), ()
     key, node_id = (fact.entity, fact.relation, fact.scope), fact.foreign.node_id
