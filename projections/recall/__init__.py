@@ -1,7 +1,7 @@
 """Recall: the facts that answer a question best, within a budget of tokens.
 
-One pipeline for every system (``pipeline``); what differs between systems is a profile, a
-document (``profile``, ``profiles/``). These are the public names.
+All systems share one pipeline (``pipeline``). They differ only in their profile, a document
+(``profile``, ``profiles/``). These are the public names.
 """
 
 from engramlog.projections.recall.answer import RecallAnswer, Recalled

@@ -1,4 +1,4 @@
-"""What recall answers: plain data, which the API turns into the protocol's shapes."""
+"""The answer of recall: plain data, which the API turns into the protocol's shapes."""
 
 from __future__ import annotations
 
@@ -19,24 +19,23 @@ class Recalled(Struct, frozen=True):
 
     Attributes:
         slot: its slot in the question's view.
-        row: what the log recorded.
-        score: the final score; facts are ordered by it, but for diversity.
-        breakdown: the protocol's six keys: normalised stage scores (0 if a stage did not
-            find the fact), trust, the recency factor (0 without one), and the score before it is
-            scaled; and those with which they multiply out (``ranking.breakdown``).
+        row: the fact as the log recorded it.
+        score: the final score; it orders the facts, apart from diversity.
+        breakdown: the protocol's six keys: normalised stage scores (0 if a stage did not find the
+            fact), trust, the recency factor (0 without one), and the score before scaling; plus
+            the factors of that score (``ranking.breakdown``).
         hop_distance: hops from a seed, 0 for direct hits.
-        token_estimate: what it cost of the budget.
+        token_estimate: its cost in the budget.
         confidence, source_trust, effective_confidence: at the Moment.
-        contradicted: whether a sibling the caller may see says otherwise.
+        contradicted: whether a visible sibling has another value.
         why: reasons in words, one per stage that found it.
-        provenance_of: id of the packed fact this one is a parent of, where that alone
-            brought it in.
-        explain: every number behind the score, where asked.
-        from_card: a card that stands for facts; ``slot`` is of the best of them.
-        attributes: the fact's own, at the Moment; None if it has none.
-        found_by: the first stage that found it, by its label, and which part of the stage.
-        recalls, idle_us: how often recalls had returned it, and how long (microseconds) the last
-            of them, or its recording, lies back; where the profile says something of it.
+        provenance_of: id of the packed fact whose parent this is, if only that brought it in.
+        explain: every number behind the score, on request.
+        from_card: the card that replaces facts; ``slot`` is of the best of them.
+        attributes: the fact's attributes at the Moment; None if it has none.
+        found_by: the first stage that found it, by its label, and the part of the stage.
+        recalls, idle_us: how often earlier recalls returned it, and the time (microseconds)
+            since the last of them or since its recording; only if the profile needs it.
     """
 
     slot: int
@@ -60,20 +59,20 @@ class Recalled(Struct, frozen=True):
 
 
 class RecallAnswer(Struct, frozen=True):
-    """The packed facts and how they came about.
+    """The packed facts and how they were chosen.
 
     Attributes:
         total_scored: facts that were scored, packed or not.
         tokens_used: sum of the token estimates; at most the budget.
         truncated: whether a scored fact was left out.
-        weights: as used, after those of stages that did not complete were redistributed.
+        weights: the weights used, after redistributing those of stages that did not complete.
         card: of the request's entity, if it has one.
-        short_circuit_after: the stage that found enough for others to be skipped.
-        evidence: ``strong`` if a fact holds every keyword or means nearly the same,
-            ``weak`` where none does, ``none`` without any fact; None if no stage tells.
-        enrichment: what is to be said beside the facts (see ``enrichment``).
-        dropped_terms: of an ambient question, what too many facts hold.
-        skipped: why nothing was searched for, where nothing was.
+        short_circuit_after: the stage whose hits were enough to skip others.
+        evidence: ``strong`` if a fact holds every keyword or means nearly the same, ``weak`` if
+            none does, ``none`` without any fact; None if no stage can tell.
+        enrichment: notes beside the facts (see ``enrichment``).
+        dropped_terms: terms of an ambient question that too many facts hold.
+        skipped: why no search ran, if none did.
     """
 
     results: tuple[Recalled, ...]

@@ -1,4 +1,4 @@
-"""Two answers to one question, fact by fact: as recorded, as it would be given again, as now."""
+"""Compares two answers to one question, fact by fact: the recorded one and a repeated one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RankedFact(Struct, frozen=True):
 
 
 class Compared(Struct, frozen=True):
-    """A fact of either answer. ``then`` or ``now`` is None if it was not in that one."""
+    """A fact of either answer. ``then`` or ``now`` is None if that answer lacks it."""
 
     fact_id: str
     change: Change
@@ -28,8 +28,8 @@ class Compared(Struct, frozen=True):
 
 
 def compare(then: Sequence[RankedFact], now: Sequence[RankedFact]) -> list[Compared]:
-    """Every fact of both answers: those of ``now`` in its order, then those that are gone.
-    A fact is ``same`` where its rank is; scores may differ."""
+    """Every fact of both answers: those of ``now`` in its order, then those only in ``then``. A
+    fact is ``same`` if its rank is; scores may differ."""
     earlier = {each.fact_id: each for each in then}
     compared = [_of_now(each, earlier.get(each.fact_id)) for each in now]
     present = {each.fact_id for each in now}

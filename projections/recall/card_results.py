@@ -1,7 +1,7 @@
 """Cards in a recall (seed §20.4.4, §20.4.5).
 
-Asked about one entity, an answer carries that entity's card beside the raw facts. Asked
-openly, a profile may let the card of an entity stand for its facts (the fast path).
+For a question about one entity, the answer carries that entity's card beside the raw facts. For
+other questions, a profile may let an entity's card replace its facts (the fast path).
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 STALE_FACTS_MAX = 10
 """Raw facts beside a stale card (seed §20.4.4)."""
 FAST_PATH_ENTITIES_MAX = 100
-"""Entities whose card is looked at in one recall."""
+"""Entities whose card one recall checks."""
 
 
 class EntityCard(Struct, frozen=True):
-    """What an entity-centric recall answers with: the card, and the facts beside it."""
+    """The answer to an entity-centric recall: the card, and the facts beside it."""
 
     served: Served | None
     selected: list[Selected]
 
     @property
     def limited(self) -> bool:
-        """Whether a stale card beside the facts cuts them to a few."""
+        """Whether a stale card limits the facts beside it."""
         served = self.served
         return served is not None and served.card is not None and served.stale
 
@@ -56,8 +56,8 @@ def entity_card(
     rows: Rows,
     cards: CardSource,
 ) -> EntityCard:
-    """The card of the entity asked about. None if the request is not about one entity, asks
-    for one relation or source only, or the caller sees nothing of the entity."""
+    """The card of the request's entity. None if the request is not about one entity, is limited to
+    one relation or source, or sees nothing of the entity."""
     request = plan.request
     key = None if _filtered(plan) else _key_of(survey)
     if key is None:
@@ -80,7 +80,8 @@ def _filtered(plan: Plan) -> bool:
 
 
 def _key_of(survey: Survey) -> CardKey | None:
-    """Which of the entity's cards: outside gardens before inside, then the one of most facts."""
+    """The card of the entity to show: outside gardens before inside, then the one with the most
+    facts."""
     if survey.focus is None or survey.focus < 0:
         return None
     view = survey.view
@@ -105,7 +106,7 @@ def _with(
     wanted: Iterable[int],
     rows: Rows,
 ) -> list[Selected]:
-    """``selected`` with the wanted facts among them, the last of the others making room."""
+    """``selected`` with the wanted facts added; the last of the others make room."""
     have = {each.slot: each for each in selected}
     candidates = scored.fused.slots
     missing = [n for n in dict.fromkeys(wanted) if n not in have and n in candidates]
@@ -138,10 +139,10 @@ def _slots(numbers: list[int]) -> I32:
 def fast_path(
     survey: Survey, plan: Plan, results: tuple[Recalled, ...], cards: CardSource
 ) -> tuple[Recalled, ...]:
-    """``results`` with the facts of an entity replaced by its card, where the profile says so
-    and the card is fresh, undisputed and of enough confidence. A fact that the card does not
-    show, or that instructs, stays, and so does a parent that is there for its child; the card
-    is derived from what its facts were derived from, and parents are its own (seed §20.6.3)."""
+    """``results`` with an entity's facts replaced by its card, if the profile allows it and the
+    card is fresh, undisputed and confident enough. Facts that the card does not show, instructions,
+    and parents of other results stay. The card's parents are the parents of its facts (seed
+    §20.6.3)."""
     chosen = plan.profile.cards
     if not chosen.fast_path or plan.request.entity is not None or _filtered(plan):
         return results
@@ -186,7 +187,7 @@ def _by_key(results: tuple[Recalled, ...]) -> dict[CardKey, list[Recalled]]:
 
 
 def _synthetic(covered: Sequence[Recalled], card: Card, tokens: int) -> Recalled:
-    """The card in the place of the best fact it covers, with that fact's score."""
+    """The card in place of the best fact it covers, with that fact's score."""
     best = covered[0]
     parents = dict.fromkeys(parent for each in covered for parent in each.row.derived_from)
     return replace(

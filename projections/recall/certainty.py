@@ -1,4 +1,4 @@
-"""What a profile says of how sure an answer is (see ``ranking.chance``)."""
+"""A profile's parameters for the certainty of an answer (see ``ranking.chance``)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ Weight = Annotated[float, Meta(ge=-100, le=100)]
 
 
 class Certainty(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What each number weighs in the chance that the best fact answers the question. An answer
-    whose chance is under ``weak_below`` is weak evidence that there is one at all."""
+    """The weight of each number in the chance that the best fact answers the question. An answer
+    with a chance under ``weak_below`` is weak evidence."""
 
     bias: Weight
     semantic: Weight

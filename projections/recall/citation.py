@@ -1,4 +1,4 @@
-"""Whether an answer made use of a memory (abmind's citation detector, #824)."""
+"""Whether an answer used a memory (abmind's citation detector, #824)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def is_cited(memory: str, answer: str) -> bool:
-    """Whether ``answer`` repeats 20 characters of ``memory`` (looked for at every tenth), or
-    shares five of its words of four letters or more, stop-words apart. Letter case and the
-    width of white space do not matter."""
+    """Whether ``answer`` repeats 20 characters of ``memory`` (checked at every tenth), or shares
+    five of its words of four letters or more, stop-words excluded. Ignores case and the width of
+    white space."""
     said, answered = _plain(memory), _plain(answer)
     if any(said[at : at + WINDOW] in answered for at in range(0, len(said) - WINDOW + 1, STEP)):
         return True

@@ -1,8 +1,8 @@
-"""What is said beside the facts of an answer; it never changes their order (abmind's seed,
-"Enrichment"). It uses only what the answer shows.
+"""Notes beside the facts of an answer (abmind's seed, "Enrichment"). They never change the order
+and use only what the answer shows.
 
-``metadata`` is what a fact says of itself. ``timeline`` shows facts of one topic and entity by
-time. ``interference`` warns of facts of one topic that say nearly the same and yet differ.
+``metadata`` lists a fact's attributes. ``timeline`` shows facts of one topic and entity by time.
+``interference`` warns of facts of one topic with nearly the same words but different content.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from engramlog.projections.moment import format_instant
 GENERAL = "general"
 WARNING = "⚠️ Conflicts with another result — verify which is current"
 OVERLAP = 0.6
-"""Share of the shorter text's words that two conflicting texts have in common, at least."""
+"""The least share of the shorter text's words that two conflicting texts have in common."""
 BODY_MAX = 80
 TIMELINE_MIN = 2
 DAY_US = 86_400_000_000
 CONFIDENCE_MIN, CONFIDENCE_MAX = 1.0, 5.0
-"""abmind's scale, over ours of 0 to 1."""
+"""abmind's scale; ours is 0 to 1."""
 
 _WORDS = re.compile(r"[a-z]{3,}")
 _NAME = re.compile(r"@(\w+)")
@@ -35,8 +35,8 @@ _CAPITALS = re.compile(r"\b[^\W\d_a-z]\w*(?:\s+[^\W\d_a-z]\w*)*")
 
 
 class EnrichedFact(Struct, frozen=True):
-    """A returned fact: what it says, of itself too, and when it was recorded; how often recalls
-    had returned it, and how long (microseconds) the last of them, or its recording, lies back."""
+    """A returned fact: its content and attributes, when it was recorded, how often earlier recalls
+    returned it, and the time (microseconds) since the last of them or since its recording."""
 
     text: str
     attributes: FactAttributes
@@ -57,7 +57,7 @@ Beside = dict[str, Any]
 
 
 def metadata(facts: Sequence[EnrichedFact]) -> list[Beside]:
-    """What each fact says of itself."""
+    """The attributes of each fact."""
     return [
         {
             "metadata": {
@@ -82,7 +82,7 @@ def metadata(facts: Sequence[EnrichedFact]) -> list[Beside]:
 
 
 def timeline(facts: Sequence[EnrichedFact]) -> list[Beside]:
-    """The facts of the same topic and entity in the order of time, beside each of them."""
+    """Beside each fact, those of the same topic and entity in order of time."""
     groups: dict[tuple[str, str], list[int]] = {}
     for n, each in enumerate(facts):
         if each.attributes.topic != GENERAL:
@@ -130,7 +130,7 @@ ENRICHMENTS: dict[str, Callable[[Sequence[EnrichedFact]], list[Beside]]] = {
 
 
 def enrich(names: Sequence[str], facts: Sequence[EnrichedFact]) -> list[Beside]:
-    """All that is to be said beside each fact."""
+    """All notes beside each fact."""
     beside: list[Beside] = [{} for _ in facts]
     for name in names:
         for all_of_one, part in zip(beside, ENRICHMENTS[name](facts), strict=True):

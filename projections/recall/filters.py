@@ -1,5 +1,5 @@
-"""What a request asks of the facts themselves, before any stage looks at them: relation,
-source, and what abmind filters by (its seed: time, topic, tier, emotion)."""
+"""Filters of a request, applied before any stage: relation, source, and abmind's filters (its seed:
+time, topic, tier, emotion)."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _GROUPS = {
 
 
 def emotions_of(asked: str) -> tuple[str, ...]:
-    """The tags that an argument names: those of a group, or those between its commas."""
+    """The tags in an argument: those of a group, or a comma-separated list."""
     named = asked.strip().lower()
     parts = _GROUPS[named].split() if named in _GROUPS else named.split(",")
     return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
 class Filters(Struct, frozen=True, kw_only=True):
-    """None (or nothing) keeps all.
+    """None (or empty) keeps all.
 
     Attributes:
         relation, source: their numbers; -1 for one that never appeared.
         since_us, until_us: when the fact was recorded, both inclusive.
         topic, tier: exactly.
         emotions: any of them within any of the fact's emotion tags.
-        without: numbers of relations that are left out.
-        set_aside: whether facts that a resolution set aside are kept.
-        expired: whether facts whose validity is over are kept.
+        without: numbers of excluded relations.
+        set_aside: whether to keep facts that a resolution set aside.
+        expired: whether to keep facts whose validity is over.
     """
 
     relation: int | None = None
@@ -55,7 +55,7 @@ class Filters(Struct, frozen=True, kw_only=True):
     expired: bool = False
 
     def apply(self, view: View, mask: Bool, moment: Moment) -> Bool:
-        """What of ``mask`` is kept; ``mask`` itself without filters."""
+        """The kept part of ``mask``; ``mask`` itself without filters."""
         if self == Filters(set_aside=self.set_aside, expired=self.expired):
             return mask
         mask = mask.copy()
@@ -80,7 +80,7 @@ class Filters(Struct, frozen=True, kw_only=True):
         attributed = view.attributed_slots()
         attributed = attributed[mask[attributed]]
         kept = [self._keeps(each) for each in view.attributes(attributed, moment)]
-        if not self._keeps(PLAIN):  # most facts say nothing of themselves
+        if not self._keeps(PLAIN):  # most facts have no attributes
             mask[:] = False
         mask[attributed] = np.array(kept, dtype=np.bool_)
 

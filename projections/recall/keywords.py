@@ -1,8 +1,8 @@
-"""What abmind searches for: keywords, each a phrase, and the question in the user's own words
-(its seed, "Sf"; the newer version's raw messages).
+"""Keywords for abmind's searches: phrases, and the question in the user's own words (its seed,
+"Sf"; the newer version's raw messages).
 
-A message that comes as one entry of several words is no phrase anybody wrote down: no fact
-holds a whole question word by word. It is cut into its terms.
+A message that comes as one entry of several words is not a phrase: no fact holds a whole question
+word by word. It is split into its terms.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.text.stop_words import STOP_WORDS
 
 WINDOW_FROM = 7
-"""Letters from which a word is also looked for in pieces."""
+"""Words with at least this many letters are also searched in pieces."""
 WINDOW_MIN = 4
 
 _OPERATOR = re.compile(r"\b(?:OR|AND)\b")
@@ -29,12 +29,12 @@ _SWAPPED = str.maketrans("zyZY", "yzYZ")
 
 
 class Cutting(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How a message is cut into terms.
+    """How a message is split into terms.
 
     Attributes:
-        terms_max: how many, the first ones.
-        letters_min: shorter ones are dropped.
-        stop_words: keep words that say next to nothing, even where others are left.
+        terms_max: how many terms at most, the first ones.
+        letters_min: shorter words are dropped.
+        stop_words: keep stop-words even beside other words.
     """
 
     terms_max: Annotated[int, Meta(ge=1, le=64)] = 32
@@ -43,8 +43,8 @@ class Cutting(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Keywords(Struct, frozen=True):
-    """``phrases`` to look for as they are, ``terms`` one by one; ``raw`` where both come of
-    one message. ``original`` is for letter-by-letter searches alone."""
+    """``phrases`` are searched as they are, ``terms`` one by one; ``raw`` if both come from one
+    message. ``original`` is only for letter-by-letter searches."""
 
     phrases: tuple[str, ...]
     terms: tuple[str, ...]
@@ -53,18 +53,18 @@ class Keywords(Struct, frozen=True):
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """What a fact must hold to match every keyword."""
+        """The words that a fact must hold to match every keyword."""
         return self.terms if self.raw else self.phrases
 
     @property
     def probes(self) -> tuple[str, ...]:
-        """What is looked for letter by letter, in order."""
+        """The pieces for letter-by-letter searches, in order."""
         words = self.wanted
         return tuple(dict.fromkeys((*words, self.original) if self.original else words))
 
 
 def keywords_of(request: RecallRequest, cutting: Cutting) -> Keywords:
-    """The keywords of a request; its query's where it names none."""
+    """The keywords of a request, or those of its query if it has none."""
     entries = entries_of(request)
     raw = len(entries) == 1 and len(entries[0].split()) > 1
     phrases = tuple(dict.fromkeys(entries))
@@ -73,7 +73,7 @@ def keywords_of(request: RecallRequest, cutting: Cutting) -> Keywords:
 
 
 def entries_of(request: RecallRequest) -> list[str]:
-    """The entries of a request, or its query as the only one; of an explicit one as they are."""
+    """The entries of a request, or its query as the only one; an explicit one's are unchanged."""
     given = request.keywords or (request.query,)
     if request.intent == "explicit":
         return [entry for entry in given if entry.strip()]
@@ -81,7 +81,7 @@ def entries_of(request: RecallRequest) -> list[str]:
 
 
 def own_words(request: RecallRequest) -> str:
-    """The question in the asker's own words, to be looked for letter by letter."""
+    """The question in the caller's own words, for letter-by-letter searches."""
     if request.intent == "explicit":
         return request.original.strip()
     return _ANY_OPERATOR.sub(" ", request.original).replace('"', "").strip()
@@ -109,12 +109,12 @@ def significant_terms(texts: Iterable[str], cutting: Cutting) -> list[str]:
 
 
 def swapped(piece: str) -> str:
-    """What was typed on the other kind of keyboard: z for y, y for z."""
+    """The word as typed on the other kind of keyboard: z for y, y for z."""
     return piece.translate(_SWAPPED)
 
 
 def windows(piece: str) -> list[str]:
-    """Overlapping pieces of a long word, some of which survive a typing error."""
+    """Overlapping pieces of a long word; some survive a typing error."""
     if len(piece) < WINDOW_FROM:
         return []
     size = max(len(piece) // 2, WINDOW_MIN)

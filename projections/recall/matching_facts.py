@@ -1,8 +1,8 @@
-"""The facts that survive authorisation, the Moment and a request's filters: found by whole
-columns, and remembered until the next write.
+"""Survivors: the facts that pass authorisation, the Moment and a request's filters. Found by whole
+columns, and cached until the next write.
 
-What survives is a function of the view, the moment and the question's filters; only expiry
-depends on the clock, so what was found holds from the last expiry to the next.
+They are a function of the view, the moment and the filters. Only expiry depends on the clock, so a
+result is valid from one expiry to the next.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ if TYPE_CHECKING:
     from engramlog.projections.recall.filters import Filters
 
 DERIVED_MAX = 4_096
-"""Findings that are remembered with some facts."""
+"""Cached derivations per set of facts."""
 
 
 class Kept:
-    """Some facts of a view, as a mask by slot and as ascending slots, and what is counted
-    over them, each once."""
+    """Some facts of a view, as a mask by slot and as ascending slots, with cached derivations."""
 
     def __init__(self, view: View, mask: Bool) -> None:
         self.mask = mask
@@ -42,7 +41,7 @@ class Kept:
         self._derived: dict[Hashable, Any] = {}
 
     def confident(self, view: View, moment: Moment, above: float) -> I32:
-        """Those of a confidence above a bound."""
+        """Those with a confidence above a bound."""
         known = self._confident.get(above)
         if known is None:
             known = self.slots[view.confidence(self.slots, moment) > above]
@@ -52,9 +51,9 @@ class Kept:
         return known
 
     def derived(self, key: Hashable, find: Callable[[], Any]) -> Any:
-        """What ``find`` makes of these facts, found once under a key that names all it depends
-        on besides them. Stages that run side by side may both find it, and find the same."""
-        known = self._derived.get(key, self)  # a value of its own, as None may be what was found
+        """The result of ``find`` over these facts, cached under a key that names all its other
+        inputs. Parallel stages may both compute it, with equal results."""
+        known = self._derived.get(key, self)  # a marker for "not cached": None may be a result
         if known is not self:
             return known
         if len(self._derived) >= DERIVED_MAX:
@@ -69,8 +68,8 @@ class Kept:
 
 
 class Surviving(Struct, frozen=True):
-    """``visible``: what exists for the caller at the Moment. ``survivors``: what of it the
-    request's filters leave. Both hold for instants from ``since`` up to ``until``."""
+    """``visible``: the facts that exist for the caller at the Moment. ``survivors``: those of them
+    that pass the request's filters. Both are valid for instants from ``since`` up to ``until``."""
 
     visible: Kept
     survivors: Kept
@@ -81,7 +80,7 @@ class Surviving(Struct, frozen=True):
 def surviving(
     view: View, authorization: Authorization, moment: Moment, filters: Filters
 ) -> Surviving:
-    """The survivors, remembered or found. Not remembered with ``valid_at``."""
+    """The survivors, cached or computed. Not cached with ``valid_at``."""
     if moment.valid_at_us is not None:
         return find_surviving(view, authorization, moment, filters)
     key = (view.position, view.count, moment.position, authorization, filters)
@@ -96,7 +95,7 @@ def surviving(
 def find_surviving(
     view: View, authorization: Authorization, moment: Moment, filters: Filters
 ) -> Surviving:
-    """The survivors, from the columns."""
+    """The survivors, computed from the columns."""
     mask = live_mask(view, authorization, moment, include_expired=True)
     hidden = hidden_relations(view)
     if hidden.any():
@@ -113,7 +112,7 @@ def find_surviving(
 
 
 def _expire(view: View, mask: Bool, moment: Moment) -> tuple[int, int]:
-    """Take the expired out of ``mask``; between which instants that is right."""
+    """Remove expired facts from ``mask``; returns the instants between which the mask is valid."""
     mortal = np.flatnonzero(mask & (view.valid_until < NO_END))
     ends = view.valid_until[mortal]
     gone = ends <= moment.valid_us

@@ -1,7 +1,7 @@
-"""Recall, from a request to the packed facts, in the one order there is.
+"""Recall, from a request to the packed facts.
 
-request → authorise → plan → stages → gate → fuse → factors → diversify → pack → enrich.
-Everything is read at the given Moment; the only clock is the stopwatch passed in.
+request → authorise → plan → stages → gate → fuse → factors → diversify → pack → enrich. Every read
+is as of the given Moment; the only clock is the stopwatch passed in.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ def recall(
     """The facts that answer ``request`` best within its budget.
 
     Args:
-        rows: rows of facts by position, in the order asked.
+        rows: rows of facts by position, in that order.
         slots_of_cid: finds the parents of derived facts; without it none are added.
-        semantics: vectors of the query and of facts; without it meaning counts for nothing.
-        cards: where memory cards come from; without it there are none.
+        semantics: vectors of the query and of facts; without it meaning has no influence.
+        cards: source of memory cards; without it answers have none.
         aliases: other names of entities, for stages that look names up.
-        executor: where stages run side by side and under deadlines; None runs them here.
-        stopwatch: seconds, for the stages' timings and deadlines alone.
+        executor: runs stages in parallel and with deadlines; None runs them here.
+        stopwatch: seconds, only for the stages' timings and deadlines.
     """
     plan = make_plan(profile, request)
     ambient = profile.ambient if request.intent == "ambient" else None
@@ -145,7 +145,7 @@ def recall(
 
 
 def _with_own_names(surveyed: Survey, rows: Rows, calls_min: int) -> Survey:
-    """The same question, with the speakers' own names instead of other names."""
+    """The same question, with the speakers' own names in place of other names."""
     names = read_as(surveyed, rows, calls_min)
     if not names:
         return surveyed
@@ -185,8 +185,8 @@ def _weights(plan: Plan, hits: Mapping[str, Candidates]) -> dict[str, float]:
 def _fuse(
     surveyed: Survey, plan: Plan, hits: dict[str, Candidates], weights: dict[str, float]
 ) -> Fused:
-    """All candidates with one fused score. Of an entity-centric request these are every fact
-    of the entity, and what the graph reached from it."""
+    """All candidates with one fused score. For an entity-centric request: every fact of the entity,
+    and the facts that the graph reached from it."""
     own: I32 = np.empty(0, dtype=np.int32)
     counted: Mapping[str, Candidates] = hits
     if surveyed.focus is not None:
@@ -249,8 +249,8 @@ def _recalled(
     attributes: FactAttributes | None,
     breakdown: Callable[[float], dict[str, float]],
 ) -> Recalled:
-    """``finders``: the stages that found it, by their labels; ``breakdown`` is given the trust in
-    its source."""
+    """``finders``: the labels of the stages that found it. Adds the trust in its source to
+    ``breakdown``."""
     features, fused = scored.features, scored.fused
     index = each.index
     if index is None:  # a parent that no stage found: it has properties, but no score
@@ -283,7 +283,7 @@ def _recalled(
 
 
 def _with_use(surveyed: Survey, results: tuple[Recalled, ...]) -> tuple[Recalled, ...]:
-    """The results with how they had been recalled before."""
+    """The results with their earlier recalls."""
     slots = np.array([each.slot for each in results], dtype=np.int32)
     view, moment = surveyed.view, surveyed.moment
     return tuple(

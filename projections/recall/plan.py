@@ -1,4 +1,4 @@
-"""The plan: what the profile says, as far as the request does not say otherwise."""
+"""The plan: the profile, overridden by the request."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ UNBOUNDED = 2**62
 
 
 class Plan(Struct, frozen=True):
-    """Everything that is decided before a fact is looked at.
+    """Everything decided before any fact is read.
 
-    ``weights`` are by stage name, and by name of each factor that adds; not yet scaled to
-    the stages that complete. ``token_budget`` is ``UNBOUNDED`` where the profile counts facts
-    alone. ``diverse`` is False if MMR would break the answer's order.
+    ``weights``: by stage name, and by name of each factor that adds; not yet scaled to the stages
+    that complete. ``token_budget`` is ``UNBOUNDED`` if the profile counts only facts. ``diverse``
+    is False if MMR would break the answer's order.
     """
 
     profile: Profile
@@ -32,7 +32,7 @@ class Plan(Struct, frozen=True):
 
 
 def make_plan(profile: Profile, request: RecallRequest) -> Plan:
-    """The profile with the request's own wishes laid over it."""
+    """The profile, overridden by the request."""
     gate, diversity = profile.gate, profile.diversity
     asked = request.min_confidence
     effective_min = gate.min_confidence if asked is None else asked

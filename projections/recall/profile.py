@@ -1,7 +1,7 @@
-"""Profiles: everything that makes one recall differ from another, as a validated document.
+"""Profiles: validated documents with everything in which one recall differs from another.
 
-``parse_profile`` checks a document completely: structure, ranges, and every name against
-the tables of stages, factors, fusions, similarities and estimators.
+``parse_profile`` checks a document completely: structure, ranges, and every name against the tables
+of stages, factors, fusions, similarities and estimators.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Filled(_Part, frozen=True):
-    """What an earlier ``stage`` must have found: ``hits`` candidates, or as many as the answer
+    """How many candidates an earlier ``stage`` must have found: ``hits``, or as many as the answer
     may hold."""
 
     stage: str
@@ -63,13 +63,13 @@ class StageChoice(_Part, frozen=True):
 
     Attributes:
         weight: of its normalised score.
-        label: another name, by which a request may ask for it and an answer speaks of it.
+        label: another name for requests and answers.
         candidates: how many it may propose.
-        per_result: so many for each fact that the answer may hold, where that is less.
+        per_result: if lower, this many per fact that the answer may hold.
         deadline_ms: how long it may take; afterwards the recall continues without it.
-        skipped_after: do not run it where an earlier stage found enough.
-        always: run it even where a request names others.
-        without: relations whose facts it does not see, as another stage is there for them.
+        skipped_after: skip it after an earlier stage found enough.
+        always: run it even if a request names other stages.
+        without: relations hidden from it because another stage handles them.
     """
 
     name: str
@@ -85,7 +85,7 @@ class StageChoice(_Part, frozen=True):
 
 
 class FactorChoice(_Part, frozen=True):
-    """A factor and how it acts (see ``factors``); ``weight`` is for ``add`` only."""
+    """A factor and its mode (see ``factors``); ``weight`` is for ``add`` only."""
 
     name: str
     mode: Literal["mul", "add", "boost", "floor"] = "mul"
@@ -94,8 +94,8 @@ class FactorChoice(_Part, frozen=True):
 
 
 class GateChoice(_Part, frozen=True):
-    """Who may become a candidate. ``min_confidence`` is the default of the request's field;
-    ``low_trust`` the least effective confidence, unless the request includes less."""
+    """Who may become a candidate. ``min_confidence``: the default of the request's field.
+    ``low_trust``: the least effective confidence, unless the request includes lower ones."""
 
     min_confidence: Fraction = 0.1
     low_trust: Fraction = 0.2
@@ -105,8 +105,8 @@ class GateChoice(_Part, frozen=True):
 class DiversityChoice(_Part, frozen=True):
     """Maximal marginal relevance over the best ``pool`` candidates.
 
-    ``scale`` ``max`` divides scores by the highest before they are weighed against
-    similarities, so both are in [0, 1] after any factors.
+    ``scale`` ``max`` divides scores by the highest before weighing them against similarities, so
+    that both are in [0, 1] after any factors.
     """
 
     lambda_mmr: Fraction = msgspec.field(default=0.7, name="lambda")
@@ -117,10 +117,10 @@ class DiversityChoice(_Part, frozen=True):
 
 
 class PackingChoice(_Part, frozen=True):
-    """``by``: whether the request's token budget counts, or the number of facts alone.
-    ``limit``: facts returned where the request leaves it open; ``limit_max``: more than which
-    it cannot ask for. ``skips_max``: how many candidates that do not fit may be passed over.
-    ``parents``: whether the parents of derived facts are added where they still fit."""
+    """``by``: whether the request's token budget counts, or only the number of facts. ``limit``:
+    facts returned by default; ``limit_max``: the most that a request may ask for. ``skips_max``:
+    how many candidates that do not fit may be skipped. ``parents``: whether to add parents of
+    derived facts that still fit."""
 
     by: Literal["tokens", "count"] = "tokens"
     limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = LIMIT
@@ -131,17 +131,16 @@ class PackingChoice(_Part, frozen=True):
 
 
 class CardsChoice(_Part, frozen=True):
-    """``fast_path``: whether an entity's card may stand for its facts, where their mean
-    effective confidence is at least ``min_avg_confidence``."""
+    """``fast_path``: whether an entity's card may replace its facts if their mean effective
+    confidence is at least ``min_avg_confidence``."""
 
     fast_path: bool = False
     min_avg_confidence: Fraction = 0.5
 
 
 class Profile(_Part, frozen=True):
-    """One document; ``parameters`` of stages and factors are parsed Structs after loading.
-    Without ``ambient``, ambient questions are refused; without ``certainty``, scores only
-        order facts."""
+    """One document; after loading, ``parameters`` of stages and factors are parsed Structs. Without
+    ``ambient``, ambient questions are refused; without ``certainty``, scores only order facts."""
 
     name: Annotated[str, Meta(pattern="^[a-z][a-z0-9_-]{0,63}$")]
     description: str
@@ -168,7 +167,7 @@ class Profile(_Part, frozen=True):
 
 @lru_cache(maxsize=32)
 def profile_digest(profile: Profile) -> str:
-    """SHA-256, as hex, of the validated document: equal digests rank alike."""
+    """SHA-256, as hex, of the validated document: profiles with equal digests rank alike."""
     return hashlib.sha256(msgspec.json.encode(profile, order="deterministic")).hexdigest()
 
 
@@ -248,7 +247,7 @@ def _typed(choice: Any, kind: type[Struct], path: str) -> Any:
 
 
 def _check_stage_names(profile: Profile) -> None:
-    """Every stage that another part speaks of is there; and comes first, if it is waited for."""
+    """Check that every stage named elsewhere exists, and comes earlier if another waits for it."""
     names = [each.name for each in profile.stages]
     for path, name in _spoken_of(profile):
         if name not in names:
@@ -265,7 +264,7 @@ def _check_stage_names(profile: Profile) -> None:
 
 
 def _spoken_of(profile: Profile) -> list[tuple[str, str]]:
-    """Stages by the path of the parameter that names them."""
+    """Stage names by the path of the parameter that names them."""
     spoken = [(f"$.fusion.fixed[{n}]", name) for n, name in enumerate(profile.fusion.fixed)]
     for n, factor in enumerate(profile.factors):
         for parameter in NAMED_STAGES:

@@ -1,10 +1,10 @@
-"""The intent of a question, and what follows for its words (abmind's newer version).
+"""The intent of a question, and which of its words are searched (abmind's newer version).
 
-``explicit`` questions mean their words: none is rewritten, none is dropped, and the search is
-always made. ``ambient`` ones come with every turn of a conversation, of any speaker: words
-that a great share of the facts hold tell nothing about which fact is meant and are dropped,
-and where no other is left there is no search. Shares are counted over the survivors: over what
-this caller may read at this moment, and the request's filters leave.
+An ``explicit`` question is searched in full: no word is rewritten or dropped. ``ambient`` questions
+come with every turn of a conversation, of any speaker. Words that a great share of the facts hold
+do not distinguish facts and are dropped; if no other word is left, no search runs. Shares are
+counted over the survivors: the facts that this caller may read at this moment and that pass the
+request's filters.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ SkipReason = Literal["no-informative-terms"]
 NO_INFORMATIVE_TERMS: SkipReason = "no-informative-terms"
 
 JUDGED_MAX = 64
-"""Words of one text that are looked up; those behind them are kept unseen."""
+"""Words of one text that are looked up; later words are kept without a check."""
 BY_LETTERS_MAX = 16
-"""Of these, words that the index does not know and that are counted by their letters, which
-takes reading all texts; more such words are kept unseen."""
+"""How many of these may be words that the index does not know. Counting them letter by letter reads
+all texts; further such words are kept without a check."""
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _TEXTS: tuple[Which, ...] = ("content", "original")
 
 
 class Ambient(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """When a term is too common to tell anything.
+    """When a term is too common to distinguish facts.
 
     Attributes:
-        ceiling: the share of the facts that may hold it; held by more, it is dropped.
-        facts_min: among fewer facts, nothing is called common.
+        ceiling: the largest share of the facts that may hold it; a more common term is dropped.
+        facts_min: among fewer facts, no term counts as common.
     """
 
     ceiling: Annotated[float, Meta(gt=0, le=1)] = 0.5
@@ -54,8 +54,8 @@ class Ambient(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Chosen(Struct, frozen=True):
-    """The request with the terms that tell something, and those that were dropped.
-    ``skipped`` is why there is to be no search at all."""
+    """The request with its distinguishing terms, and the dropped ones. ``skipped``: why no search
+    runs at all."""
 
     request: RecallRequest
     dropped: tuple[str, ...] = ()
@@ -66,9 +66,9 @@ def choose(survey: Survey, ambient: Ambient) -> Chosen:
     """What to search for in an ambient request.
 
     A keyword of several words is common if too many facts hold all of them. A message alone is
-    judged word by word, and keeps its meaning: only the stages that search for words get the
-    words that are left. The question in the asker's own words stays whole; if a word of it
-    tells something, keywords that are all common stay too.
+    judged word by word and keeps its meaning: only the stages that search for words use the
+    remaining words. The question in the caller's own words stays whole; if one of its words
+    distinguishes facts, keywords that are all common stay too.
     """
     request = survey.request
     entries = entries_of(request)
@@ -83,7 +83,7 @@ def choose(survey: Survey, ambient: Ambient) -> Chosen:
         return Chosen(request)
     left = " ".join(kept)
     if message:
-        # Its words are searched for without the others, but it means what it means as a whole.
+        # The remaining words are searched; its meaning stays that of the whole message.
         changed = msgspec.structs.replace(request, keywords=(left,))
     else:
         changed = msgspec.structs.replace(request, query=left, keywords=tuple(kept))
@@ -109,7 +109,7 @@ def _telling(survey: Survey, ambient: Ambient, terms: list[str]) -> list[str]:
 
 
 def _by_stems(survey: Survey, term: str) -> int:
-    """How many survivors hold all stems of a term in what they say."""
+    """How many survivors hold all stems of a term in their text."""
     view, survivors = survey.view, survey.surviving.survivors
     stems = dict.fromkeys(view.tokenize(term))
     if not stems:

@@ -1,6 +1,6 @@
-"""What a caller asks of recall, with every spelling of weights brought to one.
+"""A recall request, with every spelling of weights normalised.
 
-Limits of the wire (depth, budget, lengths) are checked by the API; here they are assumed.
+The API checks the wire's limits (depth, budget, lengths); this module assumes them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Struct
 from engramlog.projections.recall.filters import Filters
 
 Weights: TypeAlias = Mapping[str, float]
-"""Canonical weight key to a weight in [0, 1]; keys the caller left open are absent."""
+"""Canonical weight key to a weight in [0, 1]; unset keys are absent."""
 
 Intent: TypeAlias = Literal["ambient", "explicit"]
 
@@ -40,13 +40,13 @@ class WeightsSumError(WeightsError):
 
 
 class Situation(Struct, frozen=True, kw_only=True):
-    """The asker's here and now, as far as the request says.
+    """The caller's present situation, if the request gives it.
 
     Attributes:
-        hour: of the day, 0 to 23, where the asker is.
+        hour: of the day, 0 to 23, at the caller's place.
         day_of_week: 0 is Sunday.
         topic: of the conversation.
-        utc_offset_minutes: what to add to UTC for the asker's time of day.
+        utc_offset_minutes: what to add to UTC for the caller's time of day.
     """
 
     hour: int | None = None
@@ -56,30 +56,29 @@ class Situation(Struct, frozen=True, kw_only=True):
 
 
 class RecallRequest(Struct, frozen=True, kw_only=True):
-    """One question. None means: as the profile says.
+    """One question. None means: as in the profile.
 
     Attributes:
         scopes: narrows the caller's readable scopes; None keeps them all.
-        token_budget: tokens the packed facts may cost together.
-        limit: most facts returned; None for as many as the profile says.
+        token_budget: tokens that the packed facts may cost together.
+        limit: most facts returned; None for the profile's limit.
         depth: hops of graph expansion, 0 to 3; 0 disables the graph stage.
         weights: from ``parse_weights``.
         min_confidence: least effective confidence (confidence times source trust).
         include_neighbors: False disables the graph stage.
         include_low_trust: keep facts under the profile's low-trust threshold.
-        entity: stored form; every fact of this entity is scored, and nothing but it and
-            what the graph reaches from it.
+        entity: stored form; scores every fact of this entity, and only those and the facts that
+            the graph reaches from it.
         relation, source: only facts with exactly this label, or source in stored form.
         lambda_mmr: relevance against diversity, 1 is pure relevance.
         explain: report every number behind every score.
-        force_refresh: wait, at most 500 ms, for the memory card of now.
-        keywords: what to look for, in the language that is searched, each a phrase; empty
-            where there is only the query.
-        original: the question in the asker's own words, in any language.
+        force_refresh: wait, at most 500 ms, for a fresh memory card.
+        keywords: phrases to search for, in the facts' language; empty to use the query alone.
+        original: the question in the caller's own words, in any language.
         filters: beyond relation and source.
         stages: run only these, by name or label, and those that always run.
-        situation: the asker's, for factors that compare facts with it.
-        intent: the purpose (see ``intent``); None if not said.
+        situation: the caller's, for factors that compare facts with it.
+        intent: the purpose (see ``intent``); None if not given.
     """
 
     query: str
@@ -108,15 +107,14 @@ class RecallRequest(Struct, frozen=True, kw_only=True):
 
 
 def parse_weights(given: Mapping[str, object]) -> Weights:
-    """Weights under canonical keys; unknown keys are ignored.
+    """Weights under canonical keys; ignores unknown keys.
 
-    A request in seed keys alone (``lex``/``lexical``, ``vec``/``vector``, ``graph``) must
-    sum to 1 and leaves nothing open: a stage it does not name weighs 0. Any other request
-    may sum to anything, 0 included, and keys it does not name stay the profile's.
+    A request with seed keys alone (``lex``/``lexical``, ``vec``/``vector``, ``graph``) must sum to
+    1, and a stage it does not name weighs 0. Any other request may sum to anything, 0 included, and
+    unnamed keys keep the profile's weight.
 
-    Raises:
-        WeightsError: ``invalid_weights`` for a weight that is no number in [0, 1], one
-            stage under two names, or seed keys whose sum is not 1 within 0.001.
+    Raises: WeightsError: ``invalid_weights`` for a weight that is not a number in [0, 1], one stage
+    under two names, or seed keys whose sum is not 1 within 0.001.
     """
     weights: dict[str, float] = {}
     known = [key for key in given if key in ALIASES or key in WEIGHT_KEYS]
@@ -127,7 +125,7 @@ def parse_weights(given: Mapping[str, object]) -> Weights:
         weights[canonical] = _weight(key, given[key])
     if known and SEED_KEYS.issuperset(known):
         total = math.fsum(weights.values())
-        # The tolerance is widened by one part in 10^9 so that 0.999 itself is accepted.
+        # One part in 10^9 more tolerance, so that 0.999 itself is accepted.
         if abs(total - 1.0) > SUM_TOLERANCE + 1e-9:
             raise WeightsSumError(
                 "invalid_weights", f"weights sum to {total:.6g}, must sum to 1 within 0.001"

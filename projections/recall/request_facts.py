@@ -1,8 +1,8 @@
-"""The facts that survive for one request, before any stage looks at them.
+"""The facts of one request, before any stage reads them.
 
-Authorisation and the Moment come first: what they leave is ``visible`` and is all that
-exists for this request. Request filters leave the ``survivors``, over which statistics
-are counted. ``admits`` is the gate every candidate and every walked edge must pass.
+Authorisation and the Moment come first: ``visible`` is all that exists for this request. Request
+filters leave the ``survivors``, over which statistics are counted. ``admits`` is the gate that
+every candidate and every walked edge must pass.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Gate(Struct, frozen=True):
 
 
 class Survey(Struct, frozen=True):
-    """One request's facts. Masks are by slot, ``visible`` and ``survivors`` ascending slots;
-    all are shared between requests and never written.
+    """One request's facts. Masks are by slot, ``visible`` and ``survivors`` are ascending slots;
+    requests share them, so they are read-only.
 
-    ``focus`` is the number of the request's entity: None without one, -1 if the
-    node does not know it. ``limit`` is how many facts the answer may hold.
-    ``semantics`` is None if embeddings are off, ``context`` where the profile asks for none,
-    ``aliases`` where names are not looked up. ``filters`` are those that left the survivors.
-    ``names``: words that the question had, and the speakers' names that it has instead.
+    ``focus``: the number of the request's entity; None without one, -1 if the node does not know
+    it. ``limit``: how many facts the answer may hold. ``semantics`` is None if embeddings are off,
+    ``context`` if the profile has none, ``aliases`` if names are not looked up. ``filters``: those
+    that left the survivors. ``names``: words of the question, with the speakers' names that
+    replaced them.
     """
 
     view: View
@@ -64,14 +64,14 @@ class Survey(Struct, frozen=True):
     names: Mapping[str, str] = {}
 
     def filtered(self, filters: Filters) -> Survey:
-        """The same, with other survivors."""
+        """The same request with other filters."""
         if filters == self.filters:
             return self
         found = surviving(self.view, self.authorization, self.moment, filters)
         return msgspec.structs.replace(self, filters=filters, surviving=found)
 
     def without(self, relations: Sequence[str]) -> Survey:
-        """The same, where facts of some relations do not survive."""
+        """The same request without facts of some relations."""
         numbers = [self.view.relations.number(relation) for relation in relations]
         known = tuple(sorted({number for number in numbers if number is not None}))
         return self.filtered(msgspec.structs.replace(self.filters, without=known))
@@ -93,7 +93,7 @@ class Survey(Struct, frozen=True):
         return self.surviving.survivors.mask
 
     def confident(self, above: float) -> I32:
-        """Survivors whose confidence at the Moment is above a bound."""
+        """Survivors with a confidence at the Moment above a bound."""
         return self.surviving.survivors.confident(self.view, self.moment, above)
 
     def effective(self, slots: I32) -> F64:
@@ -102,14 +102,14 @@ class Survey(Struct, frozen=True):
         return view.confidence(slots, moment) * view.trust(slots, moment)
 
     def admits(self, slots: I32) -> I32:
-        """Those of ``slots`` that pass the gate, in the order given."""
+        """Those of ``slots`` that pass the gate, in the given order."""
         slots = slots[self.effective(slots) >= self.gate.effective_min]
         if self.gate.contradicted or not len(slots):
             return slots
         return slots[~self.view.contradicted(slots, self.moment, self.authorization)]
 
     def walkable(self, slots: I32) -> I32:
-        """Those of ``slots`` that the graph may be walked along."""
+        """Those of ``slots`` that the graph may follow."""
         return self.admits(slots[self.visible_mask[slots]])
 
 
@@ -126,7 +126,8 @@ def survey(
     context: ConversationContext | None = None,
     aliases: AliasBook | None = None,
 ) -> Survey:
-    """What this caller may see at this Moment, and what of it the request's filters leave."""
+    """The facts that this caller may see at this Moment, and those that pass the request's
+    filters."""
     if request.scopes is not None:
         authorization = authorization.narrowed(request.scopes)
     filters = msgspec.structs.replace(

@@ -1,1 +1,1 @@
-"""What a conversation gives recall: the neighbours of a fact, its speakers, and their names."""
+"""Conversations in recall: the neighbours of a fact, its speakers, and their names."""

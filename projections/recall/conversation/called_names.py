@@ -1,10 +1,10 @@
-"""Names by which the others of a conversation call a speaker: "Kate" for ``person:emi``.
+"""Names by which other speakers of a conversation call a speaker: "Kate" for ``person:emi``.
 
-A question uses the names that people use, and an entity may have another. Where two speakers
-share a conversation, "Hi Kate" by one of them names the other. A name that a question writes is
-then read as that speaker's: words and meaning are looked for as if it were.
+Questions use the names that people use, and the entity may have another name. In a conversation of
+two speakers, "Hi Kate" by one names the other. A question with that name is then searched, by words
+and by meaning, as if it named the entity.
 
-Only survivors count, as everywhere: facts that the caller may not read give no name.
+Only survivors count: facts that the caller may not read give no name.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from engramlog.projections.recall.request_facts import Survey
 
 LOOKED_MAX = 40
-"""Facts with the name that are read, the newest."""
+"""How many facts with the name are read, newest first."""
 CALLED_SHARE = 0.25
-"""Of the other's facts with the name, how many must call by it; of all, how many may be the
-speaker's own."""
+"""The least share of the other speaker's facts with the name that must call by it, and the largest
+share of all facts with it that may be the speaker's own."""
 TOGETHER = 2
-"""Speakers of a conversation in which a call has one meaning."""
+"""A call is unambiguous in a conversation with this many speakers."""
 
 _GREETINGS = (
     "bye|cheers|congrats|congratulations|dear|evening|hello|hey|hi|hiya|morning|night|"
@@ -40,11 +40,11 @@ _GREETINGS = (
 
 
 def read_as(survey: Survey, rows: Rows, calls_min: int) -> dict[str, str]:
-    """The words of the question that are what others call a speaker, and that speaker's name.
+    """The question's words that are such names, each with the speaker's own name.
 
     Args:
-        rows: rows of facts by position, in the order asked.
-        calls_min: least facts that call the speaker so.
+        rows: rows of facts by position, in that order.
+        calls_min: least facts that must call the speaker so.
     """
     found: dict[str, str] = {}
     for word in capitalised_words(survey.request.query):
@@ -57,7 +57,7 @@ def read_as(survey: Survey, rows: Rows, calls_min: int) -> dict[str, str]:
 
 
 def renamed(query: str, names: Mapping[str, str]) -> str:
-    """The question with each name by which a speaker is called replaced by the speaker's."""
+    """The question with each such name replaced by the speaker's own name."""
     for word, name in names.items():
         query = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", lambda _, name=name: name, query)
     return query
@@ -97,7 +97,7 @@ def _called(survey: Survey, rows: Rows, word: str, calls_min: int) -> int | None
 
 
 def _partners(survey: Survey, slots: I32) -> dict[int, int]:
-    """By slot: the other speaker of its conversation, where there are two."""
+    """By slot: the other speaker of its conversation; only conversations of two."""
     view = survey.view
     assert survey.context is not None
     partners: dict[int, int] = {}
@@ -126,6 +126,6 @@ def _calling(word: str) -> re.Pattern[str]:
 
 
 def _name_of(survey: Survey, entity: int) -> str | None:
-    """The speaker's own name as a question would write it; None for one that is no word."""
+    """The speaker's own name as a question would write it; None if it is not a word."""
     words = words_of(entity_display(survey.view.entities.text(entity)))
     return " ".join(map(str.title, words)) if words and all(map(str.isalpha, words)) else None

@@ -1,4 +1,4 @@
-"""What a profile says of conversations: how far one reaches, and what its facts give each other."""
+"""A profile's parameters for conversations: their length, and how their facts share scores."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class ConversationContext(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is one conversation, and what its facts give each other.
+    """What makes a conversation, and what its facts share.
 
     Attributes:
-        before: share of the words and meaning that a fact gets of the fact just before it,
-            of the one before that, and so on.
-        after: the same of the facts after it.
-        session: share of the best fused score of the conversation that each of its facts
-            gets; the sum is divided by 1 + share, so that 1 stays the highest score.
-        gap_hours: a conversation ends where the next fact is so much later (or earlier).
+        before: shares of the words and meaning that a fact gets from the fact just before it,
+            the one before that, and so on.
+        after: the same for the facts after it.
+        session: share of its conversation's best fused score that each fact gets; the sum is
+            divided by 1 + share, so that 1 stays the highest score.
+        gap_hours: a conversation ends before a fact that is this much later (or earlier).
             A fact's time is its ``valid_from``, else when it was recorded.
         facts_max: a source with more facts is a feed, not a conversation: no context.
-        pool: how many of a stage's best facts are looked around.
-        terms: a fact of more terms gets less of its neighbours, and gives them less, in
-            proportion: it needs no help to be understood, and is about many things. None
-            bounds nothing.
-        calls: so many facts that call a speaker by a name ("Hi Kate") make a question read the
-            name as the speaker's (see ``called_names``); 0 reads names as they are.
+        pool: how many of a stage's best facts get context.
+        terms: a longer fact gets less from its neighbours, and gives them less, in proportion:
+            it is clear by itself and covers many things. None sets no bound.
+        calls: this many facts that call a speaker by a name ("Hi Kate") make a question read
+            the name as the speaker's (see ``called_names``); 0 turns this off.
     """
 
     before: Annotated[tuple[Share, ...], Meta(max_length=5)] = ()
@@ -40,7 +39,8 @@ class ConversationContext(Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 def shares_of(context: ConversationContext) -> dict[int, float]:
-    """What a fact gets of the one so many steps after it (below 0: before), where anything."""
+    """The share that a fact gets from the fact at each distance (below 0: before it), without
+    zeros."""
     shares = {-n: share for n, share in enumerate(context.before, 1)}
     shares |= dict(enumerate(context.after, 1))
     return {step: share for step, share in shares.items() if share > 0}

@@ -1,12 +1,11 @@
-"""Context: facts of one source, in the order they were asserted, are one conversation.
+"""Context: facts of one source, in the order of assertion, form a conversation.
 
-What was said just before and after a fact says what the fact is about: an answer seldom
-repeats its question's words. A profile's ``context`` says how much of its neighbours' words
-and meaning a fact gets, and how much of the best score of its conversation.
+The facts just before and after a fact often say what it is about: an answer seldom repeats its
+question's words. A profile's ``context`` sets how much of its neighbours' words and meaning a fact
+gets, and how much of its conversation's best score.
 
-Only survivors that pass the gate are members of a conversation. A fact between two others
-that the caller may not see, or that was retracted by the Moment, is not there: it neither
-lends anything nor makes the distance greater.
+Only survivors that pass the gate are members. A hidden or retracted fact between two others lends
+nothing and adds no distance.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ HOUR_US = 3_600_000_000
 
 
 class Conversations(Struct, frozen=True):
-    """The members of some conversations: slots, by age within each ``number``, which
-    never decreases. ``by_slot`` sorts the members by slot, as ``ascending`` has them."""
+    """The members of some conversations: slots, ordered by conversation ``number`` and age.
+    ``by_slot`` sorts the members by slot, as in ``ascending``."""
 
     members: I32
     number: I32
@@ -41,15 +40,15 @@ class Conversations(Struct, frozen=True):
     ascending: I32
 
     def of(self, slots: I32) -> I32:
-        """The number of each fact's conversation, -1 where it is in none."""
+        """The number of each fact's conversation, or -1."""
         if not len(self.members):
             return np.full(len(slots), -1, dtype=np.int32)
         at, found = self._places(slots)
         return np.where(found, self.number[at], np.int32(-1))
 
     def neighbours(self, slots: I32, steps: Sequence[int]) -> list[I32]:
-        """For each of ``steps`` the member so many steps after (below 0: before) each fact;
-        -1 where none is."""
+        """For each of ``steps``, the member at that distance after (below 0: before) each fact, or
+        -1."""
         if not len(self.members):
             return [np.full(len(slots), -1, dtype=np.int32) for _ in steps]
         at, found = self._places(slots)
@@ -59,8 +58,8 @@ class Conversations(Struct, frozen=True):
     def around(
         self, slots: I32, context: ConversationContext, lengths: I32
     ) -> list[tuple[F64, I32]]:
-        """(shares, neighbour of each fact) for every step that gives something. ``lengths``:
-        terms of every fact by slot."""
+        """(shares, neighbour of each fact) for every step with a share. ``lengths``: terms of every
+        fact by slot."""
         shares = shares_of(context)
         own = bounded(lengths[slots], context)
         found = self.neighbours(slots, [*shares])
@@ -88,16 +87,16 @@ class Conversations(Struct, frozen=True):
         return self.by_slot[at], self.ascending[at] == slots
 
     def _stepped(self, at: I64, found: Bool, step: int) -> tuple[I64, Bool]:
-        """The places so many steps on, and which of them are in the same conversation."""
+        """The places at that distance, and which of them lie in the same conversation."""
         there = np.minimum(np.maximum(at + step, 0), len(self.members) - 1)
         return there, found & (there == at + step) & (self.number[there] == self.number[at])
 
 
 class Windows(Struct, frozen=True):
-    """Stretches of conversations around some facts. ``members``: in the order in which they
-    were said, so that the member one step later is at the next place.
-    ``places``: of each fact; ``len(members)`` where it is in no conversation. ``steps``: for
-    each step, which facts have a neighbour there."""
+    """Stretches of conversations around some facts. ``members``: in the order in which they were
+    said, so the next place holds the member one step later. ``places``: the place of each fact, or
+    ``len(members)`` outside all conversations. ``steps``: for each step, which facts have a
+    neighbour there."""
 
     members: I32
     places: I64
@@ -105,7 +104,7 @@ class Windows(Struct, frozen=True):
 
 
 def conversations(survey: Survey, context: ConversationContext, slots: I32) -> Conversations:
-    """The conversations that ``slots`` are in."""
+    """The conversations of ``slots``."""
     sources = tuple(np.unique(survey.view.source[slots]).tolist())
     key = ("conversations", sources, context, survey.gate)
     found: Conversations = survey.surviving.survivors.derived(
@@ -133,21 +132,21 @@ def _conversations_of(
 
 
 def _said(survey: Survey, facts_max: int, source: int) -> I32:
-    """What a source said that may be part of a conversation, by age; nothing of a feed."""
+    """A source's facts that may be part of a conversation, by age; none for a feed."""
     listed = survey.view.source_slots(source)
     kept = listed[survey.survivor_mask[listed]]
     return kept[:0] if len(kept) > facts_max else survey.view.by_age(survey.admits(kept))
 
 
 def bounded(terms: I32, context: ConversationContext) -> F64:
-    """What is left of the shares that facts of so many terms get and give."""
+    """The factor on the shares that facts with this many terms get and give."""
     if context.terms is None:
         return np.ones(len(terms))
     return context.terms / np.maximum(terms, context.terms)
 
 
 def surroundings(talk: Conversations, context: ConversationContext, slots: I32) -> I32:
-    """``slots``, ascending, with all that they may give to or get something from."""
+    """``slots``, ascending, with all facts that share something with them."""
     reach = max(len(context.before), len(context.after))
     steps = [step for step in range(-reach, reach + 1) if step]
     both: I32 = np.sort(np.concatenate([slots, *talk.neighbours(slots, steps)]))
@@ -156,8 +155,8 @@ def surroundings(talk: Conversations, context: ConversationContext, slots: I32) 
 
 
 def spread(survey: Survey, context: ConversationContext, fused: Fused) -> Fused:
-    """Every fact gets a share of the best fused score of its conversation; one that is in
-    none gets it of its own."""
+    """Add to every fact a share of its conversation's best fused score; a fact outside
+    conversations gets the share of its own."""
     if not context.session or not len(fused.slots):
         return fused
     talk = conversations(survey, context, fused.slots)

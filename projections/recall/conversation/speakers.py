@@ -1,11 +1,11 @@
 """The speakers that a question names, and the question without their names.
 
-A name says who is meant, not what: "What does Ann cook?" is like everything that Ann says. What
-is asked of the facts' meaning is the question without the name, and a share of the name. A
-speaker is an entity that says much under one relation in one source, as people do in a
-conversation; the names of other things are what a question is about, and stay.
+A name says who is meant, not what: "What does Ann cook?" resembles everything that Ann says. So the
+query vector is that of the question without the name, plus a share of the name. A speaker is an
+entity with many facts under one relation in one source, as in a conversation. Names of other things
+are the question's subject and stay.
 
-Only survivors count: a speaker whom the caller may not read is none.
+Only survivors count: an unreadable speaker is no speaker.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 SAID_MIN = 5
 """Facts under one relation in one source that make an entity a speaker."""
 WORDS_MAX = 16
-"""Capitalised words of a question that are looked up."""
+"""The most capitalised words of a question that are looked up."""
 ENTITIES_MAX = 16
-"""Entities that one word is compared with, those with the most facts first."""
+"""The most entities compared with one word, those with the most facts first."""
 
 _CAPITALISED = re.compile(r"(?<!\w)[^\W\d_a-z]\w+")
 _POSSESSIVE = "(?:['\u2019]s)?"
 
 
 class PlainQuestion(Struct, frozen=True):
-    """What a question asks: its ``text`` without the ``names`` of speakers, as it wrote them."""
+    """A question: its ``text`` without the ``names`` of speakers, and these names as written."""
 
     text: str
     names: tuple[str, ...] = ()
 
 
 def without_speakers(survey: Survey) -> PlainQuestion:
-    """The question as it is where it names no speaker, or says nothing else."""
+    """The question without names of speakers; unchanged if it names none or would be empty."""
     query = survey.request.query
     names = tuple(word for word in capitalised_words(query) if is_speaker(survey, word))
     if not names:
@@ -79,7 +79,7 @@ def capitalised_words(query: str) -> list[str]:
 
 
 def is_speaker(survey: Survey, word: str) -> bool:
-    """Whether a word is, or is part of, the name of a speaker who says much."""
+    """Whether a word is, or is part of, the name of a speaker."""
     view = survey.view
     terms = view.tokenize(word)
     if len(terms) != 1:

@@ -1,8 +1,8 @@
-"""Factors by name: pure functions from features to numbers, in [0, 1] unless they say more.
+"""Factors by name: pure functions from features to numbers, in [0, 1] unless their range differs.
 
-A profile says in which order they apply and how: ``mul`` multiplies the score, ``add``
-adds the factor times its weight, ``boost`` adds it as it is, and ``floor`` lifts the score to
-it. Each sees only its features.
+A profile sets their order and mode: ``mul`` multiplies the score, ``add`` adds the factor times its
+weight, ``boost`` adds the factor itself, and ``floor`` raises the score to it. Each sees only its
+features.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class Recency(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Floor(Struct, frozen=True, forbid_unknown_fields=True):
-    """The value of a fact that has none of the quality; all of it gives 1."""
+    """The value of a fact without the quality; all of it gives 1."""
 
     floor: Fraction = 0.5
 
 
 class Statement(Struct, frozen=True, forbid_unknown_fields=True):
-    """``floor``: the value of a fact that only asks. The penalty is whole up to ``whole_terms``
-    terms and gone from ``gone_terms`` on: a long message that ends in a question states what
-    it asks about. None lets it be whole at any length."""
+    """``floor``: the value of a fact that only asks. The penalty applies in full up to
+    ``whole_terms`` terms and ends at ``gone_terms``: a long message that ends in a question also
+    states things. None applies it in full at any length."""
 
     floor: Fraction = 0.5
     whole_terms: Terms = 0
@@ -45,15 +45,15 @@ class Statement(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Substance(Struct, frozen=True, forbid_unknown_fields=True):
-    """``floor``: the value of a fact of no terms. ``terms``: so many terms give 1; None compares
-    each fact with the others."""
+    """``floor``: the value of a fact without terms. ``terms``: the number of terms that gives 1;
+    None compares each fact with the others."""
 
     floor: Fraction = 0.5
     terms: Annotated[int, Meta(ge=1, le=100_000)] | None = None
 
 
 class Speaker(Struct, frozen=True, forbid_unknown_fields=True):
-    """The value of what an assistant or a tool said; all else has 1."""
+    """The value of an assistant's or a tool's words; all else has 1."""
 
     machine: Fraction = 0.75
 
@@ -72,7 +72,7 @@ class Tier(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PerHop(Struct, frozen=True, forbid_unknown_fields=True):
-    """What each derivation hop leaves of the value."""
+    """The factor per derivation hop."""
 
     per_hop: Fraction = 0.9
 
@@ -82,7 +82,7 @@ class Nothing(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def recency(features: Features, parameters: Recency) -> F64:
-    """1 for what was recorded at the Moment, falling exponentially to the floor."""
+    """1 for a fact recorded at the Moment, falling exponentially to the floor."""
     fresh: F64 = np.exp(-parameters.rate_per_day * features.age_days)
     return parameters.floor + (1.0 - parameters.floor) * fresh
 
@@ -93,8 +93,8 @@ def confidence(features: Features, _parameters: Nothing) -> F64:
 
 
 def access_frequency(features: Features, parameters: Floor) -> F64:
-    """How often recalls returned the fact: log-normalised within the candidates, above the
-    floor. 1 for all where none was ever returned, so a fresh node ranks as without it."""
+    """How often recalls returned the fact: log-normalised within the candidates, above the floor. 1
+    for all if no recall ever returned any, so a fresh node ranks as without this factor."""
     most = int(features.access_count.max(initial=0))
     if most == 0:
         return np.ones(len(features.access_count))
@@ -103,7 +103,7 @@ def access_frequency(features: Features, parameters: Floor) -> F64:
 
 
 def contradiction(features: Features, parameters: Unresolved) -> F64:
-    """Less than 1 where a visible sibling says otherwise."""
+    """Less than 1 if a visible sibling has another value."""
     return np.where(features.contradicted, parameters.unresolved, 1.0)
 
 
@@ -119,12 +119,12 @@ def source_trust(features: Features, parameters: Floor) -> F64:
 
 
 def derivation(features: Features, parameters: PerHop) -> F64:
-    """1 for what was observed, ``per_hop`` to the power of its derivation depth for the rest."""
+    """1 for an observed fact; ``per_hop`` to the power of the derivation depth for others."""
     return parameters.per_hop ** features.derivation_depth.astype(np.float64)
 
 
 def statement(features: Features, parameters: Statement) -> F64:
-    """1 for what states something throughout, the floor for what only asks."""
+    """1 for a fact that only states, the floor for one that only asks."""
     asking = features.asking
     if parameters.gone_terms is not None:
         reach = max(parameters.gone_terms - parameters.whole_terms, 1)
@@ -134,8 +134,8 @@ def statement(features: Features, parameters: Statement) -> F64:
 
 def substance(features: Features, parameters: Substance) -> F64:
     """How much a fact says: above the floor, n of ``terms`` for n terms, at most all. Without
-    ``terms``, ``n / (n + average)`` divided by the highest; the average is that of the
-    candidates, the longest of them has 1."""
+    ``terms``: ``n / (n + average)`` divided by the highest, so the longest candidate has 1; the
+    average is over the candidates."""
     if not len(features.terms):
         return np.ones(0)
     length = features.terms.astype(np.float64)
@@ -148,8 +148,8 @@ def substance(features: Features, parameters: Substance) -> F64:
 
 
 def speaker(features: Features, parameters: Speaker) -> F64:
-    """Less than 1 for what a machine said: what a person says of themselves is what one asks
-    for later, and replies repeat it at length."""
+    """Less than 1 for a machine's words: people later ask for what people said of themselves, and
+    replies repeat that at length."""
     machine = features.machine
     if machine is None:
         return np.ones(len(features.terms))
@@ -157,8 +157,8 @@ def speaker(features: Features, parameters: Speaker) -> F64:
 
 
 class Factor(Struct, frozen=True):
-    """``compute(features, parameters)`` is in ``range`` (inclusive) for every fact,
-    for any parameters; it ``needs`` features that are not read for all."""
+    """``compute(features, parameters)`` is in ``range`` (inclusive) for every fact and all
+    parameters. ``needs``: features that are loaded only on demand."""
 
     parameters: type[Struct]
     compute: Callable[[Features, Any], F64]

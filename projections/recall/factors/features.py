@@ -1,4 +1,4 @@
-"""What factors look at: one array a property, in the order of the candidates."""
+"""The input of factors: one array per property, in the order of the candidates."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ Need = Literal["memories", "cosine", "speakers"]
 
 
 class Features(Struct, frozen=True):
-    """Of each candidate at the Moment. ``age_days`` is never negative; ``derivation_depth``
-    counts hops to what was not derived (see ``lineage``), ``terms`` are those of the lexicon,
-    ``asking`` is the share of the value in questions, in [0, 1].
+    """Properties of each candidate at the Moment.
 
-    ``instant_us`` is the Moment's, ``situation`` the asker's. ``raw`` are the stages' own
-    scores by stage, 0 if a stage did not find the fact; ``strong`` are those that a stage
-    calls so, ``cosine`` is of the fact's vector with the question's (NaN where there is
-    none): None if no stage tells. ``memories`` and ``machine`` (said by an assistant
-    or a tool, see ``roles``) are there for factors that say they need them.
+    ``age_days`` is never negative. ``derivation_depth`` counts hops to an underived fact (see
+    ``lineage``). ``terms`` are those of the lexicon. ``asking`` is the share of the value in
+    questions, in [0, 1]. ``instant_us`` is the Moment's, ``situation`` the caller's. ``raw``: the
+    stages' scores by stage, 0 for facts that a stage did not find. ``strong``: strong hits by a
+    stage's own rule, and ``cosine``: of the fact's vector with the question's (NaN without a
+    vector); None if no stage can tell. ``memories`` and ``machine`` (said by an assistant or a
+    tool, see ``roles``) are loaded only for factors that need them.
     """
 
     age_days: F64
@@ -64,9 +64,9 @@ def load_features(
     """The features of ``slots``, each read once.
 
     Args:
-        needs: what factors want beyond the plain columns.
+        needs: features beyond the plain columns.
         hits: of the stages that completed.
-        fused: what was made of them; its slots are ``slots``.
+        fused: the fused hits; its slots are ``slots``.
     """
     view, moment = survey.view, survey.moment
     age_us = np.maximum(moment.instant_us - view.recorded_at[slots], 0)
@@ -101,7 +101,7 @@ def _strong(slots: I32, hits: Mapping[str, Candidates]) -> Bool | None:
 
 
 def _cosines(survey: Survey, slots: I32) -> F64 | None:
-    """NaN where a fact has no vector; None if the question's is not at hand."""
+    """NaN for a fact without vector; None if the question's vector is not available."""
     semantics = survey.semantics
     query = None if semantics is None else semantics.known(survey.request.query)
     if semantics is None or query is None:

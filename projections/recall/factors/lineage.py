@@ -1,8 +1,8 @@
-"""How many derivation hops lie between a fact and what nothing was derived for (seed §20.6.3).
+"""Derivation depth: how many hops lie between a fact and an underived one (seed §20.6.3).
 
-Only ancestors that the request may see at its Moment count, so a hidden parent, an absent
-one and none at all are the same. Of several chains the longest counts: a conclusion is no
-surer than its longest way from an observation. Cycles and long chains end at ``HOPS_MAX``.
+Only ancestors visible to the request at its Moment count, so a hidden parent looks like an absent
+one. The longest chain counts: a conclusion is no surer than its longest way from an observation.
+Cycles and long chains end at ``HOPS_MAX``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 HOPS_MAX = 5
 LOOKUPS_MAX = 20_000
-"""Facts looked at in one request; chains that continue beyond them end there."""
+"""Facts read for one request; longer chains end there."""
 
 
 def derivation_depth(survey: Survey, slots: I32) -> I64:
-    """Hops of the longest visible chain of parents of each fact, at most ``HOPS_MAX``."""
+    """Hops of each fact's longest visible chain of parents, at most ``HOPS_MAX``."""
     depths: I64 = np.zeros(len(slots), dtype=np.int64)
     if not survey.view.has_derivations:
         return depths
@@ -49,7 +49,7 @@ def derivation_depth(survey: Survey, slots: I32) -> I64:
 
 
 def _visible_parents(survey: Survey, children: Sequence[int]) -> dict[int, tuple[int, ...]]:
-    """By child: the newest visible fact of each content that it was derived from."""
+    """By child: the newest visible fact for each content that it was derived from."""
     view = survey.view
     candidates: dict[int, I32] = {}
     for child in children:

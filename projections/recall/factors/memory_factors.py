@@ -1,8 +1,8 @@
-"""Factors that look at what abmind keeps of each fact: its attributes, its recalls, what
-became of them, and which stages found it (abmind's seed, "Post-processing"; its newer
-version's quality, age and evidence rules).
+"""Factors over abmind's data of each fact: its attributes, its recalls and their outcomes, and the
+stages that found it (abmind's seed, "Post-processing"; its newer version's quality, age and
+evidence rules).
 
-``boost`` factors add what they are, ``floor`` factors lift a score to what they are.
+``boost`` factors add their value, ``floor`` factors raise a score to it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from engramlog.projections.recall.stages.bm25_product import CREDIBLE, by_age, b
 
 HOUR_US = 3_600_000_000
 GENERAL = "general"
-"""The topic of a fact that has none."""
+"""The topic of a fact without one."""
 SPACED_MIN = 2
-"""Recalls from which there is an interval."""
+"""The least recalls with an interval between them."""
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Small = Annotated[float, Meta(ge=0, le=0.1)]
@@ -47,8 +47,8 @@ class Spacing(_Part, frozen=True):
 
 
 class Likeness(_Part, frozen=True):
-    """What the same part of the day, the same weekday and the same topic add; weekdays that
-    are only alike (both at the weekend, or neither) add half."""
+    """What the same part of the day, the same weekday and the same topic add; weekdays of the same
+    kind (both at the weekend, or neither) add half."""
 
     hour: Small = 0.02
     day: Small = 0.015
@@ -56,8 +56,7 @@ class Likeness(_Part, frozen=True):
 
 
 class Unconfirmed(_Part, frozen=True):
-    """The value of what ``stage`` found and ``by`` looked at and did not, where ``by`` found
-    anything."""
+    """The value of a fact that ``stage`` found and ``by`` did not, if ``by`` found anything."""
 
     stage: Name
     by: Name
@@ -73,8 +72,8 @@ class Quality(_Part, frozen=True):
 
 
 class Uncited(_Part, frozen=True):
-    """The value of a fact that was recalled so often, of which so many times in the last
-    ``days`` days, and never cited."""
+    """The value of a fact with this many recalls, this many of them in the last ``days`` days, and
+    no citation."""
 
     value: Share = 0.85
     recalls: Annotated[int, Meta(ge=1, le=20)] = 5
@@ -82,7 +81,7 @@ class Uncited(_Part, frozen=True):
 
 
 class Lifted(_Part, frozen=True):
-    """The value of a fact that has the quality; all others have 1."""
+    """The value of a fact with the quality; all others have 1."""
 
     value: Lift = 1.3
 
@@ -117,15 +116,15 @@ class AgeFade(_Part, frozen=True):
 
 
 class Strong(_Part, frozen=True):
-    """The least score of a fact in which ``stage`` found every keyword."""
+    """The least score of a fact for which ``stage`` found every keyword."""
 
     stage: Name
     value: Annotated[float, Meta(ge=0, le=2)] = 1.2
 
 
 class Refuted(_Part, frozen=True):
-    """The value of those of the ``first`` hits of ``stage`` that are not strong, and whose
-    vector's cosine with the question is less than ``cosine``. No vector refutes nothing."""
+    """The value of those of the ``first`` hits of ``stage`` that are not strong and whose vector's
+    cosine with the question is below ``cosine``. A fact without vector is not refuted."""
 
     stage: Name
     first: Annotated[int, Meta(ge=1, le=1000)] = 10
@@ -134,19 +133,19 @@ class Refuted(_Part, frozen=True):
 
 
 def emotion_additive(features: Features, parameters: PerPoint) -> F64:
-    """Breaks ties for what was felt strongly."""
+    """Breaks ties in favour of facts with strong emotion."""
     return parameters.per_point * np.abs(_own(features).emotion)
 
 
 def spacing(features: Features, parameters: Spacing) -> F64:
-    """What was recalled over a long time is worth more, as in spaced repetition."""
+    """More for a fact that was recalled over a long time, as in spaced repetition."""
     means = np.array([_mean_interval_days(times) for times in _own(features).recalls])
     values = np.where(means >= 1.0, parameters.daily, 1.0)
     return np.where(means >= 7.0, parameters.weekly, values)
 
 
 def context(features: Features, parameters: Likeness) -> F64:
-    """How much the time and topic of a fact are like the asker's here and now."""
+    """How similar the time and topic of a fact are to the caller's present ones."""
     own, now = _own(features), features.situation
     local: I64 = own.created_us + now.utc_offset_minutes * 60_000_000
     total: F64 = np.zeros(len(local))
@@ -164,7 +163,7 @@ def context(features: Features, parameters: Likeness) -> F64:
 
 
 def confirm_penalty(features: Features, parameters: Unconfirmed) -> F64:
-    """Less than 1 for what one stage found alone although another had much to say."""
+    """Less than 1 for a fact that one stage found alone although another found much."""
     nothing = np.zeros(len(features.age_days))
     found = features.raw.get(parameters.stage, nothing) > 0
     confirmed = features.raw.get(parameters.by, nothing) > 0
@@ -175,7 +174,7 @@ def confirm_penalty(features: Features, parameters: Unconfirmed) -> F64:
 
 
 def quality(features: Features, parameters: Quality) -> F64:
-    """What became of the fact when it was recalled; 0 if it never was."""
+    """Outcomes of the fact's recalls; 0 without recalls."""
     own = _own(features)
     share = parameters.weight * (own.cited - own.rejected) / np.maximum(own.recall_count, 1)
     bounded = np.clip(share, parameters.low, parameters.high)
@@ -183,7 +182,7 @@ def quality(features: Features, parameters: Quality) -> F64:
 
 
 def uncited(features: Features, parameters: Uncited) -> F64:
-    """Less than 1 for what is recalled again and again and never used."""
+    """Less than 1 for a fact that is recalled again and again and never used."""
     own = _own(features)
     since = features.instant_us - parameters.days * DAY_US
     lately = np.array([sum(at >= since for at in times) for times in own.recalls])
@@ -192,29 +191,29 @@ def uncited(features: Features, parameters: Uncited) -> F64:
 
 
 def core_tier(features: Features, parameters: Lifted) -> F64:
-    """More than 1 for facts of the core."""
+    """More than 1 for facts of the core tier."""
     return np.where(_own(features).core, parameters.value, 1.0)
 
 
 def credibility(features: Features, parameters: Credible) -> F64:
-    """More than 1 for what was confirmed."""
+    """More than 1 for confirmed facts."""
     return np.where(_own(features).credibility <= parameters.at_most, parameters.value, 1.0)
 
 
 def own_trust(features: Features, parameters: OwnTrust) -> F64:
-    """By the trust that the fact says it deserves (``source_trust`` is the node's own)."""
+    """By the trust in the fact's attributes (``source_trust`` is the node's own)."""
     return by_trust(_own(features).trust, parameters.floor)
 
 
 def recency_linear(features: Features, parameters: Linear) -> F64:
-    """Falls in a straight line to the floor; what was felt strongly may have more than 1."""
+    """Falls in a straight line to the floor; strong emotion may raise it above 1."""
     own = _own(features)
     feeling = 1.0 + parameters.emotion * np.abs(own.emotion)
     return by_age(own.age_days, parameters.days, parameters.floor) * feeling
 
 
 def age_fade(features: Features, parameters: AgeFade) -> F64:
-    """One step down for what is old and was not felt."""
+    """One step down for an old fact without emotion."""
     own = _own(features)
     faded = (own.age_days >= parameters.days) & (np.abs(own.emotion) < parameters.emotion)
     return np.where(faded, parameters.value, 1.0)
@@ -229,7 +228,7 @@ def strong_floor(features: Features, parameters: Strong) -> F64:
 
 
 def refute_weak(features: Features, parameters: Refuted) -> F64:
-    """Less than 1 for leading lexical hits that mean something else."""
+    """Less than 1 for leading lexical hits with another meaning."""
     count = len(features.age_days)
     found, cosine = features.raw.get(parameters.stage), features.cosine
     values = np.ones(count)

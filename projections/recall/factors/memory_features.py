@@ -1,5 +1,5 @@
-"""What abmind's scores and factors look at, of each fact: its attributes, feedback and recalls
-as of the Moment, one array a property."""
+"""The input of abmind's scores and factors: each fact's attributes, feedback and recalls as of the
+Moment, one array per property."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Memories(Struct, frozen=True):
         trust: 0 (web) to 3 (owner).
         credibility: 1 (confirmed) to 6 (unknown).
         core: whether its tier is ``core``.
-        topics: ``general`` where nothing was said.
-        recall_count: how often recalls had returned it.
-        recalls: when the last of them did, microseconds, oldest first.
-        cited, rejected: how often it was, afterwards.
+        topics: ``general`` by default.
+        recall_count: how often recalls returned it.
+        recalls: the instants of the last of them, microseconds, oldest first.
+        cited, rejected: how often it was afterwards.
     """
 
     age_days: F64

@@ -1,4 +1,4 @@
-"""Whether a speaker is a machine, by the name that the client gave it."""
+"""Whether a speaker is a machine, judged by the client's name for it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ _WORD = re.compile(r"[^\W_]+")
 
 @lru_cache(maxsize=NAMES_KEPT_MAX)
 def is_machine(entity: str) -> bool:
-    """Whether the last part of an entity's URI holds a word for a machine that takes part in a
-    conversation, as ``person/assistant`` or ``speaker/weather-bot``."""
+    """Whether the last part of an entity's URI holds a word for a machine in a conversation, as in
+    ``person/assistant`` or ``speaker/weather-bot``."""
     return not MACHINES.isdisjoint(_WORD.findall(entity_display(entity).casefold()))

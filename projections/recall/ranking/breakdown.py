@@ -1,5 +1,4 @@
-"""The numbers of a score, as every answer carries them: the protocol's six, and those with which
-they multiply out.
+"""The numbers of a score in every answer: the protocol's six, and their factors.
 
 ``relevance * confidence_factor * trust_factor * other_factors = weighted_total``, and
 ``weighted_total * scale = score``.
@@ -28,7 +27,7 @@ BREAKDOWN_KEYS = (
 
 
 class Breakdowns:
-    """Of the facts of one answer.
+    """The breakdowns of one answer's facts.
 
     Args:
         choices: the profile's factors.
@@ -47,7 +46,7 @@ class Breakdowns:
         self._indices = indices
 
     def of(self, number: int, trust: float) -> dict[str, float]:
-        """The numbers of a fact; of one that no stage found, 0 and factors of 1.
+        """The numbers of a fact; for one that no stage found, 0 and factors of 1.
 
         Args:
             trust: in the fact's source, at the Moment.
@@ -59,7 +58,7 @@ class Breakdowns:
         for name, column in self._columns.items():
             parts[name] = column[number]
         known = parts["relevance"] * parts["confidence_factor"] * parts["trust_factor"]
-        # Where nothing is known a floor alone made the score, and there is nothing to multiply.
+        # Without relevance only a floor made the score: no factors can be shown.
         if known:
             parts["other_factors"] = round(parts["weighted_total"] / known, SCORE_DECIMALS)
         parts["scale"] = self._scale
@@ -67,7 +66,7 @@ class Breakdowns:
 
 
 def _shown(scored: Scored, choices: Sequence[FactorChoice]) -> dict[str, F64]:
-    """What is shown of every candidate, by key."""
+    """The shown numbers of every candidate, by key."""
     normalised = scored.fused.normalised
     shown = {name: normalised[name] for name in BREAKDOWN_KEYS if name in normalised}
     if "recency" in scored.factors:

@@ -1,10 +1,10 @@
 """The chance that the best fact answers the question, from the first facts' scores.
 
-``chance = 1 / (1 + exp(-(bias + semantic * s + speaker * p + margin * m)))``, where of the facts
-with the highest scores ``s`` is the mean semantic score of the first five (of those that were
-compared; see ``Fused.unjudged``), ``p`` the share of the
-first three's scores that belongs to what the named speakers said (1 where the question names
-none), and ``m`` is 1 less the second to fifth's mean score, as a share of the first's.
+``chance = 1 / (1 + exp(-(bias + semantic * s + speaker * p + margin * m)))``, over the facts with
+the highest scores: ``s`` is the mean semantic score of the first five (of the compared ones; see
+``Fused.unjudged``). ``p`` is the share of the first three's scores that belongs to the named
+speakers' words (1 if the question names none). ``m`` is 1 less the second to fifth's mean score, as
+a share of the first's.
 
 An answer's scores are scaled so that the best has that chance; their order and ratios stay.
 """
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from engramlog.projections.recall.request_facts import Survey
 
 FIRST = 5
-"""Facts that are compared with the first."""
+"""Facts compared with the first."""
 SPEAKING = 3
-"""Facts whose speakers are looked at."""
+"""Facts whose speakers are read."""
 STAGE = "semantic"
 
 
 class Chance(Struct, frozen=True):
-    """``chance`` and what it was made of."""
+    """``chance`` and its inputs."""
 
     chance: float
     semantic: float
@@ -44,7 +44,7 @@ class Chance(Struct, frozen=True):
 
 
 def chance_of(survey: Survey, certainty: Certainty, scored: Scored) -> Chance | None:
-    """None if there is no fact, or none of the first was compared by meaning."""
+    """None without facts, or if none of the first was compared by meaning."""
     likeness = scored.fused.raw.get(STAGE)
     if likeness is None or not len(scored.score):
         return None
@@ -71,7 +71,7 @@ def chance_of(survey: Survey, certainty: Certainty, scored: Scored) -> Chance | 
 
 
 def scaled(scored: Scored, chance: Chance) -> Scored:
-    """The same with the chance as the highest score."""
+    """The same scores, scaled so that the highest is the chance."""
     share = chance.chance / float(scored.score.max())
     score: F64 = np.round(scored.score * share, SCORE_DECIMALS)
     return msgspec.structs.replace(scored, score=score, scale=share, unscaled=scored.score)

@@ -1,7 +1,7 @@
-"""Who comes next: by score alone, or by maximal marginal relevance (seed §20.3.4).
+"""Which candidate comes next: by score alone, or by maximal marginal relevance (seed §20.3.4).
 
-A chooser proposes one candidate at a time; packing answers with ``take`` or ``reject``, so
-that only facts really packed count as selected.
+A chooser proposes one candidate at a time. Packing answers with ``take`` or ``reject``, so only
+packed facts count as selected.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from engramlog.projections.arrays import F32, F64, Bool
 from engramlog.projections.embedding.vectors.in_memory import COSINE_DECIMALS
 
 TOKENS_MAX = 256
-"""Distinct tokens of one text that similarity looks at."""
+"""Distinct tokens of one text that similarity compares."""
 
 
 class Chooser(Protocol):
@@ -32,7 +32,7 @@ class Chooser(Protocol):
         ...
 
     def reject(self, index: int) -> None:
-        """The proposed candidate was not packed, and is not offered again."""
+        """The proposed candidate was not packed; it is not offered again."""
         ...
 
 
@@ -40,13 +40,13 @@ class Similarity(Protocol):
     """Similarity within a list of candidates."""
 
     def to(self, index: int) -> F64:
-        """Of every candidate to one of them, in [0, 1]."""
+        """The similarity of every candidate to one of them, in [0, 1]."""
         ...
 
 
 class Material(Struct, frozen=True):
-    """What candidates are compared by: the terms of each, its unit vector where it is
-    ``embedded`` (None if nothing is), and its ``words``, between spaces."""
+    """The input of similarities: the terms of each candidate, its unit vector if ``embedded`` (None
+    if no candidate is), and its ``words``, split at spaces."""
 
     terms: Collection[Sequence[str]]
     vectors: F32 | None = None
@@ -55,7 +55,7 @@ class Material(Struct, frozen=True):
 
 
 class ByScore:
-    """Candidates in the order given (they come sorted)."""
+    """Candidates in the given order (already sorted)."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -71,10 +71,10 @@ class ByScore:
 
 
 class ByMarginalRelevance:
-    """``argmax of lambda * score - (1 - lambda) * max similarity to what was taken``.
+    """``argmax of lambda * score - (1 - lambda) * max similarity to the taken``.
 
-    Among equals the first candidate is proposed. Those behind the ``firsts`` are
-    proposed when none of the first is left.
+    Among equals it proposes the first candidate. Candidates after ``firsts`` are proposed only when
+    no earlier one is left.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class ByMarginalRelevance:
 
 
 class Jaccard:
-    """Shared tokens over all tokens of two texts; two empty texts are unlike."""
+    """Shared tokens over all tokens of two texts; two empty texts have similarity 0."""
 
     def __init__(self, material: Material) -> None:
         texts = material.terms
@@ -119,7 +119,7 @@ class Jaccard:
         numbers = {token: number for number, token in enumerate(set(chain(*distinct)))}
         self._tokens = [list(map(numbers.__getitem__, tokens)) for tokens in distinct]
         self._size = np.array([len(tokens) for tokens in self._tokens], dtype=np.int64)
-        # Token-major, so that one candidate's shared counts are a sum of a few short rows.
+        # Token-major: the shared counts of a candidate are a sum of a few short rows.
         self._held = np.zeros((len(numbers), len(texts)), dtype=np.uint8)
         everything = np.fromiter(chain(*self._tokens), dtype=np.int64)
         self._held[everything, np.repeat(np.arange(len(texts)), self._size)] = 1
@@ -130,12 +130,12 @@ class Jaccard:
 
 
 class Cosine:
-    """Cosine of two vectors, 0 if it is negative; Jaccard where one of them has none."""
+    """Cosine of two vectors, 0 if negative; Jaccard if one of them has no vector."""
 
     def __init__(self, material: Material) -> None:
         none = np.zeros(len(material.terms), dtype=np.bool_)
         self._embedded = none if material.embedded is None else material.embedded
-        # Cutting texts into terms costs more than all the rest: only where a vector is missing.
+        # Splitting texts into terms costs more than everything else: only for missing vectors.
         self._words = None if self._embedded.all() else Jaccard(material)
         self._rows: F64 | None = None
         if material.vectors is not None:
@@ -144,9 +144,9 @@ class Cosine:
     def to(self, index: int) -> F64:
         if self._rows is None or not self._embedded[index]:
             return np.empty(0) if self._words is None else self._words.to(index)
-        # Each row by itself: a product's last bits would depend on which others there are.
+        # Each row by itself: the last bits of a matrix product depend on the other rows.
         cosines: F64 = np.vecdot(self._rows, self._rows[index])
-        # As ``clip`` does, which asks more of the arguments than the work takes.
+        # Same as ``clip``, without its costly checks of arguments.
         cosines = np.minimum(np.maximum(cosines, 0.0), 1.0).round(COSINE_DECIMALS)
         if self._words is None:
             return cosines
@@ -154,7 +154,7 @@ class Cosine:
 
 
 def jaccard_of_words(material: Material) -> Similarity:
-    """Jaccard over the words between spaces, in lower case (abmind's seed)."""
+    """Jaccard over space-separated words, in lower case (abmind's seed)."""
     return Jaccard(Material(material.words))
 
 

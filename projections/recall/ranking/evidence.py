@@ -1,7 +1,7 @@
 """How strong the evidence of an answer is (abmind's newer version, ``weakEvidence``).
 
-Strong is a lexical hit that holds every keyword, and a hit above the threshold of a stage that
-compares likeness; counted before the answer is cut.
+Strong: a lexical hit that holds every keyword, or a hit above the threshold of a stage that
+compares meaning; counted before the answer is cut.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def evidence_of(
     profile: Profile, hits: Mapping[str, Candidates], chance: Chance | None = None
 ) -> str | None:
-    """``strong``, ``weak`` or ``none``; None if no stage of the profile tells strong hits
-    from weak ones, and no ``chance`` of an answer is known."""
+    """``strong``, ``weak`` or ``none``; None if no stage of the profile can tell strong hits and
+    the answer has no ``chance``."""
     if profile.certainty is not None:
         if not any(len(each.slots) for each in hits.values()):
             return "none"

@@ -1,8 +1,7 @@
-"""Fusion: candidates of all stages as one set with one number each, and whose weight counts.
+"""Fusion: candidates of all stages as one set with one score each.
 
-The weights of stages that did not complete go to the others in proportion. The weight of a stage
-that could not judge one fact yet goes, for that fact, to the stages that judge facts by
-themselves: it counts as what they make of it.
+The weights of stages that did not complete go to the others in proportion. If a stage cannot judge
+a fact yet, its weight for that fact goes to the stages that judge facts by themselves.
 """
 
 from __future__ import annotations
@@ -19,11 +18,10 @@ from engramlog.projections.recall.stages.candidates import Candidates
 
 
 class Fused(Struct, frozen=True):
-    """``slots`` ascending; by stage, in that order, raw and normalised scores (0 if the
-    stage did not propose the fact); ``hops`` is the graph's where it proposed the fact.
-    ``session`` is the best score of each fact's conversation, None if none was spread.
-    ``unjudged``, by stage: facts that it could not judge, whose normalised score there is what
-    the others make of them."""
+    """``slots`` ascending. By stage, in that order: raw and normalised scores (0 for facts that the
+    stage did not propose). ``hops``: the graph's, for facts that it proposed. ``session``: the best
+    score of each fact's conversation, None without conversations. ``unjudged``, by stage: facts
+    that it could not judge; their normalised score there comes from the other stages."""
 
     slots: I32
     raw: dict[str, F64]
@@ -48,13 +46,13 @@ def by_range(scores: F64) -> F64:
 
 
 class FusionChoice(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How stage scores become one, after each stage's scores were normalised.
+    """How normalised stage scores become one.
 
     Attributes:
         weighted: whether stages count by their weights (scaled to sum to 1) or each fully.
-        offset: what is added to ranks: more makes the first places less special.
+        offset: added to ranks: a higher offset makes the first places less special.
         base: the rank of the first place.
-        fixed: stages whose own score counts instead of a rank, where no other found the fact.
+        fixed: stages whose own score counts in place of a rank if no other found the fact.
     """
 
     name: str = "weighted_sum"
@@ -77,8 +75,8 @@ def redistribute(
 ) -> dict[str, float]:
     """The weights of ``completed`` stages and ``adding`` factors, scaled to sum to 1.
 
-    Where the caller gave all those stages 0 nothing was preferred, and ``fallback`` (the
-    profile's own weights) is scaled instead; where that too is 0, all stages count alike.
+    If the caller gave all those stages 0, ``fallback`` (the profile's own weights) is scaled
+    instead; if that is 0 too, all stages count alike.
     """
     alike = dict.fromkeys(completed, 1.0)
     for source in (weights, fallback, alike):
@@ -96,8 +94,8 @@ def weighted_sum(
     always: I32,
     _choice: FusionChoice = BY_WEIGHT,
 ) -> Fused:
-    """``sum of weight * normalised score`` over the facts of every stage that weighs
-    anything, and the facts ``always`` to be scored."""
+    """``sum of weight * normalised score`` over the facts of every stage with a weight, and the
+    facts in ``always``."""
     counted = [hits.slots for name, hits in stages.items() if weights[name] > 0]
     slots: I32 = np.unique(np.concatenate([always, *counted]))
     score: F64 = np.zeros(len(slots))
@@ -128,11 +126,11 @@ def reciprocal_ranks(
     always: I32,
     choice: FusionChoice = BY_WEIGHT,
 ) -> Fused:
-    """``sum of weight / (offset + rank)`` over the stages that proposed a fact, scaled so
-    that the first of every stage has 1. Equal scores rank by age, the older first.
+    """``sum of weight / (offset + rank)`` over the stages that proposed a fact, scaled so that a
+    fact ranked first by every stage has 1. Equal scores rank by age, the older first.
 
-    Source: the Stargraph seed's fusion of retrievers. ``normalised`` is what ``weighted_sum``
-    would have used; here it only informs.
+    Source: the Stargraph seed's fusion of retrievers. ``normalised`` is as in ``weighted_sum``;
+    here it only informs.
     """
     if not choice.weighted:
         weights = dict.fromkeys(stages, 1.0)
@@ -167,8 +165,8 @@ def by_priority(
     always: I32,
     _choice: FusionChoice = BY_WEIGHT,
 ) -> Fused:
-    """The raw score of the first stage that proposed a fact; what later stages say of it does
-    not count (abmind's seed, "Deduplication"). ``normalised`` only informs."""
+    """The raw score of the first stage that proposed a fact; later stages' scores do not count
+    (abmind's seed, "Deduplication"). ``normalised`` only informs."""
     plain = weighted_sum(stages, dict.fromkeys(stages, 1.0), normalise, always)
     score: F64 = np.zeros(len(plain.slots))
     for name in stages:
@@ -179,7 +177,7 @@ def by_priority(
 def _unjudged(
     slots: I32, stages: Mapping[str, Candidates], raw: Mapping[str, F64]
 ) -> dict[str, Bool]:
-    """By stage, those of ``slots`` that it neither could judge nor found by other means."""
+    """By stage, the ``slots`` that it could not judge and did not find by other means."""
     waiting = {name: hits.unjudged for name, hits in stages.items() if hits.unjudged is not None}
     return {name: np.isin(slots, some) & (raw[name] == 0) for name, some in waiting.items()}
 
@@ -196,7 +194,7 @@ def _vouched(
 
 
 def _places(slots: I32, wanted: I32) -> tuple[I32, I32]:
-    """Indices into ``slots`` and into ``wanted`` of what both hold."""
+    """Indices into ``slots`` and into ``wanted`` of their common slots."""
     _, at, found = np.intersect1d(slots, wanted, assume_unique=True, return_indices=True)
     return at.astype(np.int32), found.astype(np.int32)
 

@@ -1,6 +1,6 @@
 """Packing: which candidates fit the caller's budget, in the order a chooser proposes them.
 
-What is packed never costs more than the budget, and never exceeds the limit.
+Packed facts never cost more than the budget and never exceed the limit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ESTIMATORS: dict[str, Callable[[str], int]] = {"value_bytes": by_value_bytes}
 
 
 class Packed(Struct, frozen=True):
-    """Indices of candidates in the order packed, and what they cost together."""
+    """Indices of candidates in the order packed, and their total cost."""
 
     chosen: list[int]
     tokens_used: int
@@ -33,11 +33,11 @@ class Packed(Struct, frozen=True):
 def pack(
     chooser: Chooser, costs: Sequence[int], *, budget: int, limit: int, skips_max: int
 ) -> Packed:
-    """Take what the chooser proposes while it fits.
+    """Take proposed candidates while they fit.
 
     Args:
-        skips_max: candidates that may be passed over because they do not fit; at the next
-            one packing stops. 0 stops at the first (the seed's loop).
+        skips_max: how many candidates that do not fit may be skipped; at the next one packing
+            stops. 0 stops at the first (the seed's loop).
     """
     chosen: list[int] = []
     used = skipped = 0

@@ -1,7 +1,7 @@
-"""What one source says over and over counts once, where others say otherwise.
+"""One source's repeated values count once if other sources disagree.
 
 Of contradicted facts, those that repeat a value of their key and source come after all other
-candidates: who says a thing thirty times does not push out who said another once.
+candidates: thirty repetitions do not push out another source's single statement.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def repeats_last(view: View, slots: I32, contradicted: Bool, order: I32) -> tuple[I32, int]:
-    """``order``, indices into ``slots`` by rank, with repeats behind the rest; and how many of
-    it are no repeats."""
+    """``order``, indices into ``slots`` by rank, with repeats last; and how many of it are no
+    repeats."""
     disputed = np.flatnonzero(contradicted[order])
     if len(disputed) < 2:
         return order, len(order)

@@ -14,13 +14,13 @@ from engramlog.projections.recall.profile import FactorChoice
 from engramlog.projections.recall.ranking.fusion import Fused
 
 SCORE_DECIMALS = 9
-"""Scores are rounded to this many places before they are compared, so that the last bits of
-floating-point arithmetic never decide an order."""
+"""Scores are rounded to this many places before comparison, so that the last bits of floating-point
+arithmetic never decide an order."""
 
 
 class Scored(Struct, frozen=True):
-    """In the order of the fused slots: ``weighted`` is the sum before factors multiply,
-    ``total`` the score before ``scale`` made a chance of it (see ``chance``)."""
+    """In the order of the fused slots. ``weighted``: the sum before factors multiply. ``total``:
+    the score before ``scale`` turns it into a chance (see ``chance``)."""
 
     fused: Fused
     features: Features
@@ -42,7 +42,7 @@ class Scored(Struct, frozen=True):
 def score(
     fused: Fused, features: Features, choices: Sequence[FactorChoice], weights: dict[str, float]
 ) -> Scored:
-    """What the factors make of the fused scores, one after the other (see ``factors``)."""
+    """Apply the factors to the fused scores, one after the other (see ``factors``)."""
     weighted, total = fused.score, fused.score
     values: dict[str, F64] = {}
     for choice in choices:

@@ -25,14 +25,14 @@ from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.tables.facts.fact_rows import FactRow
 
 Rows = Callable[[Sequence[int]], list[FactRow]]
-"""Rows of the facts asserted at these positions, in the order asked."""
+"""Rows of the facts asserted at these positions, in that order."""
 SlotsOfCid = Callable[[str], Sequence[int]]
 """Slots that may hold the fact with this CID (``sha256:`` and 64 hex digits)."""
 
 
 class Selected(Struct, frozen=True):
-    """A fact to answer with. ``index`` is its place among the scored candidates, None for a
-    parent that was none."""
+    """A fact of the answer. ``index``: its index among the scored candidates, None for a parent
+    that was no candidate."""
 
     slot: int
     row: FactRow
@@ -42,7 +42,7 @@ class Selected(Struct, frozen=True):
 
 
 def select(survey: Survey, plan: Plan, scored: Scored, rows: Rows) -> list[Selected]:
-    """The candidates that are packed, in the order in which they were chosen."""
+    """The packed candidates, in the order of choice."""
     view, profile = survey.view, plan.profile
     order = ranking(view, scored.fused.slots, scored.score, profile.ties)
     slots, disputed = scored.fused.slots, scored.features.contradicted
@@ -51,7 +51,7 @@ def select(survey: Survey, plan: Plan, scored: Scored, rows: Rows) -> list[Selec
     order = order[: max(profile.diversity.pool, plan.limit)]
     positions = view.from_position[scored.fused.slots[order]]
     pool = rows(positions.tolist()) if plan.token_budget > 0 else []
-    # Rows that are gone (a fact erased since the view was pinned) are simply not offered.
+    # Skip facts without a row: erased since the view was pinned.
     held = np.isin(positions, [row.from_position for row in pool])
     firsts = int(np.count_nonzero(held & is_first[: len(held)]))
     order = order[held]
@@ -76,8 +76,8 @@ def add_parents(
     rows: Rows,
     slots_of_cid: SlotsOfCid,
 ) -> list[Selected]:
-    """Immediate parents of the selected facts that the caller may see, are not selected
-    already, pass the gate, and fit budget and limit whole (seed §20.6.3)."""
+    """Immediate parents of the selected facts that are visible, not yet selected, pass the gate,
+    and fit budget and limit whole (seed §20.6.3)."""
     estimate = ESTIMATORS[plan.profile.packing.estimator]
     left = plan.token_budget - sum(each.tokens for each in selected)
     room = plan.limit - len(selected)
@@ -120,7 +120,7 @@ def _chooser(
 
 
 class _Cut(Collection[list[str]]):
-    """Rows in pieces, cut when they are looked at."""
+    """Rows split into pieces on first use."""
 
     def __init__(self, rows: Sequence[FactRow], cut: Callable[[FactRow], list[str]]) -> None:
         self._rows = rows
@@ -139,11 +139,11 @@ class _Cut(Collection[list[str]]):
 def _newest(
     survey: Survey, cid: str, rows: Rows, slots_of_cid: SlotsOfCid
 ) -> tuple[int, FactRow] | None:
-    """The newest fact with this CID that may be answered with, and its row."""
+    """The newest fact with this CID that may be in the answer, and its row."""
     view = survey.view
     slots: I32 = np.array([n for n in slots_of_cid(cid) if n < view.count], dtype=np.int32)
     slots = survey.view.by_age(np.sort(survey.walkable(slots)))[::-1]
-    # The lookup may find by a prefix of the hash; the row decides.
+    # The lookup may match a prefix of the hash; the row decides.
     for row in rows(view.from_position[slots].tolist()):
         if row.cid == cid:
             return int(np.searchsorted(view.from_position, row.position)), row

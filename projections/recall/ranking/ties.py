@@ -1,5 +1,5 @@
-"""Which of two facts with equal scores comes first, by name. Smaller keys come first; the
-age ends every tie, the older first."""
+"""Which of two facts with equal scores comes first. Smaller keys come first; age ends every tie,
+the older first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _period(view: View, slots: I32) -> I64:
-    """Paragraphs of summaries by their period, the newest first; other facts behind them."""
+    """Paragraphs of summaries by period, the newest first; other facts after them."""
     summary = view.relations.number(RELATION)
     starts = view.valid_from[slots]
     return np.where(view.relation[slots] == (-1 if summary is None else summary), -starts, 2**62)

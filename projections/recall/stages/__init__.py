@@ -1,4 +1,4 @@
-"""Stages by name: what a profile may put in its plan."""
+"""Stages by name, for profiles."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 class Stage(Struct, frozen=True):
     """``run(survey, parameters, earlier)`` proposes candidates.
 
-    A stage that ``builds_on`` others gets in ``earlier`` the gated candidates of those that
-    the profile lists before it, and so waits for them; all others run side by side. What a
-    stage finds that ``tells`` is like the question by its own threshold, and so evidence.
-    ``judges`` says by the parameters whether a stage tells strong hits from weak ones.
+    A stage that ``builds_on`` others gets in ``earlier`` the gated candidates of the stages listed
+    before it, and so waits for them; all others run in parallel. If a stage ``tells``, its hits are
+    similar to the question by its own threshold, and so are evidence. ``judges``, given the
+    parameters, says whether a stage separates strong hits from weak ones.
     """
 
     parameters: type[Struct]

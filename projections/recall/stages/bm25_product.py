@@ -1,8 +1,8 @@
 """abmind's score of a full-text hit (its seed, "Scoring formula for FTS hits").
 
-``(bm25 + emotion * ln(1 + |e|)) * (1 + recall * recalls) * (1 + relevance where it is above 0)
-* (0.5 + 0.5 * trust / 3) * credibility * tier * recency``, and recency is
-``max(decay_floor, 1 - age / decay_days) * (1 + |e| * emotion_recency)``.
+``(bm25 + emotion * ln(1 + |e|)) * (1 + recall * recalls) * (1 + relevance if above 0) * (0.5 + 0.5
+* trust / 3) * credibility * tier * recency``, and recency is ``max(decay_floor, 1 - age /
+decay_days) * (1 + |e| * emotion_recency)``.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from engramlog.projections.recall.factors.memory_features import Memories
 
 TRUST_MAX = 3
 CREDIBLE = 2
-"""The worst credibility (of 6) that still lifts a fact."""
+"""The worst credibility (of 6) that still raises a score."""
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Lift = Annotated[float, Meta(ge=1, le=10)]
 
 
 class Product(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The numbers of the formula, as the seed has them."""
+    """The numbers of the formula; defaults from the seed."""
 
     emotion: Share = 0.5
     recall: Share = 0.1
@@ -58,5 +58,5 @@ def by_trust(trust: I64, floor: float) -> F64:
 
 
 def by_age(age_days: F64, days: float, floor: float) -> F64:
-    """Falls by the day in a straight line to the floor."""
+    """Falls daily in a straight line to the floor."""
     return np.maximum(floor, 1.0 - age_days / days)

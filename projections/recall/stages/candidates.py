@@ -1,4 +1,4 @@
-"""What a stage hands to fusion, and how a stage says that it did not run."""
+"""The output of a stage, and the exceptions with which a stage reports that it did not run."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def by_slot(slots: I32) -> Keys:
 
 
 def best_indices(scores: F64, count: int, ages: Callable[[I64], Keys]) -> I64:
-    """Places of the ``count`` highest scores, ascending; among equals the oldest by
-    ``ages``, keys of indices."""
+    """Indices of the ``count`` highest scores, ascending; among equals the oldest by ``ages``, keys
+    of indices."""
     if len(scores) <= count:
         return np.arange(len(scores))
     least = np.partition(scores, len(scores) - count)[len(scores) - count]
@@ -33,13 +33,16 @@ def best_indices(scores: F64, count: int, ages: Callable[[I64], Keys]) -> I64:
 
 
 class Candidates(Struct, frozen=True):
-    """Facts a stage proposes: ``slots`` ascending and unique, raw ``scores`` above 0,
-    ``hops`` from a seed (0 for direct hits), ``why`` in words for one slot, and ``detail`` of
-    what the stage found how, or could not look at, if anything. ``ages``: sort keys of slots,
-    older first. ``origin`` names the part of the stage that found a fact, ``strong`` those that
-    hold every keyword; None if the stage has no parts, and does not tell.
-    ``unjudged``: ascending slots of facts that the stage could not look at yet. ``builds_on``:
-    whether the stage looked at what others found, not at facts by themselves."""
+    """Facts that a stage proposes.
+
+    ``slots`` ascending and unique; raw ``scores`` above 0; ``hops`` from a seed (0 for direct
+    hits); ``why`` in words for one slot; ``detail``: how the stage found facts, or what it could
+    not read, if anything. ``ages``: sort keys of slots, older first. ``origin``: the part of the
+    stage that found a fact; None without parts. ``strong``: facts that hold every keyword; None if
+    the stage cannot tell. ``unjudged``: ascending slots of facts that the stage could not judge
+    yet. ``builds_on``: whether the stage judged by other stages' hits instead of by the facts
+    themselves.
+    """
 
     slots: I32
     scores: F64
@@ -59,8 +62,8 @@ class Candidates(Struct, frozen=True):
         return self.only(np.sort(self.leading(count)[:count]))
 
     def leading(self, count: int) -> I64:
-        """Indices of the ``count`` highest scores, and of all that equal the last of them, by
-        descending score; among equals the older facts come first."""
+        """Indices of the ``count`` highest scores, and of all that tie with the last, by descending
+        score; among equals the older facts come first."""
         scores = self.scores
         among = np.arange(len(scores))
         if count < len(scores):
@@ -69,13 +72,13 @@ class Candidates(Struct, frozen=True):
         return among[np.lexsort((*self.ages(self.slots[among]), -scores[among]))]
 
     def only(self, chosen: I64 | Bool) -> Candidates:
-        """Those chosen by index or mask."""
+        """The candidates chosen by index or mask."""
         slots, scores, hops = self.slots[chosen], self.scores[chosen], self.hops[chosen]
         return msgspec.structs.replace(self, slots=slots, scores=scores, hops=hops)
 
 
 class StageOutcome(Struct, frozen=True):
-    """How a stage went. ``hits`` counts candidates after the gate. ``skipped_after`` is the
+    """The outcome of a stage. ``hits`` counts candidates after the gate. ``skipped_after``: the
     stage that had found enough."""
 
     name: str
@@ -88,7 +91,7 @@ class StageOutcome(Struct, frozen=True):
 
 
 class StageDisabled(Exception):
-    """This request switches the stage off; the message says by what."""
+    """This request switches the stage off; the message gives the reason."""
 
 
 class DeadlinePassed(Exception):

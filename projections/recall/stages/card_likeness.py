@@ -1,7 +1,7 @@
-"""Likeness to a whole entity: the cosine of the question with its memory card.
+"""Similarity to a whole entity: the cosine of the question with its memory card.
 
-Only cards whose entity, scope and garden hold survivors of this request are looked at, and only
-by questions about now: the vector of a card is of what it says today.
+Only cards with survivors of this request in their entity, scope and garden count, and only in live
+questions: a card's vector is of its present text.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from engramlog.projections.recall.request_facts import Survey
 
 CARDS_MAX = 100
-"""Most like cards that lift the facts of their entity."""
+"""The most similar cards that raise scores of their entity's facts."""
 
 
 def card_scores(survey: Survey, query: F32, floor: float) -> tuple[I32, F64]:
-    """Survivors about entities whose card is like the question, ascending by slot, and
-    ``(cosine - floor) / (1 - floor)`` of that card."""
+    """Survivors about entities with a similar card, ascending by slot, and ``(cosine - floor) / (1
+    - floor)`` of that card."""
     semantics, view, moment = survey.semantics, survey.view, survey.moment
     found: dict[int, float] = {}
     present = moment.position == view.position and moment.valid_at_us is None

@@ -1,8 +1,8 @@
-"""Facts of the time that a question names: ``valid_from`` within what was named, or near it.
+"""Facts of the time that a question names: ``valid_from`` within that time, or near it.
 
-``score = exp(-days / decay_days)`` for the days that lie between; of a fact that ended, the time
-from ``valid_from`` to ``valid_until`` counts. Candidates are all that earlier stages found, and
-the newest others of the very time. Facts that say nothing of when they began have no date.
+``score = exp(-days / decay_days)`` over the days between; an ended fact covers the time from
+``valid_from`` to ``valid_until``. Candidates are all hits of earlier stages, and the newest other
+facts of exactly that time. Facts without ``valid_from`` have no date.
 """
 
 from __future__ import annotations
@@ -24,26 +24,25 @@ if TYPE_CHECKING:
 
 DAY_US = 86_400_000_000
 YEARS_MAX = 60
-"""Years in which a date without one is looked for, the latest."""
+"""How many years are tried for a date without one, the latest first."""
 DECAYS_MAX = 5.0
-"""What is further away than so many decays has nothing to do with the date."""
+"""Facts further away than this many decays score nothing."""
 
 _EPOCH = date(1970, 1, 1)
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
-    """``decay_days``: how far from the time that was named a fact may be. ``others``: so many
-    facts of the very time are candidates though no other stage found them."""
+    """``decay_days``: the distance scale. ``others``: how many facts of exactly that time become
+    candidates without another stage's hit."""
 
     decay_days: Annotated[float, Meta(gt=0, le=3650)] = 3.0
     others: Annotated[int, Meta(ge=0, le=1000)] = 50
 
 
 def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates]) -> Candidates:
-    """Facts at or near the dates that the question names.
+    """Facts at or near the dates in the question.
 
-    Raises:
-        StageDisabled: the question names no date.
+    Raises: StageDisabled: the question names no date.
     """
     now = _day(survey.moment.valid_us)
     named = named_dates(survey.request.query, now)
@@ -86,13 +85,13 @@ def _newest(survey: Survey, slots: I32, parameters: Parameters) -> I32:
 
 
 def _away(began: I64, ended: I64, first: int, after: int) -> F64:
-    """Days between each fact's time and what was named, 0 if they meet."""
+    """Days between each fact's time and the named time, 0 if they meet."""
     gap = np.maximum(np.maximum(first - ended, began - (after - 1)), 0)
     return gap / DAY_US
 
 
 def _years(began: I64) -> range:
-    """The years of some facts, the latest so many."""
+    """The years of some facts, at most the latest ``YEARS_MAX``."""
     if not len(began):
         return range(0)
     first, last = _day(int(began.min())).year, _day(int(began.max())).year
@@ -100,7 +99,7 @@ def _years(began: I64) -> range:
 
 
 def _day(instant_us: int) -> date:
-    """The day of an instant; the first or last there is where it is none."""
+    """The day of an instant; outside the calendar its first or last day."""
     try:
         return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=instant_us)).date()
     except OverflowError:

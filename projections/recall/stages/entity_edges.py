@@ -1,7 +1,7 @@
-"""Edges and short paths between the entities that the question names (abmind's S8).
+"""Edges and short paths between the entities in the question (abmind's S8).
 
-The candidates are the facts that are the edges. Nothing but edges that the caller may read at
-the Moment makes a word known, leads anywhere, or is counted.
+The candidates are the facts behind the edges. Only edges that the caller may read at the Moment
+make a word known, lead anywhere, or count.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ WORDS_MAX = 64
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is looked for and what it scores.
+    """Bounds and scores.
 
     Attributes:
         first_only: only the edges of the question's first known name.
-        phrase_words: a name may have so many words.
-        word_length: a name of one word has at least so many characters.
+        phrase_words: most words of a name.
+        word_length: least characters of a one-word name.
         edges: most edges of one name.
-        names: of so many names, where no path was found between any two.
-        edge_score: of an edge, also as a path of one hop. two_hop_score: of longer paths.
+        names: most names whose edges are used if no two of them have a path.
+        edge_score: of an edge, also as a path of one hop.
+        two_hop_score: of longer paths.
         one_hop, two_hops: most paths of each length between two names.
         paths: most paths in all.
     """
@@ -53,10 +54,9 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
-    """The edges of the paths between known names, or else of the first names known.
+    """The edges on the paths between known names, or else the edges of the first known names.
 
-    Raises:
-        StageDisabled: depth 0, or neighbours not wanted.
+    Raises: StageDisabled: depth 0, or neighbours not wanted.
     """
     if survey.depth == 0:
         raise StageDisabled("depth is 0")
@@ -110,8 +110,8 @@ def _edges(survey: Survey, parameters: Parameters, named: list[I32]) -> list[Pat
 
 
 def named_entities(survey: Survey, parameters: Parameters) -> list[I32]:
-    """Of each name in the question that any edge knows, in order, the entities that bear it:
-    by URI, by display name or by alias. The longest name that begins at a word counts."""
+    """For each name in the question with a visible edge, in order, its entities: by URI, by display
+    name or by alias. At each word the longest name counts."""
     named: dict[bytes, I32] = {}
     for part in _parts(survey.request.query):
         for numbers in _of_part(survey, parameters, part):
@@ -127,7 +127,7 @@ def _of_part(survey: Survey, parameters: Parameters, part: str | list[str]) -> l
 
 
 def _parts(query: str) -> Iterator[str | list[str]]:
-    """What may be a URI, and the words between."""
+    """Possible URIs, and the words between them."""
     words: list[str] = []
     for token in query.split()[:WORDS_MAX]:
         if ":" in token.strip("?!.,;:\"'()"):
@@ -176,7 +176,7 @@ def _by_phrase(survey: Survey, phrase: str) -> I32:
 
 
 def _known(survey: Survey, numbers: list[int]) -> I32:
-    """Those of the entities with an edge that the caller may see."""
+    """The entities with a visible edge."""
     known = [
         number
         for number in sorted(set(numbers))

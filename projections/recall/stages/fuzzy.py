@@ -1,12 +1,11 @@
 """Sf: three searches one after the other, by stems, then letter by letter (abmind's seed).
 
-``porter`` looks for each keyword as a phrase in what a fact says: its value, not the entity and
-relation it says it under, which many facts share. While fewer facts than the answer may hold
-were found, ``trigram_en`` looks for the keywords as pieces of text, without accents and in any
-case, in the same text and the fact's keywords, and ``trigram_orig`` in the user's own words. A
-piece that is nowhere is tried with z and y exchanged, then in overlapping windows: some of them
-survive a typing error. The search that finds a fact first names it. All statistics are counted
-over the survivors.
+``porter`` searches each keyword as a phrase in a fact's value, not in the entity and relation,
+which many facts share. If it finds fewer facts than the answer may hold, ``trigram_en`` searches
+the keywords as pieces of text, ignoring accents and case, in the same text and in the fact's
+keywords, and ``trigram_orig`` in the user's own words. A piece without a hit is tried with z and y
+exchanged, then in overlapping windows, some of which survive a typing error. The first search that
+finds a fact is its origin. All statistics are counted over the survivors.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ BY_LETTERS: tuple[tuple[str, Which], ...] = (
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How to search, and what a hit scores.
+    """How to search, and the score of a hit.
 
     Attributes:
-        fetch: hits of one search, in answers' limits.
-        cutting: how a message of several words is cut.
-        rescue: of such a message, look for each term letter by letter however much was found,
-            and take so many new facts a term and text; 0 fills up to the limit instead.
-        coverage: facts that hold more of the keywords, and rarer ones, come first;
-            and those that hold them all are strong hits.
-        scoring: ``product`` is abmind's formula with the numbers of ``product``; ``place``
-            tells only the order.
+        fetch: hits of one search, as a multiple of the answer's limit.
+        cutting: how to split a message of several words.
+        rescue: for such a message, always search each term letter by letter, and take this many
+            new facts per term and text; 0 only fills up to the limit.
+        coverage: rank facts by how many keywords they hold and how rare those are; facts with
+            all of them are strong hits.
+        scoring: ``product`` is abmind's formula with the numbers of ``product``; ``place`` keeps
+            only the order.
     """
 
     fetch: Annotated[int, Meta(ge=1, le=20)] = 3
@@ -59,7 +58,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def judges(parameters: Parameters) -> bool:
-    """Whether facts that hold every keyword are marked."""
+    """Whether this marks facts that hold every keyword."""
     return parameters.coverage
 
 
@@ -94,7 +93,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
 
 
 def _pooled(survey: Survey, parameters: Parameters, words: Keywords) -> dict[int, Hit]:
-    """Hits by slot, in the order found; the first search that finds a fact has it."""
+    """Hits by slot, in the order found; the first search that finds a fact keeps it."""
     search = FuzzySearch(survey, parameters.fetch * survey.limit)
     pool: dict[int, Hit] = {}
 
@@ -136,7 +135,8 @@ def _covered(survey: Survey, slot: int, words: Keywords) -> list[str]:
 def _by_coverage(
     survey: Survey, pool: dict[int, Hit], covered: Mapping[int, list[str]]
 ) -> dict[int, Hit]:
-    """The pool by the sum of ``ln(1 + N / df)`` of what each covers; equals as they were."""
+    """The pool by the sum of ``ln(1 + N / df)`` over each fact's keywords; equals keep their
+    order."""
     survivors = survey.surviving.survivors
     count = len(survivors.slots)
     weights: dict[str, float] = {}
@@ -149,6 +149,6 @@ def _by_coverage(
 
 
 def _counts(pool: Mapping[int, Hit]) -> str:
-    """How many each search found."""
+    """How many facts each search found."""
     origins = [hit.origin for hit in pool.values()]
     return ", ".join(f"{origins.count(each)} by {each}" for each in dict.fromkeys(origins))

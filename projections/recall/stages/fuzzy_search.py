@@ -1,5 +1,5 @@
-"""The searches of ``fuzzy``: phrases of stems, and pieces of text. Each gives its best hits,
-by BM25 over the survivors."""
+"""The searches of ``fuzzy``: phrases of stems, and pieces of text. Each returns its best hits, by
+BM25 over the survivors."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 K1 = 1.2
 B = 0.75
-"""FTS5's own numbers."""
+"""FTS5's numbers."""
 PIECE_MIN = 3
-"""Letters of a piece: every second fact holds shorter ones."""
+"""Least letters of a piece: every second fact holds shorter ones."""
 
 
 class Hit(Struct, frozen=True):
-    """What found a fact first: which search, looking for what, and its BM25."""
+    """The first search that found a fact: its name, its piece, and the BM25 score."""
 
     origin: str
     of: str
@@ -61,8 +61,8 @@ class FuzzySearch:
         return self._best(slots, scores, "porter", " or ".join(" ".join(s) for s in sought))
 
     def letters(self, piece: str, origin: str, which: Which) -> list[tuple[int, Hit]]:
-        """Facts whose texts hold the piece, best first; where none does, those that hold it
-        with z and y exchanged, else those that hold windows of it, window by window."""
+        """Facts whose texts hold the piece, best first. Without any, those that hold it with z and
+        y exchanged; else those that hold windows of it, window by window."""
         folded = strip_diacritics(piece)
         if len(folded) < PIECE_MIN:
             return []
@@ -73,7 +73,7 @@ class FuzzySearch:
         return [hit for window in windows(folded) for hit in self._substring(window, origin, which)]
 
     def _holding(self, stems: Sequence[str]) -> tuple[I32, I32]:
-        """Survivors that hold the stems side by side, and how often."""
+        """Survivors that hold the stems in sequence, and how often."""
         view, survivors = self._survey.view, self._survey.surviving.survivors
         postings = [view.content_postings(stem) for stem in dict.fromkeys(stems)]
         if len(stems) == 1:
@@ -97,7 +97,7 @@ class FuzzySearch:
         return self._best(slots, self._bm25(counts[slots], lengths[slots] / average), origin, piece)
 
     def _measured(self, which: Which) -> tuple[I32, float]:
-        """Lengths by slot, and their average among survivors that have such a text."""
+        """Lengths by slot, and their average over survivors with such a text."""
         if which not in self._lengths:
             survey = self._survey
             lengths = survey.view.texts.lengths(survey.view, survey.moment, which)
@@ -122,6 +122,6 @@ class FuzzySearch:
 
 
 def _side_by_side(text: Sequence[str], stems: Sequence[str]) -> int:
-    """How often a text holds the stems one after the other."""
+    """How often a text holds the stems in sequence."""
     wanted, size = list(stems), len(stems)
     return sum(text[at : at + size] == wanted for at, stem in enumerate(text) if stem == wanted[0])

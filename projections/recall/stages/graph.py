@@ -1,10 +1,9 @@
-"""Graph expansion (seed §20.3.3, stage 3): facts of entities near what the query is about.
+"""Graph expansion (seed §20.3.3, stage 3): facts of entities near the query's.
 
-An entity reached over edge x in h hops gives each of its facts
-``(1 / (1 + h)) * x.confidence / ln(1 + out_degree(x.subject))``: the best such edge, at the
-fewest hops. A seed that is one only by its hit may itself be reached from another seed.
-Out-degrees count visible edges only. Seeds are the request's entity, or
-the entities the query names and those of the best earlier hits.
+An entity reached over edge x in h hops gives each of its facts ``(1 / (1 + h)) * x.confidence /
+ln(1 + out_degree(x.subject))``: the best such edge, at the fewest hops. A seed that is a seed only
+through its hit may be reached from another seed. Out-degrees count visible edges only. Seeds are
+the request's entity, or the entities that the query names and those of the best earlier hits.
 """
 
 from __future__ import annotations
@@ -27,23 +26,23 @@ if TYPE_CHECKING:
     from engramlog.projections.recall.request_facts import Survey
 
 ENTITIES_PER_HOP_MAX = 256
-"""Entities expanded and scored a hop, best edges first."""
+"""Entities expanded and scored per hop, best edges first."""
 FACTS_PER_ENTITY_MAX = 64
 """Facts of a reached entity that become candidates by the graph alone, newest first."""
 NAMED_SEEDS_MAX = 16
 PHRASES_MAX = 131_072
-"""Display names whose words are remembered: each recall looks at about a thousand."""
+"""Cached display names: each recall checks about a thousand."""
 
 _WORDS = re.compile(r"[^\W_]+")
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the walk starts and what else it scores.
+    """The seeds of the walk, and additional scores.
 
     Attributes:
         seed_facts: this many of the best earlier hits give their entities as seeds.
-        named_score: graph score of facts of an entity the request names (0 hops, no edge).
-        edge_facts: whether the fact that is the edge also gets the edge's score.
+        named_score: graph score of facts of an entity in the request (0 hops, no edge).
+        edge_facts: whether the fact behind the edge also gets the edge's score.
     """
 
     seed_facts: Annotated[int, Meta(ge=0, le=100)] = 10
@@ -77,8 +76,8 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
 
 
 def _named(survey: Survey, earlier: Mapping[str, Candidates]) -> I32:
-    """Entities the request names: its own, or those whose URI or display name
-    the query spells out and an earlier hit mentions."""
+    """Entities in the request: its own, or those whose URI or display name is in the query and that
+    an earlier hit mentions."""
     if survey.focus is not None:
         return np.array([n for n in (survey.focus,) if n >= 0], dtype=np.int32)
     view, query = survey.view, survey.request.query
@@ -89,7 +88,7 @@ def _named(survey: Survey, earlier: Mapping[str, Candidates]) -> I32:
 
 
 def _spelled(survey: Survey, query: str, numbers: list[int]) -> Iterable[int]:
-    """Those entities whose display name the query spells out, in more than stop-words."""
+    """The entities whose display name is in the query and is more than stop-words."""
     spelled = f" {' '.join(_WORDS.findall(query.casefold()))} "
     text = survey.view.entities.text
     for number in numbers:
@@ -100,13 +99,13 @@ def _spelled(survey: Survey, query: str, numbers: list[int]) -> Iterable[int]:
 
 @lru_cache(maxsize=PHRASES_MAX)
 def _phrase(entity: str) -> str | None:
-    """The words of a display name between spaces; None if it says nothing by itself."""
+    """The words of a display name between spaces; None for stop-words alone."""
     words = _WORDS.findall(entity_display(entity).casefold())
     return None if STOP_WORDS.issuperset(words) else f" {' '.join(words)} "
 
 
 def _number(survey: Survey, word: str) -> int | None:
-    """The number of an entity written out in the query, if any visible fact speaks of it."""
+    """The number of an entity written out in the query, if a visible fact names it."""
     view, visible = survey.view, survey.visible_mask
     try:
         number = view.entities.number(normalize_uri(word.strip("?!.,;\"'()")))
@@ -137,11 +136,11 @@ def _walk(survey: Survey, reached: Reached, best: F64) -> None:
     view = survey.view
     for hop in range(1, survey.depth + 1):
         slots, targets = expand(view, reached.frontier, survey.walkable)
-        between = view.entity[slots] != view.object[slots]  # nothing reaches itself
+        between = view.entity[slots] != view.object[slots]  # an entity does not reach itself
         slots, targets = slots[between], targets[between]
         guard = np.log1p(_out_degree(survey, view.entity[slots]).astype(np.float64))
         scores = view.confidence(slots, survey.moment) / guard / (1 + hop)
-        # A seed that is one only by a hit has no score of its own: another seed may reach it.
+        # A seed through a hit alone has no score: another seed may reach it.
         settled = reached.seen & ((best > 0) | (hop > 1))
         found, edge, score = best_edges(view, slots, targets, scores, settled)
         kept = np.lexsort((*view.ages(edge), -score))[:ENTITIES_PER_HOP_MAX]
@@ -150,7 +149,7 @@ def _walk(survey: Survey, reached: Reached, best: F64) -> None:
 
 
 def _out_degree(survey: Survey, subjects: I32) -> I64:
-    """Of each subject: its visible edges."""
+    """The number of visible edges of each subject."""
     view, visible = survey.view, survey.visible_mask
     distinct, of = np.unique(subjects, return_inverse=True)
     if len(distinct) <= LOOKUPS_MAX:
@@ -171,7 +170,7 @@ def _facts(
     best: F64,
     earlier: Mapping[str, Candidates],
 ) -> Candidates:
-    """Facts of the reached entities: all that earlier stages found, and the newest others."""
+    """Facts of the reached entities: all hits of earlier stages, and the newest others."""
     view, mask = survey.view, survey.survivor_mask
     targets = np.flatnonzero((reached.edge >= 0) & parameters.edge_facts)
     walked = reached.edge[targets]
@@ -187,14 +186,14 @@ def _facts(
 
 
 def _newest(survey: Survey, entities: I64) -> I32:
-    """Facts of each entity that pass the gate, the newest so many; of the focus, all."""
+    """Each entity's newest facts that pass the gate, up to a bound; all of the focus."""
     view, mask = survey.view, survey.survivor_mask
     lists = [view.entity_slots(number) for number in entities.tolist()]
     slots, owner = joined(lists), np.repeat(entities, [len(each) for each in lists])
     kept = mask[slots]
     slots, owner = slots[kept], owner[kept]
     if len(slots):
-        # The gate looks at facts one by one, so one call gets those of all entities.
+        # One call of the gate for all entities: it judges facts one by one.
         order = np.argsort(slots)  # every fact has one entity: no slot occurs twice
         passed = np.zeros(len(slots), dtype=np.bool_)
         passed[order[slots[order].searchsorted(survey.admits(slots))]] = True

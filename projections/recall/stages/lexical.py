@@ -1,9 +1,9 @@
 """BM25 over posting lists, with every statistic counted over the survivors.
 
-``idf = ln(1 + (N - df + 0.5) / (df + 0.5))``;
-``score = sum of idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length / average length))``.
-A fact matches if it holds any term of the query; terms count once, in sorted order. Where the
-profile has a ``context``, ``tf`` and ``length`` include shares of the neighbours'.
+``idf = ln(1 + (N - df + 0.5) / (df + 0.5))``; ``score = sum of idf * tf * (k1 + 1) / (tf + k1 * (1
+- b + b * length / average length))``. A fact matches if it holds any term of the query; terms count
+once, in sorted order. If the profile has a ``context``, ``tf`` and ``length`` include shares of the
+neighbours'.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from engramlog.projections.recall.request_facts import Survey
 
 TERMS_MAX = 64
-"""Terms of a query that are looked up; the rest of a longer query is not searched."""
+"""The most terms of a query that are searched."""
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,7 +38,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Term(Struct, frozen=True):
-    """A term of the query: how much it tells, which survivors hold it, and how often."""
+    """A term of the query: its weight, the survivors that hold it, and how often."""
 
     text: str
     idf: float
@@ -59,8 +59,8 @@ class Term(Struct, frozen=True):
 
 
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
-    """Every survivor that holds a term of the query, ascending by slot; with a context, the
-    best of them and their neighbours."""
+    """Every survivor that holds a term of the query, ascending by slot; with a context, the best of
+    them and their neighbours."""
     terms = [_term(survey, text) for text in query_terms(survey.view, survey.request.query)]
     slots, scores = _bm25(survey, terms, parameters)
     if survey.context is not None:
@@ -76,7 +76,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
 
 
 def query_terms(view: View, query: str) -> list[str]:
-    """The query's distinct terms, sorted; stop-words only where nothing else is left."""
+    """The query's distinct terms, sorted; stop-words only if no other term is left."""
     terms = view.tokenize(without_stop_words(query)) or view.tokenize(query)
     return sorted(set(terms[:TERMS_MAX]))
 
@@ -114,8 +114,8 @@ def _in_context(
     slots: I32,
     scores: F64,
 ) -> tuple[I32, F64]:
-    """The best facts and their neighbours, scored as if each held a share of its neighbours'
-    words as well. Lengths are compared with the average of these facts with their shares."""
+    """The best facts and their neighbours, each scored as if it held a share of its neighbours'
+    words. The average length is that of these facts with their shares."""
     best = slots[best_indices(scores, context.pool, lambda at: survey.view.ages(slots[at]))]
     if not len(best):
         return slots, scores

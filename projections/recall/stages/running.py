@@ -1,5 +1,5 @@
-"""Running a profile's stages: side by side where they do not need each other, each with a
-deadline, and none able to fail the recall."""
+"""Runs a profile's stages: in parallel unless they depend on each other, each with a deadline, and
+none able to fail the recall."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from engramlog.projections.recall.profile import Filled, StageChoice
 
 LATE_SECONDS_MAX = 30.0
-"""How long one late stage is waited for where the others found nothing."""
+"""How long to wait for one late stage if the others found nothing."""
 
 _log = logging.getLogger(__name__)
 _STATUS_OF: dict[type[Exception], Status] = {
@@ -36,7 +36,7 @@ _STATUS_OF: dict[type[Exception], Status] = {
     DeadlinePassed: "deadline",
 }
 Stopwatch = Callable[[], float]
-"""Seconds, from any beginning."""
+"""Seconds, from any start."""
 
 
 class _Ran(Struct, frozen=True):
@@ -53,12 +53,12 @@ def run_stages(
     stopwatch: Stopwatch,
     executor: Executor | None,
 ) -> tuple[dict[str, Candidates], tuple[StageOutcome, ...]]:
-    """Every stage's gated candidates, and how each stage went, both in the profile's order.
+    """Every stage's gated candidates, and every stage's outcome, both in the profile's order.
 
     Args:
         weights: by stage name.
-        executor: where stages run side by side, each for at most its deadline; None runs one
-            after the other in this thread, to the end.
+        executor: runs stages in parallel, each up to its deadline; None runs one after the
+            other in this thread, to the end.
     """
     asked = surveyed.request.stages
     wanted = wanted_stages(choices, weights, asked)
@@ -99,14 +99,14 @@ def wanted_stages(
     weights: Mapping[str, float],
     asked: Collection[str] | None = None,
 ) -> frozenset[str]:
-    """The stages that are run, of those asked for: the ones that weigh something, or all where
-    none does. ``asked`` are names or labels, None for all."""
+    """The requested stages that run: those with a weight, or all if none has one. ``asked`` are
+    names or labels, None for all."""
     requested = frozenset(choice.name for choice in choices if is_requested(choice, asked))
     return frozenset(name for name in requested if weights[name] > 0) or requested
 
 
 def is_requested(choice: StageChoice, asked: Collection[str] | None) -> bool:
-    """Whether a request asks for a stage, or cannot do without it."""
+    """Whether a request names a stage, or the stage always runs."""
     return asked is None or choice.always or choice.name in asked or choice.label in asked
 
 
@@ -132,7 +132,7 @@ def _collect(
     choices: tuple[StageChoice, ...],
     stopwatch: Stopwatch,
 ) -> dict[str, Future[_Ran]]:
-    """Wait for what runs, no stage longer than its deadline; returns those that are late."""
+    """Wait for running stages, each up to its deadline; returns the late ones."""
     late: dict[str, Future[_Ran]] = {}
     deadlines = {choice.name: choice.deadline_ms / 1000.0 for choice in choices}
     labels = {choice.name: choice.label for choice in choices}
@@ -150,8 +150,8 @@ def _collect(
 
 
 def _wait_for_one(late: Mapping[str, Future[_Ran]], ran: dict[str, _Ran]) -> None:
-    """Take the first late stage that finds something. Stages are late on a busy machine, or
-    while a model starts; a late answer is better than an empty one."""
+    """Take the first late stage that finds something. Stages are late on a busy machine, or while a
+    model starts; a late answer is better than an empty one."""
     for name, future in late.items():
         with suppress(TimeoutError):
             found = future.result(LATE_SECONDS_MAX)
@@ -191,8 +191,8 @@ def _run(
 
 
 def _admitted(surveyed: Survey, found: Candidates, count: int) -> Candidates:
-    """The best ``count`` of those that pass the gate, which is asked of no more than it takes:
-    most of what a common word finds is never looked at."""
+    """The best ``count`` candidates that pass the gate. The gate judges only as many as needed:
+    most hits of a common word are never judged."""
     asked = count
     while True:
         leading = found.leading(asked)

@@ -1,9 +1,8 @@
-"""Likeness of meaning: the cosine of the query's vector with the survivors', exactly.
+"""Similarity of meaning: the exact cosine of the query's vector with the survivors'.
 
-``score = (cosine - floor) / (1 - floor)`` for cosines above ``floor``. Where the profile has a
-``context``, a fact's cosine is its own or that with its neighbours, the greater.
-Facts that are to have a vector and have none yet are left to the other stages to judge, and the
-stage's outcome says how many they are.
+``score = (cosine - floor) / (1 - floor)`` for cosines above ``floor``. If the profile has a
+``context``, a fact's cosine is the greater of its own and that with its neighbours. Facts whose
+vector is still missing are left to the other stages, and the stage's outcome gives their number.
 """
 
 from __future__ import annotations
@@ -37,17 +36,16 @@ if TYPE_CHECKING:
     from engramlog.projections.recall.request_facts import Survey
 
 COMPARED_MIN = 6_000
-"""Up to this many survivors are all compared exactly; of more, those that a sketch of the
-vectors holds nearest, and at least ``COMPARED_SHARE`` of them."""
+"""Up to this many survivors are all compared exactly. Of more, only those that a sketch of the
+vectors ranks nearest are, at least ``COMPARED_SHARE`` of them."""
 COMPARED_SHARE = 0.02
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
-    """``floor``: the cosine that counts as no likeness at all. ``card_share``: how much of the
-    likeness of its entity's memory card a fact gets where it has less itself; 0 leaves cards
-    out. ``threshold``: least cosine of a candidate, inclusive. ``name_share``: how much of the
-    speakers that the question names is left in its vector (see ``speakers``); None leaves the
-    question as it is."""
+    """``floor``: the cosine that counts as no similarity. ``card_share``: how much of its entity's
+    card's similarity a fact gets if its own is lower; 0 leaves cards out. ``threshold``: least
+    cosine of a candidate, inclusive. ``name_share``: how much of the named speakers stays in the
+    question's vector (see ``speakers``); None leaves the question unchanged."""
 
     threshold: Annotated[float, Meta(ge=0, le=1)] = 0.0
     floor: Annotated[float, Meta(ge=0, lt=1)] = 0.0
@@ -56,12 +54,10 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
-    """Every survivor that is like the query, ascending by slot.
+    """Every survivor similar to the query, ascending by slot.
 
-    Raises:
-        StageDisabled: there are no embeddings, none of the survivors has one yet, or the
-            query says nothing.
-        EmbeddingError: the query could not be embedded.
+    Raises: StageDisabled: embeddings are off, no survivor has a vector yet, or the query is empty.
+    EmbeddingError: the query could not be embedded.
     """
     semantics = survey.semantics
     if semantics is None:
@@ -113,9 +109,9 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
 def _in_context(
     survey: Survey, semantics: Semantics, query: F32, embedded: I32, slots: I32, cosines: F64
 ) -> tuple[I32, F64, F64]:
-    """The slots compared and the embedded neighbours of the best of them, their cosines, and
-    these with context: of the best and their neighbours that of the fact's vector plus shares
-    of its neighbours' with the query, where it is the greater of the two."""
+    """The compared slots and the embedded neighbours of the best of them, their cosines, and their
+    cosines with context. With context, the best facts and their neighbours add shares of their
+    neighbours' vectors to their own, if that gives a greater cosine."""
     context = survey.context
     assert context is not None
     best = slots[best_indices(cosines, context.pool, lambda at: survey.view.ages(slots[at]))]
@@ -140,12 +136,12 @@ def _in_context(
 def _blended(
     windows: Windows, shares: Mapping[int, float], kept: F64, semantics: Semantics, query: F32
 ) -> tuple[F64, F64]:
-    """Of each fact's vector plus its neighbours' shares: the product with the query, and the
-    length; both 0 for facts in no conversation. ``kept``: what each member's length leaves of
-    the shares that it gets and gives.
+    """For each fact's vector plus its neighbours' shares: the product with the query, and the
+    length; both 0 for facts outside conversations. ``kept``: the factor that each member's length
+    puts on the shares that it gets and gives.
 
-    The sums themselves are never made: a few products of each vector with the next ones say
-    as much, and those are shared by all near facts.
+    The sums themselves are never built: a few products of each vector with the next ones suffice,
+    and all near facts share them.
     """
     rows, _ = semantics.rows(windows.members)
     count = len(rows)
@@ -155,7 +151,7 @@ def _blended(
     weights = {n: share * own * known[at[n]] * windows.steps[n] for n, share in shares.items()}
     weights[0] = (windows.places < count).astype(np.float64)
     steps = sorted(weights)
-    # Each row by itself: a matrix product's last bits would depend on which others there are.
+    # Each row by itself: the last bits of a matrix product depend on the other rows.
     products = _padded(np.vecdot(rows, query), count)
     overlaps = [
         _padded(np.vecdot(rows[: max(0, count - apart)], rows[apart:]), count)
@@ -172,21 +168,20 @@ def _blended(
 
 
 def _padded(values: F32 | F64, count: int) -> F64:
-    """Values by place, with 0 before the first, and behind the last up to ``count``."""
+    """Values by place, with 0 before the first, and after the last up to ``count``."""
     padded = np.zeros(count + 2)
     padded[1 : 1 + len(values)] = values
     return padded
 
 
 def _indices(places: I64, count: int) -> I64:
-    """Where ``_padded`` has some places of ``count``; those that are none lead to a 0."""
+    """The indices of places in ``_padded`` of ``count``; places outside lead to a 0."""
     indices: I64 = np.minimum(np.maximum(places, -1), count) + 1
     return indices
 
 
 def _lifted(survey: Survey, parameters: Parameters, query: F32, found: Candidates) -> Candidates:
-    """``found`` with the share that facts have in the likeness of their entity's card, where
-    that is more than their own."""
+    """``found``, with a share of their entity's card's similarity for facts whose own is lower."""
     about, likeness = card_scores(survey, query, parameters.floor)
     share = parameters.card_share * likeness
     slots = np.union1d(found.slots, about).astype(np.int32)
@@ -207,7 +202,7 @@ def _lifted(survey: Survey, parameters: Parameters, query: F32, found: Candidate
 
 
 def _held(slots: I32, among: I32, *, inside: bool) -> I32:
-    """Those of ``slots`` that are, or are not, among others; both ascend."""
+    """Those of ``slots`` that are, or are not, among others; both ascending."""
     if not len(among):
         return slots[:0] if inside else slots
     at = np.minimum(np.searchsorted(among, slots), len(among) - 1)

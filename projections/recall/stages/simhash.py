@@ -1,8 +1,8 @@
 """Ss: facts whose signature is near the question's (abmind's seed, "Ss").
 
-``score = 1 - hamming / 256``, of all survivors or of a sample of them. Version 1 signs as
-abmind does. Version 2 weighs the question's words by how few survivors hold them
-(``ln(1 + N / df)``); what facts were signed with never depends on other facts.
+``score = 1 - hamming / 256``, of all survivors or of a sample of them. Version 1 signs as abmind
+does. Version 2 weighs the question's words by how few survivors hold them (``ln(1 + N / df)``); a
+fact's signature never depends on other facts.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ MODULUS = 2_147_483_647
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     """``threshold``: least similarity, inclusive. ``cap``: most candidates. ``rows``: of more
-    survivors, compare so many of the whole history, always the same ones (see ``sampled``);
-    None compares all."""
+    survivors, compare this many of the whole history, always the same ones (see ``sampled``); None
+    compares all."""
 
     version: Literal[1, 2] = 1
     rows: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
@@ -41,10 +41,9 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
-    """The survivors most like the question, ascending by slot; among equals the oldest.
+    """The survivors most similar to the question, ascending by slot; among equals the oldest.
 
-    Raises:
-        StageDisabled: the question holds nothing to sign, or the facts are not all signed yet.
+    Raises: StageDisabled: the question has nothing to sign, or some facts are not signed yet.
     """
     signature = sign_v1([survey.request.query])[0].tobytes()
     if parameters.version == 2:
@@ -58,7 +57,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
         raise StageDisabled(str(fault)) from fault
     compared = len(slots)
     likeness = similarities(signed, signature)
-    # Nothing to sign leaves all bits 0, which a few words' many 0s would be like.
+    # A text without words has all bits 0, which resembles the many 0s of a short question.
     near = np.flatnonzero((likeness >= parameters.threshold) & signed.any(axis=1))
     ages = survey.view.ages
     best = near[best_indices(likeness[near], parameters.cap, lambda at: ages(slots[near[at]]))]
@@ -74,9 +73,8 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
 
 
 def sampled(slots: I32, rows: int | None, view: View) -> I32:
-    """At most ``rows`` of the slots, ascending: the first in a fixed pseudo-random order
-    (abmind's newer version). A fact's place in it comes from its id, and so is the same
-    whatever else the node holds, and on every node."""
+    """At most ``rows`` of the slots, ascending: the first in a fixed pseudo-random order (abmind's
+    newer version). A fact's place comes from its id alone, so it is the same on every node."""
     if rows is None or len(slots) <= rows:
         return slots
     keys = view.tie[slots].astype(np.uint64) * np.uint64(MULTIPLIER) % np.uint64(MODULUS)
@@ -87,7 +85,7 @@ def sampled(slots: I32, rows: int | None, view: View) -> I32:
 
 
 def _weighted(survey: Survey) -> bytes:
-    """The question's second signature, by what its words tell among the survivors."""
+    """The question's version 2 signature, with its words weighted by rarity among the survivors."""
     survivors = survey.surviving.survivors
     terms = survey.view.tokenize(without_stop_words(survey.request.query))
     weights: dict[str, float] = {}

@@ -1,8 +1,8 @@
 """Paragraphs of summaries that hold a keyword of the question (abmind's S6).
 
-A paragraph matches if any keyword is a substring of it, upper and lower case alike. All score
-the same; the newest periods come first, and of paragraphs of one period with the same
-beginning only the first counts.
+A paragraph matches if any keyword is a substring of it, ignoring case. All score the same. The
+newest periods come first; of paragraphs of one period with the same beginning only the first
+counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 KEYWORDS_MAX = 64
 BEGINNING = 80
-"""Characters by which paragraphs of one period differ."""
+"""How many first characters of a paragraph must differ within one period."""
 
 _OPERATORS = re.compile(r"\b(?:OR|AND|NOT)\b")
 _QUOTED = re.compile(r'"([^"]*)"')
@@ -36,8 +36,8 @@ _WORDS = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
-    """``score``: of every paragraph. ``results``: most paragraphs. ``keyword_length``: a word
-    with fewer characters is no keyword, unless it was quoted."""
+    """``score``: of every paragraph. ``results``: most paragraphs. ``keyword_length``: shorter
+    words are no keywords, unless quoted."""
 
     score: Annotated[float, Meta(gt=0, le=1)] = 0.5
     results: Annotated[int, Meta(ge=1, le=1000)] = 10
@@ -54,7 +54,7 @@ class _Passage(Struct, frozen=True):
 
     @property
     def key(self) -> tuple[int, str]:
-        """What tells it from others, besides its slot."""
+        """Its identity, apart from its slot."""
         return self.period.start_us, self.text[:BEGINNING]
 
 
@@ -85,8 +85,8 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
 
 
 def looked_for(request: RecallRequest, length_min: int) -> list[str]:
-    """The request's keywords as they are, or those of its one message; and, as it is, the
-    question in the asker's own words."""
+    """The request's keywords unchanged, or those of its one message; plus, unchanged, the question
+    in the caller's own words."""
     given = entries_of(request) if request.keywords else []
     if len(given) > 1:
         words = [entry.strip().lower() for entry in given]
@@ -97,16 +97,16 @@ def looked_for(request: RecallRequest, length_min: int) -> list[str]:
 
 
 def _asked(survey: Survey) -> I32:
-    """Paragraphs that pass the gate and the filters but those of time, which ask when a fact
-    was recorded: a paragraph is of its period's time, whenever it was written down."""
+    """Paragraphs that pass the gate and all filters except time. Time filters compare when a fact
+    was recorded, but a paragraph belongs to its period, whenever it was recorded."""
     timeless = msgspec.structs.replace(survey.filters, since_us=None, until_us=None)
     slots = survey.view.summary_slots()
     return survey.admits(slots[survey.filtered(timeless).survivor_mask[slots]])
 
 
 def keywords_of(query: str, length_min: int = 1) -> list[str]:
-    """What is looked for, in lower case: quoted text, and every other word but the
-    operators OR, AND, NOT. Stop-words and short words count only where nothing else is left."""
+    """The keywords, in lower case: quoted text, and every other word except the operators OR, AND,
+    NOT. Stop-words and short words count only if no other is left."""
     quoted = [text for part in _QUOTED.findall(query) if (text := part.strip().lower())]
     rest = _OPERATORS.sub(" ", _QUOTED.sub(" ", query))
     words = [word.lower() for word in _WORDS.findall(rest)]
@@ -115,8 +115,8 @@ def keywords_of(query: str, length_min: int = 1) -> list[str]:
 
 
 def _matching(survey: Survey, slots: I32, keywords: list[str]) -> Iterator[_Passage]:
-    """Paragraphs that hold a keyword: those of the newest periods first, of one period the
-    oldest, and looked at only as far as they are asked for."""
+    """Paragraphs that hold a keyword: the newest periods first, within one period the oldest first;
+    read lazily."""
     view = survey.view
     for slot, period in _by_period(survey, slots):
         text = view.passage(slot)
@@ -127,7 +127,7 @@ def _matching(survey: Survey, slots: I32, keywords: list[str]) -> Iterator[_Pass
 
 
 def _by_period(survey: Survey, slots: I32) -> Iterator[tuple[int, Period]]:
-    """Paragraphs of the periods that the request's times leave, in order."""
+    """Paragraphs of the periods within the request's times, in order."""
     view, filters = survey.view, survey.filters
     since = -math.inf if filters.since_us is None else filters.since_us
     until = math.inf if filters.until_us is None else filters.until_us

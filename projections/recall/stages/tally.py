@@ -1,4 +1,4 @@
-"""Adding up scores by slot, where few of very many facts get any."""
+"""Adds up scores by slot when few of very many facts get any."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from engramlog.projections.arrays import F64, I32, I64, Bool
 
 
 class Tally:
-    """Sums by slot. Its arrays belong to the thread and are used again: a fresh array of a
-    million numbers costs more than all that is added to it."""
+    """Sums by slot. Its arrays belong to the thread and are reused: a fresh array of a million
+    numbers costs more than the additions."""
 
     def __init__(self, count: int) -> None:
         self._sums, self._touched = _borrowed(count)
@@ -22,7 +22,7 @@ class Tally:
         self._touched[slots] = True
 
     def result(self) -> tuple[I32, F64]:
-        """Slots that were added to, ascending, and their sums. The tally is then empty."""
+        """Slots with additions, ascending, and their sums; empties the tally."""
         slots: I64 = np.flatnonzero(self._touched)
         sums = self._sums[slots]
         self._sums[slots] = 0.0
@@ -40,7 +40,7 @@ _own = _Own()
 
 
 def _borrowed(count: int) -> tuple[F64, Bool]:
-    """Arrays of zeros; a tally that is never finished keeps them, and others are made."""
+    """Arrays of zeros. A tally that is never finished keeps them, and the next one makes others."""
     sums, touched = _own.sums, _own.touched
     _own.sums = _own.touched = None
     if sums is None or touched is None or len(sums) < count:

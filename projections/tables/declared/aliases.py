@@ -112,9 +112,8 @@ class AliasBook:
         """The entity that a stored name meant at a position; the name itself if it was no alias."""
         if not self._by_raw:
             return name
-        for _ in range(
-            len(self._by_raw)
-        ):  # the longest possible chain, should peers' aliases form a cycle
+        # The longest possible chain, should the aliases form a cycle.
+        for _ in range(len(self._by_raw)):
             row = self.get(name, position)
             if row is None:
                 break

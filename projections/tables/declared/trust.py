@@ -306,9 +306,8 @@ class TrustPart:
                 if received.any():
                     through[peers == source] = given
                     if self.keyed(self._sources.text(source), position + 1):
-                        lent = (
-                            said & received
-                        )  # the key belongs to another source and lends no trust
+                        # The key belongs to another source and lends no trust.
+                        lent = said & received
                         trust[lent] = np.minimum(trust[lent], given)
                         said &= ~received
                 trust[said] = given
