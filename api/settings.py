@@ -48,122 +48,106 @@ class Settings(BaseSettings):
     log: str = Field(
         default="",
         repr=False,
-        description="A log in PostgreSQL (`postgresql://…`). Empty: `log.db` in the data "
-        "directory.",
+        description="A log in PostgreSQL (`postgresql://…`). Empty: `log.db`.",
     )
     log_durability: Literal["quorum", "server"] = Field(
         default="quorum",
-        description="When PostgreSQL acknowledges a write: `quorum` once a synchronous standby "
-        "has it, `server` once the server confirms it.",
+        description="A write in PostgreSQL waits for a synchronous standby (`quorum`), or the "
+        "server (`server`).",
     )
     scopes: Labels = Field(
         default=(),
-        description="Scopes of a log in PostgreSQL that this node holds, separated by commas; `*` "
-        "holds all. Empty: as the directory has it, all in a new one.",
+        description="Scopes that this node holds of a log in PostgreSQL; `*`: all. Empty: as "
+        "before, all in a new directory.",
     )
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
-    port: int = Field(
-        default=8765, ge=0, le=65535, description="Port to listen on; 0: any free port."
-    )
+    port: int = Field(default=8765, ge=0, le=65535, description="Port; 0: any free one.")
     node_url: str = Field(default="", description="URL for other nodes. Empty: address and port.")
-    auth_required: bool = Field(
-        default=True, description="Callers need a key. Off only on loopback."
-    )
+    auth_required: bool = Field(default=True, description="Callers need a key. Off: loopback only.")
     attestation_required: bool = Field(
         default=False,
-        description="Facts need a signature by a registered agent key of their source; routes "
-        "without signatures cannot state facts.",
+        description="Facts need a signature by an agent key of their source.",
     )
     allowed_hosts: Labels = Field(
-        default=(), description="Further names that a node without authentication answers to."
+        default=(), description="More host names for a node without authentication."
     )
     cors_allowed_origins: Labels = Field(
         default=(), description="Origins whose pages may use the node."
     )
     cors_allowed_origin_regex: str | None = Field(
-        default=None, description="A regular expression that matches such an origin whole."
+        default=None, description="A regular expression for such origins."
     )
-    cors_dev_localhost: bool = Field(
-        default=False, description="Pages of `localhost` and `127.0.0.1` may use the node."
-    )
+    cors_dev_localhost: bool = Field(default=False, description="Local pages may use the node.")
     cors_allow_credentials: bool = Field(
         default=True, description="Such pages may send credentials."
     )
     set_valued_relations: Labels = Field(
         default=(),
-        description="Relations with several values: labels, or globs ending in `*`. `rel:*` "
-        "always.",
+        description="Relations with several values: labels, or globs ending in `*`.",
     )
     set_valued_defaults: bool = Field(
         default=True,
-        description="A new node declares the usual relations (`likes`, `knows`, …) set-valued.",
+        description="New nodes declare `likes`, `knows` and others set-valued.",
     )
-    recall_profile: str = Field(
-        default="default", min_length=1, description="Profile of a recall that names none."
-    )
+    recall_profile: str = Field(default="default", min_length=1, description="The default profile.")
     sanitizer_mode: Literal["warn", "strip", "block", "quarantine", "off"] = Field(
         default="warn",
-        description="Facts that try to command a model: `warn` adds a warning, `strip` cuts the "
-        "sentences, `block` hides the value and keeps them out of recall, "
-        "`quarantine` shows them only to reviewing admins, `off` does nothing.",
+        description="How to serve facts that try to command a model ([modes]"
+        "(untrusted-content.md#modes)).",
     )
     explain_permission: Literal["auto", "none", "read", "admin"] = Field(
         default="auto",
-        description="Permission for `explain` and `debug` of recall; `none`: off. `auto`: "
-        "`admin`, or `read` without authentication.",
+        description="Permission to explain a recall; `none`: off. `auto`: `admin`, or `read` "
+        "without authentication.",
     )
-    embed_enabled: bool = Field(
-        default=True, description="Facts are embedded; recall compares meanings."
-    )
+    embed_enabled: bool = Field(default=True, description="Recall compares meanings.")
     embed_provider: Literal["auto", "ollama", "openai", "voyage", "minilm", "none"] = Field(
         default="auto",
-        description="Who embeds. `auto`: the pinned one; at first start Ollama if it answers, "
-        "else the bundled model.",
+        description="[Who embeds](embeddings.md).",
     )
     embed_model: str = Field(default="", description="The provider's model. Empty: its default.")
     embed_url: str = Field(default="", description="The provider's address. Empty: its default.")
     embed_dimensions: int = Field(
-        default=0, ge=0, le=65_536, description="Dimensions of an unknown model; 0: known."
+        default=0, ge=0, le=65_536, description="Dimensions, if the model is unknown."
     )
     embed_truncated_dimensions: int = Field(
         default=0,
         ge=0,
         le=65_536,
-        description="Dimensions kept of a Matryoshka model's vectors; 0: all.",
+        description="Dimensions to keep of Matryoshka vectors; 0: all.",
     )
     embed_min_confidence: float = Field(
-        default=0.1, ge=0, le=1, description="Facts with no more confidence are not embedded."
+        default=0.1, ge=0, le=1, description="Facts need more confidence for a vector."
     )
     embed_wait_timeout_s: float = Field(
-        default=10.0, ge=0, le=600, description="Longest wait of a write with `wait=embedded`."
+        default=10.0, ge=0, le=600, description="Longest wait with `wait=embedded`."
     )
     vectors_memory_mb: int = Field(
         default=0,
         ge=0,
-        description="MiB of vectors in memory, per process; sqlite-vec searches the rest in a "
-        "file. 0: no limit.",
+        description="Vectors in memory per process; the rest are in a file. 0: no limit.",
     )
     card_max_age_s: float = Field(
-        default=86_400.0, gt=0, le=31_536_000, description="Age at which a memory card is stale."
+        default=86_400.0, gt=0, le=31_536_000, description="Age at which a card is stale."
     )
     card_queue_max: int = Field(
         default=10_000,
         ge=1,
         le=1_000_000,
-        description="Memory cards that wait to be written ahead.",
+        description="Cards that wait for a refresh.",
     )
     cursor_ttl_s: int = Field(
         default=300, ge=1, le=86_400, description="Lifetime of a page cursor."
     )
     recall_track_interval_s: float = Field(
-        default=30.0, gt=0, le=30, description="Pause between recorded batches of recall use."
+        default=30.0, gt=0, le=30, description="Pause between records of recall use."
     )
     recall_workers: int | None = Field(
         default=None,
         ge=0,
         le=64,
-        description="Processes that answer recalls; each holds a memory image. Empty: cores − 1, "
-        "at most 4, up to 250,000 facts, and only for recalls in parallel.",
+        description="Processes for parallel recalls. Empty: cores − 1, at most 4, up to 250,000 "
+        "facts.",
     )
     subscriptions_max: int = Field(
         default=100, ge=0, le=100_000, description="Subscriptions per principal."
@@ -171,30 +155,27 @@ class Settings(BaseSettings):
     webhooks_allow_private: bool = Field(
         default=False, description="Webhooks may use private networks and http."
     )
-    recall_receipts: bool = Field(
-        default=True, description="Every recall leaves a receipt in the log."
-    )
+    recall_receipts: bool = Field(default=True, description="Recalls leave receipts in the log.")
     request_body_bytes_max: int = Field(
-        default=1_048_576, ge=1024, le=1_073_741_824, description="Largest body of a request."
+        default=1_048_576, ge=1024, le=1_073_741_824, description="Largest body."
     )
     connections_max: int = Field(
         default=1_000,
         ge=8,
         le=100_000,
-        description="Open connections; fewer if the process has few file descriptors. More get "
-        "503.",
+        description="Open connections; more get 503.",
     )
     connections_per_address_max: int = Field(
         default=500,
         ge=4,
         le=100_000,
-        description="Connections per address; a proxy is one address.",
+        description="The same per address.",
     )
     batch_body_bytes_max: int = Field(
-        default=67_108_864, ge=1024, le=1_073_741_824, description="Largest body of a batch."
+        default=67_108_864, ge=1024, le=1_073_741_824, description="Largest batch."
     )
     value_bytes_max: int = Field(
-        default=262_144, ge=1, le=VALUE_BYTES_MAX, description="Largest value of a fact, in UTF-8."
+        default=262_144, ge=1, le=VALUE_BYTES_MAX, description="Largest value of a fact."
     )
     time_travel_enabled: bool = Field(default=True, description="`as_of` is served; off: 501.")
     time_travel_allow_fact_query_as_of: bool = Field(
@@ -207,23 +188,22 @@ class Settings(BaseSettings):
         default=0.0,
         ge=0,
         le=36_500,
-        description="Days back that `as_of` may go; 0: to the beginning.",
+        description="Days back that `as_of` may go; 0: all.",
     )
     audit_sql_timeout_s: float = Field(
-        default=10.0, gt=0, le=600, description="Longest run of an audit statement."
+        default=10.0, gt=0, le=600, description="Longest audit statement."
     )
     fork_events_max: int = Field(
         default=200_000,
         ge=0,
         le=10_000_000,
-        description="Last position at which `/v1/time-travel/fork` forks. A fork replays from the "
-        "beginning.",
+        description="Last position at which a question may fork.",
     )
     job_facts_min: int = Field(
         default=100_000,
         ge=0,
         le=1_000_000_000,
-        description="Sweeps and lint over more facts are jobs: 202 with a `job_id`.",
+        description="Sweeps and lint over more facts are [jobs](facts-api.md#jobs).",
     )
     quota_reads_per_hour: int = Field(
         default=0, ge=0, le=1_000_000_000, description="Reads an hour per entity; 0: no limit."
@@ -232,20 +212,20 @@ class Settings(BaseSettings):
         default=0,
         ge=0,
         le=1_000_000_000,
-        description="Writes an hour per entity, counting batch items; 0: no limit.",
+        description="Writes an hour per entity; 0: no limit.",
     )
     federation_enabled: bool = Field(default=False, description="The node has peers.")
     federation_insecure: bool = Field(
-        default=False, description="Peers may use plain http and private addresses."
+        default=False, description="Allow peers plain http and private addresses."
     )
     federation_pull_interval_s: float = Field(
-        default=30.0, gt=0, le=86_400, description="Pause between pulls by the protocol."
+        default=30.0, gt=0, le=86_400, description="Pause between the protocol's pulls."
     )
     federation_push_enabled: bool = Field(
-        default=False, description="Peers may push facts by the protocol; off: 405."
+        default=False, description="Peers may push facts; off: 405."
     )
     federation_allow_team: bool = Field(
-        default=False, description="Facts of scope `team` may leave and enter; `local` never."
+        default=False, description="Exchange `team` facts too; `local` never."
     )
     snapshots_every_events: int = Field(
         default=0, ge=0, le=1_000_000_000, description="Events between snapshots; 0: never."
@@ -253,23 +233,19 @@ class Settings(BaseSettings):
     snapshots_keep: int = Field(
         default=2, ge=1, le=1_000, description="Automatic snapshots to keep."
     )
-    replica_of: str = Field(
-        default="", description="URL of the primary; this node is its read-only replica."
-    )
+    replica_of: str = Field(default="", description="URL of the primary of this replica.")
     replica_key: str = Field(
         default="",
         repr=False,
-        description="Key with permission `replicate` on the primary; use a variable.",
+        description="Key for the primary, with permission `replicate`.",
     )
     replica_snapshot: bool = Field(
-        default=True, description="A new replica starts from its primary's snapshot, if any."
+        default=True, description="A new replica starts from a snapshot."
     )
     consolidation_enabled: bool = Field(
         default=True, description="Consolidation rules run on their cadence."
     )
-    summaries_dir: str = Field(
-        default="", description="Folder of Markdown summaries to read while serving."
-    )
+    summaries_dir: str = Field(default="", description="Folder of Markdown summaries to follow.")
     summaries_owner: str = Field(
         default="system:summaries",
         min_length=1,
@@ -280,7 +256,7 @@ class Settings(BaseSettings):
         default="local", description="Scope of their paragraphs."
     )
     shutdown_timeout_s: float = Field(
-        default=10.0, ge=0, le=600, description="Time that running requests get at a stop."
+        default=10.0, ge=0, le=600, description="Time for running requests at a stop."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe level on stderr."

@@ -18,24 +18,24 @@ ERRORS = (
     ErrorRow(
         400,
         "malformed_body",
-        "the body does not match its headers, such as `Content-Encoding`",
+        "the body does not match its headers",
     ),
-    ErrorRow(400, "malformed_json", "the body is not JSON, or holds NaN or Infinity"),
-    ErrorRow(400, "invalid_entity_uri", "an entity or source is empty, or cannot be normalised"),
+    ErrorRow(400, "malformed_json", "no JSON, or NaN or Infinity"),
+    ErrorRow(400, "invalid_entity_uri", "an entity or source is no name"),
     ErrorRow(400, "invalid_scope", "a recall names no scope"),
     ErrorRow(400, "invalid_cursor cursor_expired", "a cursor of another request, or too old"),
     ErrorRow(400, "cid_malformed", "not `sha256:` and 64 hex digits"),
-    ErrorRow(400, "invalid_position", "`min_position` or `X-Engramlog-Position` is not a position"),
+    ErrorRow(400, "invalid_position", "in `min_position` or `X-Engramlog-Position`"),
     ErrorRow(400, "invalid_session_id session_id_too_long", "the header `Stigmem-Session`"),
     ErrorRow(
         400,
         "invalid_idempotency_key",
-        "`Idempotency-Key` is empty, too long or not printable",
+        "empty, too long or not printable",
     ),
     ErrorRow(
         400,
         "as_of_invalid_timestamp as_of_future",
-        "`as_of` or `valid_at` is not a moment, or is in the future",
+        "no moment, or in the future",
     ),
     ErrorRow(400, "as_of_before_retention_floor", "older than `as_of_retention_days` allows"),
     ErrorRow(400, "moments_reversed", "`from` is after `to`"),
@@ -53,12 +53,12 @@ ERRORS = (
     ErrorRow(
         400,
         "tombstone_entity_uri_invalid",
-        "the entity needs a namespace (`user:al`) or a URI",
+        "use a namespace (`user:al`) or a URI",
     ),
     ErrorRow(
         400,
         "tombstone_malformed tombstone_signature_invalid",
-        "a peer's tombstone: a wrong field, a wrong signature",
+        "a peer's tombstone is wrong",
     ),
     ErrorRow(400, "fork_too_large", "the moment is beyond `STIGMEM_FORK_EVENTS_MAX`"),
     ErrorRow(
@@ -70,17 +70,17 @@ ERRORS = (
     ErrorRow(
         401,
         "token_invalid token_expired token_revoked token_issuer_unknown",
-        "the [capability](capabilities.md) is not accepted",
+        "the [capability](capabilities.md) is refused",
     ),
     ErrorRow(
         403,
         "instruction_write_required",
-        "`interpret_as: instruction` without that permission",
+        "an instruction, without that permission",
     ),
     ErrorRow(
         403,
         "feedback_loop_provenance_required",
-        "a session writes to a scope that it read, without provenance",
+        "see [sessions](between-agents.md#sessions)",
     ),
     ErrorRow(403, "scope_forbidden", "the key is limited to other scopes"),
     ErrorRow(
@@ -93,16 +93,16 @@ ERRORS = (
     ErrorRow(
         403,
         "capability_exceeds_rights",
-        "the capability would allow more than its issuer may do",
+        "more than the issuer may do",
     ),
     ErrorRow(403, "not_delegable", "the route needs a key, not a capability"),
-    ErrorRow(403, "attribute_forbidden", "trust above 1 and a lower classification need `admin`"),
+    ErrorRow(403, "attribute_forbidden", "needs `admin`: trust above 1, a lower classification"),
     ErrorRow(
         403,
         "origin_forbidden host_forbidden",
-        "a web page of another origin; without authentication, another name in `Host`",
+        "see [browsers](operations.md#browsers)",
     ),
-    ErrorRow(403, "not_a_member", "an admin outside the garden; others get `garden_not_found`"),
+    ErrorRow(403, "not_a_member", "an admin outside the garden"),
     ErrorRow(
         403,
         "garden_write_forbidden garden_admin_required moderator_required",
@@ -112,7 +112,7 @@ ERRORS = (
     ErrorRow(403, "alias_is_migration", "only admins change migration aliases"),
     ErrorRow(403, "tombstone_not_granted", "the peer lacks the grant `erase_foreign`"),
     ErrorRow(403, "receipts_of_others", "listing them needs `audit.read` or `admin`"),
-    ErrorRow(403, "time_travel_plugin_disabled", "the operator turned it off"),
+    ErrorRow(403, "time_travel_plugin_disabled", "turned off"),
     ErrorRow(
         404,
         "agent_key_not_found alias_not_found capability_not_found card_not_found "
@@ -138,16 +138,16 @@ ERRORS = (
     ErrorRow(
         409,
         "fact_not_flagged fact_not_quarantine_pending",
-        "a review of a fact that does not wait for one",
+        "the fact waits for no review",
     ),
-    ErrorRow(409, "quarantine_has_pending_facts", "a quarantine to delete is not empty"),
-    ErrorRow(409, "ambiguous_match", "a retraction by content matches several facts"),
+    ErrorRow(409, "quarantine_has_pending_facts", "the quarantine is not empty"),
+    ErrorRow(409, "ambiguous_match", "the content matches several facts"),
     ErrorRow(409, "cid_mismatch fact_chain_mismatch", "stored content does not match its hash"),
     ErrorRow(409, "idempotency_conflict", "the key was used for another request"),
     ErrorRow(
         409,
         "outcome_not_kept",
-        "a retried batch of version 0.1: the reason of a refusal was not kept",
+        "a retried batch of version 0.1",
     ),
     ErrorRow(409, "expectation_failed", "the condition of an append does not hold"),
     ErrorRow(409, "alias_cycle", "the alias would lead back to itself"),
@@ -155,25 +155,25 @@ ERRORS = (
     ErrorRow(
         409,
         "fact_conflict",
-        "a delta (number `delta`) conflicts with the facts; `reason`: `missing`, "
+        "delta number `delta` conflicts; `reason`: `missing`, "
         "`already_retracted`, `scope_mismatch`, `duplicate_replaces`, `self_replace`, "
         "`batch_overlap`, `stale_version`, `contradiction`",
     ),
     ErrorRow(
         409,
         "consolidation_raced",
-        "another run of the rule was faster; this one wrote nothing",
+        "another run was faster; this one wrote nothing",
     ),
     ErrorRow(
         409,
         "manifest_outdated manifest_rotation",
-        "older than the stored one; another key without rotation events",
+        "see [manifests](federation-protocol.md#manifests)",
     ),
     ErrorRow(409, "too_many_subscriptions", "the caller has `STIGMEM_SUBSCRIPTIONS_MAX`"),
     ErrorRow(
         409,
         "peer_not_pending stream_not_held federation_disabled",
-        "the peering is in another state",
+        "another state",
     ),
     ErrorRow(
         409,
@@ -183,14 +183,14 @@ ERRORS = (
     ErrorRow(
         409,
         "replication_diverged not_a_replica",
-        "the replica holds another log; only a replica can be promoted",
+        "see [replicas](replication.md)",
     ),
     ErrorRow(409, "rebuild_running reindex_running snapshot_running", "one at a time"),
     ErrorRow(409, "embeddings_off", "the node runs without embeddings"),
     ErrorRow(
         410,
         "fact_erased",
-        "the fact was [erased](erasure.md); only for admins, others get `fact_not_found`",
+        "the fact was [erased](erasure.md); others than admins get `fact_not_found`",
     ),
     ErrorRow(411, "length_required", "a compressed body without `Content-Length`"),
     ErrorRow(
@@ -201,16 +201,15 @@ ERRORS = (
     ErrorRow(
         421,
         "scope_not_held",
-        "this node [holds only some scopes](postgresql.md#a-node-with-some-scopes) of its log: "
-        "ask one that holds all",
+        "ask a node that [holds](postgresql.md#a-node-with-some-scopes) this scope",
     ),
     ErrorRow(422, "derived_from_immutable", "facts never change"),
     ErrorRow(
         422,
         "content_refused",
-        "breaks a rule of the log's format, such as a control character in a relation",
+        "breaks a [rule](../eventlog/FORMAT.md#content) of the log",
     ),
-    ErrorRow(422, "garden_scope_mismatch", "a fact's scope is not its garden's"),
+    ErrorRow(422, "garden_scope_mismatch", "the scope is not the garden's"),
     ErrorRow(
         422,
         "classification_misplaced",
@@ -225,7 +224,7 @@ ERRORS = (
     ErrorRow(
         422,
         "not_a_quarantine target_is_quarantine",
-        "a review in, or into, the wrong kind of garden",
+        "the wrong kind of garden",
     ),
     ErrorRow(422, "erasure_beside_hold", "a tombstone cannot erase and hold at once"),
     ErrorRow(422, "erasure_of_one_scope", "a tombstone that erases has the scope `all`"),
@@ -238,7 +237,7 @@ ERRORS = (
     ErrorRow(
         429,
         "manifest_rate",
-        "over ten [manifests](federation-protocol.md#manifests) of an entity within an hour",
+        "over ten [manifests](federation-protocol.md#manifests) of an entity an hour",
     ),
     ErrorRow(500, "internal_error", "a bug; the answer's id is in the node's log"),
     ErrorRow(501, "time_travel_plugin_not_loaded", "time travel is off"),
