@@ -1,4 +1,4 @@
-"""The array types of the memory image's columns, named once."""
+"""The array types of the memory image's columns."""
 
 from __future__ import annotations
 

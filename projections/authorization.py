@@ -25,14 +25,14 @@ PERMISSIONS = (
 
 
 OPEN_CLASS = 1
-"""The highest classification that everybody with the rights to its place may read: internal."""
+"""The highest classification open to every caller with rights to the place: internal."""
 CEILING = 2
-"""The highest that is ever listed or recalled: confidential. Secret is 3."""
+"""The highest classification that is ever listed or recalled: confidential. Secret is 3."""
 SECRET_CLASS = 3
 
 
 class Placed(Protocol):
-    """Columns that say where each fact lies."""
+    """Columns that place each fact: scope, garden, source and the like."""
 
     @property
     def scope(self) -> I8: ...
@@ -57,8 +57,8 @@ class Placed(Protocol):
 
 
 class Authorization(Struct, frozen=True):
-    """A caller's rights. ``scopes`` are the readable ones, ``gardens`` the gardens (by id)
-    whose facts the caller may see; facts outside both do not exist for this caller."""
+    """A caller's rights. ``scopes``: the readable ones. ``gardens``: the gardens (by id) whose
+    facts the caller may see. Facts outside both do not exist for this caller."""
 
     principal: str
     permissions: frozenset[str]
@@ -69,18 +69,18 @@ class Authorization(Struct, frozen=True):
     only_gardens: bool = False
     """Whether facts outside gardens are left out."""
     every_garden: bool = False
-    """For the machine's owner alone, who can read the files anyway."""
+    """Only for the machine's owner, who can read the files anyway."""
     sources: tuple[str, ...] = ("*",)
-    """What the caller may write as ``source``: exact, or suffix-``*`` globs."""
+    """The sources that the caller may write as: exact, or suffix-``*`` globs."""
     entities: tuple[str, ...] = ()
-    """Prefixes under which an entity must lie, all of them (``capabilities.grant``); facts
-    about others do not exist for this caller."""
+    """Prefixes of readable entities; an entity must lie under all of them (``capabilities.grant``).
+    Facts about others do not exist for this caller."""
     sees_hidden: bool = False
-    """Whether tombstones are looked past: to say which of them hide something, never to show
-    what they hide."""
+    """Whether to ignore tombstones: to find which of them hide something, never to show the hidden
+    facts."""
     ceiling: int = CEILING
-    """Facts classified higher do not exist for this caller; beyond ``OPEN_CLASS`` only those
-    that the caller stated do, but for the machine's owner."""
+    """Facts classified higher do not exist for this caller. Above ``OPEN_CLASS`` only the caller's
+    own facts are visible, except to the machine's owner."""
 
     def capped(self, ceiling: int | None) -> Authorization:
         """The same caller, limited further to this classification."""
@@ -89,8 +89,8 @@ class Authorization(Struct, frozen=True):
         return msgspec.structs.replace(self, ceiling=ceiling)
 
     def alone(self) -> Authorization:
-        """The same caller for one fact by its id: what they stated themselves is
-        visible to them in any classification, unless their key has a lower ceiling."""
+        """The same caller, for one fact by its id: their own facts are visible in any
+        classification, unless their key has a lower ceiling."""
         if self.ceiling < CEILING:
             return self
         return msgspec.structs.replace(self, ceiling=SECRET_CLASS)
@@ -109,11 +109,11 @@ class Authorization(Struct, frozen=True):
         return msgspec.structs.replace(self, gardens=kept, every_garden=False, only_gardens=True)
 
     def past_tombstones(self) -> Authorization:
-        """The same caller, as if there were no tombstones."""
+        """The same caller, ignoring tombstones."""
         return msgspec.structs.replace(self, sees_hidden=True)
 
     def writes_as(self, source: str) -> bool:
-        """Whether the caller may state facts in the name of ``source`` (stored form)."""
+        """Whether the caller may state facts as ``source`` (stored form)."""
         return _is_covered(source, self.sources)
 
     def may_end(self, source: str) -> bool:
@@ -127,12 +127,12 @@ class Authorization(Struct, frozen=True):
 
     @property
     def own_source(self) -> str:
-        """The name that is the caller's own: what they said in it is known to them."""
+        """The caller's own source name: facts stated under it are known to the caller."""
         return self.sources[0]
 
     def reading(self) -> Authorization:
-        """The same caller where they are answered what they did not ask for: nothing that they
-        could not have asked for either."""
+        """The same caller for parts of an answer beyond the request: nothing that the caller could
+        not have requested."""
         return self if self.may("read") else self.narrowed(frozenset())
 
     def covers(self, entity: str) -> bool:
@@ -147,7 +147,7 @@ class Authorization(Struct, frozen=True):
         scope = view.scope if slots is None else view.scope[slots]
         garden = view.garden if slots is None else view.garden[slots]
         if slots is None:
-            # Few comparisons of a byte column cost less than one look-up a fact.
+            # A few comparisons of a byte column cost less than one look-up per fact.
             allowed = np.zeros(len(scope), dtype=bool)
             for number, name in enumerate(SCOPES):
                 if name in self.scopes:
@@ -173,7 +173,7 @@ class Authorization(Struct, frozen=True):
         return allowed
 
     def cleared(self, view: Placed, slots: I32 | None) -> Bool:
-        """Which facts are not classified too high for the caller."""
+        """Which facts the caller's classification ceiling admits."""
         level = view.classification if slots is None else view.classification[slots]
         cleared: Bool = level <= self.ceiling
         if self.ceiling > OPEN_CLASS and not self.every_garden:
@@ -191,7 +191,7 @@ def _is_covered(source: str, patterns: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=64)
 def _by_scope_number(scopes: frozenset[str]) -> Bool:
-    """Whether each scope is among these, by its number; the last is that of nowhere, -1."""
+    """By scope number: whether the scope is among these; the last entry is for no scope, -1."""
     return np.array([*(name in scopes for name in SCOPES), False], dtype=np.bool_)
 
 

@@ -1,8 +1,8 @@
-"""Content identifiers: what a fact says, hashed (the protocol's CID v1).
+"""Content identifiers: a hash of a fact's content (the protocol's CID v1).
 
-The body is JSON over seven sorted keys without spaces, written here by hand because it is
-hashed for every fact (a test holds it to ``json.dumps``). A number is ``repr(float(v))``, so the
-integer and float forms of one number share a CID and survive a round trip.
+The body is JSON over seven sorted keys without spaces. It is written by hand because every fact is
+hashed (a test compares it with ``json.dumps``). A number is ``repr(float(v))``, so the integer and
+float forms of one number share a CID and survive a round trip.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from json.encoder import encode_basestring
 from engramlog.eventlog.kinds import Value
 
 _quote = encode_basestring
-"""A JSON string as ``json.dumps(..., ensure_ascii=False)`` writes it."""
+"""A JSON string, equal to that of ``json.dumps(..., ensure_ascii=False)``."""
 _HASH = re.compile(r"^(?:sha256:)?([0-9a-f]{64})$")
 
 

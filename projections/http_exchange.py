@@ -1,9 +1,8 @@
-"""Requests to other machines: aiohttp's client, with a limit on the whole of every answer.
+"""Requests to other machines: aiohttp's client, with limits on every answer as a whole.
 
-``exchange`` is for coroutines. ``BlockingHttp`` is for threads that wait: it runs the same in an
-event loop of its own, so that a wait can be ended from another thread, and so that a host which
-sends slowly for ever, be it in the headers, holds no thread. Redirects are not followed: a key
-goes only where it was meant to go.
+``exchange`` is for coroutines. ``BlockingHttp`` is for threads that wait: it runs the same code in
+a shared event loop, so another thread can end a wait, and a host that sends slowly for ever, even
+in its headers, blocks no thread. Redirects are not followed: a key goes only to its host.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ Result = TypeVar("Result")
 
 
 class HttpFault(Exception):
-    """No whole answer came; the message says why."""
+    """No complete answer came; the message says why."""
 
 
 class HostHungUp(HttpFault):
-    """The host ended a connection that was kept open before it answered."""
+    """The host closed a kept connection before it answered."""
 
 
 class AnswerTooLarge(HttpFault):
@@ -43,8 +42,8 @@ class AnswerTooLarge(HttpFault):
 class AnswerLimits(Struct, frozen=True):
     """How long an answer may take, beyond the wait requested from the host.
 
-    ``silence_seconds`` without a byte end it; so does an average under ``bytes_per_second`` once
-    these seconds are over, and ``whole_seconds`` altogether.
+    After ``silence_seconds`` without a byte the request ends. After the same time an average under
+    ``bytes_per_second`` ends it, and after ``whole_seconds`` it ends in any case.
     """
 
     silence_seconds: float = 30.0
@@ -52,7 +51,8 @@ class AnswerLimits(Struct, frozen=True):
     bytes_per_second: float = 4_096.0
 
     def until(self, began: float, received: int, now: float) -> float:
-        """When an answer is given up that began then, and of which so much came by now."""
+        """When to give up an answer that began at ``began``, with this many bytes received by
+        ``now``."""
         earned = self.silence_seconds + received / self.bytes_per_second
         return min(began + min(earned, self.whole_seconds), max(began, now) + self.silence_seconds)
 
@@ -63,7 +63,7 @@ def whole_within(seconds: float) -> AnswerLimits:
 
 
 class HttpAnswer(Struct, frozen=True):
-    """A whole answer. Header names are in lower case."""
+    """A complete answer. Header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -71,7 +71,7 @@ class HttpAnswer(Struct, frozen=True):
 
 
 def open_session(**options: Any) -> aiohttp.ClientSession:
-    """A session for ``exchange``, to be closed: answers come as they are sent, uncompressed."""
+    """A session for ``exchange``; the caller closes it. Requests answers without compression."""
     return aiohttp.ClientSession(
         timeout=aiohttp.ClientTimeout(total=None),
         skip_auto_headers=("Accept-Encoding", "User-Agent"),
@@ -92,13 +92,13 @@ async def exchange(
     waited_seconds: float = 0.0,
     proxy: _Proxy | None = None,
 ) -> HttpAnswer:
-    """The whole answer to one request.
+    """The complete answer to one request.
 
     Args:
-        waited_seconds: how long the host may hold the answer back.
+        waited_seconds: how long the host may delay the answer.
 
     Raises:
-        HttpFault: none came within the limits, or it does not say how long it is.
+        HttpFault: none came within the limits, or the answer does not give its length.
     """
     loop = asyncio.get_running_loop()
     began = loop.time() + waited_seconds
@@ -148,7 +148,7 @@ class _Proxy(Struct, frozen=True):
 
 
 def proxy_for(url: str) -> _Proxy | None:
-    """The proxy that the environment names for https; plain http goes straight to its host."""
+    """The environment's proxy for https; plain http connects directly."""
     parts = urlsplit(url)
     proxy = urlsplit(getproxies().get("https", ""))
     if parts.scheme != "https" or not proxy.hostname or proxy_bypass(parts.hostname or ""):
@@ -162,15 +162,15 @@ def proxy_for(url: str) -> _Proxy | None:
 
 
 class BlockingHttp:
-    """Requests to one host, from any thread; connections are kept open between them.
+    """Requests to one host, from any thread; keeps connections open between them.
 
     Args:
-        url: ``http`` or ``https``, with the path that all requests begin with.
+        url: ``http`` or ``https``, with the path prefix of all requests.
         headers: of every request.
-        connector: makes what connects to the host, where no proxy does; None: any address is.
+        connector: makes the connector without a proxy; None allows any address.
 
     Raises:
-        ValueError: ``url`` is none.
+        ValueError: ``url`` is invalid.
     """
 
     def __init__(
@@ -220,12 +220,12 @@ class BlockingHttp:
         return self._begun(run())
 
     def ask(self, method: str, path: str, **options: Any) -> HttpAnswer:
-        """The answer to a request; ``options`` as of ``begin``. Raises HttpFault."""
+        """The answer to a request; ``options`` as in ``begin``. Raises HttpFault."""
         return answer_of(self.begin(method, path, **options))
 
     def parts(self, path: str, limits: AnswerLimits) -> Iterator[bytes]:
-        """The body of an answer 200 that may be too long to hold, in parts; ``limits`` hold for
-        each. The first part tells of another status. Raises HttpFault."""
+        """The body of a 200 answer in parts, for bodies too long for memory; ``limits`` apply to
+        each part. Another status comes as the first part. Raises HttpFault."""
 
         async def head() -> aiohttp.ClientResponse:
             async with asyncio.timeout(limits.silence_seconds):
@@ -247,7 +247,7 @@ class BlockingHttp:
             background_loop().call_soon_threadsafe(response.close)
 
     def close(self) -> None:
-        """End every connection, also under a request that waits. Idempotent."""
+        """Close every connection, also during a request. Idempotent."""
         with self._lock:
             self._closed = True
             ending = list(self._under_way)
@@ -278,7 +278,7 @@ class BlockingHttp:
 
 
 def answer_of(future: Future[Result]) -> Result:
-    """The outcome of a request that was begun. Raises HttpFault."""
+    """The outcome of a request from ``begin``. Raises HttpFault."""
     try:
         return future.result()
     except CancelledError as fault:

@@ -17,7 +17,7 @@ _CHOICES_MAX = 64
 class Interner:
     """Numbers texts 0, 1, 2 … in order of first appearance. One thread adds; any may read.
 
-    The first of them may lie in a sealed table; ``rest`` on another copy of the same.
+    The first texts may lie in a sealed table; ``rest`` swaps in another copy of it.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Interner:
         self._choosing = threading.Lock()
 
     def rest(self, sealed: TextTable) -> None:
-        """Have the first texts lie in a table: all there are so far, or as many as before."""
+        """Keep the first texts in a table: all current ones, or as many as before."""
         self._sealed = sealed
         self._first = len(sealed)
 
@@ -44,7 +44,7 @@ class Interner:
         return self._sealed
 
     def add(self, text: str) -> int:
-        """The number of ``text``, given now if it is new."""
+        """The number of ``text``; a new text gets a new number."""
         number = self._numbers.get(text)
         if number is None and self._first:
             number = self._sealed.number(key_of(text))
@@ -60,7 +60,7 @@ class Interner:
         return self._sealed.number(key_of(text)) if number is None and self._first else number
 
     def numbered(self, text: str) -> int:
-        """The number of a text that has one. Raises KeyError for an unknown one."""
+        """The number of a known text. Raises KeyError for an unknown one."""
         number = self.number(text)
         if number is None:
             raise KeyError(text)
@@ -73,7 +73,7 @@ class Interner:
         return self._texts[number - self._first]
 
     def texts(self, numbers: Sequence[int]) -> list[str]:
-        """The texts of numbers, in the order given. Raises IndexError for an unknown one."""
+        """The texts of numbers, in the given order. Raises IndexError for an unknown one."""
         if not self._first:
             texts = self._texts
             return [texts[number] for number in numbers]
@@ -88,12 +88,12 @@ class Interner:
         yield from self._texts[max(0, start - self._first) :]
 
     def texts_between(self, numbers: Sequence[int], after: str, last: str) -> list[str]:
-        """Those texts of numbers that come after ``after`` and not after ``last``."""
+        """The texts of numbers that sort after ``after``, up to ``last``."""
         return [text for text in self.texts(numbers) if text <= last and text > after]
 
     def chosen(self, name: object, choose: Callable[[str], bool]) -> I32:
-        """Numbers of the texts that ``choose`` keeps, ascending. ``name`` stands for the
-        function: each text is asked about once under a name, as long as it is remembered."""
+        """Numbers of the texts that ``choose`` keeps, ascending. ``name`` identifies the function:
+        its result for each text is cached under it."""
         with self._choosing:
             asked, numbers = self._choices.pop(name, (0, np.empty(0, dtype=np.int32)))
             count = len(self)

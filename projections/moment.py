@@ -1,7 +1,7 @@
-"""A moment: every read belongs to one.
+"""A moment: the position and instant of a read.
 
-Live reads are asked at (head, wall clock), reads of the past at (position, instant). No
-stage of a query reads a clock; it is handed a Moment.
+Live reads use (head, wall clock), reads of the past (position, instant). No stage of a query reads
+a clock; it gets a Moment.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ NO_END = 2**62
 
 
 class Moment(Struct, frozen=True):
-    """``position``: transaction time. ``instant_us``: the clock of that moment, and the
-    instant at which validity in the world is judged unless ``valid_at_us`` says otherwise."""
+    """``position``: transaction time. ``instant_us``: the clock at that position, and the instant
+    for valid time unless ``valid_at_us`` is set."""
 
     position: int
     instant_us: int
@@ -30,17 +30,17 @@ class Moment(Struct, frozen=True):
 
     @property
     def valid_us(self) -> int:
-        """The instant of validity in the world, microseconds."""
+        """The instant for valid time, microseconds."""
         return self.instant_us if self.valid_at_us is None else self.valid_at_us
 
 
 @lru_cache(maxsize=65_536)
 def parse_instant(text: str) -> int:
-    """Microseconds of an RFC 3339 instant; digits beyond them are cut off.
+    """Microseconds of an RFC 3339 instant; finer digits are cut off.
 
-    The grammar is written out, because Python's own reader takes more, and more with every
-    version: a log must read the same on all of them. Raises ValueError without an offset, for
-    a date that does not exist, and outside the years 1 to 9999 in UTC.
+    The grammar is explicit because Python's parser accepts more with every version, and a log must
+    mean the same on all of them. Raises ValueError without an offset, for a date that does not
+    exist, and outside the years 1 to 9999 in UTC.
     """
     match = _INSTANT.fullmatch(text)
     if match is None:
@@ -61,7 +61,7 @@ def parse_instant(text: str) -> int:
 
 
 def instant_meant(text: str) -> str:
-    """A date alone as its first moment, UTC; anything else as it is."""
+    """A date alone as its first moment, UTC; any other text unchanged."""
     return f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text
 
 

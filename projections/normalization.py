@@ -1,7 +1,7 @@
-"""Entity and source URIs in the one form for storing and asking.
+"""Entity and source URIs in their one stored form.
 
-Source: the protocol's normaliser (trim; formal URIs lower-cased part by part; informal
-names lower-cased; runs of white space become ``-``).
+Source: the protocol's normaliser (trim; formal URIs lower-cased part by part; informal names
+lower-cased; runs of white space become ``-``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ URI_LENGTH_MAX = 2048
 SCOPES = ("local", "team", "company", "public")
 """Scope number = index."""
 EVERY_SCOPE = frozenset({"*", "global"})
-"""What callers say for every scope that they may read."""
+"""Callers write either for all scopes that they may read."""
 
 _SCHEME_PREFIX = "stigmem://"
 _SPACES = re.compile(r"\s+")
@@ -46,12 +46,11 @@ def normalize_uri(text: str) -> str:
 
 
 def normalize_ref(text: str) -> str:
-    """The entity a ``ref`` value points at, in stored form.
+    """The entity of a ``ref`` value, in stored form.
 
     A ref must be a URI (``scheme:…``): there are no refs without an edge.
 
-    Raises:
-        ValueError: empty or not a URI.
+    Raises: ValueError: empty or not a URI.
     """
     normal = normalize_uri(text)
     if _SCHEME.match(normal) is None:
@@ -77,10 +76,10 @@ def matches_label(pattern: str, relation: str) -> bool:
 
 
 def lies_under(entity: str, prefix: str) -> bool:
-    """Whether ``entity`` is ``prefix`` or is below it.
+    """Whether ``entity`` equals ``prefix`` or lies below it.
 
-    Prefixes end where names end: ``…/user/al`` does not reach ``…/user/alice``. One that
-    ends in ``/`` or ``:`` reaches everything that continues it.
+    Prefixes end at the end of a name: ``…/user/al`` does not cover ``…/user/alice``. A prefix that
+    ends in ``/`` or ``:`` covers everything after it.
     """
     if prefix.endswith(("/", ":")):
         return entity.startswith(prefix)

@@ -1,11 +1,11 @@
-"""A file of named arrays that is written once, checked when it is opened, and mapped into memory.
+"""A file of named arrays: written once, checked on opening, mapped into memory.
 
-Maps are copy-on-write: a process may write into its arrays, which changes no file and nothing
-that another process sees; unwritten pages are shared. Behind an array there may be room,
-zero bytes that take no space in the file.
+Maps are copy-on-write: a process may write into its arrays without changing the file or other
+processes; unwritten pages are shared. An array may have room after it: zero bytes that take no
+space in the file.
 
-The sections come first; then a document that says where each lies and what it sums to; then its
-place, its digest and a mark. A file without all of that is torn, and is not opened.
+The sections come first, then a document with the place and checksum of each, then the document's
+place, its digest and a mark. A file that lacks any of these is torn and is not opened.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from msgspec import Struct
 MARK = b"engramlog image\n"
 ALIGNMENT = 64
 PART_BYTES = 1 << 24
-"""Bytes summed in one go; other threads run meanwhile."""
+"""Bytes summed in one step; other threads run between steps."""
 CHECKING_THREADS = 2
 SPARE_BYTES = 64 << 20
-"""Space that these files leave: what can be made again does not fill the disk of the log."""
+"""Disk space that these files leave free: they can be made again and must not fill the log's
+disk."""
 _TAIL = len(MARK) + 2 * 8 + 32
 
 
@@ -41,8 +42,8 @@ class SealedFault(Exception):
 
 
 class Laid(Struct, frozen=True):
-    """An array to be written. ``room``: how many elements it is to have when it is mapped,
-    those behind its own being zero."""
+    """An array to write. ``room``: its number of elements when mapped; those beyond the array are
+    zero."""
 
     name: str
     array: np.ndarray[Any, Any]
@@ -65,8 +66,7 @@ class _Contents(Struct, frozen=True):
 def write_sections(path: Path, document: bytes, sections: Iterable[Laid]) -> None:
     """Write a file and make it durable.
 
-    Raises:
-        OSError: it cannot be written, or would leave less than ``SPARE_BYTES`` for the log.
+    Raises: OSError: writing failed, or would leave less than ``SPARE_BYTES`` for the log.
     """
     places: dict[str, _Place] = {}
     with path.open("wb") as file:
@@ -94,7 +94,7 @@ def write_sections(path: Path, document: bytes, sections: Iterable[Laid]) -> Non
 
 
 class Sections:
-    """The arrays of one file. Made by ``open_sections``."""
+    """The arrays of one file, from ``open_sections``."""
 
     def __init__(self, data: mmap.mmap, contents: _Contents) -> None:
         self._data = data
@@ -105,19 +105,18 @@ class Sections:
         return self._contents.document
 
     def array(self, name: str) -> np.ndarray[Any, Any]:
-        """An array as long as it was written, to be read. Raises SealedFault if there is
-        none."""
+        """An array in its written length, read-only. Raises SealedFault if it does not exist."""
         array = self.roomy(name)[: self._place(name).length]
         array.flags.writeable = False
         return array
 
     def roomy(self, name: str) -> np.ndarray[Any, Any]:
-        """The same with the room behind it, to be written as well."""
+        """The array with its room, writable."""
         place = self._place(name)
         return np.frombuffer(self._data, place.kind, place.room, place.offset)
 
     def private(self) -> Sections:
-        """The same in memory of this process alone, as it was written."""
+        """A copy in this process's memory, as written."""
         copy = mmap.mmap(-1, len(self._data))
         for place in self._contents.sections.values():
             end = place.offset + place.length * np.dtype(place.kind).itemsize
@@ -125,11 +124,11 @@ class Sections:
         return Sections(copy, self._contents)
 
     def held(self) -> weakref.ref[mmap.mmap]:
-        """What is alive for as long as anything refers to the map."""
+        """A reference that lives as long as anything uses the map."""
         return weakref.ref(self._data)
 
     def check(self) -> None:
-        """Read everything. Raises SealedFault if a section is not as it was written."""
+        """Read everything. Raises SealedFault if a section has changed."""
         view = memoryview(self._data)
 
         def wrong(place: _Place) -> bool:
@@ -149,11 +148,9 @@ class Sections:
 
 
 def open_sections(path: Path) -> Sections:
-    """Map a file; its sections are not read before they are asked for, or checked.
+    """Map a file; a section is read on first use or by ``check``.
 
-    Raises:
-        OSError: it cannot be read.
-        SealedFault: it is not a whole file of sections.
+    Raises: OSError: it cannot be read. SealedFault: it is not a complete file of sections.
     """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -174,7 +171,7 @@ def open_sections(path: Path) -> Sections:
 
 
 def _bytes_of(array: np.ndarray[Any, Any]) -> memoryview:
-    # A view of nothing cannot be cast.
+    # An empty view cannot be cast.
     return memoryview(np.ascontiguousarray(array)).cast("B") if len(array) else memoryview(b"")
 
 

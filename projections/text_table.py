@@ -1,8 +1,8 @@
-"""Texts and their numbers, in arrays: a sealed dictionary that is looked up where it lies.
+"""Texts and their numbers in arrays: a sealed dictionary that is searched in place.
 
-Texts follow each other in the order of their numbers. A number is found by way of a table
-of open addresses with a salted hash, so chosen texts cannot crowd it.
-A number whose text is empty is a gap: it had a text once, and no text leads to it.
+Texts are stored in the order of their numbers. A hash table with open addressing and a salted hash
+finds a number, so chosen texts cannot crowd it. A number with an empty text is a gap: its text was
+removed and is not found any more.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from engramlog.projections.sealed_sections import Laid, Sections
 
 SALT_BYTES = 16
 PIECE = 4_096
-"""Texts that are read in one go."""
+"""Texts read in one step."""
 
 
 def key_of(text: str) -> bytes:
-    """A text as a table holds it."""
+    """A text as stored in a table."""
     return text.encode("utf-8", "surrogatepass")
 
 
 class TextTable:
-    """See the module. Empty where no sections are given."""
+    """Texts and their numbers; empty without sections."""
 
     def __init__(self, sections: Sections | None = None, name: str = "") -> None:
         if sections is None:
@@ -51,7 +51,7 @@ class TextTable:
 
     @property
     def texts_held(self) -> int:
-        """How many numbers are no gaps."""
+        """How many numbers are not gaps."""
         return int(np.count_nonzero(np.diff(self.starts)))
 
     def number(self, key: bytes) -> int | None:
@@ -89,8 +89,7 @@ _PARTS = ("data", "starts", "hashes", "index", "salt")
 def table_sections(
     name: str, table: TextTable, fresh: Sequence[bytes], gone: Collection[int] = ()
 ) -> Iterator[Laid]:
-    """What a table, with more texts behind its own, is written as. ``gone``: numbers that
-    become gaps."""
+    """The sections of a table with more texts after its own. ``gone``: numbers that become gaps."""
     if gone:
         gaps = frozenset(gone)
         texts = chain((table.key(number) for number in range(len(table))), fresh)
@@ -123,7 +122,7 @@ def _made(texts: Sequence[bytes], salt: bytes) -> tuple[U8, I64, U64, I32, U8]:
 
 
 def _index(hashes: U64, held: Bool) -> I32:
-    """The table of places: each number in the first free one at or behind that of its hash."""
+    """The hash table: each number in the first free place at or after that of its hash."""
     mask = _mask(len(hashes))
     numbers = np.flatnonzero(held)
     home = (hashes[numbers] & np.uint64(mask)).astype(np.int64)

@@ -1,1 +1,2 @@
-"""Audit: what was known when, what changed, and who recalled it; over the image and the archive."""
+"""Audit: what the node knew when, what changed, and who recalled it; over the image and the
+archive."""

@@ -1,6 +1,6 @@
-"""What changed between two positions of the log, and how a fact's confidence went.
+"""Changes between two positions of the log, and a fact's confidence over time.
 
-Both are read off the memory image's intervals, so they agree with every other answer.
+Both come from the memory image's intervals, so they agree with every other answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CONFIDENCE_DECIMALS = 6
 
 
 class ChangeFilters(Struct, frozen=True, kw_only=True):
-    """The facts of interest: stored forms, None for all."""
+    """Which facts to report: stored forms, None for all."""
 
     entity: str | None = None
     relation: str | None = None
@@ -29,10 +29,10 @@ class ChangeFilters(Struct, frozen=True, kw_only=True):
 
 
 class Changes(Struct, frozen=True):
-    """Slots by what became of them after the earlier position, up to the later one.
+    """Slots by their change after the earlier position, up to the later one.
 
-    A fact that came and went in between is in ``added`` and in ``retracted``. ``decayed``
-    facts lived at both ends, with another confidence; ``resolved`` ones lost a conflict.
+    A fact asserted and retracted in between is in both ``added`` and ``retracted``. ``decayed``
+    facts are live at both ends, with another confidence; ``resolved`` ones lost a conflict.
     """
 
     added: I32
@@ -44,7 +44,7 @@ class Changes(Struct, frozen=True):
 
 
 def matching(view: View, slots: I32, filters: ChangeFilters) -> I32:
-    """Those of ``slots`` that the filters name."""
+    """Those of ``slots`` that match the filters."""
     for text, interner, column in (
         (filters.entity, view.entities, view.entity),
         (filters.relation, view.relations, view.relation),
@@ -59,7 +59,7 @@ def matching(view: View, slots: I32, filters: ChangeFilters) -> I32:
 def candidates(
     view: View, authorization: Authorization, moment: Moment, filters: ChangeFilters
 ) -> I32:
-    """Facts the caller may read, asserted by the moment, that the filters name."""
+    """Readable facts, asserted by the moment, that match the filters."""
     if filters.scope is not None:
         authorization = authorization.narrowed(frozenset({filters.scope}))
     slots: I32 | None = None
@@ -76,7 +76,7 @@ def changes(
     after: Moment,
     filters: ChangeFilters,
 ) -> Changes:
-    """What happened after ``before.position`` up to ``after.position``."""
+    """The changes after ``before.position`` up to ``after.position``."""
     slots = candidates(view, authorization, after, filters)
     start, end = before.position, after.position
     added: Bool = view.from_position[slots] > start

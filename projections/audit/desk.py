@@ -1,5 +1,5 @@
-"""Where audit statements are answered: the files made for a caller's rights and a moment, kept
-while the next statement asks for the same."""
+"""Runs audit statements over files made for a caller's rights and a moment; the next statement with
+the same reuses them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from engramlog.projections.normalization import SCOPES
 
 
 class _Made(Struct, frozen=True):
-    """What files were made for."""
+    """The rights and moment that files were made for."""
 
     position: int
     rights: Rights
@@ -43,7 +43,7 @@ class _Made(Struct, frozen=True):
 
 
 class AuditDesk:
-    """See the module. One statement at a time: each may use all memory it is allowed."""
+    """Runs audit statements one at a time: each may use all its memory."""
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
@@ -60,10 +60,9 @@ class AuditDesk:
         sql: str,
         limits: StatementLimits,
     ) -> Table:
-        """Answer one statement over what the caller may read of the log up to the moment.
+        """Answer one statement over the events up to the moment that the caller may read.
 
-        Raises:
-            StatementRefused: the statement is none, is wrong, or uses too much.
+        Raises: StatementRefused: it is not a statement, is wrong, or uses too much.
         """
         check_statement(sql)
         with self._lock:
@@ -71,7 +70,7 @@ class AuditDesk:
             return run_sql(events, standing, sql, limits)
 
     def note_erased(self) -> None:
-        """Ask nothing more of files that were made before an erasure."""
+        """Stop using files made before an erasure."""
         self._erasures += 1
 
     def close(self) -> None:
@@ -104,7 +103,7 @@ class AuditDesk:
 
 
 def rights_of(view: View, authorization: Authorization) -> Rights:
-    """What of the log a caller may read."""
+    """The part of the log that a caller may read."""
     gardens = {view.gardens.text(number) for number in range(len(view.gardens))}
     readable = gardens if authorization.every_garden else gardens & authorization.gardens
     everything = authorization.scopes == frozenset(SCOPES) and readable == gardens
@@ -112,13 +111,13 @@ def rights_of(view: View, authorization: Authorization) -> Rights:
         scopes=tuple(sorted(authorization.scopes)),
         gardens=tuple(sorted(readable)),
         hidden=tuple(sorted(hidden_positions(view, authorization))),
-        # To others than admins even the lack of these events would tell that there are gardens.
+        # To all but admins, even the absence of these events would reveal gardens.
         node=everything and authorization.may("admin"),
     )
 
 
 def _sees(view: View, authorization: Authorization) -> Callable[[str, dict[str, Any]], bool]:
-    """Whether the caller sees what an event of a memory says."""
+    """A test: whether the caller sees the content of a memory's event."""
     shown = Shown(view, authorization)
 
     def sees(kind: str, said: dict[str, Any]) -> bool:
@@ -142,7 +141,7 @@ def kept_positions(view: View, authorization: Authorization) -> I64:
 
 
 def standing_at(view: View, authorization: Authorization, moment: Moment) -> FactStates:
-    """What the moment makes of every fact the caller may read."""
+    """The state of every readable fact at the moment."""
     slots = known(view, authorization, moment)
     to_position: I64 = view.to_position[slots]
     ended = np.where(to_position <= moment.position, to_position, 0)

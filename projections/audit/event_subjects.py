@@ -1,4 +1,4 @@
-"""What an event is about, in a few words, where that is not one fact."""
+"""An event's subject in a few words, unless the subject is one fact."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ Detail = Mapping[str, Any]
 
 ABOUT_LENGTH_MAX = 300
 OF_MANY_FACTS = frozenset({"recall_answered", "recall_served", "request_answered"})
-"""Kinds that list facts that share nothing but the event: none of them is its subject."""
+"""Kinds whose facts share nothing but the event: no single fact is the subject."""
 
 
 def about(kind: str, detail: Detail) -> str | None:
-    """Words for ``detail``, what the caller may know of an event's payload: the question of a
-    recall, the name that an alias is for, the holder of a key. None if the facts that the
-    event touched say it all."""
+    """Words for ``detail``, the caller's visible part of an event's payload: a recall's question,
+    an alias's target, a key's holder. None if the touched facts say everything."""
     said = _WORDS.get(kind)
     if said is None:
         return None
@@ -24,7 +23,7 @@ def about(kind: str, detail: Detail) -> str | None:
 
 
 def _fields(*names: str) -> Callable[[Detail], str]:
-    """The values of fields, those that are there, with commas between."""
+    """The values of present fields, with commas between."""
 
     def said(detail: Detail) -> str:
         return ", ".join(_text(detail[name]) for name in names if detail.get(name))
@@ -39,7 +38,7 @@ def _text(value: object) -> str:
 
 
 def _counted(**fields: str) -> Callable[[Detail], str]:
-    """How many a list has, for each field: ``cited="cited"`` gives "3 cited"."""
+    """The length of a list, for each field: ``cited="cited"`` gives "3 cited"."""
 
     def said(detail: Detail) -> str:
         found = {word: len(_list(detail, name)) for name, word in fields.items()}
@@ -87,7 +86,7 @@ def _page(detail: Detail) -> str:
 
 
 def _removable(name: str, document: str) -> Callable[[Detail], str]:
-    """A name, and that it was removed where its document is not there."""
+    """A name, plus "removed" if its document is absent."""
 
     def said(detail: Detail) -> str:
         removed = "" if detail.get(document) else ", removed"

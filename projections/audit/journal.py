@@ -1,9 +1,9 @@
-"""The node's journal: every event that a caller may know of, oldest first (wire 2.2).
+"""The node's journal: every event visible to a caller, oldest first (wire 2.2).
 
-Events of facts are listed where the caller may read one of the facts. Of the rest, events
-of keys and settings are for callers that read every scope; what could reveal gardens, or
-what others were shown, is for the node's own machine alone, members of gardens included: an
-event that is listed in one node and not in another would reveal that there are gardens.
+An event about facts is listed if the caller may read one of them. Events of keys and settings are
+for callers that read every scope. Events that could reveal gardens, or what others were shown, are
+only for the machine's owner, not even for members of gardens: an event listed on one node and not
+on another would reveal that gardens exist.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from engramlog.projections.image.visible_facts import tells_of
 from engramlog.projections.normalization import SCOPES
 
 SCANNED_MAX = 20_000
-"""Events read for one page, however few of them match."""
+"""Events read for one page, however few match."""
 _READ_EVENTS = 1_000
 _OF_THE_NODE = frozenset(
     {
@@ -47,7 +47,7 @@ _OF_THE_NODE = frozenset(
         "trust_policy_set",
     }
 )
-"""Kinds that never speak of a fact, a garden or a reader. A new kind is not one of them."""
+"""Kinds that never concern a fact, a garden or a reader. New kinds are excluded by default."""
 _SECRET_FIELDS = frozenset({"kind", "key_sha256", "token_sha256"})
 
 
@@ -63,7 +63,7 @@ class JournalQuery(Struct, frozen=True, kw_only=True):
 
 
 class JournalEntry(Struct, frozen=True):
-    """An event, and the facts it touched that the caller may read."""
+    """An event, and the readable facts that it touched."""
 
     event: Recorded
     fact_ids: list[str]
@@ -71,7 +71,7 @@ class JournalEntry(Struct, frozen=True):
 
 
 class JournalPage(Struct, frozen=True):
-    """Entries in order; ``reached``: the last position looked at, None at the end."""
+    """Entries in order; ``reached``: the last position read, None at the end."""
 
     entries: list[JournalEntry]
     reached: int | None
@@ -106,13 +106,13 @@ class Journal:
                 entry = self.entry(event) if _matches(event, asked) else None
                 if entry is not None:
                     entries.append(entry)
-                    if len(entries) > asked.limit:  # the next page has one at least
+                    if len(entries) > asked.limit:  # the next page has at least one
                         entries.pop()
                         return JournalPage(entries, entries[-1].event.position)
         return JournalPage(entries, position if position < asked.until else None)
 
     def entry(self, event: Recorded) -> JournalEntry | None:
-        """What the caller may know of an event; None if that is nothing."""
+        """The visible part of an event; None if nothing is visible."""
         payload = event.payload
         body: dict[str, Any] = {}
         if payload is not None and not isinstance(payload, UnknownPayload):

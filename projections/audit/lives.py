@@ -27,8 +27,8 @@ _ROWS = 500
 
 
 class Touch(Struct, frozen=True):
-    """One event that touched a fact; times in microseconds. ``fact_ids`` are all facts it
-    touched, readable or not: apply the authorization yourself."""
+    """One event that touched a fact; times in microseconds. ``fact_ids`` are all facts it touched,
+    readable or not: the caller applies the authorization."""
 
     position: int
     received_at_us: int
@@ -55,8 +55,8 @@ def touches(
     limit: int,
     keep: Callable[[Touch], bool] = lambda _: True,
 ) -> list[Touch]:
-    """Events from position ``first`` to ``last`` that touched any of the facts, oldest first,
-    at most ``limit`` of those to ``keep``."""
+    """Events from position ``first`` to ``last`` that touched any of the facts, oldest first; at
+    most ``limit`` that pass ``keep``."""
     if not sources or not fact_ids:
         return []
     files = ", ".join(literal(str(path)) for path in sources)

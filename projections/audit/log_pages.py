@@ -1,7 +1,8 @@
-"""The log for a reader: events newest first, one event with what it hangs on to, and its pace.
+"""The log for a reader: events newest first, one event with its links and causes, and the log's
+pace.
 
-What a caller may know of an event is the journal's to say. Callers without ``audit.read`` see
-the events that speak of facts they may read, and no others.
+The journal decides what a caller may know of an event. Callers without ``audit.read`` see only
+events about facts that they may read.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ _WANTED = {
 _READ_EVENTS = 1_000
 _READ_CHOSEN = 200
 CAUSES_MAX = 32
-"""Events of a path of causes; a longer one ends there."""
+"""Most events in a chain of causes; a longer one ends there."""
 
 
 class LogFilter(Struct, frozen=True, kw_only=True):
-    """Which events. ``stream`` is a name or its end, as in ``scope/public``. ``positions``:
-    only events at these, ascending, where something else than the log knows them."""
+    """Which events. ``stream`` is a name or its end, as in ``scope/public``. ``positions``: only
+    events at these, ascending, if an index knows them."""
 
     kind: str | None = None
     stream: str | None = None
@@ -48,11 +49,11 @@ class LogFilter(Struct, frozen=True, kw_only=True):
 
     @property
     def by_header(self) -> dict[str, str]:
-        """What is asked of headers, by field."""
+        """The filters on headers, by field."""
         return {name: each for name in _WANTED if (each := getattr(self, name)) is not None}
 
     def keeps(self, event: Recorded) -> bool:
-        """Whether an event passes."""
+        """Whether an event matches."""
         return (
             (self.kind is None or event.kind == self.kind)
             and (self.stream is None or event.header.stream.endswith(self.stream))
@@ -62,8 +63,8 @@ class LogFilter(Struct, frozen=True, kw_only=True):
 
 
 def placed(sources: Sequence[Path], asked: LogFilter, before: int) -> LogFilter:
-    """``asked`` with the positions of the events that pass it, from the archive, so that the
-    others are not read: the newest below ``before``, one more than a page looks at."""
+    """``asked`` with the positions of matching events, from the archive, so that the others are not
+    read: the newest below ``before``, one more than a page reads."""
     statement = _PLACES.format(
         files=", ".join(literal(str(path)) for path in sources),
         wanted=" AND ".join(_WANTED[name] for name in asked.by_header),
@@ -76,7 +77,8 @@ def placed(sources: Sequence[Path], asked: LogFilter, before: int) -> LogFilter:
 
 
 class EventPage(Struct, frozen=True):
-    """Entries, newest first; ``reached``: continue before this position, None at the beginning."""
+    """Entries, newest first; ``reached``: continue before this position, None at the start of the
+    log."""
 
     entries: list[JournalEntry]
     reached: int | None
@@ -85,10 +87,10 @@ class EventPage(Struct, frozen=True):
 def newest_first(
     journal: Journal, asked: LogFilter, before: int, limit: int, *, audits: bool
 ) -> EventPage:
-    """Events at positions below ``before``. One page looks at ``SCANNED_MAX`` events at most.
+    """Events at positions below ``before``. One page reads at most ``SCANNED_MAX`` events.
 
     Args:
-        audits: whether the caller may see events that speak of no fact.
+        audits: whether the caller may see events that concern no fact.
     """
     entries: list[JournalEntry] = []
     reached = before
@@ -127,7 +129,7 @@ def _backwards(
 
 
 def _chosen(log: EventLog, positions: I64) -> Iterator[Sequence[Recorded]]:
-    """The events at ``positions``: in one run where they lie close, else one by one."""
+    """The events at ``positions``: in one read if close together, else one by one."""
     first, last = int(positions[0]), int(positions[-1])
     if last - first < _READ_EVENTS:
         wanted = frozenset(positions.tolist())
@@ -139,8 +141,8 @@ def _chosen(log: EventLog, positions: I64) -> Iterator[Sequence[Recorded]]:
 
 
 class Linked(Struct, frozen=True):
-    """An event in its stream: the positions before and after it, and what is wrong with the
-    chain here, if anything."""
+    """An event in its stream: the positions before and after it, and the fault in the chain here,
+    if any."""
 
     stored: Stored
     recorded: Recorded
@@ -150,7 +152,7 @@ class Linked(Struct, frozen=True):
 
 
 def linked(log: EventLog, position: int) -> Linked | None:
-    """An event, its hashes computed again from the bytes in the log. None if there is none."""
+    """An event with its hashes recomputed from the log's bytes. None if it does not exist."""
     found = log.read_stored(position - 1, 1)
     if not found or found[0].position != position:
         return None
@@ -185,7 +187,7 @@ def causes(log: EventLog, event: Recorded) -> list[Recorded]:
 
 
 def timeline(log: EventLog, buckets: int) -> tuple[list[int], list[int]]:
-    """Instants (microseconds) at even steps over the log, and its last position at each."""
+    """Instants (microseconds) at even steps over the log, and the last position at each."""
     head = log.head().position
     if head == 0:
         return [], []

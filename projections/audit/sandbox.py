@@ -1,8 +1,8 @@
-"""Read-only SQL over the archive, in DuckDB, unable to reach anything else.
+"""Read-only SQL over the archive, in DuckDB, isolated from everything else.
 
-The statement runs in its own process and database, which hold views of what its caller
-may read. It has no files but the two made for it, no network, no extensions, no settings to
-change, and bounded memory, time and rows; a process that does not end is killed.
+The statement runs in a separate process and database, with views of what its caller may read. It
+has two files made for it, no other files, no network, no extensions, no settings, and bounded
+memory, time and rows; a process that does not end is killed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import duckdb
 
 STARTING_SECONDS = 5.0
-"""What the process may take to start and to end, beyond the statement's own time."""
+"""The process's time to start and end, beyond the statement's time."""
 
 
 class StatementRefused(ValueError):
@@ -42,8 +42,8 @@ class StatementRefused(ValueError):
 
 
 class FactStates(Struct, frozen=True):
-    """What the moment makes of each fact the caller may read, by the position of its event.
-    ``ended`` is the position of its end, 0 if it has none."""
+    """The state of each readable fact at the moment, by the position of its event. ``ended``: the
+    position of its end, 0 if it has none."""
 
     position: I64
     ended: I64
@@ -51,14 +51,14 @@ class FactStates(Struct, frozen=True):
 
 
 class Rights(Struct, frozen=True, kw_only=True):
-    """Which streams a caller may read: of scopes, of gardens, and the node's own, which speaks
-    of facts everywhere."""
+    """Which streams a caller may read: of scopes, of gardens, and the node's own, which names facts
+    from everywhere."""
 
     scopes: tuple[str, ...]
     gardens: tuple[str, ...] = ()
     node: bool = False
     hidden: tuple[int, ...] = ()
-    """Where facts were asserted that are classified too high: no event may speak of them."""
+    """Positions of facts that are classified too high: no event may reveal them."""
 
     @property
     def partitions(self) -> list[str]:
@@ -69,7 +69,7 @@ class Rights(Struct, frozen=True, kw_only=True):
 
 
 _BEGINNING = re.compile(r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*([A-Za-z]*)", re.DOTALL)
-"""A statement's first word, behind comments and parentheses."""
+"""A statement's first word, after comments and parentheses."""
 _SELECTS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE"})
 
 
@@ -116,13 +116,13 @@ def extract_events(
     hidden: I64,
     sees: Callable[[str, dict[str, Any]], bool] | None = None,
 ) -> None:
-    """Write the events up to ``position`` that a caller with these rights may read, without
-    the exact bytes, and without what identifies keys.
+    """Write the events up to ``position`` that a caller with these rights may read, without the
+    exact bytes, and without fields that identify keys.
 
     Args:
-        hidden: where the facts were asserted that are kept from the caller beside those of
-            ``rights``: events that speak of them alone are left out, and others do not name them.
-        sees: whether the caller sees what an event of a memory says (kind, payload).
+        hidden: positions of facts hidden from the caller besides those of ``rights``: events
+            about them alone are left out, and others do not name them.
+        sees: whether the caller sees the content of a memory's event (kind, payload).
     """
     import duckdb
 
@@ -158,15 +158,15 @@ def extract_events(
 
 
 def _in_part(column: str) -> str:
-    """A column of the events, redacted where an event is partly visible."""
+    """A column of the events, redacted in partly visible events."""
     if column == "fact_ids":
         return "coalesce(parts.kept, fact_ids) AS fact_ids"
     return column.replace("ELSE detail END", "ELSE coalesce(parts.said, detail) END")
 
 
 def _silent(whole: dict[str, Any], said: dict[str, Any]) -> bool:
-    """Whether what is left of a payload is nothing: no deltas, or half a settlement or denial,
-    which is for those alone who may read both sides."""
+    """Whether a redacted payload says nothing: no deltas, or half a settlement or denial, which
+    only readers of both sides may see."""
     if "deltas" in whole:
         return not said["deltas"]
     if "loser_ids" in whole:
@@ -179,8 +179,8 @@ def _silent(whole: dict[str, Any], said: dict[str, Any]) -> bool:
 def _parts(
     db: duckdb.DuckDBPyConnection,
 ) -> tuple[list[int], list[tuple[int, list[str], str | None]]]:
-    """Positions of events that name only facts that are gone; and of those that
-    speak of others as well, the others and the payload without what is gone."""
+    """Positions of events that name only erased facts; and of events that also name others, with
+    those others and the redacted payload."""
     unseen: list[int] = []
     parts: list[tuple[int, list[str], str | None]] = []
     gone = frozenset(str(fact) for (fact,) in db.execute("SELECT fact_id FROM gone").fetchall())
@@ -199,7 +199,7 @@ def _parts(
 
 
 def extract_standing(target: Path, standing: FactStates) -> None:
-    """Write what the moment makes of the facts."""
+    """Write the state of the facts at the moment."""
     arrays = {
         "position": standing.position,
         "ended": standing.ended,
@@ -214,10 +214,9 @@ def extract_standing(target: Path, standing: FactStates) -> None:
 
 
 def run_sql(events: Path, standing: Path, sql: str, limits: StatementLimits) -> Table:
-    """Run one statement over what ``extract_events`` and ``extract_standing`` wrote.
+    """Run one statement over the files of ``extract_events`` and ``extract_standing``.
 
-    Raises:
-        StatementRefused: see there.
+    Raises: StatementRefused: see there.
     """
     check_statement(sql)
     statement = SandboxTask(str(events), str(standing), sql, limits)
@@ -236,7 +235,7 @@ def run_sql(events: Path, standing: Path, sql: str, limits: StatementLimits) -> 
     try:
         answer = msgspec.json.decode(done.stdout, type=Table | Failure)
     except msgspec.MsgspecError as fault:
-        # Killed by its limits: nothing else leaves the process without an answer.
+        # Its limits killed it: only that ends the process without an answer.
         message = f"the statement needs more than {limits.memory_mib} MiB, or could not be run"
         raise StatementRefused("sql_too_large", message) from fault
     if isinstance(answer, Failure):

@@ -1,7 +1,6 @@
 """The process that runs one audit statement: reads it on stdin, answers on stdout, and ends.
 
-Its resources are limited by the operating system as well: address space, processor time,
-and not one byte of any file may be written.
+The operating system limits it as well: address space, processor time, and no writes to any file.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ def main() -> None:
     confine(statement.limits)
     sys.stdout.buffer.write(msgspec.json.encode(answer(statement)))
     sys.stdout.buffer.flush()
-    # DuckDB's threads and the timer's are still about: an interpreter that takes itself apart
-    # beneath them aborts now and then, and the answer with it.
+    # DuckDB's threads and the timer's are still running: a normal interpreter shutdown sometimes
+    # aborts under them, and loses the answer.
     os._exit(0)
 
 
 def confine(limits: StatementLimits) -> None:
-    """Give up everything a statement must not have."""
+    """Drop everything that a statement must not have."""
     space = (limits.memory_mib + PROCESS_MIB) * _MIB
     seconds = math.ceil(limits.seconds * 2) + 5
     resource.setrlimit(resource.RLIMIT_AS, (space, space))
@@ -50,7 +49,7 @@ def confine(limits: StatementLimits) -> None:
 
 
 def answer(statement: SandboxTask) -> Table | Failure:
-    """The table, or why there is none."""
+    """The table, or the reason for its absence."""
     limits = statement.limits
     db = duckdb.connect(config={"python_enable_replacements": False})
     timer = threading.Timer(limits.seconds, db.interrupt)
@@ -70,7 +69,7 @@ def answer(statement: SandboxTask) -> Table | Failure:
 
 
 def _furnish(db: duckdb.DuckDBPyConnection, statement: SandboxTask) -> None:
-    """Tables and views, and then the lock behind which the statement runs."""
+    """Create tables and views, then lock the database before the statement runs."""
     events, standing = literal(statement.events), literal(statement.standing)
     db.execute(f"CREATE TABLE standing AS SELECT * FROM read_parquet({standing})")
     for view in VIEWS:
@@ -106,7 +105,7 @@ def _table(db: duckdb.DuckDBPyConnection, sql: str, limits: StatementLimits) -> 
 
 
 def _plain(cell: Any) -> Any:
-    """A value as JSON has it: anything else is text, and no number is infinite."""
+    """A value in JSON: other types become text, and infinite numbers are excluded."""
     if cell is None or isinstance(cell, bool | int | str):
         return cell
     if isinstance(cell, float):

@@ -1,5 +1,5 @@
-"""What a statement's process receives and answers. It loads no more than this: its start is part
-of every answer."""
+"""The input and output of a statement's process. Imports as little as possible: every answer waits
+for the process to start."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Table(Struct, frozen=True, tag=True):
 
 
 class Failure(Struct, frozen=True, tag=True):
-    """Why the process has no answer."""
+    """Why the process has no table."""
 
     code: str
     message: str

@@ -1,7 +1,7 @@
-"""What a subscriber receives of an event: nothing that their rights of this moment hide.
+"""The notices a subscriber receives of an event, filtered by the subscriber's present rights.
 
-A notice is a function of the event, the subscription and what the rights leave: facts that
-may not be read leave no notice, no gap and no count.
+A notice is a function of the event, the subscription and the readable facts: hidden facts leave no
+notice, no gap and no count.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _NAMESPACE = UUID("0d8d7f3e-6f7c-5a49-8d38-1f6f9f0e4b52")
 
 
 class Notice(Struct, frozen=True):
-    """One thing to tell. ``slot`` is the fact it is about; ``id`` is the same whenever it is
-    sent again; ``at_us`` is when the node learned of it."""
+    """One report. ``slot``: the fact it is about. ``id``: the same in every repetition. ``at_us``:
+    when the node learned of it."""
 
     id: str
     type: str
@@ -58,7 +58,7 @@ def notices_of(
     view: View,
     rights: Authorization,
 ) -> list[Notice]:
-    """Everything a subscriber receives of one event, in a fixed order."""
+    """All notices of one event for a subscriber, in a fixed order."""
     wanted = subscription.event_types
     found: list[Notice] = []
     for number, (sort, slot, detail) in enumerate(_happened(event, reader, view, rights)):
@@ -80,12 +80,12 @@ def _meant(view: View, slot: int, subscription: SubscriptionRow) -> bool:
 def _happened(
     event: Recorded, reader: Reader, view: View, rights: Authorization
 ) -> Iterator[tuple[str, int, dict[str, str]]]:
-    """(type, slot, detail) of what happened to facts that may be read."""
+    """(type, slot, detail) of each change to a readable fact."""
     payload = event.payload
     if isinstance(payload, FactAsserted):
         for slot in _readable(reader, view, rights, [fact_id(event)]):
             if payload.confidence == 0.0:
-                continue  # a retraction's marker: what it ended follows
+                continue  # a retraction's marker: the retractions follow
             yield "fact_asserted", slot, {}
             at = Moment(event.position, event.received_at)
             if bool(view.contradicted(np.array([slot], dtype=np.int32), at, rights)[0]):
@@ -109,7 +109,7 @@ def _happened(
 def _denied(
     event: Recorded, denial: FactDenied, reader: Reader, view: View, rights: Authorization
 ) -> Iterator[tuple[str, int, dict[str, str]]]:
-    """One notice a fact that is denied, to those who may read the record that does."""
+    """One notice per denied fact, for readers of the denying record."""
     at = Moment(event.position, event.received_at)
     for slot in _readable(reader, view, rights, denial.fact_ids):
         if len(view.deniers(slot, at, rights)):
@@ -120,7 +120,7 @@ def _denied(
 def _decayed(
     event: Recorded, sweep: DecaySwept, view: View, rights: Authorization
 ) -> Iterator[tuple[str, int, dict[str, str]]]:
-    """One notice an entity whose facts lost confidence, about the first of them."""
+    """One notice per entity whose facts lost confidence, about the first of them."""
     slots = everything(view)
     slots = slots[view.from_position[slots] < event.position]
     slots = slots[rights.mask(view, slots)]

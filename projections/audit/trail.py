@@ -1,7 +1,7 @@
-"""The trail of facts: who wrote which fact and who ended it, newest first (wire 5.8).
+"""The trail of facts: who wrote each fact and who ended it, newest first (wire 5.8).
 
 An entry is a (position, fact): the event that asserted a fact, or the one that ended it. Only
-facts that the caller may read have entries, so that counts tell nothing of others.
+readable facts have entries, so that counts reveal nothing of others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SELECT position FROM fact_retractions WHERE actor=?
 """
 
 _TOGETHER = 64
-"""Positions so close that one read serves them."""
+"""Positions at most this far apart share one read."""
 
 
 class TrailFilters(Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class Trail(Struct, frozen=True):
         return len(self.positions)
 
     def behind(self, mark: Step | None, limit: int) -> list[Step]:
-        """At most ``limit`` entries that come after ``mark`` in the order."""
+        """At most ``limit`` entries after ``mark`` in the order."""
         start = 0
         if mark is not None:
             older = (self.positions < mark.position) | (
@@ -109,7 +109,7 @@ def positions_of_actor(db: apsw.Connection, actor: str) -> I64:
 
 
 def reasons_of(db: apsw.Connection, fact_ids: Sequence[str]) -> dict[str, str]:
-    """Why facts ended, by fact id, of those that ended with a reason."""
+    """Why facts ended, by fact id; only facts that ended with a reason."""
     rows = query(
         db,
         "SELECT fact_id, reason FROM fact_retractions"

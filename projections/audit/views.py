@@ -31,7 +31,7 @@ EVENT_COLUMNS = (
     "hash",
     "erased",
 )
-"""Of each event, in this order; the names after AS."""
+"""The columns of each event, in order; the names after AS."""
 
 _EVENTS = "CREATE VIEW events AS SELECT * FROM {events}"
 _FACTS = """

@@ -1,1 +1,1 @@
-"""Questions about the graph: neighbors, paths, provenance, lint, synthesis."""
+"""Questions about the graph: neighbours, paths, provenance, lint, synthesis."""

@@ -1,9 +1,9 @@
-"""Lint: what deserves a second look among the facts of a scope, as a caller sees them.
+"""Lint: facts of a scope that deserve a second look, as a caller sees them.
 
-Checks by name, each a pure function of what is visible at the Moment (wire 2.2):
-``contradiction`` (two values that exclude each other), ``stale`` (validity that has ended,
-or soon will), ``orphan`` (an entity of which nothing holds any more), ``broken_ref`` (a ref
-to an entity of which nothing holds) and ``namespacing`` (a relation without a namespace).
+Checks by name, each a pure function of the visible facts at the Moment (wire 2.2):
+``contradiction`` (two values that exclude each other), ``stale`` (validity has ended, or soon
+will), ``orphan`` (an entity without live facts), ``broken_ref`` (a ref to an entity without live
+facts) and ``namespacing`` (a relation without a namespace).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 Check: TypeAlias = Literal["contradiction", "stale", "orphan", "broken_ref", "namespacing"]
 Severity: TypeAlias = Literal["error", "warning", "info"]
 FINDINGS_MAX = 1_000
-"""Findings listed for a check; the answer says where there are more."""
+"""Findings listed per check; the answer says if there are more."""
 QUOTED_CHARACTERS_MAX = 200
 """Characters that a finding quotes of each value."""
 ROUTING_RELATIONS = ("intent:handoff_to", "intent:context_ref")
-"""Relations by which work is handed on: a broken ref of theirs loses it."""
+"""Relations that hand work on: a broken ref under one of them loses the work."""
 FACTS_MAX = 20
 """Fact ids listed for a finding, newest first."""
 
@@ -63,8 +63,8 @@ class LintFinding(Struct, frozen=True):
 
 
 class LintFindings(Struct, frozen=True):
-    """``fact_count``: facts that hold and were looked at; ``truncated``: a check found more
-    than ``FINDINGS_MAX``."""
+    """``fact_count``: live facts that were checked; ``truncated``: a check found more than
+    ``FINDINGS_MAX``."""
 
     findings: list[LintFinding]
     fact_count: int
@@ -72,8 +72,8 @@ class LintFindings(Struct, frozen=True):
 
 
 class _Room(Struct, frozen=True):
-    """What the checks look at: slots that hold (expired ones apart) and that ever did, of the
-    scope and the request's filters."""
+    """The input of checks: live slots (including expired ones apart) and all slots, of the scope
+    and the request's filters."""
 
     reader: Reader
     view: View
@@ -116,7 +116,7 @@ def lint(
 
 
 def _quoted(value: str) -> str:
-    """A value as findings quote it: they are to be looked through, and name the facts besides."""
+    """A value as quoted in a finding: shortened, because findings also name the facts."""
     whole = len(value) <= QUOTED_CHARACTERS_MAX
     return repr(value if whole else value[: QUOTED_CHARACTERS_MAX - 1] + "…")
 
@@ -199,7 +199,7 @@ CHECKS: dict[str, Callable[[_Room], list[LintFinding]]] = {
     "broken_ref": _broken_refs,
     "namespacing": _namespaces,
 }
-"""By name, in the order in which they run where none is named."""
+"""By name, in the default order."""
 
 
 def _filtered(view: View, slots: I32, request: LintRequest) -> I32:
@@ -226,7 +226,7 @@ def _entities(view: View, slots: I32) -> Bool:
 
 
 def _named(view: View, numbers: I32) -> list[int]:
-    """Entities by name, without the protocol's bookkeeping."""
+    """Entities by name, without the protocol's own records."""
     named = [(view.entities.text(number), number) for number in numbers.tolist()]
     ours = [(text, number) for text, number in named if not is_reserved(text)]
     return [number for _, number in sorted(ours)[: FINDINGS_MAX + 1]]

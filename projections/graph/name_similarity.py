@@ -1,7 +1,7 @@
-"""Names like a name: which of the entities that a caller knows might be meant.
+"""Similar names: the entities, among those that a caller knows, that a name might mean.
 
-Entities are compared by their last segment (``entity_display``); a shared place before it adds
-a little. A signature of letter pairs picks the few that are worth the exact comparison.
+Entities are compared by their last segment (``entity_display``); a shared place before it adds a
+little. A signature of letter pairs selects the few for exact comparison.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ SCORE_DIGITS = 4
 
 
 class Like(Struct, frozen=True):
-    """An entity and how like it is, in [0, 1]."""
+    """An entity and its similarity, in [0, 1]."""
 
     entity: str
     score: float
 
 
 def entities_seen(view: View, authorization: Authorization, moment: Moment) -> I32:
-    """Numbers of the entities that live facts the caller may read are about or point at."""
+    """Numbers of the entities that readable live facts are about or point at."""
     slots = live(view, authorization, moment)
     objects = view.object[slots]
     found = np.union1d(view.entity[slots], objects[objects >= 0])
@@ -62,8 +62,8 @@ def names_like(
 
 
 def _closest(entities: Interner, seen: I32, shared: NDArray[np.uint8]) -> list[str]:
-    """At most ``COMPARED_MAX`` names that share the most pairs; ties by name, so that what a
-    caller cannot see never decides which are compared."""
+    """At most ``COMPARED_MAX`` names that share the most pairs. Ties go by name, so that hidden
+    facts never decide which names are compared."""
     if len(seen) <= COMPARED_MAX:
         return entities.texts(seen.tolist())
     least = int(np.partition(shared, len(shared) - COMPARED_MAX)[len(shared) - COMPARED_MAX])
@@ -73,7 +73,7 @@ def _closest(entities: Interner, seen: I32, shared: NDArray[np.uint8]) -> list[s
 
 
 def likeness(one: str, other: str) -> float:
-    """How like two names are, in [0, 1]; 1 only for equals."""
+    """The similarity of two names, in [0, 1]; 1 only for equal ones."""
     display, shown = entity_display(one), entity_display(other)
     ratio = SequenceMatcher(None, display, shown, autojunk=False).ratio()
     same_place = one.removesuffix(display) == other.removesuffix(shown)

@@ -1,8 +1,8 @@
-"""The graph of ref facts: one hop of it, and the neighbours of an entity page by page.
+"""The graph of ref facts: one hop, and the neighbours of an entity page by page.
 
-An edge is a ref fact that the caller may read at the Moment; it is walked in both
-directions. Edges that came from peers are for callers with the ``federate`` permission.
-A hub costs no more than a few comparisons an edge.
+An edge is a ref fact that the caller may read at the Moment; walks follow it in both directions.
+Edges from peers are for callers with the ``federate`` permission. A hub costs only a few
+comparisons per edge.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ if TYPE_CHECKING:
 DEPTH_MAX = 3
 PAGE_SIZE_MAX = 200
 LOOKUPS_MAX = 512
-"""Up to this many entities are expanded through their own slots; more, by one scan."""
+"""Up to this many entities are expanded through their slots; more, by one scan."""
 SPARSE_TIMES = 64
-"""Fewer edges than an entity in so many are sorted, rather than laid out over all entities."""
+"""If entities outnumber edges by this factor, edges are sorted; otherwise they are counted in an
+array over all entities."""
 BOOKKEEPING_PREFIX = "stigmem:"
-"""Relations the protocol keeps for itself (conflicts, cards): they never surface."""
+"""The protocol's own relations (conflicts, cards): they are never shown."""
 CROSS_FEDERATION = "federate"
 """The permission to see edges that came from peers (seed §20.1.7)."""
 _NOT_A_LABEL = frozenset("?[](){}|^$+\\")
 
 
 class GraphError(ValueError):
-    """A graph question that cannot be answered; ``code`` is the protocol's name for it."""
+    """A graph question without an answer; ``code`` is the protocol's name for the reason."""
 
     code = "invalid_graph_query"
 
@@ -50,23 +51,23 @@ class DepthExceeded(GraphError):
 
 
 class InvalidRelationFilter(GraphError):
-    """A relation filter that is more than labels and suffix-``*`` globs."""
+    """A relation filter with anything but labels and suffix-``*`` globs."""
 
     code = "invalid_relation_filter"
 
 
 class Mark(Struct, frozen=True):
-    """Where a page ended: the last neighbour it held."""
+    """The end of a page: its last neighbour."""
 
     hops: int
     entity: str
 
 
 class NeighborQuery(Struct, frozen=True, kw_only=True):
-    """Whose neighbours, how far, and along which edges.
+    """The entity, the distance, and the edges to follow.
 
-    ``entity`` is in stored form. Edges under ``min_confidence`` or ``min_trust`` are not
-    walked at all. ``after`` continues a page; ask it at the Moment of the first page.
+    ``entity`` is in stored form. Edges under ``min_confidence`` or ``min_trust`` are not followed
+    at all. ``after`` continues a page; use the Moment of the first page.
     """
 
     entity: str
@@ -104,13 +105,11 @@ def neighbors(
 ) -> NeighborSlice:
     """One page of the entities within ``query.depth`` hops, by shortest path.
 
-    Where several edges reach an entity in equally few hops, the most confident one is
-    reported, and of equals the oldest.
+    If several edges reach an entity in equally few hops, the most confident one is reported, and of
+    equals the oldest.
 
-    Raises:
-        DepthExceeded: depth outside 1 to 3.
-        InvalidRelationFilter: see ``parse_relation_filter``.
-        GraphError: page size outside 1 to 200.
+    Raises: DepthExceeded: depth outside 1 to 3. InvalidRelationFilter: see
+    ``parse_relation_filter``. GraphError: page size outside 1 to 200.
     """
     if not 1 <= query.depth <= DEPTH_MAX:
         raise DepthExceeded(f"depth is {query.depth}, must be 1 to {DEPTH_MAX}")
@@ -148,8 +147,8 @@ def parse_relation_filter(text: str) -> tuple[str, ...]:
 
 
 def surfacing(view: View, slots: I32) -> I32:
-    """Those of ``slots`` that are not bookkeeping, by relation or entity, in the order given.
-    A resolution, for one, repeats the value of the fact that won."""
+    """Those of ``slots`` that are not the protocol's records, by relation or entity, in the given
+    order. A resolution, for one, repeats the winner's value."""
     reserved = view.reserved_slots()
     if len(reserved):
         slots = slots[~np.isin(slots, reserved)]
@@ -158,18 +157,18 @@ def surfacing(view: View, slots: I32) -> I32:
 
 
 def hidden_relations(view: View) -> Bool:
-    """By relation number: whether it is bookkeeping."""
+    """By relation number: whether it is one of the protocol's own."""
     return relations_matching(view, lambda label: label.startswith(BOOKKEEPING_PREFIX))
 
 
 def relations_matching(view: View, test: Callable[[str], bool]) -> Bool:
-    """By relation number: whether ``test`` holds of the label. Labels are few: this scans."""
+    """By relation number: whether ``test`` accepts the label. Labels are few: this scans."""
     text = view.relations.text
     return np.fromiter((test(text(n)) for n in range(len(view.relations))), dtype=np.bool_)
 
 
 class Reached:
-    """What a walk has reached so far: by entity number, its hops and the edge that led there."""
+    """The result of a walk so far: by entity number, its hops and the last edge to it."""
 
     def __init__(self, entity_count: int, start: I32) -> None:
         self.hops = np.full(entity_count, -1, dtype=np.int32)
@@ -188,18 +187,18 @@ class Reached:
         return self.hops >= 0
 
     def add(self, targets: I32, edges: I32) -> None:
-        """One more hop: ``targets`` are entities not seen before, ``edges`` their edges."""
+        """Add one hop: ``targets`` are new entities, ``edges`` their edges."""
         self.rings.append(targets)
         self.hops[targets] = self.depth
         self.edge[targets] = edges
         self.frontier = targets
 
     def at(self, hops: int) -> I32:
-        """Entities reached in exactly that many hops."""
+        """Entities at exactly that many hops."""
         return self.rings[hops]
 
     def before(self, view: View, entity: int) -> int:
-        """The entity from which this one was reached."""
+        """The entity before this one on its path."""
         edge = self.edge[entity]
         subject, target = int(view.entity[edge]), int(view.object[edge])
         return subject if target == entity else target
@@ -214,10 +213,10 @@ class Reached:
 
 
 def expand(view: View, frontier: I32, walkable: Callable[[I32], I32]) -> tuple[I32, I32]:
-    """The edges at ``frontier`` that are walkable, with the entity at their far end.
+    """The walkable edges at ``frontier``, with the entity at their far end.
 
     Args:
-        walkable: keeps the slots that may be walked; called on edges only.
+        walkable: keeps the slots that the walk may follow; called on edges only.
     """
     if len(frontier) <= LOOKUPS_MAX:
         leaving = joined([view.entity_slots(n) for n in frontier.tolist()])
@@ -236,10 +235,10 @@ def expand(view: View, frontier: I32, walkable: Callable[[I32], I32]) -> tuple[I
 def best_edges(
     view: View, slots: I32, targets: I32, scores: F64, seen: Bool
 ) -> tuple[I32, I32, F64]:
-    """For each target not ``seen``: the edge of the highest score, the oldest among equals.
+    """For each target not ``seen``: the edge with the highest score, the oldest among equals.
 
     Returns:
-        Targets in ascending number, and of each the slot of its edge and the score.
+        Targets in ascending number, and for each the slot of its edge and the score.
     """
     fresh = ~seen[targets]
     slots, targets, scores = slots[fresh], targets[fresh], scores[fresh]
@@ -267,14 +266,14 @@ def best_edges(
 
 
 def joined(parts: list[I32]) -> I32:
-    """Lists of slots as one."""
+    """Lists of slots as one list."""
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
 
 
 def _walkable(
     view: View, query: NeighborQuery, authorization: Authorization, moment: Moment
 ) -> Callable[[I32], I32]:
-    """What decides before expansion which edges exist for this query."""
+    """A filter for the edges that exist for this query, applied before expansion."""
     named: Bool | None = None
     if query.relation_filter is not None:
         patterns = parse_relation_filter(query.relation_filter)

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from engramlog.projections.image.view import View
 
 JOINED_EDGES_MAX = 2_048
-"""Edges at each end of paths of two hops, the newest: a hub has more than anybody reads."""
+"""Edges at each end of two-hop paths, the newest: a hub has more than anyone reads."""
 
 Walkable = Callable[[I32], I32]
-"""Keeps the slots of edges that may be walked; called on edges only."""
+"""Keeps the slots of edges that the walk may follow; called on edges only."""
 
 
 class Path(Struct, frozen=True):
-    """Edges, by slot, that follow each other from one entity to another."""
+    """Edges, by slot, that lead one after the other from one entity to another."""
 
     edges: tuple[int, ...]
 
@@ -41,7 +41,7 @@ class Path(Struct, frozen=True):
 
 
 def edges_of(view: View, entities: I32, walkable: Walkable) -> I32:
-    """Walkable edges that leave or reach any of the entities, newest first."""
+    """Walkable edges from or to any of the entities, newest first."""
     both = np.concatenate((_leaving(view, entities), _arriving(view, entities)))
     return _newest(view, walkable(np.unique(both)))
 
@@ -49,9 +49,9 @@ def edges_of(view: View, entities: I32, walkable: Walkable) -> I32:
 def paths_between(
     view: View, starts: I32, ends: I32, walkable: Walkable, *, one_hop: int, two_hops: int
 ) -> list[Path]:
-    """Paths between two groups of entities: at most ``one_hop`` edges from either to the
-    other, then at most ``two_hops`` paths over one entity between them, which are looked for
-    from the ends to the starts only where none leads from the starts to the ends."""
+    """Paths between two groups of entities: at most ``one_hop`` edges in either direction, then at
+    most ``two_hops`` paths over one entity in between. Two-hop paths from the ends to the starts
+    count only if none leads from the starts to the ends."""
     direct = np.concatenate(
         (_direct(view, starts, ends, walkable), _direct(view, ends, starts, walkable))
     )
@@ -68,7 +68,7 @@ def _direct(view: View, starts: I32, ends: I32, walkable: Walkable) -> I32:
 
 
 def _over_one(view: View, starts: I32, ends: I32, walkable: Walkable) -> list[Path]:
-    """Paths of two edges, those first whose older edge is newest."""
+    """Paths of two edges; those whose older edge is newest come first."""
     first, second = _leaving(view, starts), _arriving(view, ends)
     outside = np.concatenate((starts, ends))
     first = first[~np.isin(view.object[first], outside)]

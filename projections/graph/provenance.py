@@ -1,9 +1,9 @@
-"""The provenance walk: what a fact was derived from, and what that was derived from.
+"""The provenance walk: a fact's ancestors by derivation.
 
-Links go from content hash to content hash. A hash stands for the newest fact with that
-content that the caller may see at the Moment, or for nothing. Whether nothing is there, or
-nothing for this caller, is decided in memory before any row is read, so neither the answer,
-nor its counts, nor its cost tells one from the other. Source: seed §20.6.2, wire 5.4.
+Links go from content hash to content hash. A hash means the newest visible fact with that content
+at the Moment, or nothing. Visibility is decided in memory before any row is read, so neither the
+answer, nor its counts, nor its cost separates an absent fact from a hidden one. Source: seed
+§20.6.2, wire 5.4.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 DEPTH_MAX = 5
 NODES_MAX = 5_000
 LINKS_MAX = 20_000
-"""A walk ends at either; its answer says that it was cut."""
+"""Either limit ends a walk; the answer reports it as truncated."""
 
 
 class Ancestor(Struct, frozen=True):
-    """A hash that was reached, in how few hops, and the fact behind it, where one shows."""
+    """A reached hash, its fewest hops, and its visible fact, if any."""
 
     hash: str
     depth: int
@@ -43,16 +43,15 @@ class Ancestor(Struct, frozen=True):
 
 
 class Link(Struct, frozen=True):
-    """``child`` says it was derived from ``parent``: content hashes, 64 hex digits."""
+    """``child`` is derived from ``parent``: content hashes, 64 hex digits."""
 
     child: str
     parent: str
 
 
 class Walk(Struct, frozen=True):
-    """``ancestors`` begins with the root; nearest first, then in the order they were named.
-    ``truncated``: there are
-    more nodes or links than ``NODES_MAX`` or ``LINKS_MAX``."""
+    """``ancestors`` begins with the root; nearest first, then in the order of naming.
+    ``truncated``: more than ``NODES_MAX`` nodes or ``LINKS_MAX`` links exist."""
 
     ancestors: list[Ancestor]
     links: list[Link]
@@ -71,7 +70,7 @@ def walk(
     """The ancestors of ``root`` within ``depth`` hops; cycles end where they close.
 
     Args:
-        root: a fact that the caller may see; only its own ``derived_from`` is followed.
+        root: a visible fact; of its content, only its own ``derived_from`` is followed.
         depth: 1 to ``DEPTH_MAX``.
     """
     start = content_hash(root)
@@ -95,8 +94,8 @@ def walk(
 def _named(
     frontier: Sequence[FactRow], ancestors: Mapping[str, Ancestor], links: dict[Link, None]
 ) -> dict[str, str | None]:
-    """The hashes (and fact ids, where given) that the frontier names for the first time;
-    notes every link."""
+    """The hashes (with fact ids, if given) that the frontier names for the first time; records
+    every link."""
     asked: dict[str, str | None] = {}
     for row in frontier:
         child = content_hash(row)
@@ -112,7 +111,7 @@ def _named(
 def parents(
     reader: Reader, view: View, row: FactRow, authorization: Authorization, moment: Moment
 ) -> list[tuple[Parent, FactRow | None]]:
-    """The entries of a fact's ``derived_from``, each with the fact it shows, if any."""
+    """The entries of a fact's ``derived_from``, each with its visible fact, if any."""
     entries = row.derived_from
     asked = [(entry.hash, entry.fact_id) for entry in entries]
     rows = shown_facts(reader, view, asked, authorization, moment)
@@ -126,8 +125,8 @@ def shown_facts(
     authorization: Authorization,
     moment: Moment,
 ) -> list[FactRow | None]:
-    """Of each (content hash, fact id or None): the fact of that id, if it has that content and
-    the caller may see it, else the newest with that content that the caller may see."""
+    """For each (content hash, fact id or None): the fact with that id, if it is visible and has
+    that content, else the newest visible fact with that content."""
     slots = [view.cid_slots(int(name[:16], 16)) for name, _ in asked]
     everyone: I32 = np.unique(np.concatenate(slots)) if slots else np.empty(0, dtype=np.int32)
     visible = known(view, authorization, moment, everyone)
@@ -145,8 +144,8 @@ def shown_facts(
 def visible_of_cid(
     reader: Reader, view: View, cid: str, authorization: Authorization, moment: Moment
 ) -> list[int]:
-    """Slots of the facts with this content id that the caller may see, oldest first. What the
-    caller may not see costs no more than what is not there."""
+    """Slots of the visible facts with this content id, oldest first. A hidden fact costs no more
+    than an absent one."""
     slots = known(view, authorization, moment, view.cid_slots(cid_number(cid)))
     wanted = {
         row.from_position
@@ -157,7 +156,7 @@ def visible_of_cid(
 
 
 def content_hash(row: FactRow) -> str:
-    """The 64 hex digits under which others derive from a fact."""
+    """The 64 hex digits that children name as their parent."""
     if row.cid:
         return row.cid.removeprefix("sha256:")
     return compute_cid(

@@ -1,7 +1,7 @@
-"""What is called or says something: entities by name or alias, and facts by what they say.
+"""Search as you type: entities by name or alias, and facts by text.
 
-For a reader who types: any part of a word is found, ignoring case and accents. Only what
-the caller may read at the moment is looked at, so nothing else shows in an order or a count.
+It finds any part of a word, ignoring case and accents. It reads only facts that the caller may read
+at the moment, so no order or count reveals others.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from engramlog.projections.image.visible_facts import live_mask
 from engramlog.projections.moment import Moment
 
 PIECES_MAX = 8
-"""Words of a text that are looked for; what comes after them is not."""
+"""The most words of a text that are searched."""
 COMPARED_MAX = 2_000
-"""Entities whose names are compared with the text to order them; of more, those with most facts.
-Facts that are put in order; of more, the newest."""
+"""The most entities whose names are compared for ordering, those with the most facts; and the most
+facts that are ordered, the newest."""
 FIRST_LOOK = 4_096
-"""Facts looked at first, the newest; then twice as many, until enough are found."""
+"""Facts read first, the newest; then twice as many, until enough are found."""
 
 
 class NamedEntity(Struct, frozen=True):
-    """An entity with its number of facts; ``alias`` where that is the name that was found."""
+    """An entity with its number of facts; ``alias`` if that name was found."""
 
     entity: str
     facts: int
@@ -52,7 +52,7 @@ def search(
     aliases: Iterable[tuple[str, str]],
     limit: int,
 ) -> SearchHits:
-    """At most ``limit`` entities and facts in which every word of ``text`` is found.
+    """At most ``limit`` entities and facts that hold every word of ``text``.
 
     ``aliases``: the live names at the moment, and the entities they mean.
     """
@@ -115,8 +115,8 @@ def _rank(name: str, wanted: str, facts: int) -> tuple[int, int, int, str]:
 
 
 def _facts(view: View, slots: I32, held: list[PieceOfFacts], limit: int) -> I32:
-    """Of the facts ``slots`` those that hold every piece, of many the newest; those whose value
-    alone holds them first, then the shorter."""
+    """Those of ``slots`` that hold every piece, of many the newest. Facts whose value alone holds
+    all come first, then the shorter ones."""
     found = _newest(slots, held)
     said: Bool = np.ones(len(found), dtype=np.bool_)
     for each in held:
@@ -126,8 +126,8 @@ def _facts(view: View, slots: I32, held: list[PieceOfFacts], limit: int) -> I32:
 
 
 def _newest(slots: I32, held: list[PieceOfFacts]) -> I32:
-    """The newest ``COMPARED_MAX`` of the facts ``slots`` that hold every piece. A piece that is in
-    many facts is looked for in few; one that is in few, in all."""
+    """The newest ``COMPARED_MAX`` of ``slots`` that hold every piece. Reads few facts for a
+    frequent piece, all for a rare one."""
     rows: list[I32] = []
     count, end, size = 0, len(slots), FIRST_LOOK
     rarest = list(held)

@@ -1,4 +1,4 @@
-"""The first few of many names, in order, without sorting them or keeping them sorted."""
+"""The first few of many names in order, without sorting all of them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ SPARE_NAMES = 8
 
 
 def first_names(interner: Interner, numbers: I32, after: str, wanted: int) -> list[str]:
-    """The ``wanted`` smallest names of ``numbers`` behind ``after``, in order.
+    """The ``wanted`` smallest names of ``numbers`` after ``after``, in order.
 
-    A sample tells a name before which about enough lie; the others are then passed over by
-    one comparison each, in the order in which they lie in memory.
+    A sample gives a name with about enough names before it. One comparison each then skips the
+    others, in the order of memory.
     """
     step = len(numbers) // SAMPLE_NAMES
     if step > 1:

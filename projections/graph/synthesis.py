@@ -1,4 +1,4 @@
-"""What a scope knows at a moment, in numbers, with its most confident facts (wire 2.2)."""
+"""A scope in numbers at a moment, with its most confident facts (wire 2.2)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ CONFIDENCE_DECIMALS = 6
 
 
 class SynthesisCounts(Struct, frozen=True):
-    """Counted over all facts that hold, of which ``foremost`` are some. Times in microseconds,
-    None without facts. ``contradictions``: facts in an unresolved contradiction; ``expired``:
-    facts whose validity is over, whether included or not."""
+    """Counted over all live facts; ``foremost`` are some of them. Times in microseconds, None
+    without facts. ``contradictions``: facts in an unresolved contradiction. ``expired``: facts
+    whose validity is over, included or not."""
 
     foremost: I32
     total: int
@@ -40,8 +40,7 @@ def synthesize(
     include_expired: bool,
     limit: int,
 ) -> SynthesisCounts:
-    """The facts that the caller may read and that hold at the moment: the most confident first,
-    of equals the newest."""
+    """The readable live facts at the moment: the most confident first, of equals the newest."""
     unended = live(view, authorization, moment, include_expired=True)
     over: Bool = view.valid_until[unended] <= moment.valid_us
     slots = unended if include_expired else unended[~over]

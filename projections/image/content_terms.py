@@ -1,7 +1,7 @@
-"""The terms of what facts say, without those of the names they say it under.
+"""The terms of facts' values, without those of entity and relation.
 
-The lexicon reads entity path, relation and value as one text; taken from it are the terms of the
-two names.
+The lexicon reads entity path, relation and value as one text; this subtracts the terms of the two
+names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Lexicon(Protocol):
-    """Columns and posting lists of all that the lexicon reads."""
+    """Columns and posting lists of the lexicon."""
 
     entity: I32
     relation: I32
@@ -30,7 +30,7 @@ class Lexicon(Protocol):
 
 
 class ContentTerms:
-    """See the module."""
+    """Terms of values; see the module."""
 
     def __init__(
         self, entities: Interner, relations: Interner, tokenize: Callable[[str], list[str]]

@@ -1,7 +1,7 @@
-"""Every text by which a fact may be found letter by letter (abmind's two trigram tables).
+"""The texts of facts for searches letter by letter (abmind's two trigram tables).
 
-Content: value and keywords. Original: the user's own words. Everything: entity path and relation
-beside the content. Facts share names and values, which are held once.
+Content: value and keywords. Original: the user's own words. Everything: entity path, relation and
+content. Facts share names and values, so each is stored once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ History = dict[int, list[tuple[int, "FactAttributes"]]]
 
 
 class Worded(Protocol):
-    """Columns that say which texts a fact is made of, and what it says of itself."""
+    """Columns with the texts of each fact, and its attributes."""
 
     count: int
     entity: I32
@@ -42,8 +42,8 @@ class Worded(Protocol):
 
 
 class _OwnTexts:
-    """One attribute of the facts that have any, in the order in which they first had some.
-    What was set again later is left to be read one by one."""
+    """One attribute of the facts that have it, in the order of its first setting. Later settings
+    are read one by one."""
 
     def __init__(self, attributes: History, name: Literal["keywords", "original"]) -> None:
         self._attributes = attributes
@@ -59,7 +59,7 @@ class _OwnTexts:
     def by_slot(
         self, view: Worded, moment: Moment, numbers: I32, measure: Callable[[str], int]
     ) -> I32:
-        """``numbers`` of the entries as a column by slot, as of the moment; ``measure`` finds
+        """``numbers`` of the entries as a column by slot, as of the moment. ``measure`` computes
         the number of one folded text."""
         column = np.zeros(view.count, dtype=np.int32)
         if not len(numbers):
@@ -75,7 +75,7 @@ class _OwnTexts:
 
 
 class PieceOfFacts:
-    """Which facts and entities hold a piece; what is not asked about is not looked at."""
+    """Which facts and entities hold a piece; only requested ones are searched."""
 
     def __init__(
         self, view: Worded, own: I32 | None, entities: Holding, relations: Holding, said: Holding
@@ -107,7 +107,7 @@ class PieceOfFacts:
 
 
 class FactTexts:
-    """See the module."""
+    """Searches in the texts of facts; see the module."""
 
     def __init__(
         self,

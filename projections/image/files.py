@@ -1,9 +1,9 @@
-"""The memory image in a file, from which a node starts and which recall workers share.
+"""The memory image in a file: nodes start from it and recall workers share it.
 
-``image/POSITION.image`` in the data directory holds the image as it was at a position of the log.
-It is a copy of what the log says, and never more: what does not fit this log and this release, is
-torn or damaged, is removed, and the image is loaded from the tables. What is erased may not
-survive in one, so an erasure removes them all.
+``image/POSITION.image`` in the data directory holds the image at a position of the log. It is only
+a copy: a file that is torn or damaged, or that does not fit this log and release, is removed, and
+the image is loaded from the tables. An erasure removes all files, so that no erased text survives
+in one.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _log = logging.getLogger(__name__)
 
 
 class ImageSeal(Struct, frozen=True):
-    """What a file says of itself. ``hash``: of the event at its position. ``made_by``: the code
-    that made it; the columns hold much that code reckons from texts."""
+    """The identity of a file. ``hash``: that of the event at its position. ``made_by``: the code
+    that made it; many columns are computed from texts by that code."""
 
     made_by: str
     versions: dict[str, int]
@@ -52,7 +52,7 @@ class ImageSeal(Struct, frozen=True):
 
 
 class KeptImages:
-    """The files of one data directory as a process sees them that only reads."""
+    """The files of one data directory, for a process that only reads."""
 
     def __init__(self, data: Path) -> None:
         self._folder = data / FOLDER
@@ -63,8 +63,8 @@ class KeptImages:
         return max((int(path.stem) for path in self._files()), default=0)
 
     def restored(self, log: ReadableLog) -> MemoryImage | None:
-        """An image from the newest file, at the file's position; None if there is none that
-        can be used. Reads, and removes nothing."""
+        """An image from the newest file, at the file's position; None without a usable file.
+        Removes nothing."""
         position = self.position
         if not position:
             return None
@@ -87,8 +87,8 @@ class KeptImages:
 
 
 class ImageFiles(KeptImages):
-    """The files of one data directory. Thread-safe: what writes and what removes them exclude
-    each other, so that an erasure misses none that is being made."""
+    """The files of one data directory. Thread-safe: writing and removing exclude each other, so an
+    erasure also removes a file under construction."""
 
     def __init__(self, data: Path) -> None:
         super().__init__(data)
@@ -100,11 +100,11 @@ class ImageFiles(KeptImages):
         log: ReadableLog,
         exclusive: Callable[[Callable[[], Any]], Any] = lambda work: work(),
     ) -> int | None:
-        """Write the present image, and remove older files; returns its position. None
-        if facts were erased meanwhile: nothing was written then.
+        """Write the present image, and remove older files; returns its position. Returns None and
+        writes nothing if facts were erased meanwhile.
 
         Args:
-            exclusive: runs a function in the writer's thread and returns what it does.
+            exclusive: runs a function in the writer's thread and returns its result.
 
         Raises:
             OSError: a file cannot be written.
@@ -144,8 +144,7 @@ class ImageFiles(KeptImages):
 
 
 def _fitting(sections: Sections, position: int, log: ReadableLog) -> ImageCut:
-    """The cut that a file holds. Raises SealedFault if it does not fit this release or
-    this log."""
+    """The cut in a file. Raises SealedFault if it does not fit this release or this log."""
     seal = msgspec.msgpack.decode(sections.document, type=ImageSeal)
     if seal.made_by != made_by() or seal.versions != known_versions():
         raise SealedFault("another release made it")
@@ -159,7 +158,7 @@ def _fitting(sections: Sections, position: int, log: ReadableLog) -> ImageCut:
 
 @cache
 def made_by() -> str:
-    """A digest of the code that makes an image: its sources and what they import."""
+    """A digest of the code that makes an image: its modules and their imports."""
     digest = sha256(f"{sys.version} {sys.byteorder} {unicodedata.unidata_version}".encode())
     for name in _SOURCES:
         for path in sorted((_PACKAGES / name).rglob("*.py")):

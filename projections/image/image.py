@@ -1,8 +1,8 @@
-"""The memory image: what every query filters by, in memory, in parts.
+"""The memory image: the columns that every query filters by, in memory, in parts.
 
-Each part is in the file of its projection (``projections.tables``): loaded from the tables
-at start, and folded from the events that are published after that. Only the writer's thread
-changes it; readers pin a ``View`` at a published position and never wait.
+Each part is in the file of its projection (``projections.tables``). It is loaded from the tables at
+start, then folded from published events. Only the writer's thread changes it; readers pin a
+``View`` at a published position and never wait.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ from engramlog.projections.tables.recalls.access_counts import AccessPart
 from engramlog.projections.tables.recalls.feedback import FeedbackPart
 
 ANSWERS_KEPT_MAX = 8
-"""Sets of survivors that recall remembers; one of a million facts takes 5 MB."""
+"""Sets of survivors that recall caches; one of a million facts takes 5 MB."""
 
 
 class ImageCut(Struct, frozen=True):
-    """What an image held at a position: all that is small, and how far the rest had come."""
+    """An image's state at a position: its small values, and the sizes of the rest."""
 
     facts: FactsCut
     classification: bytes
@@ -68,18 +68,18 @@ class ImageCut(Struct, frozen=True):
 
     @property
     def position(self) -> int:
-        """Every event up to here is in the image."""
+        """The image holds every event up to here."""
         return self.facts.position
 
 
 class MemoryImage:
-    """See the module. ``published`` slots and ``position`` are what readers may see.
+    """The memory image. Readers may see ``published`` slots up to ``position``.
 
     Attributes:
-        erasures: how often facts were erased since it was made.
-        parts: by name, in the order in which they load and fold: a part may ask those before it.
+        erasures: how often facts were erased since this image was made.
+        parts: by name, in the order in which they load and fold: a part may use earlier ones.
         facts: the columns, names and slot lists that the parts share.
-        tail: what the image shows before the tables do.
+        tail: events that the image shows before the tables do.
     """
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ class MemoryImage:
         for part in self.parts.values():
             for kind in part.kinds:
                 self._folding[kind].append(part)
-        # What a peer says of an end takes effect through a local event; notes are linked at once.
+        # A peer's retraction takes effect through a local event; notes are linked at once.
         self._remote: dict[str, list[ImagePart]] = {
             "conflict_resolved": [self.resolutions, self.tombstones]
         }
@@ -136,7 +136,7 @@ class MemoryImage:
         self._read_texts_anew()
 
     def load(self, db: apsw.Connection, position: int) -> None:
-        """Load everything from the tables, which are at ``position``."""
+        """Load everything from the tables, whose position is ``position``."""
         for part in self.parts.values():
             part.load(db)
         self._publish(position)
@@ -146,7 +146,7 @@ class MemoryImage:
         start = 0
         hiding = self.tombstones.hiding
         for index, event in enumerate(events):
-            if isinstance(event.payload, FactErased):  # what follows asks what was erased
+            if isinstance(event.payload, FactErased):  # later events read what it erased
                 self._fold(events[start : index + 1])
                 start = index + 1
         self._fold(events[start:])
@@ -157,8 +157,8 @@ class MemoryImage:
     # -- in files -------------------------------------------------------------------------
 
     def cut(self) -> ImageCut:
-        """What the image holds. Call in the writer's thread; what is large follows with
-        ``sections``, which any thread may ask for while events are folded."""
+        """The image's state. Call in the writer's thread; ``sections`` gives the large arrays, in
+        any thread and while events are folded."""
         facts = self.facts
         return ImageCut(
             facts=cut_of(facts, self.position, self.trust.sources()),
@@ -168,14 +168,13 @@ class MemoryImage:
         )
 
     def sections(self, cut: ImageCut) -> Iterator[Laid]:
-        """The large things of a cut. They are of no use where facts were erased meanwhile."""
+        """The large arrays of a cut. Discard them if facts were erased meanwhile."""
         return sections_of(self.facts, cut.facts, np.frombuffer(cut.classification, dtype=np.int8))
 
     def restore(self, cut: ImageCut, sections: Sections) -> None:
-        """Restore, in place of ``load``, what was written of a cut.
+        """Restore a written cut, in place of ``load``.
 
-        Raises:
-            SealedFault, msgspec.MsgspecError: it cannot be read; the image is of no use.
+        Raises: SealedFault, msgspec.MsgspecError: it cannot be read; discard the image.
         """
         restore(self.facts, cut.facts, sections)
         for name, part in self._small.items():
@@ -184,9 +183,9 @@ class MemoryImage:
         self._publish(cut.position)
 
     def unmap(self) -> Callable[[], object | None]:
-        """Release the file that the image was restored from, if any, and continue in memory
-        of this process alone. Call in the writer's thread. What is returned gives None once
-        nothing refers to the file's map: readers may for as long as they are under way."""
+        """Move everything from the restored file, if any, into this process's memory. Call in the
+        writer's thread. The returned function gives None once nothing uses the file's map; current
+        readers may still use it."""
         sections, self._sections = self._sections, None
         if sections is None:
             return lambda: None
@@ -215,7 +214,7 @@ class MemoryImage:
                 self._forget(of_kind)
 
     def _forget(self, erasures: Sequence[Recorded]) -> None:
-        """Have every part drop what it keeps of erased facts, the facts' own part last."""
+        """Let every part drop its data of erased facts, the facts' part last."""
         gone = {
             fact: slot
             for event in erasures
@@ -231,7 +230,7 @@ class MemoryImage:
         self._read_texts_anew()
 
     def _read_texts_anew(self) -> None:
-        """Drop what serves questions about texts only; the next question makes it again."""
+        """Drop the caches over texts; the next question builds them again."""
         facts = self.facts
         self.simhashes = {n: TextSignatures(sign) for n, sign in signers(facts.tokenize).items()}
         self.texts = FactTexts(facts.entities, facts.relations, facts.said, self.attributes.by_slot)
@@ -240,7 +239,7 @@ class MemoryImage:
     def _stands_at(self, event_id: bytes) -> int | None:
         fact = id_of(event_id)
         slot = self.facts.slot_of.get(fact)
-        if slot is None:  # what was erased may not come again
+        if slot is None:  # an erased fact is not admitted again
             return 0 if fact in self.erased.facts else None
         return int(self.facts.arrays["from_position"][slot])
 
@@ -250,7 +249,7 @@ class MemoryImage:
 
 
 def loaded_at_once(path: Path) -> MemoryImage:
-    """The image of one state of a file of tables that another connection may be writing."""
+    """An image of one state of a table file that another connection may be writing."""
     image = MemoryImage()
     db = open_reader(path)
     try:

@@ -1,4 +1,4 @@
-"""Rows of facts that were read before: what the tables hold of a fact never changes."""
+"""A cache of facts' rows: the immutable part never changes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.tables.facts.fact_rows import FactRow
 
 ROWS_MAX = 4_096
-"""Rows that are kept; the one kept for longest goes first."""
+"""Most cached rows; the oldest is dropped first."""
 VALUE_LENGTH_MAX = 2_048
-"""Longer values are read again."""
+"""Longer values are not cached."""
 
 
 class KeptRows:
-    """Rows by position, until facts are erased: then none is kept. Safe from any thread."""
+    """Rows by position; an erasure empties the cache. Safe from any thread."""
 
     def __init__(self, image: MemoryImage) -> None:
         self._image = image
@@ -30,11 +30,11 @@ class KeptRows:
         return list(map(self._rows.get, positions))
 
     def erasures(self) -> int:
-        """To be asked before rows are read that are to be kept."""
+        """A counter to read before reading rows to keep."""
         return self._image.erasures
 
     def keep(self, rows: Iterable[FactRow], erasures: int) -> None:
-        """Keep rows, unless something was erased since they were read."""
+        """Keep rows, unless an erasure happened since they were read."""
         with self._lock:
             kept = self._rows
             if erasures != self._image.erasures or erasures != self._erasures:
@@ -46,7 +46,7 @@ class KeptRows:
                 del kept[next(iter(kept))]
 
     def clear(self) -> None:
-        """Keep nothing of what was read until now."""
+        """Drop all rows."""
         with self._lock:
             self._rows = {}
             self._erasures = self._image.erasures

@@ -1,8 +1,8 @@
-"""Conflicts of keys of which a caller may read some facts and not others.
+"""Conflicts of keys with both readable and hidden facts for a caller.
 
-The table's rows are the newest value against each other one, readable or not: a fact
-hidden from a caller may take the place of theirs. For such keys the rows are made again
-from what the caller may read, by the projector itself, as if nothing else had ever been said.
+The table's rows compare the newest value with each other one, readable or not: a hidden fact may be
+the newest. For such keys the projector makes the rows again from the readable facts alone, as if
+the others did not exist.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _ROWS = "SELECT {columns} FROM conflicts ORDER BY from_position DESC, conflict_i
 
 
 class Partial(Struct, frozen=True):
-    """Keys of which a caller sees a part, by number, and the rows of their conflicts as that
-    caller sees them, the newest first."""
+    """Keys that a caller sees in part, by number, and their conflict rows as that caller sees them,
+    the newest first."""
 
     keys: frozenset[int]
     rows: list[tuple[Any, ...]]
@@ -53,7 +53,7 @@ NOTHING = Partial(frozenset(), [])
 
 
 class PartialConflicts:
-    """``Partial`` of each kind of caller, remembered while nothing is written."""
+    """``Partial`` for each kind of caller, cached until the next write."""
 
     def __init__(self) -> None:
         self._made: dict[object, Partial] = {}
@@ -67,7 +67,7 @@ class PartialConflicts:
         rights: Authorization,
         columns: str,
     ) -> Partial:
-        """What ``rights`` see of the keys that they see a part of; ``columns`` of each row."""
+        """The conflicts that ``rights`` see of partly visible keys; ``columns`` of each row."""
         if history is None or _sees_whole_keys(view, rights):
             return NOTHING
         if view.position != self._position:
@@ -81,8 +81,8 @@ class PartialConflicts:
 
 
 def _sees_whole_keys(view: View, rights: Authorization) -> bool:
-    """Whether nothing is kept from anybody but by scope, garden and entity, of which every
-    key has one."""
+    """Whether facts are hidden only by scope, garden and entity, so that each key is visible as a
+    whole or not at all."""
     return (
         not view.hiding
         and not view.confidential
@@ -115,7 +115,7 @@ def _made(
 
 
 def _readable_parts(view: View, rights: Authorization) -> tuple[I32, frozenset[int]]:
-    """The readable facts of keys that hold others too, and those keys."""
+    """The readable facts of partly visible keys, and those keys."""
     mask = rights.mask(view)
     size = int(view.key.max()) + 1 if view.count else 0
     some: np.ndarray = np.zeros(size, dtype=np.bool_)

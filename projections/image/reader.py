@@ -76,8 +76,8 @@ _ALIAS_KINDS = frozenset((AliasSet, FactErased))
 
 
 class Reader:
-    """Synchronous queries; safe from any thread. ``followers`` are called with published events,
-    in the writer's thread. ``history``: the log, where it is at hand."""
+    """Synchronous queries; safe from any thread. ``followers`` are called with published events, in
+    the writer's thread. ``history``: the log, if this process has it."""
 
     def __init__(self, link: Path, image: MemoryImage, history: History | None = None) -> None:
         self.image = image
@@ -131,8 +131,8 @@ class Reader:
             self._profiles = load_profiles(db)
 
     def committed(self, events: Sequence[Recorded]) -> None:
-        """Take note of events that were just published. Where the tables cannot say what they
-        changed, no key opens anything until the node starts again."""
+        """Refresh after these published events. If the tables cannot be read, no key is valid until
+        the node restarts."""
         kinds = {type(event.payload) for event in events}
         if FactErased in kinds:
             self._kept.clear()
@@ -145,11 +145,11 @@ class Reader:
         for follow in self.followers:
             try:
                 follow(events)
-            except Exception:  # what is written stays written, even if a follower fails
+            except Exception:  # a write stays written, even if a follower fails
                 _log.exception("a follower of the log")
 
     def _refresh(self, kinds: Collection[type[object]]) -> None:
-        """Load again what events of these kinds change."""
+        """Reload everything that events of these kinds change."""
         if not _KEY_KINDS.isdisjoint(kinds):
             self.refresh_keys()
         if not _GARDEN_KINDS.isdisjoint(kinds):
@@ -169,7 +169,8 @@ class Reader:
         *args: _P.args,
         **named: _P.kwargs,
     ) -> _T:
-        """What a query of the tables gives, readable or not: apply the authorization yourself."""
+        """The result of a query of the tables, readable or not: the caller applies the
+        authorization."""
         with self.pool.connection() as db:
             return query(db, *args, **named)
 
@@ -198,7 +199,7 @@ class Reader:
         return [row for row in rows if row is not None]
 
     def slot_of(self, fact_id: str) -> int | None:
-        """The slot of a fact id, readable or not: apply the authorization yourself."""
+        """The slot of a fact id, readable or not: the caller applies the authorization."""
         return self.image.facts.slot_of.get(fact_id)
 
     def slots_of_cid(self, cid: str) -> list[int]:
@@ -223,12 +224,13 @@ class Reader:
             return reviews_of(db, json.dumps(list(fact_ids)))
 
     def trust_settings(self, position: int, after: str, limit: int) -> list[TrustSetting]:
-        """What operators had set of sources by a position, by source, from behind ``after``."""
+        """Operators' settings for sources as of a position, by source, after ``after``."""
         with self.pool.connection() as db:
             return trust_settings(db, position, after=after, limit=limit)
 
     def codes(self, positions: Sequence[int]) -> dict[int, tuple[str, ...]]:
-        """What the sanitizer found in the facts asserted at ``positions``, where anything."""
+        """The sanitizer's findings in the facts asserted at ``positions``; only facts with
+        findings."""
         if not len(positions):
             return {}
         with self.pool.connection() as db:
@@ -240,7 +242,7 @@ class Reader:
             return load_peers(db)
 
     def fact_pages(self) -> Iterator[list[tuple[str, str, str, str]]]:
-        """(id, entity, relation, value) of every fact there is, page by page."""
+        """(id, entity, relation, value) of every fact, page by page."""
         after = 0
         while True:
             with self.pool.connection() as db:

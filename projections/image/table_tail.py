@@ -1,7 +1,7 @@
 """Published events that the tables do not show yet.
 
-The log has them and the memory image shows them: the tables may only fall behind. They follow in
-bounded batches; a reader of tables waits until they have followed.
+The log and the memory image have them; the tables follow in bounded batches. A reader of tables
+waits until they have followed.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Callable, Sequence
 from engramlog.eventlog.event import Recorded
 
 EVENTS_MAX = 2_000
-"""Events that may wait."""
+"""The most events that may wait."""
 SECONDS_MAX = 0.2
 """How long an event may wait."""
 PAUSE_SECONDS = 1.0
-"""After a failure, until the next attempt that no reader asks for."""
+"""The pause after a failure before the next attempt, unless a reader needs the tables."""
 
 
 class TableTail:
-    """See the module. The writer's thread adds; any thread may ask for the tables to follow.
+    """Waiting events. The writer's thread adds; any thread may make the tables follow.
 
     Attributes:
         write: puts events into the tables, all or none; set by the writer.
@@ -41,14 +41,14 @@ class TableTail:
         return len(self._events)
 
     def add(self, events: Sequence[Recorded]) -> None:
-        """Let events wait that are in the log and not published yet."""
+        """Add events that are in the log and not published yet."""
         with self._lock:
             if not self._events:
                 self._due = time.monotonic() + SECONDS_MAX
             self._events.extend(events)
 
     def patience(self) -> float | None:
-        """Seconds for which the tables may still stay behind; None if nothing waits."""
+        """Seconds that the tables may still stay behind; None if nothing waits."""
         if not self._events:
             return None
         if len(self._events) >= EVENTS_MAX and not self._failing:
@@ -56,10 +56,9 @@ class TableTail:
         return max(0.0, self._due - time.monotonic())
 
     def settle(self, position: int | None = None) -> None:
-        """Have the tables show everything that waits, or at least what lies up to ``position``.
+        """Write waiting events into the tables: all, or those up to ``position``.
 
-        Raises:
-            StorageError: they cannot be written; the events keep waiting.
+        Raises: StorageError: the tables cannot be written; the events keep waiting.
         """
         waiting = self._events
         if not waiting or (position is not None and waiting[0].position > position):
@@ -79,7 +78,7 @@ class TableTail:
             self._written.notify_all()
 
     def wait(self, position: int, timeout_seconds: float) -> None:
-        """Return once the tables show ``position``, or after that long."""
+        """Return once the tables show ``position``, or after the timeout."""
         with self._written:
             self._written.wait_for(lambda: not self._holds(position), timeout_seconds)
 

@@ -1,4 +1,4 @@
-"""A pinned view of the memory image: what every read-side stage works on."""
+"""A pinned view of the memory image, for every stage that reads."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from engramlog.projections.moment import LIVE, Moment
 from engramlog.projections.tables.facts.verdicts import flags_at
 
 PAIRS_MAX = 1_000_000
-"""Pairs of facts that are compared in one go: they take 40 bytes each."""
+"""Pairs of facts compared in one step: they take 40 bytes each."""
 
 
 class View(ColumnView):
     """The memory image as of one published position.
 
-    ``to_position`` and ``set_aside`` may still be closed underneath by later events, but
-    only with positions beyond ``position``, which no question at or before it can see.
+    Later events may still close ``to_position`` and ``set_aside``, but only with positions beyond
+    ``position``, which no question at or before it can see.
     """
 
     def __init__(self, image: MemoryImage) -> None:
@@ -34,36 +34,36 @@ class View(ColumnView):
         super().__init__(image.facts, image.published)
         self._image = image
         self._flags: U8 = image.verdicts.array  # after the count: flags come before facts
-        # After the count: what is new may be hidden.
+        # After the count: newer tombstones may hide counted facts.
         self.hiding: Hiding = image.tombstones.hiding
         self.tokenize: Callable[[str], list[str]] = image.facts.tokenize
         self.remembered: Remembered = image.remembered
         self.said: Sequence[str] = image.facts.said
-        """By value number: what the lexicon reads of a value."""
+        """By value number: the lexicon's text of the value."""
 
     # -- age ------------------------------------------------------------------------------
 
     def ages(self, slots: I32) -> Keys:
-        """Sort keys of facts, for ``np.lexsort``: the older first, by the clock of the node
-        that stated them. Slots are in the order of arrival, which differs between nodes;
-        this order does not."""
+        """Sort keys of facts, for ``np.lexsort``: the older first, by the clock of the node that
+        stated them. Unlike the order of slots, which is that of arrival, this order is the same on
+        every node."""
         return self.tie[slots], self.hlc[slots]
 
     def by_age(self, slots: I32, groups: I32 | I64 | None = None) -> I32:
-        """``slots`` by age, the older first; within each of ``groups``, which never decrease,
-        where they are given."""
+        """``slots`` by age, the older first; within each of ``groups``, if given, which never
+        decrease."""
         hlc = self.hlc[slots]
         follows = hlc[1:] > hlc[:-1]
         if groups is not None:
             follows |= groups[1:] != groups[:-1]
-        if follows.all():  # all that one node stated, and what came in order
+        if follows.all():  # facts of one node, and facts that arrived in order
             return slots
         keys = self.ages(slots) if groups is None else (*self.ages(slots), groups)
         return slots[np.lexsort(keys)]
 
     @property
     def confidential(self) -> bool:
-        """Whether there is any fact that only some may read for its classification."""
+        """Whether the classification of any fact restricts who may read it."""
         return self._image.attributes.confidential
 
     # -- gardens --------------------------------------------------------------------------
@@ -84,7 +84,7 @@ class View(ColumnView):
         return np.isin(garden, np.array(numbers, dtype=garden.dtype))
 
     def review(self, slot: int, moment: Moment) -> str | None:
-        """How a quarantined fact had been judged by the moment: ``admitted`` or ``rejected``."""
+        """The decision on a quarantined fact as of the moment: ``admitted`` or ``rejected``."""
         position, decision = self._image.gardens.reviews.get(slot, (LIVE, ""))
         return decision if position <= moment.position else None
 
@@ -94,11 +94,11 @@ class View(ColumnView):
         return np.isin(slots, signed)
 
     def attributes(self, slots: I32, moment: Moment) -> list[FactAttributes]:
-        """What abmind ranks each fact by, as of the moment."""
+        """Each fact's attributes for abmind's ranking, as of the moment."""
         return [stated or PLAIN for stated in self.stated_attributes(slots, moment)]
 
     def stated_attributes(self, slots: I32, moment: Moment) -> list[FactAttributes | None]:
-        """The same; None for facts that say nothing of themselves."""
+        """The same; None for facts without attributes."""
         known = self._image.attributes.by_slot
         if not known:
             return [None] * len(slots)
@@ -131,7 +131,7 @@ class View(ColumnView):
         return self._image.facts.by_object.slots(entity, self.count)
 
     def source_slots(self, source: int) -> I32:
-        """Facts from a source, in the order they were asserted."""
+        """Facts from a source, in the order of assertion."""
         return self._image.facts.by_source.slots(source, self.count)
 
     def postings(self, term: str) -> tuple[I32, I32]:
@@ -139,7 +139,7 @@ class View(ColumnView):
         return self._image.facts.by_term.counted(term, self.count)
 
     def content_postings(self, term: str) -> tuple[I32, I32]:
-        """The same of what facts say, apart from the names they say it under."""
+        """The same for values, without entity and relation."""
         return self._image.content_terms.postings(self, term)
 
     def content_lengths(self) -> I32:
@@ -167,7 +167,7 @@ class View(ColumnView):
         return self._image.facts.passages.get(slot, "")
 
     def parents(self, slot: int) -> tuple[int, ...]:
-        """What a fact says it was derived from, as ``cid_number`` of each, without repeats."""
+        """The parents of a fact, as ``cid_number`` of each, without repeats."""
         return self._image.derivations.parents.get(slot, ())
 
     @property
@@ -176,26 +176,26 @@ class View(ColumnView):
         return bool(self._image.derivations.parents)
 
     def said_by(self, slot: int) -> str:
-        """What the lexicon reads of a fact's value."""
+        """The lexicon's text of a fact's value."""
         return self.said[int(self.value[slot])]
 
     def value_numbers(self, text: str) -> list[int]:
-        """Numbers of the values that are this text: as a string, and as a text."""
+        """Numbers of the values with this text: of type string and of type text."""
         said = self._image.facts.said
         kinds = ("string", "text")
         return [number for kind in kinds if (number := said.number(kind, text)) is not None]
 
     @property
     def texts(self) -> FactTexts:
-        """What facts may be found by letter by letter."""
+        """The texts of facts for searches letter by letter."""
         return self._image.texts
 
     def signatures(self, slots: I32, version: int) -> U8:
-        """(slots, 32): signatures of what the facts' values say (see ``signatures``)."""
+        """(slots, 32): signatures of the facts' values (see ``signatures``)."""
         return self._image.simhashes[version].rows(self.said, self.value[slots])
 
     def slot_of(self, fact_id: str) -> int | None:
-        """The slot of a fact id, readable or not: apply the authorization yourself."""
+        """The slot of a fact id, readable or not: the caller applies the authorization."""
         slot = self._image.facts.slot_of.get(fact_id)
         return slot if slot is not None and slot < self.count else None
 
@@ -205,13 +205,13 @@ class View(ColumnView):
         return slot if slot < self.count and self.from_position[slot] == position else None
 
     def flags(self, slots: I32) -> U8:
-        """What the sanitizer and its reviewers hold of each fact (``sanitizing.VALUE_FLAG``
-        and the like), as this view was pinned."""
+        """The flags of sanitizer and reviewers for each fact (``sanitizing.VALUE_FLAG`` and the
+        like), as pinned."""
         return flags_at(self._flags, slots)
 
     def hidden(self, slots: I32 | None = None) -> Bool | None:
-        """Which facts (of all, or of those given) tombstones hide; None if there are no
-        tombstones. The same at every moment: present rights decide."""
+        """Which facts (all, or those given) tombstones hide; None without tombstones. The same at
+        every moment: present rights decide."""
         if not self.hiding:
             return None
         if slots is None:
@@ -219,13 +219,13 @@ class View(ColumnView):
         return self.hiding.mask(slots, self.entity[slots], self.object[slots], self.scope[slots])
 
     def flagged(self) -> I32:
-        """Facts that the sanitizer has anything to say of."""
+        """Facts with findings of the sanitizer."""
         return np.flatnonzero(self._flags[: self.count]).astype(np.int32)
 
     # -- what a moment makes of a fact ----------------------------------------------------
 
     def ended(self, slots: I32, moment: Moment) -> Bool:
-        """Which facts had been retracted by the moment."""
+        """Which facts were retracted by the moment."""
         ended: Bool = self.to_position[slots] <= moment.position
         return ended
 
@@ -236,18 +236,18 @@ class View(ColumnView):
         return confidence
 
     def trust(self, slots: I32, moment: Moment) -> F64:
-        """How far this node trusted each fact's source, and the peer that it came through, at
-        the moment, in [0, 1]."""
+        """This node's trust in each fact's source and in the peer that it came through, at the
+        moment, in [0, 1]."""
         return self._image.trust.at(
             self.source[slots], self.warrant[slots], self.peer[slots], moment.position
         )
 
     def trust_policy(self, moment: Moment) -> TrustPolicy:
-        """How trust was computed at the moment."""
+        """The trust policy at the moment."""
         return self._image.trust.policy(moment.position)
 
     def access_count(self, slots: I32, moment: Moment) -> I64:
-        """How often recalls had returned each fact by the moment."""
+        """How often recalls returned each fact by the moment."""
         return self._image.accesses.counts.at(slots, moment.position)
 
     def recall_times(self, slots: I32, moment: Moment) -> list[tuple[int, ...]]:
@@ -257,7 +257,7 @@ class View(ColumnView):
         return [times.at(slot, moment.position) for slot in slots.tolist()]
 
     def feedback(self, slots: I32, moment: Moment) -> tuple[I64, I64]:
-        """How often each fact had been cited, and rejected, by the moment."""
+        """How often each fact was cited, and rejected, by the moment."""
         feedback, at = self._image.feedback, moment.position
         return feedback.cited.at(slots, at), feedback.rejected.at(slots, at)
 
@@ -270,8 +270,8 @@ class View(ColumnView):
         return self._image.set_valued.covers(self.relations.text(relation), moment.position)
 
     def contradicted(self, slots: I32, moment: Moment, authorization: Authorization) -> Bool:
-        """Which of ``slots`` have a live sibling with another value that the caller may see,
-        or have themselves lost such a conflict. Set-valued relations never do."""
+        """Which of ``slots`` have a live, visible sibling with another value, or lost such a
+        conflict. Set-valued relations never do."""
         flags: Bool = self.set_aside[slots] <= moment.position
         crowded = self._image.facts.crowded[self.key[slots]]
         if np.count_nonzero(crowded):
@@ -284,16 +284,16 @@ class View(ColumnView):
         return flags
 
     def _denied(self, slots: I32, asked: Bool, moment: Moment) -> I32:
-        """Indexes of live facts that were denied by the moment, open or not."""
+        """Indexes of live facts with a denial by the moment, open or not."""
         asked &= np.isin(slots, self._image.denials.targets())
         asked &= self.claimed(slots, moment)
         return np.flatnonzero(asked).astype(np.int32)
 
     def deniers(self, slot: int, moment: Moment, authorization: Authorization) -> I32:
-        """The records that deny a fact at the moment, of those that the caller may read.
+        """The records that deny a fact at the moment, those that the caller may read.
 
-        A denial is over once its record has ended or was set aside, and once its source has
-        stated the value again.
+        A denial ends once its record has ended or was set aside, and once the fact's source has
+        restated the value.
         """
         markers = self._image.denials.markers(slot, moment.position)
         markers = markers[markers < self.count]
@@ -321,8 +321,8 @@ class View(ColumnView):
         return markers[~taken_back.any(axis=1)]
 
     def _disputed(self, slots: I32, moment: Moment, authorization: Authorization) -> Bool:
-        """Which of ``slots`` a standing sibling contradicts: of the same key, with another
-        value, and valid at some time that the fact is."""
+        """Which of ``slots`` a claimed sibling contradicts: same key, another value, and both valid
+        at some time."""
         keys, of = np.unique(self.key[slots], return_inverse=True)
         first = np.zeros(len(keys), dtype=np.int32)
         first[of] = slots
@@ -364,12 +364,12 @@ class View(ColumnView):
         return rival
 
     def standing(self, slots: I32, moment: Moment) -> Bool:
-        """Which facts count as claims at the moment and have not expired."""
+        """Which facts are claims at the moment and have not expired."""
         return self.claimed(slots, moment) & (self.valid_until[slots] > moment.valid_us)
 
     def claimed(self, slots: I32, moment: Moment) -> Bool:
-        """Which facts are claims at the moment, expired or not: asserted, not retracted, not
-        set aside by a resolution, with confidence above 0."""
+        """Which facts are claims at the moment, expired or not: asserted, not retracted, not set
+        aside by a resolution, with confidence above 0."""
         return (
             (self.from_position[slots] <= moment.position)
             & (self.to_position[slots] > moment.position)

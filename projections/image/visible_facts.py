@@ -15,14 +15,14 @@ from engramlog.projections.moment import Moment
 def known(
     view: View, authorization: Authorization, moment: Moment, slots: I32 | None = None
 ) -> I32:
-    """Slots the caller may read that had been asserted by the moment."""
+    """Readable slots of facts asserted by the moment."""
     chosen = everything(view) if slots is None else slots
     chosen = chosen[view.from_position[chosen] <= moment.position]
     return chosen[authorization.mask(view, chosen)]
 
 
 def kept_from(view: View, authorization: Authorization, names: Iterable[str]) -> list[str]:
-    """Those of the facts (ids) that the caller may not read; what is no fact is not kept."""
+    """Those of the facts (ids) that the caller may not read; unknown ids are not listed."""
     slots = {name: slot for name in names if (slot := view.slot_of(name)) is not None}
     if not slots:
         return []
@@ -31,14 +31,14 @@ def kept_from(view: View, authorization: Authorization, names: Iterable[str]) ->
 
 
 def tells_of(view: View, authorization: Authorization, winner: str, losers: Sequence[str]) -> bool:
-    """Whether the caller may know of a settlement or a denial: it takes both sides readable."""
+    """Whether the caller may know of a settlement or a denial: both sides must be readable."""
     kept = kept_from(view, authorization, (winner, *losers))
     return winner not in kept and not (losers and {*losers} <= {*kept})
 
 
 def hidden_positions(view: View, authorization: Authorization) -> frozenset[int]:
-    """Where facts were asserted that are classified too high for the caller, whatever else
-    hides them: for what reads the log itself. Few, if any."""
+    """Positions of facts that are classified too high for the caller, whatever else hides them: for
+    readers of the log itself. Usually few or none."""
     if not view.confidential and authorization.ceiling >= OPEN_CLASS:
         return frozenset()
     hidden = ~authorization.cleared(view, None)
@@ -54,12 +54,11 @@ def live(
     include_expired: bool = False,
     include_retracted: bool = False,
 ) -> I32:
-    """Slots the caller may read whose facts hold at the moment.
+    """Readable slots of live facts at the moment.
 
-    A fact holds if it was asserted by the moment's position, was not retracted by it, has
-    a confidence above 0 and, unless ``include_expired``, is valid in the world at
-    ``moment.valid_us``. ``include_retracted`` keeps retracted facts and the confidence-0
-    records that retracted them.
+    A fact is live if it was asserted by the moment's position, was not retracted by it, has a
+    confidence above 0 and, unless ``include_expired``, is valid at ``moment.valid_us``.
+    ``include_retracted`` keeps retracted facts and the confidence-0 records that retracted them.
     """
     if slots is None:
         mask = live_mask(
@@ -84,9 +83,9 @@ def live_mask(
     include_expired: bool = False,
     include_retracted: bool = False,
 ) -> Bool:
-    """``live`` of everything, by slot."""
+    """``live`` for every slot, as a mask."""
     keep = authorization.mask(view)
-    # Positions ascend with the slots, so what was known is a beginning of the columns.
+    # Positions ascend with the slots, so the facts known then come first in the columns.
     keep[int(view.from_position.searchsorted(moment.position, side="right")) :] = False
     _narrow(keep, view, moment, slice(None), include_expired, include_retracted)
     return keep
@@ -100,7 +99,7 @@ def _narrow(
     include_expired: bool,
     include_retracted: bool,
 ) -> None:
-    """Take out of ``keep`` what does not hold of the facts ``at``."""
+    """Clear in ``keep`` the facts ``at`` that are not live."""
     if not include_retracted:
         keep &= view.to_position[at] > moment.position
         keep &= view.base[at] > 0.0

@@ -1,8 +1,7 @@
-"""What a capability allows: verbs, scopes and an entity prefix, and how two allowances meet.
+"""The rights in a capability: verbs, scopes and an entity prefix, and how two grants intersect.
 
-The words are the protocol's ``verb`` and ``object`` (wire 3.8), with two additions that an
-older reader refuses instead of misreading: ``read+write``, and ``/entity:PREFIX`` behind
-the scope.
+The words are the protocol's ``verb`` and ``object`` (wire 3.8), with two additions that an older
+reader refuses instead of misreading: ``read+write``, and ``/entity:PREFIX`` after the scope.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ _SCOPE, _ENTITY = "/scope:", "/entity:"
 
 
 class GrantError(ValueError):
-    """A ``verb`` or ``object`` that says nothing we understand; the message says what."""
+    """A ``verb`` or ``object`` that this node does not understand; the message names it."""
 
 
 class Grant(Struct, frozen=True):
-    """An allowance. ``entities`` are prefixes that an entity must lie under, all of them."""
+    """Rights. ``entities`` are prefixes; an entity must lie under all of them."""
 
     verbs: frozenset[str]
     scopes: frozenset[str] = frozenset(SCOPES)
@@ -32,12 +31,12 @@ class Grant(Struct, frozen=True):
 
     @property
     def verb(self) -> str:
-        """The verbs as the token writes them."""
+        """The verbs as written in the token."""
         return "+".join(verb for verb in VERBS if verb in self.verbs)
 
     @property
     def object(self) -> str:
-        """Scopes and prefix as the token writes them. Raises GrantError for two prefixes."""
+        """Scopes and prefix as written in the token. Raises GrantError for two prefixes."""
         text = OBJECT_ROOT
         if self.scopes != frozenset(SCOPES):
             text += _SCOPE + "+".join(scope for scope in SCOPES if scope in self.scopes)
@@ -48,11 +47,11 @@ class Grant(Struct, frozen=True):
     @property
     def empty(self) -> bool:
         """Whether it allows nothing at all."""
-        disjoint = len(self.entities) > 1  # ``meeting`` keeps two only where they exclude
+        disjoint = len(self.entities) > 1  # ``meeting`` keeps two only if they exclude each other
         return not self.verbs or not self.scopes or disjoint
 
     def meeting(self, other: Grant) -> Grant:
-        """What both allow."""
+        """The rights that both grants allow."""
         entities: tuple[str, ...] = ()
         for prefix in (*self.entities, *other.entities):
             if any(lies_under(kept, prefix) for kept in entities):

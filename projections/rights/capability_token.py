@@ -1,10 +1,10 @@
-"""The bytes of a capability: a signed root, blocks that narrow it, and a proof of holding it.
+"""The bytes of a capability: a signed root, blocks that narrow it, and a proof of possession.
 
 The root is the protocol's token JSON (wire 3.8), signed by the issuing node. It may name a
-``next_key``; a holder of that key's secret can append a block that narrows the token and
-names another key, without asking anybody. Each block is signed over the digest of all that
-precedes it, so none can be dropped, changed or moved. The secret of the last key
-travels with the token as the proof that nothing was cut off its end.
+``next_key``. The holder of that key's secret can append a block that narrows the token and names
+another key, without asking the node. Each block is signed over the digest of everything before it,
+so no block can be dropped, changed or moved. The secret of the last key travels with the token and
+proves that no block was cut off.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ _canonical = msgspec.json.Encoder(order="sorted")
 
 
 class CapabilityInvalid(Exception):
-    """The text is no capability, or one that does not hold; the message says why."""
+    """The text is not a valid capability; the message says why."""
 
 
 class Root(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the issuing node signs. Times are RFC 3339, keys base64 (``next_key`` url-safe)."""
+    """The part that the issuing node signs. Times are RFC 3339, keys base64 (``next_key``
+    url-safe)."""
 
     token_version: int
     token_id: str
@@ -60,7 +61,7 @@ class Root(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Block(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One narrowing; what it leaves empty stays as it was."""
+    """One narrowing; empty fields leave the token unchanged."""
 
     verb: str = ""
     object: str = ""
@@ -70,7 +71,7 @@ class Block(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
 
 
 class Capability(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A token as it travels: JSON texts as they were signed, and the last key's secret."""
+    """A token in transit: JSON texts as signed, and the last key's secret."""
 
     root: str
     blocks: list[str] = []
@@ -88,7 +89,7 @@ def issue(
     narrowable: bool = True,
     token_id: str | None = None,
 ) -> Capability:
-    """A token signed by the node. ``narrowable`` False makes one whose JSON is all of it."""
+    """A token signed by the node. With ``narrowable`` False, the root's JSON is the whole token."""
     secret = Ed25519PrivateKey.generate() if narrowable else None
     root = Root(
         token_version=TOKEN_VERSION,
@@ -113,11 +114,10 @@ def issue(
 def narrow(
     capability: Capability, *, grant: Grant | None = None, expires_at_us: int | None = None
 ) -> Capability:
-    """The token with one more block; needs no node. What the block allows beyond the token
-    does not count.
+    """The token with one more block; needs no node. Rights in the block beyond the token's have no
+    effect.
 
-    Raises:
-        CapabilityInvalid: it holds no secret to continue with, or has ``BLOCKS_MAX`` blocks.
+    Raises: CapabilityInvalid: it holds no secret to continue with, or has ``BLOCKS_MAX`` blocks.
     """
     if not capability.proof:
         raise CapabilityInvalid("this token cannot be narrowed: it was issued without a next key")
@@ -146,8 +146,8 @@ def encode_bearer(capability: Capability) -> str:
 
 
 def decode_bearer(text: str) -> Capability:
-    """The token in a word, or in the bare JSON of a token without next key. Checks its form
-    alone. Raises CapabilityInvalid."""
+    """The token in a word, or in the bare JSON of a token without next key. Checks only its form.
+    Raises CapabilityInvalid."""
     text = text.strip()
     if len(text) > BEARER_LENGTH_MAX:
         raise CapabilityInvalid(f"a token has at most {BEARER_LENGTH_MAX} characters")
@@ -163,7 +163,7 @@ def decode_bearer(text: str) -> Capability:
 
 
 def digests(capability: Capability) -> list[bytes]:
-    """The digest of the root, then of everything up to and with each block."""
+    """The digest of the root, then of everything up to and including each block."""
     chain = [sha256(capability.root.encode()).digest()]
     for block in capability.blocks:
         chain.append(sha256(chain[-1] + block.encode()).digest())
@@ -171,7 +171,7 @@ def digests(capability: Capability) -> list[bytes]:
 
 
 def canonical_bytes(root: Root) -> bytes:
-    """What is signed of a root: canonical JSON of every field but the signature."""
+    """The signed bytes of a root: canonical JSON of every field except the signature."""
     fields = cast("dict[str, Any]", msgspec.to_builtins(root))
     fields.pop("signature", None)
     return _canonical.encode(fields)
@@ -186,14 +186,14 @@ def fields_of(text: str) -> dict[str, Any]:
 
 
 def canonical_text(text: str) -> bytes:
-    """The signed part of a root's text, with any fields. Raises CapabilityInvalid."""
+    """The signed bytes of a root's text, with any fields. Raises CapabilityInvalid."""
     fields = fields_of(text)
     fields.pop("signature", None)
     return _canonical.encode(fields)
 
 
 def block_bytes(before: bytes, block: Block) -> bytes:
-    """What is signed of a block: the context, the digest before it, and its canonical JSON."""
+    """The signed bytes of a block: the context, the digest before it, and its canonical JSON."""
     unsigned = msgspec.structs.replace(block, signature="")
     return BLOCK_CONTEXT + before + _canonical.encode(unsigned)
 
@@ -207,7 +207,7 @@ def from_url_text(text: str) -> bytes:
 
 
 def public_of(proof: bytes) -> str:
-    """The public key (as in ``next_key``) of a secret. Raises ValueError."""
+    """A secret's public key, in the form of ``next_key``. Raises ValueError."""
     return to_url_text(_public(Ed25519PrivateKey.from_private_bytes(proof)))
 
 

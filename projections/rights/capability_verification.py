@@ -1,7 +1,7 @@
-"""Whether a capability holds: signatures, narrowing, expiry and revocation, without a node.
+"""Whether a capability is valid: signatures, narrowing, expiry and revocation, without a node.
 
-Nothing here asks anybody: a token carries the key that signed it, and the issuing node's id
-is derived from its first key. Whom to believe is the caller's question (``ring``).
+No check needs a request: a token carries the key that signed it, and the issuing node's id is
+derived from its first key. The caller decides which issuers to trust (``ring``).
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from engramlog.projections.rights.capability_token import (
 )
 
 SKEW_US = 60_000_000
-"""How far ahead an issuing node's clock may be."""
+"""How far an issuing node's clock may be ahead."""
 
 
 class VerifiedToken(Struct, frozen=True):
-    """A token whose signatures hold, and what it allows after all narrowing.
+    """A token with valid signatures, and its rights after all narrowing.
 
-    ``revocation_ids`` are the token id and the digest (hex) of every block: revoking one
-    revokes it and everything derived from it. Times in microseconds.
+    ``revocation_ids`` are the token id and the digest (hex) of every block: revoking one revokes it
+    and everything derived from it. Times in microseconds.
     """
 
     token_id: str
@@ -61,13 +61,12 @@ class VerifiedToken(Struct, frozen=True):
 
 
 def verify(capability: Capability) -> VerifiedToken:
-    """What a token allows, as far as mathematics can say.
+    """Check a token's cryptography and return its rights.
 
-    Raises:
-        CapabilityInvalid: any signature, form or proof does not hold.
+    Raises: CapabilityInvalid: a signature, form or proof is not valid.
     """
     try:
-        # Of the same dictionary that is checked: a key given twice must not be read two ways.
+        # From the same dictionary that is checked: a repeated key must not be read two ways.
         root = msgspec.convert(fields_of(capability.root), Root)
         if root.token_version != TOKEN_VERSION:
             raise CapabilityInvalid(f"token version {root.token_version} is not known here")
@@ -105,8 +104,8 @@ def verify(capability: Capability) -> VerifiedToken:
 
 
 def fault_of(verified: VerifiedToken, now_us: int, revoked: Collection[str] = ()) -> str | None:
-    """Why a token that verifies does not hold now: ``token_expired``, ``token_revoked`` or
-    ``token_invalid`` (issued in the future, or allowing nothing); None if it holds."""
+    """Why a verified token is not valid now: ``token_expired``, ``token_revoked`` or
+    ``token_invalid`` (issued in the future, or without rights); None if it is valid."""
     if any(name in revoked for name in verified.revocation_ids):
         return "token_revoked"
     if verified.expires_at_us <= now_us:
@@ -135,7 +134,7 @@ def _check_signature(key: str, signature: str, message: bytes) -> None:
 
 
 def _check_proof(key: str, proof: bytes) -> None:
-    """Cutting blocks off a token leaves the root, but not the secret that ends it."""
+    """Check the proof: a token with blocks cut off lacks the secret of its new last key."""
     if not key and not proof:
         return
     if not key or not proof or public_of(proof) != key:

@@ -1,8 +1,8 @@
 """A manifest's document: reading, signing and checking it. Pure.
 
-What is signed is canonical JSON (keys sorted, no spaces, UTF-8 unescaped) of the protocol's
-fields as they were sent, without ``signature``; a rotation event is signed likewise, by the
-key that it retires.
+The signed bytes are canonical JSON (keys sorted, no spaces, UTF-8 unescaped) of the protocol's
+fields as sent, without ``signature``. A rotation event is signed likewise, by the key that it
+retires.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KEY_BYTES = 32
 
 
 class OrgManifest(Struct, frozen=True):
-    """A manifest that was read. Times in microseconds; ``document`` is what was sent of it."""
+    """A manifest after reading. Times in microseconds; ``document`` as sent."""
 
     entity_uri: str
     key_id: str
@@ -46,17 +46,16 @@ class OrgManifest(Struct, frozen=True):
 
 
 def canonical(document: Mapping[str, Any]) -> bytes:
-    """What is signed of a document."""
+    """The signed bytes of a document."""
     unsigned = {name: value for name, value in document.items() if name != "signature"}
     text = json.dumps(unsigned, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return text.encode()
 
 
 def read_manifest(body: Mapping[str, Any]) -> OrgManifest:
-    """The manifest of a request's body, whose types were checked; other fields are left out.
+    """The manifest in a request's body with checked types; other fields are left out.
 
-    Raises:
-        ValueError: with the field's name first, where something cannot be.
+    Raises: ValueError: an impossible value; the message begins with the field's name.
     """
     document = {name: body[name] for name in FIELDS if body.get(name) is not None}
     rotations = tuple(
@@ -82,7 +81,7 @@ def read_manifest(body: Mapping[str, Any]) -> OrgManifest:
 
 
 def manifest_fault(manifest: OrgManifest, now_us: int) -> str | None:
-    """Why a manifest cannot be taken now, the field's name first; None if it can."""
+    """Why a manifest is refused now, beginning with the field's name; None if it is accepted."""
     if manifest.issued_at_us > now_us + AHEAD_US_MAX:
         return "issued_at: in the future"
     if manifest.expires_at_us <= manifest.issued_at_us:
@@ -102,7 +101,7 @@ def rotation_fault(
     """Why ``rotations`` do not lead from one key to another; None if they do.
 
     Args:
-        wanted: id and key that they are to lead to.
+        wanted: id and key at the end.
     """
     by_previous = {str(event["previous_key_id"]): event for event in rotations}
     if len(by_previous) != len(rotations):

@@ -1,8 +1,8 @@
-"""Trust in a source, ``t(source)`` in [0, 1]: what vouches for it, and the formula (wire 3.5).
+"""Trust in a source, ``t(source)`` in [0, 1]: the warrant of a fact, and the formula (wire 3.5).
 
-Who writes for itself is trusted fully: callers without a key (the machine's own operator),
-keys that write under their own name, and sources that hold a key of this
-node. The formula weighs everybody else's evidence. What an operator set wins over both.
+Writers under their own name are trusted fully: callers without a key (the machine's operator), keys
+that write under their own name, and sources with a key of this node. The formula weighs the
+evidence on all other sources. An operator's setting overrides both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ Authority = Literal["self", "own", "shared", "other"]
 
 AUTHORITIES: tuple[Authority, ...] = ("other", "shared", "own", "self")
 WRITTEN_HERE = 0
-"""Warrant of a fact whose writer this node knows as the source, or has no reason to doubt."""
+"""Warrant of a fact whose writer is known as its source, or that this node has no reason to
+doubt."""
 CLAIMED = 1
 """First warrant of facts that a key of this node wrote under another name, by authority."""
 RECEIVED = CLAIMED + len(AUTHORITIES)
@@ -33,10 +34,10 @@ _FORMAL = "stigmem://"
 
 
 class TrustEvidence(Struct, frozen=True, kw_only=True):
-    """What this node has seen of a source and the peer it speaks through.
+    """This node's record of a source and the peer it came through.
 
-    ``observations`` and ``failures`` count facts received from the peer and those of them
-    that did not verify; ``signed``: a registered key of the source signed the fact.
+    ``observations``: facts received from the peer. ``failures``: those that did not verify.
+    ``signed``: a registered key of the source signed the fact.
     """
 
     identity: Identity = "bare"
@@ -47,7 +48,7 @@ class TrustEvidence(Struct, frozen=True, kw_only=True):
 
 
 def trust_score(evidence: TrustEvidence, policy: TrustPolicy) -> float:
-    """Identity, peer history, scope authority and attestation, weighed; in [0, 1]."""
+    """Weighted sum of identity, peer history, scope authority and attestation; in [0, 1]."""
     identity = {
         "logged": policy.identity_logged,
         "manifest": policy.identity_manifest,
@@ -82,8 +83,8 @@ def history_level(evidence: TrustEvidence, policy: TrustPolicy) -> float:
 
 
 def authority_of(source: str, entity: str, scope: str) -> Authority:
-    """How far it is the source's business to say this: about itself, about something of its
-    own authority (``stigmem://AUTHORITY/…``), in a scope made for sharing, or none of these."""
+    """How close the fact is to its source: about itself, about an entity of its authority
+    (``stigmem://AUTHORITY/…``), in a shared scope, or none of these."""
     authority = _authority(source)
     if authority and entity == source:
         return "self"
@@ -95,8 +96,8 @@ def authority_of(source: str, entity: str, scope: str) -> Authority:
 def warrant_of(
     *, source: str, entity: str, scope: str, actor: str, keyed: bool, received: bool
 ) -> int:
-    """A small number for what vouches for a fact: all that its trust depends on, but for what
-    operators set and which sources hold keys.
+    """A small number for what vouches for a fact. A fact's trust depends only on it, on operators'
+    settings, and on the sources with keys.
 
     Args:
         keyed: whether the actor held a key of this node when it wrote.
@@ -110,7 +111,7 @@ def warrant_of(
 
 @lru_cache(maxsize=64)
 def trust_levels(policy: TrustPolicy) -> F64:
-    """By warrant: the trust where nothing else is known."""
+    """By warrant: the trust without further evidence."""
     if policy.mode == "off":
         return np.ones(WARRANTS)
     levels = [trust_score(TrustEvidence(authority=each), policy) for each in AUTHORITIES]

@@ -1,7 +1,7 @@
-"""The families of text that tries to command a model, as data: code, cues, pattern.
+"""Families of text that tries to command a model, as data: code, cues, pattern.
 
-A pattern is searched only where its cues occur. Every quantifier is bounded and every gap
-is made of whole words, so a search takes time linear in the text, whatever it says.
+A pattern is searched only near its cues. Every quantifier is bounded and every gap consists of
+whole words, so a search takes time linear in the text, whatever its content.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ STEM_CHARS = 4
 
 
 class WordFamily(Struct, frozen=True):
-    """A family known by its words. The pattern sees lower-case words with one space between
-    them and no punctuation; it can match only where one word begins with one of ``stems``
-    and one with one of ``also`` (four letters, or a whole shorter word)."""
+    """A family known by its words. The pattern sees lower-case words separated by single spaces,
+    without punctuation. It can match only if one word begins with one of ``stems`` and one with one
+    of ``also`` (four letters, or a whole shorter word)."""
 
     code: str
     stems: frozenset[str]
@@ -27,8 +27,8 @@ class WordFamily(Struct, frozen=True):
 
 
 class LineFamily(Struct, frozen=True):
-    """A family known by its marks. The pattern sees lower-case lines; it can match only where
-    one of ``cues`` occurs."""
+    """A family known by its marks. The pattern sees lower-case lines; it can match only if one of
+    ``cues`` occurs."""
 
     code: str
     cues: tuple[str, ...]
@@ -262,4 +262,4 @@ TEMPLATE_TOKEN = re.compile(
     r"|<(?:start|end)_of_turn>",
     re.IGNORECASE,
 )
-"""Tokens by which chat templates mark turns in a text."""
+"""Chat templates mark turns with these tokens."""

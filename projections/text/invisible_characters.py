@@ -1,11 +1,11 @@
-"""Invisible characters: which of them a text needs, which are noise, which hide.
+"""Invisible characters: which a text needs, which are noise, and which hide text.
 
-Joiners belong to the spelling of many scripts and of emoji, zero-width spaces to that of
-Khmer, Thai, Lao and Myanmar, and a variation selector to the character before it; these
-stay. All others go: bidirectional controls and marks (they change the order on a screen and
-no letter), zero-width characters elsewhere, tag characters outside the three flags that
-Unicode recommends, selectors that select nothing, and control characters. Follows UAX #31
-(joiners), UTS #51 (emoji sequences) and UAX #9 (bidirectional controls).
+Joiners belong to the spelling of many scripts and of emoji, zero-width spaces to that of Khmer,
+Thai, Lao and Myanmar, and a variation selector to the character before it; these stay. All others
+are removed: bidirectional controls and marks (they change the order on screen and no letter),
+zero-width characters elsewhere, tag characters outside the three flags that Unicode recommends,
+selectors without a base, and control characters. Follows UAX #31 (joiners), UTS #51 (emoji
+sequences) and UAX #9 (bidirectional controls).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ _NEVER = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb]+"
 )
-"""Characters that belong nowhere."""
+"""Characters that are always removed."""
 _SUSPECT = re.compile("[\u200b-\u200d\ufe00-\ufe0f\U000e0000-\U000e0fff]")
-"""Characters that belong to some places."""
+"""Characters that are allowed in some contexts."""
 
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
     "\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
     "\U000e0000-\U000e0fff]"
 )
-"""Every character without its own glyph: matching looks past all of them."""
+"""Every character without a glyph: matching ignores all of them."""
 
 _ZWSP, _ZWNJ, _ZWJ = 0x200B, 0x200C, 0x200D
 _BLACK_FLAG = 0x1F3F4
@@ -65,13 +65,13 @@ _KINDS: tuple[tuple[int, int, str], ...] = (
     (0xE0100, 0xE01EF, "variation_smuggling"),
     (0xE0000, 0xE0FFF, "tag_characters"),
 )
-"""What a character that goes is reported as; the first range that holds it counts."""
+"""The code for each removed character; the first range that holds it counts."""
 
 
 def strip(text: str) -> tuple[str, frozenset[str]]:
     """``text`` without characters that only hide, and codes of what was found.
 
-    Idempotent and never longer; a text that has none of them comes back as it is.
+    Idempotent and never longer; a text without them is returned unchanged.
     """
     if plain(text):
         return text, frozenset()
@@ -85,7 +85,7 @@ def strip(text: str) -> tuple[str, frozenset[str]]:
 
 
 def _only_spelled(text: str) -> tuple[str, set[str]]:
-    """The text without suspects that are out of place, and codes of those."""
+    """The text without misplaced suspects, and their codes."""
     kept: list[str] = []
     codes: set[str] = set()
     after = 0
@@ -107,13 +107,12 @@ def _only_spelled(text: str) -> tuple[str, set[str]]:
 
 
 def seen(text: str) -> str:
-    """``text`` as matching reads it: nothing that has no glyph."""
+    """``text`` for matching: without characters that have no glyph."""
     return text if plain(text) else _UNSEEN.sub("", text)
 
 
 def plain(text: str) -> bool:
-    """Whether a text is nothing but printable ASCII and line ends: nearly every text is, and
-    this is the quick way to know."""
+    """Whether a text is only printable ASCII and line ends: a quick test, true for nearly all."""
     return text.isascii() and text.replace("\n", " ").isprintable()
 
 
@@ -122,7 +121,7 @@ def _kind(number: int) -> str:
 
 
 def _belongs(text: str, at: int, before: int) -> bool:
-    """Whether a character is part of the spelling after ``before``, the last one kept."""
+    """Whether a character is part of the spelling after ``before``, the last kept one."""
     number = ord(text[at])
     following = ord(text[at + 1]) if at + 1 < len(text) else 0
     if number == _ZWSP:
@@ -138,8 +137,8 @@ def _belongs(text: str, at: int, before: int) -> bool:
 
 
 def _selects(number: int, before: int) -> bool:
-    """Whether a variation selector follows a character that has variants: emoji and
-    key caps for text and emoji style, ideographs for theirs, other scripts and symbols."""
+    """Whether a variation selector follows a character with variants: emoji and key caps (text and
+    emoji style), ideographs, other scripts and symbols."""
     if _within(before, _SELECTORS):
         return False
     if number > 0xFFFF:

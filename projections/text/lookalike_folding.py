@@ -1,6 +1,6 @@
-"""The form of a text that matching reads: compatibility forms, accents and look-alikes undone.
+"""The form of a text for matching: without compatibility forms, accents and look-alikes.
 
-One way only: what comes out is for finding words and is never shown.
+One way only: the result finds words and is never shown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOOK_ALIKES = str.maketrans(
     "aeopcxyijshdqwkmtbhrnbeaoivtupeknxywbmigao'''",
 )
 _LONGEST = "\ufdfa"
-"""A ligature of eighteen letters, by far the longest compatibility form there is."""
+"""A ligature of eighteen letters, by far the longest compatibility form."""
 _PUNCTUATION = bytes(code if chr(code).isalnum() else ord(" ") for code in range(128)) + bytes(128)
 """For ASCII, as bytes: four times as fast as characters."""
 _NO_WORD = re.compile(r"[\W_]+")
@@ -26,7 +26,7 @@ _SPACES = re.compile(r"[^\S\n]+")
 
 
 def folded(text: str) -> str:
-    """Lower case, compatibility forms replaced, invisible characters and accents gone,
+    """Lower case, with compatibility forms replaced, invisible characters and accents removed, and
     Cyrillic and Greek look-alikes as the Latin letters they resemble."""
     if text.isascii():
         return seen(text).lower()
@@ -36,14 +36,14 @@ def folded(text: str) -> str:
 
 
 def words(folded_text: str) -> list[str]:
-    """Words alone, without punctuation; apostrophes vanish (``don't`` is ``dont``)."""
+    """Only words, without punctuation; apostrophes vanish (``don't`` becomes ``dont``)."""
     if folded_text.isascii():
         return folded_text.encode().translate(_PUNCTUATION, b"'").decode().split()
     return _NO_WORD.sub(" ", folded_text.replace("'", "")).split()
 
 
 def lines(folded_text: str) -> str:
-    """The lines, runs of other white space made one space."""
+    """The lines, with runs of other white space as one space."""
     if plain(folded_text) and "  " not in folded_text:
         return folded_text
     return _SPACES.sub(" ", folded_text)

@@ -1,9 +1,8 @@
-"""Dates that an English text names: days, months, years, decades, and what lies a named while
-before or after one of them.
+"""Dates in English texts: days, months, years, decades, and times a given span before or after one.
 
 A date without a year means that day or month of any year. ``yesterday``, ``two weeks ago`` and
-``last year`` are counted from the day given; ``last May`` is a May of any year, since what is
-said of a month is seldom said in the same one.
+``last year`` count from the given day. ``last May`` is a May of any year: people seldom mention a
+month in the same month.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from datetime import MAXYEAR, MINYEAR, date, timedelta
 from msgspec import Struct
 
 NAMED_MAX = 8
-"""Dates of one text that are looked at."""
+"""Most dates read from one text."""
 
 _MONTHS = (
     "january", "february", "march", "april", "may", "june",
@@ -68,9 +67,9 @@ _SPACES = re.compile(r"\s+")
 
 
 class Named(Struct, frozen=True):
-    """A date as far as the text says it: ``year`` None is any, ``month`` None a whole year of
-    ``years``, ``day`` None a whole month. ``shift`` is what is meant instead: the days from
-    and up to, counted from its first day."""
+    """A date as precise as the text: ``year`` None means any, ``month`` None a whole year of
+    ``years``, ``day`` None a whole month. ``shift`` moves it: the first and last day, counted from
+    the date's first day."""
 
     year: int | None
     month: int | None = None
@@ -79,7 +78,7 @@ class Named(Struct, frozen=True):
     shift: tuple[int, int] | None = None
 
     def spans(self, years: Iterable[int]) -> Iterator[tuple[date, date]]:
-        """First day and the day after the last, in each of ``years`` where it names none."""
+        """First day and the day after the last; without a year, in each of ``years``."""
         for year in years if self.year is None else (self.year,):
             span = self._in(year)
             if span is not None:
@@ -95,12 +94,12 @@ class Named(Struct, frozen=True):
             if self.month is not None:
                 return first, date(year + self.month // 12, self.month % 12 + 1, 1)
             return first, date(year + self.years, 1, 1)
-        except (ValueError, OverflowError):  # no such day, or none that can be counted
+        except (ValueError, OverflowError):  # no such day, or outside the calendar
             return None
 
 
 def named_dates(text: str, today: date) -> tuple[Named, ...]:
-    """The dates that a text names, each once; ``today`` is what ``yesterday`` counts from."""
+    """The distinct dates in a text; ``today`` is the base of ``yesterday``."""
     plain = _SPACES.sub(" ", text.casefold())
     found: dict[Named, None] = dict.fromkeys(_relative(plain, today))
     taken = [False] * len(plain)
@@ -125,12 +124,12 @@ def _named(parts: dict[str, str | None], before: str) -> Named | None:
         None if year is None else int(year), number, None if day is None else int(day),
         shift=_shift(before),
     )  # fmt: skip
-    # A leap year shows whether there is such a day at all.
+    # A leap year shows whether the day exists at all.
     return named if next(named.spans((2024,)), None) is not None else None
 
 
 def _shift(before: str) -> tuple[int, int] | None:
-    """The days that "two weeks before" means, where a text ends in that."""
+    """The days in "two weeks before", if a text ends in such words."""
     match = _SHIFT.search(before)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""How much of a text only asks: a question states nothing that one could recall."""
+"""How much of a text only asks: a question states nothing to recall."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""What this release thinks of a text: a verdict when it is written, a clean form when served.
+"""This release's judgement of a text: a verdict when written, a clean form when served.
 
-Pure functions of the text; nothing is ever changed in the log. A verdict is a tuple of
-stable codes. Codes of ``NOTICES`` speak of characters that ``clean`` takes out without loss;
-all others are sentinels: the text tries to command a model, or hides that it does. Facts
-with a sentinel are what the modes ``strip``, ``block`` and ``quarantine`` change or hold back.
-Source: wire 1.8, recall guide "Content sanitizer".
+Pure functions of the text; the log never changes. A verdict is a tuple of stable codes. Codes in
+``NOTICES`` name characters that ``clean`` removes without loss. All others are sentinels: the text
+tries to command a model, or hides that it does. The modes ``strip``, ``block`` and ``quarantine``
+change or hold back facts with a sentinel. Source: wire 1.8, recall guide "Content sanitizer".
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from engramlog.projections.text.invisible_characters import plain, strip
 from engramlog.projections.text.lookalike_folding import folded, lines, words
 
 RULESET = 1
-"""Raise it whenever a verdict could differ: nodes then judge all their facts again."""
+"""Increase it whenever a verdict could differ: nodes then judge all their facts again."""
 
 NOTICES = frozenset({"bidi_control", "control_characters", "zero_width"})
 """Codes that do not hold a fact back."""
@@ -43,7 +42,7 @@ _BLOB_RUN = re.compile(r"[A-Za-z0-9+/_\-]{40,}={0,2}")
 _BLOB_CHARS_MIN = 200
 _REMEMBERED_CHARS_MAX = 256
 _LONG_CHARS_MAX = 8_192
-"""Of such texts fewer are remembered: 16 million characters in all."""
+"""Fewer texts over this length are cached: 16 million characters in all."""
 _NOTHING = frozenset[str]()
 _BY_STEM = {
     stem: [family for family in WORD_FAMILIES if stem in family.stems]
@@ -53,17 +52,17 @@ _STEMS = frozenset(_BY_STEM)
 _CUES = _STEMS.union(*(family.also for family in WORD_FAMILIES))
 _stem_of = itemgetter(slice(STEM_CHARS))
 _SIGNS = b'<[#`"=:'
-"""No family of ASCII lines can do without one of these characters,"""
+"""Every family of ASCII lines needs one of these characters,"""
 _UNSIGNED = bytes(set(range(128)) - set(_SIGNS))
 _MARKS = ("<", "[", "#", "`", '"', "':", "' :", "=func", "data:", "javascript:", "system",
           "assistant", "developer", "human")  # fmt: skip
-"""nor without one of these."""
+"""or one of these words."""
 _SENTENCE = re.compile(r"[^.!?\n。！？]*[.!?\n。！？]+\s*|[^.!?\n。！？]+$")
 _LINE_BREAK = re.compile(r"\s{1,4}")
 
 
 class Verdict(Struct, frozen=True):
-    """Codes in alphabetical order, and what they mean for serving (see ``VALUE_FLAG``)."""
+    """Codes in alphabetical order, and their effect on serving (see ``VALUE_FLAG``)."""
 
     codes: tuple[str, ...]
     flags: int
@@ -73,8 +72,7 @@ CLEAN = Verdict((), 0)
 
 
 def verdict_of(fact: FactAsserted) -> Verdict:
-    """The verdict over a fact: its value where that is text, what its attributes say in words,
-    and its names."""
+    """The verdict on a fact: its value if text, the free texts in its attributes, and its names."""
     text = fact.value.v if fact.value.type in _TEXTUAL else ""
     names = (fact.entity, fact.relation, fact.source)
     if fact.attributes is None and len(text) <= _REMEMBERED_CHARS_MAX:
@@ -84,7 +82,7 @@ def verdict_of(fact: FactAsserted) -> Verdict:
 
 
 def _judged(text: str, entity: str, relation: str, source: str, *besides: str) -> Verdict:
-    """Of a value, the names, and what attributes say in words."""
+    """The verdict on a value, the names, and attributes' free texts."""
     in_value = scan(text)
     for each in besides:
         in_value |= scan(each)
@@ -99,7 +97,7 @@ def _judged(text: str, entity: str, relation: str, source: str, *besides: str) -
     return Verdict(tuple(sorted(in_value | {IN_NAME + code for code in in_name})), flags)
 
 
-# A fact is judged by the projector, by the memory image and for the answer, one after the other.
+# The projector, the memory image and the answer each judge a fact.
 _judged_before = lru_cache(maxsize=16_384)(_judged)
 
 
@@ -113,7 +111,7 @@ def worded(attributes: FactAttributes) -> list[str]:
 
 
 def scan(text: str) -> frozenset[str]:
-    """Codes of everything found in a text; time linear in its length."""
+    """Codes of all findings in a text; time linear in its length."""
     if _REMEMBERED_CHARS_MAX < len(text) <= _LONG_CHARS_MAX:
         return _long_scanned_before(text)
     return _scanned(text)
@@ -140,8 +138,8 @@ _long_scanned_before = lru_cache(maxsize=2_048)(_scanned)
 
 
 def _in_names(*names: str) -> frozenset[str]:
-    """Codes of what is found in names, one per line. Most names come again and again, and nothing
-    in them calls for a look at the lines that they make together."""
+    """Codes of findings in names, one per line. Most names repeat and hold no cue that requires
+    matching their lines."""
     cues = _NOTHING
     for name in names:
         of_name = _name_cues(name)
@@ -155,7 +153,7 @@ def _in_names(*names: str) -> frozenset[str]:
 
 @lru_cache(maxsize=16_384)
 def _name_cues(name: str) -> frozenset[str] | None:
-    """The cues of a name's words; None if it has more that could tell."""
+    """The cues of a name's words; None if the name needs the full scan."""
     low = name.lower()
     if not plain(name) or _has_mark(low):
         return None
@@ -163,7 +161,7 @@ def _name_cues(name: str) -> frozenset[str] | None:
 
 
 def _suggested(cues: frozenset[str]) -> list[WordFamily]:
-    """The families that the cues in a text allow."""
+    """The families that match the cues of a text."""
     return [
         family
         for stem in cues & _STEMS
@@ -185,7 +183,7 @@ def _in_lines(text: str) -> frozenset[str]:
 
 
 def _has_mark(low: str) -> bool:
-    """Of ASCII."""
+    """Whether an ASCII text holds a mark of a line family."""
     if not low.encode().translate(None, _UNSIGNED):
         return False
     for mark in _MARKS:  # noqa: SIM110 - a generator would take twice as long
@@ -195,17 +193,17 @@ def _has_mark(low: str) -> bool:
 
 
 def clean(text: str) -> str:
-    """``text`` as it is served to models: nothing invisible that is not part of its spelling,
-    and a space for every token that marks a turn in a chat template.
+    """``text`` as served to models: without invisible characters outside its spelling, and with a
+    space for every token that marks a turn in a chat template.
 
-    Idempotent, never longer, and the same object where nothing is wrong with it.
+    Idempotent and never longer; a faultless text is returned as the same object.
     """
     return TEMPLATE_TOKEN.sub(" ", strip(text)[0])
 
 
 def stripped(text: str) -> str:
-    """``clean`` text without the sentences that hold a sentinel; nothing where one runs through
-    several sentences. Never longer."""
+    """``clean`` text without sentences that hold a sentinel; empty if one spans several sentences.
+    Never longer."""
     text = clean(text)
     if not scan(text) - NOTICES:
         return text
@@ -214,7 +212,7 @@ def stripped(text: str) -> str:
 
 
 def _has_blob(text: str) -> bool:
-    """Whether there is a long base64 run, perhaps broken into lines."""
+    """Whether the text holds a long base64 run, perhaps broken into lines."""
     length = end = 0
     start = 0
     for run in _BLOB_RUN.finditer(text):
@@ -229,7 +227,7 @@ def _has_blob(text: str) -> bool:
 
 
 def _looks_encoded(run: str) -> bool:
-    """Upper case, lower case and digits, each in the share that random bytes give."""
+    """Whether upper case, lower case and digits have the shares of random bytes."""
     head = run[: 4 * _BLOB_CHARS_MIN]
     shares = [sum(map(test, head)) / len(head) for test in (str.isupper, str.islower, str.isdigit)]
     return shares[0] > 0.1 and shares[1] > 0.1 and shares[2] > 0.03

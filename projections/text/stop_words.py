@@ -1,4 +1,4 @@
-"""English words that say next to nothing of what a text is about."""
+"""English words that say almost nothing about a text's subject."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ _STOP_WORD = re.compile(
 
 
 def without_stop_words(text: str) -> str:
-    """The text with spaces in their place; what only holds such words is left blank."""
+    """The text with spaces in place of stop-words; blank if it has no other words."""
     return _STOP_WORD.sub(" ", text)

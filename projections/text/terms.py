@@ -1,4 +1,4 @@
-"""What of a fact is searched as text, and the terms into which FTS5 cuts it."""
+"""The searched text of a fact, and the terms into which FTS5 splits it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable
 import apsw
 
 TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2"])
-"""How FTS5 cuts text into terms, in the tables and in the memory image."""
+"""FTS5's tokenizer settings, for the tables and the memory image."""
 
 
 def lexical_text(entity: str, relation: str, value_type: str, value_v: str) -> str:
-    """The text of a fact that is searched: entity path, relation label and value.
+    """The searched text of a fact: entity path, relation label and value.
 
-    URIs lose scheme and authority, which all facts of a node share; the tokenizer splits
-    at every other punctuation mark by itself.
+    URIs lose scheme and authority, which all facts of a node share; the tokenizer itself splits at
+    every other punctuation mark.
     """
     named = f"{uri_path(entity)} {relation}"
     said = said_text(value_type, value_v)
@@ -23,14 +23,14 @@ def lexical_text(entity: str, relation: str, value_type: str, value_v: str) -> s
 
 
 def said_text(value_type: str, value_v: str) -> str:
-    """What of that is the value."""
+    """The value's part of the searched text."""
     if value_type == "ref":
         return uri_path(value_v)
     return "" if value_type == "null" else value_v
 
 
 def uri_path(uri: str) -> str:
-    """What follows the authority of a URI; the whole of it if there is none."""
+    """The part after a URI's authority; the whole URI without one."""
     scheme_end = uri.find("://")
     if scheme_end < 0:
         return uri
@@ -39,8 +39,8 @@ def uri_path(uri: str) -> str:
 
 
 class Tokenizer:
-    """FTS5's own tokenizer as a function from text to terms; each thread opens one of its own,
-    with an in-memory connection."""
+    """FTS5's tokenizer as a function from text to terms. Each thread opens its own, with an
+    in-memory connection."""
 
     def __init__(self) -> None:
         self._of_thread = threading.local()
