@@ -82,7 +82,7 @@ class RawClient:
         self._socket.sendall(head.encode() + body)
         data = b""
         while b"\r\n\r\n" not in data:
-            data += self._socket.recv(1 << 20)
+            data += self._received()
         head_bytes, _, rest = data.partition(b"\r\n\r\n")
         lines = head_bytes.split(b"\r\n")
         length = next(
@@ -90,10 +90,16 @@ class RawClient:
         )
         chunks, have = [rest], len(rest)
         while have < length:
-            chunk = self._socket.recv(1 << 20)
+            chunk = self._received()
             chunks.append(chunk)
             have += len(chunk)
         return int(lines[0].split()[1]), b"".join(chunks)
+
+    def _received(self) -> bytes:
+        data = self._socket.recv(1 << 20)
+        if not data:
+            raise ConnectionError("the node closed the connection")
+        return data
 
     def post(self, path: str, body: Any) -> tuple[int, bytes]:
         """POST a JSON body."""
