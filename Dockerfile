@@ -1,7 +1,8 @@
 # A small image: the wheel, the weights, a user without rights. `packaging/release.sh` fills dist/ first.
 FROM python:3.12-slim
+ARG EXTRAS=minilm
 COPY dist/*.whl /tmp/dist/
-RUN pip install --no-cache-dir --find-links /tmp/dist "engramlog[minilm]" \
+RUN pip install --no-cache-dir --find-links /tmp/dist "engramlog[${EXTRAS}]" \
     && rm -rf /tmp/dist \
     && useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin engramlog \
     && install -d -o engramlog -g engramlog -m 0700 /data

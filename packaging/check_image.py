@@ -40,6 +40,7 @@ class Image(NamedTuple):
 def read(dockerfile: str) -> Image:
     """Raises ValueError for an instruction that is unknown here."""
     image = Image([], {}, "", "", [], [])
+    arguments: list[str] = []
     lines = [line for line in dockerfile.splitlines() if not line.lstrip().startswith("#")]
     for line in "\n".join(lines).replace("\\\n", " ").splitlines():
         name, _, rest = line.strip().partition(" ")
@@ -48,8 +49,10 @@ def read(dockerfile: str) -> Image:
                 *sources, target = rest.split()
                 found = [f"/source/{source}" for source in sources]
                 image.steps.append(f"mkdir -p {target} && cp {' '.join(found)} {target}")
+            case "ARG":
+                arguments.append(rest)
             case "RUN":
-                image.steps.append(rest)
+                image.steps.append("; ".join([*arguments, rest]))
             case "ENV":
                 for part in shlex.split(rest):
                     key, _, value = part.partition("=")

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -323,6 +323,40 @@ class Servers:
             server.reload()
         return [primary, *standbys]
 
+    def from_scripts(self, scripts: Path, password: str) -> list[Server]:
+        """A quorum as PostgreSQL's container image makes it with the scripts of
+        ``packaging/quorum``: passwords over the network, and the image's own steps around them."""
+        one, *standbys = (self._new(name) for name in ("one", "two", "three"))
+        image = self.folder / "docker-entrypoint.sh"
+        _write(image, "#!/bin/sh\n")
+        image.chmod(0o755)
+        kept = self.folder / "password"
+        _write(kept, password)
+        env = {
+            "PATH": f"{self.folder}:{binaries()}:{os.defpath}",
+            "POSTGRES_USER": "engram",
+            "POSTGRES_DB": "engram",
+            "POSTGRES_PASSWORD": password,
+            "PRIMARY": one.host_url,
+            "PGHOST": str(self.folder),
+            "PGPORT": str(one.port),
+        }
+        _run("initdb", "-D", one.data, "-U", "engram", f"--pwfile={kept}", "--no-sync", "-E",
+             "UTF8", "--locale=C", "--auth-local=trust", "--auth-host=scram-sha-256")  # fmt: skip
+        one.configure(_SETTINGS)
+        one.start()
+        _run("createdb", "-h", self.folder, "-p", str(one.port), "-U", "engram", "engram")
+        _run_script(scripts / "primary.sh", {**env, "PGDATA": str(one.data)})
+        one.stop()
+        one.start()
+        for standby in standbys:
+            standby.data.mkdir(mode=0o700)
+            _own(standby.data)
+            of_standby = {"PGDATA": str(standby.data), "STANDBY": standby.name}
+            _run_script(scripts / "standby.sh", env | of_standby)
+            standby.start()
+        return [one, *standbys]
+
     def _new(self, name: str) -> Server:
         server = Server(self.folder, name)
         self.all.append(server)
@@ -401,9 +435,19 @@ def _own(path: Path) -> None:
 
 
 def _run(program: str, *arguments: str | Path) -> None:
+    _run_as_server([_program(program), *map(str, arguments)], None)
+
+
+def _run_script(script: Path, env: Mapping[str, str]) -> None:
+    """Run a shell script as the servers' user, who may not enter the folder it lies in."""
+    _run_as_server(["sh", "-c", script.read_text("utf-8")], env)
+
+
+def _run_as_server(command: list[str], env: Mapping[str, str] | None) -> None:
     user = _user() if os.geteuid() == 0 else None
     done = subprocess.run(
-        [_program(program), *map(str, arguments)],
+        command,
+        env=env,
         user=None if user is None else user.pw_uid,
         group=None if user is None else user.pw_gid,
         extra_groups=None if user is None else [],
@@ -412,4 +456,4 @@ def _run(program: str, *arguments: str | Path) -> None:
         check=False,
     )
     if done.returncode:
-        raise RuntimeError(f"{program}: {done.stderr.decode()}")
+        raise RuntimeError(f"{command[0]}: {done.stderr.decode()}")
