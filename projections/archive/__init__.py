@@ -1,4 +1,4 @@
-"""The archive: the log's events once more as Parquet files, for questions that scan them.
+"""The archive: a copy of the log's events in Parquet files, for questions that scan them.
 
-A copy, never the truth: ``log.db`` stays that, and every file can be written again from it.
+``log.db`` stays the truth; every file can be written again from it.
 """

@@ -1,8 +1,8 @@
-"""A node's archive: sealed segments, the tail that is not sealed yet, and their upkeep.
+"""A node's archive: sealed segments, the unsealed tail, and their upkeep.
 
-``archive/manifest.json`` names every sealed file with its checksum; a file it does not name
-does not count. A missing, truncated or altered file is found before it is read, named
-in the log, and written again from the events themselves.
+``archive/manifest.json`` lists every sealed file with its checksum; unlisted files do not count. A
+missing, truncated or altered file is detected before it is read, logged, and written again from the
+events.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ArchiveManifest(Struct, frozen=True):
 
 
 class Archive:
-    """See the module. Safe to use from several threads; one works at a time."""
+    """The archive of one log. Safe from several threads; one works at a time."""
 
     def __init__(
         self, data: HeldDirectory, log: ReadableLog, *, segment_events: int = SEGMENT_EVENTS
@@ -74,11 +74,11 @@ class Archive:
         self._readers = 0
         self._erased: set[int] = set()
         self._left: list[Path] = []
-        """Files of the tail that others have replaced, which a reader may still hold."""
+        """Replaced files of the tail that a reader may still hold."""
         self._checked: dict[str, tuple[int, int, int]] = {}
         self._tail: list[tuple[int, int, Path]] = []
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        # What a process before this one left of its tail may be of another log.
+        # An earlier process's tail may be of another log.
         shutil.rmtree(self._tail_folder, ignore_errors=True)
         self._tail_folder.mkdir(mode=0o700)
         self._manifest = self._read_manifest()
@@ -94,25 +94,22 @@ class Archive:
         return self._manifest.segments
 
     def seal(self, progress: Progress = lambda _done, _total: None) -> int:
-        """Seal every full segment there is; returns how many were sealed.
+        """Seal every full segment; returns how many were sealed.
 
-        Raises:
-            CorruptLog: an event of the log does not continue its stream; nothing of its
-                segment is sealed.
+        Raises: CorruptLog: an event does not continue its stream; its segment is not sealed.
         """
         with self._lock:
             return self._seal(progress)
 
     def check(self) -> list[str]:
-        """Check every sealed file and write again those that are not as sealed; returns what
-        was wrong."""
+        """Check every sealed file and rewrite damaged ones; returns the faults."""
         with self._lock:
             return self._mend()
 
     @contextmanager
     def reading(self, position: int) -> Generator[list[Path]]:
-        """``sources`` that stay where they are until the block ends. Read in it and be quick:
-        an erasure waits for the end."""
+        """``sources`` that stay in place until the block ends. Read quickly: an erasure waits for
+        the end."""
         with self._lock:
             files = self._sources(position)
             self._readers += 1
@@ -126,8 +123,8 @@ class Archive:
                     self._idle.notify_all()
 
     def sources(self, position: int) -> list[Path]:
-        """Files that together hold every event up to ``position``, and none twice. They may
-        hold later ones: filter by position."""
+        """Files that together hold every event up to ``position``, each once. They may hold later
+        ones: filter by position."""
         with self._lock:
             return self._sources(position)
 
@@ -142,13 +139,13 @@ class Archive:
         return files
 
     def rewrite(self, positions: Iterable[int]) -> None:
-        """Write again the files that hold these positions, because payloads were erased."""
+        """Rewrite the files with these positions, because payloads were erased."""
         with self._lock:
             self._erased.update(positions)
             self._rewrite_erased()
 
     def note_erased(self, positions: Iterable[int]) -> None:
-        """Serve no file that holds these positions before it is written again."""
+        """Stop serving files with these positions until they are rewritten."""
         self._erased.update(positions)
 
     def _rewrite_erased(self) -> None:
@@ -205,8 +202,8 @@ class Archive:
         return faults
 
     def _fault(self, segment: Segment) -> str | None:
-        """What is wrong with a file; one that was found whole is not read again until its
-        size or times change."""
+        """The fault of a file, if any; a checked file is read again only after its size or times
+        change."""
         path = self._folder / segment.name
         try:
             found = path.stat()
@@ -232,7 +229,7 @@ class Archive:
     # -- the tail -------------------------------------------------------------------------
 
     def _extend_tail(self, position: int) -> None:
-        """Chunks of the unsealed tail up to ``position``; full ones are kept."""
+        """Write chunks of the unsealed tail up to ``position``; full chunks are kept."""
         if self._tail and self._tail[-1][1] - self._tail[-1][0] + 1 < TAIL_CHUNK_EVENTS:
             if self._tail[-1][1] >= position:
                 return
@@ -251,7 +248,7 @@ class Archive:
         self._tail = []
 
     def _leave(self, files: list[Path]) -> None:
-        """Remove files when their last reader is done."""
+        """Remove files once their last reader is done."""
         self._left += files
         if not self._readers:
             self._remove_left()
@@ -293,7 +290,7 @@ class Archive:
         return None
 
     def _remove_strangers(self) -> None:
-        """Files that a crash left behind."""
+        """Remove files that a crash left behind."""
         known = {MANIFEST, TAIL_FOLDER, *(each.name for each in self._manifest.segments)}
         for path in self._folder.iterdir():
             if path.name not in known and path.is_file():

@@ -10,20 +10,20 @@ if TYPE_CHECKING:
 
 
 def cursor() -> duckdb.DuckDBPyConnection:
-    """A connection of the caller's own, to be closed; what it registers is its own as well.
-    Opening a database instead costs some twenty times as much as most statements take."""
+    """A connection for the caller to close; its registrations are private. Opening a database takes
+    about twenty times as long as most statements."""
     return _database().cursor()
 
 
 def literal(text: str) -> str:
-    """A string as SQL writes it."""
+    """A text as a SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    # Loaded when first needed: most processes never need it.
+    # Loaded on first use: most processes never need it.
     import duckdb
 
-    # Nothing of a file is kept: it may be erased.
+    # No caching of files: they may be erased.
     return duckdb.connect(config={"threads": 2, "enable_external_file_cache": False})

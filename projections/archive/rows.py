@@ -1,4 +1,4 @@
-"""One event as one row of the archive: typed columns beside the exact bytes."""
+"""One event as one row of the archive: typed columns and the exact bytes."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ COLUMNS: dict[str, str] = {
     "salt_base64": "VARCHAR",
     "payload_base64": "VARCHAR",
 }
-"""Column → DuckDB type, in the files' order. ``fact_ids`` are the facts an event touched,
-``detail`` its payload as JSON text, the last three the exact bytes."""
+"""Column → DuckDB type, in the files' order. ``fact_ids``: the facts an event touched. ``detail``:
+its payload as JSON text. The last three are the exact bytes."""
 
 _SINGLE = ("fact_id", "marker_id", "winner_id", "resolution_fact_id", "kept_id")
 _SEVERAL = ("fact_ids", "loser_ids", "cited", "rejected", "merged_ids")
@@ -57,7 +57,7 @@ _decode_payload = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def row_of(stored: Stored) -> dict[str, Any]:
-    """The row of an event. Raises msgspec's errors for bytes that cannot be read."""
+    """The row of an event. Raises msgspec's errors for unreadable bytes."""
     header = decode_header(stored.header)
     payload = {} if stored.payload is None else _decode_payload(stored.payload)
     event_id = id_text(header.event_id)
@@ -96,8 +96,8 @@ def _asserted_id(event_id: str, stored: Stored, payload: dict[str, Any]) -> str:
 
 
 def touched(kind: str, event_id: str, payload: dict[str, Any]) -> list[str]:
-    """Ids of the facts an event made, ended, settled, returned or spoke of. Read from the
-    names of its fields, so that kinds to come are covered as well."""
+    """Ids of the facts that an event made, ended, settled, returned or named. Uses the names of its
+    fields, so it covers future kinds as well."""
     ids: list[str] = []
     if kind == "fact_asserted" and payload:
         ids.append(str(payload.get("id") or event_id))
@@ -113,14 +113,14 @@ def touched(kind: str, event_id: str, payload: dict[str, Any]) -> list[str]:
 
 
 def _items(payload: dict[str, Any], name: str) -> list[Any]:
-    """A field that is a list; empty if another kind counts under that name."""
+    """A field that is a list; empty if another kind holds a count under that name."""
     found = payload.get(name)
     return cast("list[Any]", found) if isinstance(found, list) else []
 
 
 def without(payload: dict[str, Any], gone: Collection[str]) -> dict[str, Any]:
-    """A payload that names none of the facts that are ``gone``, of those that ``touched``
-    would find and those that its deltas ended."""
+    """A payload without the facts in ``gone``, both those that ``touched`` finds and those that its
+    deltas ended."""
     kept = dict(payload)
     for name in _SINGLE:
         if kept.get(name) in gone:
@@ -135,7 +135,7 @@ def without(payload: dict[str, Any], gone: Collection[str]) -> dict[str, Any]:
 
 
 def _speaks_of(item: Any, gone: Collection[str]) -> bool:
-    """Whether an item of a list is about a fact that is gone, or ended none but such."""
+    """Whether an item of a list is about a fact in ``gone``, or ended only such facts."""
     if _fact_of(item) in gone:
         return True
     if not isinstance(item, dict) or "fact_id" in item:

@@ -1,4 +1,5 @@
-"""Parquet files of consecutive events: written by DuckDB, described so that any change shows."""
+"""Parquet files of consecutive events: written by DuckDB, described so that any change is
+detected."""
 
 from __future__ import annotations
 
@@ -95,7 +96,7 @@ def verified_tips(events: Sequence[Stored], tips: dict[str, Tip]) -> dict[str, T
     }
     for event in events:
         header = decode_header(event.header)
-        # An erased payload is judged where it is erased; here it is only not there.
+        # The erasure justifies an erased payload; here it is only absent.
         reason = link_fault(heads.get(header.stream), event, header)
         if reason is not None and not (event.payload is None and reason == PAYLOAD_MISSING):
             raise CorruptLog(event.position, reason)
@@ -104,7 +105,7 @@ def verified_tips(events: Sequence[Stored], tips: dict[str, Tip]) -> dict[str, T
 
 
 def segment_fault(folder: Path, segment: Segment) -> str | None:
-    """What is wrong with a sealed file, if anything."""
+    """The fault of a sealed file, if any."""
     path = folder / segment.name
     try:
         size = path.stat().st_size

@@ -1,5 +1,4 @@
-"""Memory cards: what a reader sees of one entity in one scope, written out as one text.
+"""Memory cards: a reader's view of one entity in one scope, as a text.
 
-A card is a pure function of facts at a Moment; everything else here only saves the work of
-writing it again (seed §20.4).
+A card is a pure function of facts at a Moment; all else here avoids writing it again (seed §20.4).
 """

@@ -1,4 +1,4 @@
-"""Cards written before, kept while they fit; the oldest unused go first."""
+"""A cache of written cards that drops the least recently used first."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from engramlog.projections.moment import Moment
 from engramlog.projections.tables.facts.cards import CardKey
 
 CACHED_BYTES_MAX = 67_108_864
-"""Text and slot lists of all cards kept, in bytes."""
+"""Text and slot lists of all cached cards, in bytes."""
 _ENTRY_BYTES = 2_048
 
 
 class CachedCard(Struct, frozen=True):
-    """A card with its inputs, to see whether it still holds.
+    """A card with its inputs, to check whether it is still valid.
 
-    ``authorization``: of the reader it was written for, whose rights its refresh uses.
+    ``authorization``: that of its first reader, which its refresh uses too.
     """
 
     card: Card
@@ -36,16 +36,16 @@ class CachedCard(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """About how many bytes it holds."""
+        """Its approximate size in bytes."""
         text = len(self.card.markdown) + len(self.card.summary)
         shown = sum(len(fact.value) for fact in self.card.shown)
         return _ENTRY_BYTES + text + shown + self.members.nbytes
 
     def divergent(self, view: View, now: CardInputs) -> I32 | None:
-        """What makes the card untrue (seed §20.4.5): None if it is only out of date.
+        """The facts that make the card untrue (seed §20.4.5); None if it is only stale.
 
-        It is untrue where a fact it rests on is gone, or where something it says is disputed
-        by a fact that it does not show; the answer holds both sides of such disputes.
+        A card is untrue if a fact under it is gone, or if a fact that it does not show disputes it.
+        The result holds both sides of such disputes.
         """
         gone = ~np.isin(self.members, now.members, assume_unique=True)
         fresh = np.setdiff1d(now.slots[now.disputed], self.contested, assume_unique=True)
@@ -77,8 +77,7 @@ class CardCache:
             return entry
 
     def put(self, entry: CachedCard) -> list[CardKey]:
-        """Keep a card, unless one of a later position is there already. Returns what had to
-        go for it."""
+        """Store a card, unless a later one exists. Returns the dropped keys."""
         key = entry.card.key
         with self._lock:
             held = self._entries.get(key)
@@ -95,17 +94,17 @@ class CardCache:
             return gone
 
     def drop(self, key: CardKey) -> None:
-        """Forget a card. Idempotent."""
+        """Drop a card. Idempotent."""
         with self._lock:
             self._remove(key)
 
     def keys(self) -> list[CardKey]:
-        """Every card kept."""
+        """The keys of all cached cards."""
         with self._lock:
             return list(self._entries)
 
     def of_entity(self, entity: str) -> list[CardKey]:
-        """Every card kept of one entity."""
+        """The cached cards of one entity."""
         with self._lock:
             return list(self._of_entity.get(entity, ()))
 

@@ -1,9 +1,9 @@
-"""What a card says: Markdown and figures from facts, and from nothing else (seed §20.4.2).
+"""The text of a card: Markdown and figures from facts alone (seed §20.4.2).
 
-Facts come in groups, best first: a single fact, or all sides of one contradiction. Groups are
-taken in that order while the whole text stays within ``TOKENS_MAX``, so the facts shown are
-those of highest confidence, and no contradiction is shown by one side alone: one that is too
-large is shown by its two best.
+Facts come in groups, best first: a single fact, or all sides of one contradiction. Groups are added
+in that order while the text fits ``TOKENS_MAX``. So the card shows the facts of highest confidence
+and never one side of a contradiction alone: a contradiction that is too large is shown by its two
+best sides.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Card(Struct, frozen=True):
         shown: the facts with a row, in the order of the rows.
         summarized: the facts in the short form, best first.
         disputes: the sides of each open contradiction shown, best first.
-        facts: how many facts are strong enough to be in the card.
+        facts: how many facts are confident enough for the card.
         omitted: how many of them did not fit.
-        avg_confidence: mean effective confidence of the facts shown, those set aside left out.
+        avg_confidence: mean effective confidence of the shown facts, without those set aside.
         has_contradictions: whether a contradiction is open, shown or not.
         hlc, recorded_at, position: of the newest fact shown.
     """
@@ -58,7 +58,7 @@ class Card(Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """What the Markdown costs a reader."""
+        """The cost of the Markdown for a reader."""
         return tokens_of(self.markdown)
 
 
@@ -74,11 +74,11 @@ def tokens_of(text: str) -> int:
 def write_card(
     key: CardKey, groups: Sequence[Group], *, facts: int, contradictions: int
 ) -> Card | None:
-    """The card of ``groups``, or None if there is nothing to say.
+    """The card of ``groups``, or None if it would be empty.
 
     Args:
-        facts: members there are in all, given or not.
-        contradictions: open contradictions there are in all.
+        facts: the number of all members, in ``groups`` or not.
+        contradictions: the number of all open contradictions.
     """
     if not facts:
         return None
@@ -116,7 +116,7 @@ def write_card(
 
 
 def sides_of(group: Group) -> list[CardFact]:
-    """The best fact of each value of a contradiction; nothing of a single fact."""
+    """The best fact of each value of a contradiction; none for a single fact."""
     if len(group) < 2:
         return []
     best: dict[tuple[str, str], CardFact] = {}
@@ -126,6 +126,6 @@ def sides_of(group: Group) -> list[CardFact]:
 
 
 def _pair(group: Group, room: Room) -> Group:
-    """Two sides of a contradiction that does not fit whole, or nothing."""
+    """Two sides of a contradiction that does not fit completely, or none."""
     sides = sides_of(group)[:2]
     return sides if len(sides) == 2 and room.take(sides, sides) else []

@@ -1,4 +1,4 @@
-"""One fact as a card sees it."""
+"""One fact in a card."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ Status = Literal["current", "contradicted", "set aside"]
 
 
 class CardFact(Struct, frozen=True):
-    """``value`` is the canonical text. ``member`` is False for the weak side of a
-    contradiction, which is named there and has no row of its own."""
+    """``value`` is the canonical text. ``member`` is False for the weak side of a contradiction,
+    which is named there and has no separate row."""
 
     id: str
     relation: str

@@ -1,4 +1,4 @@
-"""From what a reader sees to the card: picks the groups, fetches their rows, writes the text."""
+"""Makes a card from a reader's facts: groups them, fetches their rows, writes the text."""
 
 from __future__ import annotations
 
@@ -19,22 +19,21 @@ from engramlog.projections.tables.facts.fact_rows import FactRow
 FETCHED_MAX = 1_000
 """Facts whose rows are read, best first: more than ever fit into a card."""
 GROUP_MAX = 100
-"""Facts of one contradiction that are looked at, best first."""
+"""Facts of one contradiction that are read, best first."""
 
 Rows = Callable[[Sequence[int]], list[FactRow]]
-"""Rows of the facts asserted at these positions, in the order asked; absent ones left out."""
+"""Rows of the facts asserted at these positions, in that order; absent ones are left out."""
 
 
 def card_at(
     view: View, rows: Rows, key: CardKey, authorization: Authorization, moment: Moment
 ) -> Card | None:
-    """The card of ``key`` as this reader would have it at the moment; None if there is no
-    fact for it."""
+    """The card of ``key`` for this reader at the moment; None without facts."""
     return card_of(view, rows, key, card_inputs(view, key, authorization, moment))
 
 
 def card_of(view: View, rows: Rows, key: CardKey, inputs: CardInputs) -> Card | None:
-    """The same from inputs at hand."""
+    """The card from given inputs."""
     if not len(inputs.members):
         return None
     groups = _groups(view, inputs)
@@ -44,7 +43,7 @@ def card_of(view: View, rows: Rows, key: CardKey, inputs: CardInputs) -> Card | 
     facts = {
         index: _fact(by_position[position], inputs, index)
         for index, position in zip(indices, positions, strict=True)
-        if position in by_position  # a row may be gone: erased since the view was pinned
+        if position in by_position  # a fact erased since the view was pinned has no row
     }
     written = [[facts[index] for index in group if index in facts] for group in groups]
     return write_card(
@@ -70,7 +69,7 @@ def _groups(view: View, inputs: CardInputs) -> list[list[int]]:
             break
         key = int(keys[index])
         if key >= 0 and key not in sides:
-            continue  # went with its contradiction
+            continue  # already in its contradiction's group
         group = _best_sides(view, inputs, sides.pop(key)) if key >= 0 else [index]
         groups.append(group)
         fetched += len(group)
@@ -78,7 +77,7 @@ def _groups(view: View, inputs: CardInputs) -> list[list[int]]:
 
 
 def _best_sides(view: View, inputs: CardInputs, group: list[int]) -> list[int]:
-    """The best of a contradiction, of two values at least."""
+    """The best facts of a contradiction, with at least two values."""
     best = group[:GROUP_MAX]
     value = view.value[inputs.slots]
     if len({int(value[index]) for index in best}) == 1:

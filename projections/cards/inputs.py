@@ -1,7 +1,7 @@
-"""The facts of a card, and a fingerprint that differs whenever its text would.
+"""The facts of a card, and a fingerprint that changes whenever its text would.
 
-Everything is read with the reader's own rights at the reader's Moment, so two readers who
-see different facts can never agree on a fingerprint, and share no text.
+Every read uses the reader's rights at the reader's Moment, so two readers who see different facts
+never share a fingerprint or a text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EFFECTIVE_DECIMALS = 6
 class CardInputs(Struct, frozen=True):
     """Parallel arrays over the live facts of a key, ascending by slot.
 
-    ``member``: strong enough for the card. ``disputed``: another live value contradicts it.
+    ``member``: confident enough for the card. ``disputed``: another live value contradicts it.
     ``aside``: it lost a settled conflict.
     """
 
@@ -41,7 +41,7 @@ class CardInputs(Struct, frozen=True):
 
     @property
     def members(self) -> I32:
-        """Slots the card is about."""
+        """Slots of the card's facts."""
         return self.slots[self.member]
 
     @property
@@ -50,7 +50,7 @@ class CardInputs(Struct, frozen=True):
         return self.slots[self.member & self.disputed]
 
     def fingerprint(self) -> bytes:
-        """Equal exactly where the text would be."""
+        """Equal exactly if the text is equal."""
         digest = blake2b(digest_size=16)
         for array in (self.slots, self.confidence, self.trust, self.disputed, self.aside):
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -72,8 +72,8 @@ def slots_of_key(view: View, key: CardKey) -> I32:
 def card_inputs(
     view: View, key: CardKey, authorization: Authorization, moment: Moment
 ) -> CardInputs:
-    """What ``authorization`` sees of the key at the moment; no members if there is nothing
-    that a card could say. A card has no facts that only some of its readers may read."""
+    """The facts of the key that ``authorization`` sees at the moment; without members if the card
+    would be empty. A card has only facts that all its readers may read."""
     narrow = authorization.narrowed(frozenset({key.scope})).capped(OPEN_CLASS)
     slots = live(view, narrow, moment, slots_of_key(view, key))
     slots = _surfacing(view, slots)
@@ -98,8 +98,8 @@ def card_inputs(
 
 
 def _contested_keys(view: View, slots: I32, disputed: Bool, member: Bool) -> list[int]:
-    """Keys with a member in dispute and two values: at an instant of validity a fact may be
-    disputed by another that does not hold then."""
+    """Keys with a disputed member and two values now: with ``valid_at``, the other fact of a
+    dispute may not be valid."""
     return [
         key
         for key in np.unique(view.key[slots[disputed & member]]).tolist()
@@ -108,7 +108,7 @@ def _contested_keys(view: View, slots: I32, disputed: Bool, member: Bool) -> lis
 
 
 def _surfacing(view: View, slots: I32) -> I32:
-    """Without the protocol's bookkeeping, as in recall."""
+    """Those of ``slots`` that are not the protocol's records, as in recall."""
     relations = np.unique(view.relation[slots])
     hidden = [
         n for n in relations.tolist() if view.relations.text(n).startswith(BOOKKEEPING_PREFIX)

@@ -1,4 +1,4 @@
-"""The letters of a card: cells, lines, sections, and how many bytes they take.
+"""The text of a card: cells, lines, sections, and their sizes in bytes.
 
 Values are data, never structure: line breaks and bars cannot leave their cell.
 """
@@ -17,8 +17,8 @@ from engramlog.projections.tables.facts.cards import CardKey
 LABEL_BYTES_MAX = 300
 VALUE_BYTES_MAX = 4_000
 SIDE_BYTES_MAX = 500
-"""Longest relation or source, value in a row, and value in a contradiction; a longer one is
-cut and says how long it is and what it hashes to, so that two cut values still differ."""
+"""The longest relation, source or value, in a row and in a contradiction. A longer one is cut and
+followed by its length and hash, so that two cut values still differ."""
 SUMMARY_FACTS_MAX = 20
 
 _BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+\s*")
@@ -72,7 +72,7 @@ def contradiction_line(sides: Sequence[CardFact]) -> str:
 
 
 def source_line(source: str, count: int, trust: float) -> str:
-    """How many of the facts shown a source stated, and how far it is trusted."""
+    """How many of the shown facts a source stated, and the trust in it."""
     return f"- {cell(source, LABEL_BYTES_MAX)}: {count} facts, trust {trust:.2f}\n"
 
 
@@ -123,7 +123,7 @@ def _head(key: CardKey, facts: int, newest_us: int | None) -> str:
 
 
 def ranked(shown: Sequence[CardFact]) -> list[CardFact]:
-    """The best first, the newer among equals."""
+    """Best first, the newer among equals."""
     return sorted(shown, key=lambda fact: (-fact.effective, -fact.hlc, fact.id))
 
 
@@ -144,8 +144,8 @@ def _second(instant_us: int) -> str:
 
 
 class Room:
-    """The bytes a card has left. What is reserved once (heads, lines of omission) is counted
-    at its longest, so the text never comes out longer than what was taken."""
+    """The bytes left in a card. Reserved lines (heads, omissions) count at their longest, so the
+    text never exceeds the limit."""
 
     def __init__(self, key: CardKey, bytes_max: int) -> None:
         fixed = (
@@ -160,7 +160,7 @@ class Room:
         self._sources: set[str] = set()
 
     def take(self, facts: Sequence[CardFact], sides: Sequence[CardFact]) -> bool:
-        """Whether these facts and their contradiction fit; if so they are entered."""
+        """Add these facts and their contradiction if they fit; returns whether they did."""
         members = [fact for fact in facts if fact.member]
         fresh = {fact.source: fact.trust for fact in members if fact.source not in self._sources}
         lines = [fact_row(fact) for fact in members]

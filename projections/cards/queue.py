@@ -1,7 +1,7 @@
-"""One thread that writes cards behind the scenes, so that readers find them written.
+"""One thread that writes cards in advance, so that readers find them ready.
 
-The queue holds wishes: a card that is missing is written when a request needs it, so
-a full queue turns wishes away and a stop forgets them.
+The queue holds optional requests ("wishes"): a missing card is written on demand anyway, so a full
+queue refuses wishes and a stop drops them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _log = logging.getLogger(__name__)
 
 
 class CardQueue:
-    """Runs work in one thread: urgent work first, then wishes in the order they came.
+    """Runs work in one thread: urgent work first, then wishes in order.
 
     Attributes:
-        refused: wishes turned away since start because ``limit`` waited already.
+        refused: wishes refused since start because ``limit`` were waiting.
     """
 
     def __init__(self, limit: int = QUEUE_MAX) -> None:
@@ -47,7 +47,7 @@ class CardQueue:
         self._thread.start()
 
     def wish(self, name: Hashable, work: Callable[[], object]) -> bool:
-        """Do ``work`` some time; once, however often it is wished for while it waits."""
+        """Do ``work`` some time; a waiting wish of the same name is not queued twice."""
         with self._condition:
             if self._closed:
                 return False
@@ -61,8 +61,7 @@ class CardQueue:
     def run(self, work: Callable[[], Result], timeout_seconds: float) -> Result:
         """The result of ``work``, done before any wish.
 
-        Raises:
-            TimeoutError: it took longer; it is finished nevertheless.
+        Raises: TimeoutError: it took longer; it still finishes.
         """
         if self._thread is None:
             return work()
@@ -78,7 +77,7 @@ class CardQueue:
             raise TimeoutError("the queue was closed") from fault
 
     def settle(self, timeout_seconds: float) -> bool:
-        """Whether nothing waits or runs any more, waiting at most that long."""
+        """Whether the queue is empty and idle; waits at most that long."""
         with self._condition:
             return self._condition.wait_for(
                 lambda: not self._wishes and not self._urgent and self._running is None,
@@ -86,7 +85,7 @@ class CardQueue:
             )
 
     def close(self) -> None:
-        """Finish what runs, forget what waits. Idempotent."""
+        """Finish the running work, drop the rest. Idempotent."""
         with self._condition:
             self._closed = True
             urgent, self._urgent = self._urgent, []

@@ -1,4 +1,4 @@
-"""A card in the shape of a stored fact, for everything that answers with facts."""
+"""A card in the shape of a stored fact, for answers made of facts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def fact_of_card(card: Card) -> FactRow:
-    """The card as the seed's fact (§20.4.1): its Markdown, derived from the facts shown."""
+    """The card as the seed's fact (§20.4.1): its Markdown, derived from the shown facts."""
     parents = [
         Parent(hash=fact.cid.removeprefix(_CID_PREFIX), fact_id=fact.id)
         for fact in card.shown

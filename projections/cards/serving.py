@@ -1,8 +1,8 @@
-"""Handing out cards: written before, out of date, or written on the spot.
+"""Serving cards: cached, stale, or written on demand.
 
-A reader's own rights and Moment decide what a card must say; a card from the cache is handed
-out only if it says that, or with the word that it is stale. The seeds' triggers (§20.4.3)
-queue a refresh, which warms the cache and changes no answer that is exact.
+The reader's rights and Moment determine the card's text. A cached card is served only if it has
+that text, or with the mark that it is stale. The seeds' triggers (§20.4.3) queue a refresh, which
+warms the cache and changes no exact answer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ UNRELATED_KINDS = frozenset(
         "node_key_rotated",
         "recall_served",
         "fact_feedback",
-        "memories_merged",  # what it ends and sets have events of their own
+        "memories_merged",  # separate events end the merged facts and set attributes
         "recall_answered",
         "key_issued",
         "key_revoked",
@@ -53,14 +53,14 @@ UNRELATED_KINDS = frozenset(
         "embedding_model_pinned",
         "episode_recorded",
         "episode_accessed",
-        "delta_applied",  # the facts it states and ends have events of their own
+        "delta_applied",  # separate events state and end its facts
         "delta_rejected",
-        "summary_recorded",  # nor does this: its paragraphs are facts
+        "summary_recorded",  # the same: its paragraphs are facts
         "consolidation_rule_set",
         "consolidation_ran",
     }
 )
-"""Events that change no card. After any kind not known here, every card kept is looked at."""
+"""Events that change no card. An unknown kind makes every cached card be checked."""
 _log = logging.getLogger(__name__)
 
 
@@ -68,16 +68,16 @@ Write = Callable[[View, Rows, CardKey, CardInputs], Card | None]
 
 
 class Cards:
-    """Cards of now. ``start`` and ``close`` are of the queue; without a start everything is
-    written on the spot.
+    """Live cards. ``start`` and ``close`` control the queue; without a start every card is written
+    on demand.
 
     Args:
         pin: the memory image as published, for refreshes.
         now_us: the clock of refreshes.
-        slot_of: slots of fact ids, to find whose card an event touches.
+        slot_of: slots of fact ids, to find the cards an event touches.
         max_age_s: an older card is stale.
-        vectors: where the vectors of cards are kept, if anywhere.
-        write: the generator; the tests' own where they must be slow.
+        vectors: the store of card vectors, if any.
+        write: the generator; tests pass a slow one.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Cards:
         *,
         force: bool = False,
     ) -> Served:
-        """See ``CardSource``. A card that is missing or stale is queued."""
+        """See ``CardSource``. A missing or stale card is queued."""
         key = key.of(authorization.ceiling)
         inputs = card_inputs(view, key, authorization, moment)
         if not len(inputs.members):
@@ -158,8 +158,8 @@ class Cards:
         *,
         refresh: bool = False,
     ) -> Served:
-        """A reader who wants the card itself: the one at hand where it is fresh (unless
-        ``refresh``), else the one of now within 500 ms, else the stale one."""
+        """For a reader of the card itself: the cached card if fresh (unless ``refresh``), else a
+        new one within 500 ms, else the stale one."""
         key = key.of(authorization.ceiling)
         inputs = card_inputs(view, key, authorization, moment)
         if not len(inputs.members):
@@ -188,7 +188,7 @@ class Cards:
         return Served(card, moment)
 
     def _at_hand(self, view: View, key: CardKey, inputs: CardInputs, moment: Moment) -> Served:
-        """The card in the cache, if it may be shown."""
+        """The cached card, if it may be shown."""
         entry = self.cache.get(key)
         if entry is None:
             return Served(None, moment)
@@ -198,7 +198,7 @@ class Cards:
         divergent = entry.divergent(view, inputs)
         if divergent is None:
             return Served(entry.card, entry.moment, stale=True)
-        # It stays until it is written again, so that every reader sees what contradicts it.
+        # It stays cached until it is replaced, so that every reader sees what contradicts it.
         return Served(None, moment, stale=True, divergent=divergent)
 
     def _written(
@@ -223,10 +223,10 @@ class Cards:
     # -- refreshing -----------------------------------------------------------------------
 
     def committed(self, events: Sequence[Recorded]) -> None:
-        """Queue a refresh of every card kept that these events may have touched."""
+        """Queue a refresh of every cached card that these events may touch."""
         if any(isinstance(event.payload, FactErased) for event in events):
             held = self.cache.keys()
-            for key in held:  # whose text they were part of is not known any more
+            for key in held:  # cards whose text may hold an erased fact
                 self.cache.drop(key)
                 self._forget(key)
         events = [event for event in events if event.header.kind not in UNRELATED_KINDS]
@@ -247,7 +247,7 @@ class Cards:
                 self._wish(key, entry.authorization)
 
     def _entities_of(self, event: Recorded) -> set[str] | None:
-        """Whose cards an event touches; None if it may be anybody's."""
+        """The entities whose cards an event touches; None if it may be any."""
         match event.payload:
             case FactAsserted(entity=entity):
                 return {entity}
@@ -269,7 +269,7 @@ class Cards:
         self.queue.wish(key, lambda: self._refresh(key, authorization))
 
     def _refresh(self, key: CardKey, authorization: Authorization) -> None:
-        """Write a card again unless the one kept says the same and is not too old."""
+        """Write a card again unless the cached one has the same text and is recent."""
         view = self._pin()
         moment = Moment(view.position, self._now_us())
         key = key.of(authorization.ceiling)
@@ -285,8 +285,8 @@ class Cards:
     # -- vectors --------------------------------------------------------------------------
 
     def _embed(self, key: CardKey) -> None:
-        """Embed the card kept. A provider that does not answer leaves it without a vector
-        until it is written again."""
+        """Embed the cached card. If the provider does not answer, it has no vector until its next
+        refresh."""
         vectors, entry = self._vectors(), self.cache.get(key)
         if vectors is None or entry is None:
             return

@@ -1,4 +1,4 @@
-"""Where a reader's cards come from, and what comes with them."""
+"""Where readers get cards from, and what comes with a card."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ class Served(Struct, frozen=True):
     """What a reader gets.
 
     Attributes:
-        card: None if there are no facts, where it is yet to be written, or where the one
-            at hand says what is no longer so.
-        stale: newer facts are not in the card, or the one at hand had to be thrown away.
+        card: None without facts, before the card is written, or if the cached one is untrue.
+        stale: newer facts are not in the card, or the cached one was untrue.
         timed_out: a forced refresh was not done in time.
         moment: when the card was written.
-        divergent: slots of facts that contradict the card that was thrown away.
+        divergent: slots of facts that contradict the untrue card.
     """
 
     card: Card | None
@@ -38,7 +37,7 @@ class Served(Struct, frozen=True):
 
 
 class CardSource(Protocol):
-    """Where recall has its cards from."""
+    """The source of cards for recall."""
 
     def serve(
         self,
@@ -49,18 +48,18 @@ class CardSource(Protocol):
         *,
         force: bool = False,
     ) -> Served:
-        """The card at hand, without waiting; with ``force`` the one of now, within 500 ms."""
+        """The cached card, without waiting; with ``force`` a current one, within 500 ms."""
         ...
 
     def exact(
         self, view: View, key: CardKey, authorization: Authorization, moment: Moment
     ) -> Served:
-        """The card of exactly this moment, written now if need be."""
+        """The card of exactly this moment, written now if needed."""
         ...
 
 
 class PastCards:
-    """Cards of past moments: always exact, never kept."""
+    """Cards of past moments: always exact, never cached."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows

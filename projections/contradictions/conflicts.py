@@ -1,10 +1,10 @@
-"""Reading conflicts: pairs of facts that contradict each other, as a caller sees them.
+"""Reading conflicts: pairs of contradicting facts, as a caller sees them.
 
-An open conflict is one live value of a key against the key's newest, or a denial against the
-fact that it denies. Which facts stand for the two values, and whether the conflict is still open,
-is asked at the Moment; a side the caller may not read makes the whole conflict invisible. Of keys
-that hold such facts the rows are made again without them (``partial_conflicts``); a denial depends
-on no third fact. Source: wire 5.1, 5.2.
+An open conflict is one live value of a key against the key's newest, or a denial against the fact
+that it denies. The Moment decides which facts represent the two values, and whether the conflict is
+still open. A side that the caller may not read hides the whole conflict. For keys with such facts,
+``partial_conflicts`` computes the rows without them; a denial depends on no third fact. Source:
+wire 5.1, 5.2.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ _WANTED: dict[Status | None, tuple[str, str]] = {
     "resolved": (_SETTLED, _SETTLED),
     "unresolved": ("to_position > ?1", _UNSETTLED),
 }
-"""What rows of conflicts and of denials of a status have: the table leaves the others out,
-however many they are."""
+"""Conditions on the rows of conflicts and of denials by status, so that the table skips all
+others."""
 
 
 class ConflictRow(Struct, frozen=True):
-    """One row of ``conflicts``, or of ``denials``, which have no ``to_position``; positions as
-    in the log, ``detected_at`` in microseconds."""
+    """One row of ``conflicts``, or of ``denials``, which have no ``to_position``; positions as in
+    the log, ``detected_at`` in microseconds."""
 
     conflict_id: str
     fact_id: str
@@ -100,7 +100,7 @@ def conflicts(
     status: Status | None = None,
     after: tuple[int, str] | None = None,
 ) -> Iterator[Conflict]:
-    """Conflicts the caller may see, newest first, after a place if given. Take what you need."""
+    """Conflicts that the caller may see, newest first, after a place if given; lazy."""
     place = after or _START
     part = _partial(reader, view, authorization)
     own = (ConflictRow(*values) for values in part.rows)
@@ -117,7 +117,7 @@ def conflicts(
 def _rows(
     reader: Reader, view: View, part: Partial, sql: str, moment: Moment, place: tuple[int, str]
 ) -> Iterator[ConflictRow]:
-    """The table's rows after a place, but for those of keys that the caller sees in part."""
+    """The table's rows after a place, without those of partly visible keys."""
     for row in _pages(reader, sql, moment, place):
         if not _of(reader, view, part, row):
             yield row
@@ -169,7 +169,7 @@ def conflict(
 def conflict_between(
     reader: Reader, view: View, authorization: Authorization, moment: Moment, one: str, other: str
 ) -> Conflict | None:
-    """The open conflict between the values of two facts of one key, if there is one."""
+    """The open conflict between the values of two facts of one key, or None."""
     slots = [reader.slot_of(fact) for fact in (one, other)]
     if slots[0] is None or slots[1] is None or view.key[slots[0]] != view.key[slots[1]]:
         return None
@@ -212,8 +212,8 @@ def _at(
 def _open_at(
     view: View, authorization: Authorization, moment: Moment, row: ConflictRow, older: int
 ) -> Conflict | None:
-    """The conflict with the facts that stand for its two values now, or None if one of
-    the values has expired or been declared compatible."""
+    """The conflict with the facts that now represent its two values, or None if a value has expired
+    or the relation is now set-valued."""
     if view.is_set_valued(int(view.relation[older]), moment):
         return None
     siblings = view.key_slots(int(view.key[older]))
@@ -238,7 +238,7 @@ def _open_at(
 
 
 def _newer_values(view: View, rivals: I32, hlc: int) -> I32:
-    """Facts of the values that were claimed after ``hlc``: of two values, only the one that
-    was claimed last longer ago shows the conflict, so no pair shows twice."""
+    """Facts of the values that were claimed after ``hlc``. Of two values, only the one whose last
+    claim is older shows the conflict, so no pair shows twice."""
     newer = np.unique(view.value[rivals[view.hlc[rivals] > hlc]])
     return rivals[np.isin(view.value[rivals], newer)]

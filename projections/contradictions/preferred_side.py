@@ -1,10 +1,10 @@
 """Which side of a contradiction a default list shows (wire 5.1).
 
-Uncontradicted facts show; so does the winner of a settled contradiction. Of an open one shows
-the value of strictly highest effective confidence: confidence times trust in the source and in
-the peer that it came through. Of a tie every side shows, unless newness breaks it; but a source
-that states two of the values has no say in it, and where no other is left, all sides are hidden.
-Facts that are never valid at the same time do not contradict each other.
+It shows uncontradicted facts and the winner of a settled contradiction. Of an open one it shows the
+value with strictly the highest effective confidence: confidence times trust in the source and in
+the peer that it came through. In a tie it shows every side, unless recency breaks the tie. A source
+that states two of the values does not count; if no other is left, all sides are hidden. Facts that
+are never valid at the same time do not contradict each other.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ FEW_KEYS = 64
 
 
 class Claims(Struct, frozen=True):
-    """Standing facts of keys that hold several values: slot, key, value, voice and rank of each.
-    A voice is a source and the way it came in: what a peer says in a source's name is another's.
-    """
+    """Claims of keys with several values: slot, key, value, voice and rank of each. A voice is a
+    source and the peer it came through: a peer's facts in a source's name are another voice."""
 
     slots: I32
     keys: I32
@@ -75,7 +74,7 @@ def _key_count(view: View) -> int:
 
 
 def _alive(view: View, slots: I32, moment: Moment) -> Bool:
-    """Which facts still claim something: an ended one contradicts nothing."""
+    """Which facts are still claims: an ended fact contradicts nothing."""
     return (
         (view.to_position[slots] > moment.position)
         & (view.base[slots] > 0.0)
@@ -91,7 +90,7 @@ def _contested(
     *,
     prefer_newest: bool,
 ) -> Claims:
-    """The claims of those keys of ``slots`` that hold several values the caller can read."""
+    """The readable claims of those keys of ``slots`` with several readable values."""
     keys = np.unique(view.key[slots])
     if len(keys) <= FEW_KEYS:
         parts = [view.key_slots(int(key)) for key in keys]
@@ -115,7 +114,7 @@ def _contested(
 
 
 def _mixed(view: View, standing: I32) -> Bool:
-    """Which facts belong to a key with more than one value among ``standing``."""
+    """Which facts belong to a key with several values among ``standing``."""
     keys, values = view.key[standing], view.value[standing]
     first = np.full(_key_count(view), -1, dtype=np.int32)
     first[keys[::-1]] = values[::-1]
@@ -126,7 +125,7 @@ def _mixed(view: View, standing: I32) -> Bool:
 
 
 def _several(view: View, standing: I32, moment: Moment) -> Bool:
-    """Which facts have a relation that may hold several values at once."""
+    """Which facts have a set-valued relation."""
     numbers, inverse = np.unique(view.relation[standing], return_inverse=True)
     covered = [view.is_set_valued(int(number), moment) for number in numbers]
     found: Bool = np.array(covered, dtype=np.bool_)[inverse]
@@ -134,7 +133,7 @@ def _several(view: View, standing: I32, moment: Moment) -> Bool:
 
 
 def _lead(view: View, slots: I32, claims: Claims) -> Bool:
-    """Which of ``slots`` hold a value that leads their key, or are not contested at all."""
+    """Which of ``slots`` have their key's leading value, or are uncontested."""
     contested = np.zeros(_key_count(view), dtype=np.bool_)
     contested[claims.keys] = True
     leading = _leading(claims)
@@ -145,7 +144,7 @@ def _lead(view: View, slots: I32, claims: Claims) -> Bool:
 
 
 def _leads(view: View, slot: int, claims: Claims) -> bool:
-    """Whether a fact's value leads among those that overlap it in validity."""
+    """Whether a fact's value leads among those with overlapping validity."""
     overlapping = (view.valid_from[claims.slots] < view.valid_until[slot]) & (
         view.valid_from[slot] < view.valid_until[claims.slots]
     )
@@ -156,8 +155,8 @@ def _leads(view: View, slot: int, claims: Claims) -> bool:
 
 
 def _leading(claims: Claims) -> Claims:
-    """The claims of highest rank of each key; but of several values, none by a voice that
-    states more than one of them."""
+    """The claims of highest rank of each key; of several values, only voices that state one of
+    them."""
     if not len(claims.keys):
         return claims
     order = np.lexsort((claims.hlc, claims.weight, claims.keys))
@@ -170,7 +169,7 @@ def _leading(claims: Claims) -> Claims:
 
 
 def _undivided(claims: Claims) -> Claims:
-    """The claims but those by voices that state several values of a key."""
+    """The claims without voices that state several values of a key."""
     order = np.lexsort((claims.values, claims.voices, claims.keys))
     claims = claims.only(order)
     same = (claims.keys[1:] == claims.keys[:-1]) & (claims.voices[1:] == claims.voices[:-1])

@@ -1,8 +1,8 @@
-"""``embeddings.db``: every vector ever computed, by what it is a vector of.
+"""``embeddings.db``: every vector ever computed, by its space and text.
 
-(space, SHA-256 of the text) → unit vector. Shared by rebuilds and reads of the past, so a
-text is embedded once per model; never a truth, may be deleted. The keys are unsalted hashes
-of short texts: erasing a fact deletes its entry here too.
+(space, SHA-256 of the text) → unit vector. Rebuilds and as-of reads share it, so a text is embedded
+once per model. It is only a cache and may be deleted. The keys are unsalted hashes of short texts,
+so erasing a fact deletes its entry here too.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ _DELETE = "DELETE FROM vectors WHERE text_sha256=?"
 
 
 class CacheSize(Struct, frozen=True):
-    """Vectors held, in all spaces, and the bytes of the file."""
+    """How many vectors the cache holds, in all spaces, and the bytes of the file."""
 
     vectors: int
     bytes: int
 
 
 class EmbeddingCache:
-    """See the module. Safe to use from several threads."""
+    """Vectors by space and text. Safe from several threads."""
 
     def __init__(self, path: Path) -> None:
         self._db = apsw.Connection(str(path))
         self._db.set_busy_timeout(BUSY_TIMEOUT_MS)
-        # What is deleted is overwritten: deletion here is erasure.
+        # Deleted data is overwritten: deletion here is erasure.
         set_pragmas(self._db, "journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON")
         self._lock = threading.Lock()
         with self._db:
@@ -72,7 +72,7 @@ class EmbeddingCache:
         return [vectors.get(key) for key in keys]
 
     def put_many(self, space: Space, texts: Sequence[str], vectors: F32) -> None:
-        """Keep the vectors of ``texts``, one row each; those held already stay as they are."""
+        """Store the vectors of ``texts``, one row each; existing ones do not change."""
         if vectors.shape != (len(texts), space.stored_dimensions):
             raise ValueError(f"{len(texts)} texts, vectors of shape {vectors.shape}")
         data = np.ascontiguousarray(vectors, dtype="<f4")
@@ -87,7 +87,7 @@ class EmbeddingCache:
             )
 
     def delete(self, texts: Sequence[str]) -> int:
-        """Forget texts in every space, on disk as well; returns how many vectors went."""
+        """Delete texts in every space, on disk as well; returns how many vectors were deleted."""
         with self._lock:
             before = self._db.total_changes()
             with self._db:
@@ -96,9 +96,8 @@ class EmbeddingCache:
             return self._db.total_changes() - before
 
     def keep_only(self, keys: Iterable[bytes]) -> None:
-        """Forget all but the vectors of these texts (``text_key``), and rewrite the file, so
-        that nothing of the others is left in it. A text that comes meanwhile may be embedded
-        again."""
+        """Delete all vectors except those of these texts (``text_key``), and rewrite the file, so
+        that it holds nothing of the others. A text that is used meanwhile may be embedded again."""
         with self._lock:
             self._db.execute("CREATE TEMP TABLE kept (key BLOB PRIMARY KEY) WITHOUT ROWID")
             try:
@@ -115,7 +114,7 @@ class EmbeddingCache:
             truncate_wal(self._db)
 
     def size(self) -> CacheSize:
-        """How much is held."""
+        """The present size."""
         with self._lock:
             (vectors,) = query_one(self._db, "SELECT count(*) FROM vectors") or (0,)
             (pages,) = query_one(self._db, "PRAGMA page_count") or (0,)
@@ -128,7 +127,7 @@ class EmbeddingCache:
             self._db.close()
 
     def _number(self, space: Space) -> int:
-        """The row of a space. How its model is served does not matter to its vectors."""
+        """The row of a space. Vectors do not depend on how their model is served."""
         name = msgspec.json.encode(
             [space.model, space.dimensions, space.stored_dimensions, space.recipe]
         ).decode()

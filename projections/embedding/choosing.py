@@ -1,7 +1,7 @@
-"""Which model a node embeds with: what is configured, what is pinned, what answers.
+"""Which model a node embeds with: from the settings, the pin in the log, and what answers.
 
-The first start decides and pins it in the log; later starts follow the pin or refuse. ``auto``
-means Ollama where it answers at that first start, else the bundled model.
+The first start decides and pins the model in the log; later starts follow the pin or refuse.
+``auto`` means Ollama if it answers at that first start, else the bundled model.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _log = logging.getLogger(__name__)
 
 
 class Choice(Struct, frozen=True):
-    """An open provider and the space it is used in. ``pin`` is True if the log does not
-    say so yet; ``space`` is None if embeddings are off."""
+    """An open provider and the space it is used in. ``pin``: the log does not record the space yet.
+    ``space`` is None if embeddings are off."""
 
     provider: Provider
     card: ModelCard
@@ -55,7 +55,7 @@ _REMOTE: dict[str, _Remote] = {
     "voyage": _Remote(voyage.URL, voyage.KEY_VARIABLE, voyage.voyage),
 }
 PROBING: dict[Purpose, Patience] = {"document": Patience(timeout_seconds=30.0, attempts_max=1)}
-"""A server that is there may have to load its model first; one that is not says so at once."""
+"""A running server may have to load its model first; an absent one refuses at once."""
 PROVIDERS = ("auto", *MODELS, "none")
 
 
@@ -69,13 +69,13 @@ def choose(
     """Open the provider to embed with.
 
     Args:
-        pinned: what the log says, if anything.
-        environment: where API keys are.
+        pinned: the pin in the log, if any.
+        environment: holds API keys.
         reindex: follow the settings although another model is pinned.
 
     Raises:
         DimensionMismatch, ModelMismatch: settings and pin differ, and not ``reindex``.
-        UnknownModel: the settings name what there is not, or an API key is missing.
+        UnknownModel: the settings name an unknown model, or an API key is missing.
         ModelFileError: the bundled model's files are not the known ones.
     """
     if settings.provider not in PROVIDERS:
@@ -96,8 +96,8 @@ def choose(
 
 
 def follow_pin(settings: EmbeddingSettings, pinned: Space | None) -> EmbeddingSettings:
-    """The settings of a process that must not refuse a pinned model: a command on a directory
-    no process serves, or one that is about to change the model."""
+    """Settings for a process that must accept any pinned model: a command on a stopped node's
+    directory, or one that is about to change the model."""
     if pinned is None or settings.provider == "none":
         return settings
     url = settings.url if settings.provider in ("auto", pinned.provider) else None
@@ -105,8 +105,8 @@ def follow_pin(settings: EmbeddingSettings, pinned: Space | None) -> EmbeddingSe
 
 
 def _check_declared(settings: EmbeddingSettings, pinned: Space) -> None:
-    """Raises DimensionMismatch if the setting, for any provider, says that vectors
-    have another length than those indexed (seed §20.2.4)."""
+    """Raises DimensionMismatch if the configured dimensions, for any provider, differ from the
+    indexed vectors' (seed §20.2.4)."""
     if settings.dimensions not in (None, pinned.dimensions):
         raise DimensionMismatch(pinned, f"{settings.dimensions} dimensions")
 
@@ -126,11 +126,10 @@ def _explicit(
 
 
 def space_named(settings: EmbeddingSettings) -> tuple[ModelCard, Space]:
-    """What settings that name a provider ask for; the model may be left out.
+    """The model and space of settings that name a provider; the model is optional.
 
-    Raises:
-        UnknownModel: there is no such model.
-        WrongDimensions: it does not have these dimensions.
+    Raises: UnknownModel: the model does not exist. WrongDimensions: it does not have these
+    dimensions.
     """
     model = settings.model or next(iter(MODELS[settings.provider]))
     card = card_of(settings.provider, model, settings.dimensions)

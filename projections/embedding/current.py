@@ -1,8 +1,8 @@
-"""The embeddings a node recalls with, and how they change to another model while it serves.
+"""The node's embeddings for recall, and their change to another model while it serves.
 
-Each space has a file of its own vectors. Re-indexing fills the new space's file beside
-the old one, which serves until every live fact has its new vector; then the log pins the
-new model and recall changes over.
+Each space has its own file of vectors. Re-indexing fills the new space's file while the old one
+serves. Once every live fact has its new vector, the log pins the new model and recall switches
+over.
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ from engramlog.projections.embedding.worker import WorkerStatus
 from engramlog.projections.image.reader import Reader
 
 Progress = Callable[[int, int], None]
-"""Called with (facts embedded, facts in all)."""
+"""Called with (facts embedded, all facts)."""
 Pin = Callable[[Space], None]
-"""Records in the log which space is used from here on."""
+"""Records in the log the space used from now on."""
 
 POLL_SECONDS = 0.1
 _log = logging.getLogger(__name__)
 
 
 class ReindexStopped(EmbeddingError):
-    """The node closed before all facts were indexed; what was embedded is in the cache."""
+    """The node closed before all facts were indexed; the cache keeps the finished ones."""
 
 
 class ReindexReport(Struct, frozen=True):
-    """What a re-indexing did. ``changed`` is False if the facts were indexed so already."""
+    """The outcome of a re-indexing. ``changed`` is False if the facts already were indexed with
+    this model."""
 
     space: str
     dimensions: int
@@ -52,13 +53,13 @@ class ReindexReport(Struct, frozen=True):
 
 
 class CurrentEmbeddings:
-    """See the module. ``close`` when done.
+    """The embeddings in use; ``close`` when done.
 
     Args:
         folder: the data directory.
-        settings: what the operator says.
+        settings: the operator's.
         pin: called once a space is in use that the log does not name yet.
-        environment: where API keys are.
+        environment: holds API keys.
     """
 
     def __init__(
@@ -92,12 +93,11 @@ class CurrentEmbeddings:
         pin: Pin,
         environment: Mapping[str, str],
     ) -> CurrentEmbeddings:
-        """Embed as the settings and the log say, and pin what is used from the first start on.
+        """Embed by the settings and the log; the first start pins the model.
 
-        Raises:
-            DimensionMismatch, ModelMismatch: settings and log differ: the node must not start.
-            UnknownModel: the settings name what there is not, or an API key is missing.
-            ModelFileError: the bundled model is configured and not installed.
+        Raises: DimensionMismatch, ModelMismatch: settings and log differ: the node must not start.
+        UnknownModel: the settings name an unknown model, or an API key is missing. ModelFileError:
+        the bundled model is configured and not installed.
         """
         choice = choose(settings, pinned, environment)
         found = cls(folder, log, reader, settings, pin, environment)
@@ -113,13 +113,13 @@ class CurrentEmbeddings:
 
     @property
     def space(self) -> Space | None:
-        """What facts are embedded with; None if embeddings are off."""
+        """The space of the facts' vectors; None if embeddings are off."""
         current = self._current
         return None if current is None else current.space
 
     @property
     def semantics(self) -> Semantics | None:
-        """What recall asks; None if embeddings are off."""
+        """The interface for recall; None if embeddings are off."""
         current = self._current
         return None if current is None else current.semantics
 
@@ -131,7 +131,7 @@ class CurrentEmbeddings:
 
     @property
     def loaded(self) -> bool:
-        """Whether all vectors at rest are in use."""
+        """Whether all stored vectors are loaded."""
         current = self._current
         return current is None or current.loaded
 
@@ -141,13 +141,11 @@ class CurrentEmbeddings:
         return None if current is None else current.status()
 
     def reindex(self, settings: EmbeddingSettings, progress: Progress) -> ReindexReport:
-        """Embed all live facts as ``settings`` say; blocks until recall has changed over.
+        """Embed all live facts by ``settings``; blocks until recall has switched over.
 
-        Raises:
-            EmbeddingsOff: the settings name no model.
-            UnknownModel, ModelFileError: the model cannot be opened.
-            EmbeddingError: the provider does not answer, so nothing was begun.
-            ReindexStopped: ``close`` was called meanwhile.
+        Raises: EmbeddingsOff: the settings name no model. UnknownModel, ModelFileError: the model
+        cannot be opened. EmbeddingError: the provider does not answer, so nothing was begun.
+        ReindexStopped: ``close`` was called meanwhile.
         """
         with self._reindexing:
             choice = choose(settings, self.space, self._environment, reindex=True)
@@ -177,7 +175,7 @@ class CurrentEmbeddings:
             return _report(new, changed=True)
 
     def purge(self, position: int, gone: Container[str], keys: Iterable[bytes]) -> None:
-        """See ``Embeddings.purge``. Waits for a re-indexing that is under way."""
+        """See ``Embeddings.purge``. Waits for a running re-indexing."""
         with self._reindexing:
             if self._current is not None:
                 self._current.purge(position, gone, keys)
@@ -191,7 +189,7 @@ class CurrentEmbeddings:
             current.write_blocks()
 
     def stop_reindexing(self) -> None:
-        """Give up a re-indexing that is under way; the old vectors keep serving."""
+        """Stop a running re-indexing; the old vectors keep serving."""
         self._closing.set()
 
     def close(self) -> None:
@@ -225,7 +223,7 @@ class CurrentEmbeddings:
 
 
 def purge_files(folder: Path) -> None:
-    """Remove vectors and their cache where they are not used: both are made again when asked."""
+    """Remove unused files of vectors and caches: both are made again on demand."""
     for pattern in ("vectors-*.db*", f"{CACHE_FILE}*"):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)

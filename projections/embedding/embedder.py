@@ -1,4 +1,4 @@
-"""Texts to vectors of one space: from the cache where it has them, else from the model."""
+"""Texts to vectors of one space: from the cache, else from the model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROBE_TEXT = "engramlog"
 
 
 class UncachedEmbedder:
-    """A provider, used in one way, of which nothing is kept. Safe to use from several threads."""
+    """A provider without a cache, for one purpose. Safe from several threads."""
 
     def __init__(self, provider: Provider, space: Space, card: ModelCard) -> None:
         self.space = space
@@ -24,7 +24,7 @@ class UncachedEmbedder:
         self._card = card
 
     def uncached(self, texts: Sequence[str]) -> F32:
-        """One unit row a text that nothing is to remember. Raises as ``Provider.embed``."""
+        """One unit row per text; the texts are not stored. Raises as ``Provider.embed``."""
         return self._embed(texts, "document")
 
     def query(self, text: str) -> F32:
@@ -33,7 +33,7 @@ class UncachedEmbedder:
         return vector
 
     def probe(self) -> None:
-        """Ask for one harmless text. Raises as ``Provider.embed``."""
+        """Embed one harmless text. Raises as ``Provider.embed``."""
         self._embed([PROBE_TEXT], "document")
 
     def _embed(self, texts: Sequence[str], purpose: Purpose) -> F32:
@@ -41,7 +41,7 @@ class UncachedEmbedder:
 
 
 class Embedder(UncachedEmbedder):
-    """A provider with the cache before it. Safe to use from several threads."""
+    """A provider behind the cache. Safe from several threads."""
 
     def __init__(
         self, provider: Provider, space: Space, card: ModelCard, cache: EmbeddingCache
@@ -50,8 +50,7 @@ class Embedder(UncachedEmbedder):
         self._cache = cache
 
     def documents(self, texts: Sequence[str]) -> F32:
-        """One unit row a text; what was not in the cache is put there. Raises as
-        ``Provider.embed``."""
+        """One unit row per text; stores new ones in the cache. Raises as ``Provider.embed``."""
         rows = self.cached(texts)
         missing = [n for n, row in enumerate(rows) if row is None]
         if missing:
@@ -59,7 +58,7 @@ class Embedder(UncachedEmbedder):
             distinct = list(dict.fromkeys(wanted))
             made = self._embed(distinct, "document")
             self._cache.put_many(self.space, distinct, made)
-            # The cache decides: another thread may have put another answer first.
+            # The cache decides: another thread may have stored its answer first.
             for n, row in zip(missing, self.cached(wanted), strict=True):
                 rows[n] = row
         found = [row for row in rows if row is not None]
@@ -68,5 +67,5 @@ class Embedder(UncachedEmbedder):
         return np.stack(found)
 
     def cached(self, texts: Sequence[str]) -> list[F32 | None]:
-        """The vectors the cache holds."""
+        """The cached vectors; None for texts without one."""
         return self._cache.get_many(self.space, texts)

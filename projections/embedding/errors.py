@@ -24,7 +24,7 @@ class ProviderUnavailable(EmbeddingError):
     """The provider cannot answer at present.
 
     Attributes:
-        retry_after_seconds: when asking again makes sense, where that is known.
+        retry_after_seconds: when a retry makes sense, if known.
     """
 
     def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
@@ -33,11 +33,11 @@ class ProviderUnavailable(EmbeddingError):
 
 
 class ProviderRefused(EmbeddingError):
-    """The provider understood and said no: a wrong key, an unknown model, no credit left."""
+    """The provider refused the request: a wrong key, an unknown model, no credit left."""
 
 
 class BadAnswer(EmbeddingError):
-    """What came back is not one finite vector a text, of the model's dimensions."""
+    """The answer is not one finite vector per text, of the model's dimensions."""
 
 
 class EmbeddingsOff(EmbeddingError):
@@ -45,7 +45,7 @@ class EmbeddingsOff(EmbeddingError):
 
 
 class ModelFileError(EmbeddingError):
-    """The bundled model's files are absent, or their checksum is another one."""
+    """The bundled model's files are absent, or have another checksum."""
 
 
 class UnknownModel(EmbeddingError):
@@ -53,11 +53,11 @@ class UnknownModel(EmbeddingError):
 
 
 class WrongDimensions(UnknownModel):
-    """A number of dimensions that the model does not have, or cannot be cut to."""
+    """The model does not have this number of dimensions, or cannot be cut to it."""
 
 
 class PinMismatch(EmbeddingError):
-    """Facts are indexed with another model than is configured; re-indexing resolves it."""
+    """The facts are indexed with another model than the configured one; re-indexing resolves it."""
 
     title = "vec_facts model mismatch"
 
@@ -77,4 +77,4 @@ class DimensionMismatch(PinMismatch):
 
 
 class ModelMismatch(PinMismatch):
-    """The vectors are equally long, but of different models or recipes."""
+    """The vectors have equal length, but come from different models or recipes."""

@@ -1,7 +1,6 @@
-"""Embeddings as another process keeps them: it embeds facts and questions, here they are used.
+"""Embeddings in a process that only reads: another process embeds facts and questions.
 
-What a recall compares facts with depends on what it may see, so it asks for vectors of texts
-while it runs.
+Which facts a recall compares depends on what it may see, so it requests vectors while it runs.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class _Asking(UncachedEmbedder):
 
 
 class FollowedEmbeddings(CurrentEmbeddings):
-    """What recall asks of embeddings, without a worker. Made by ``following``."""
+    """The interface of embeddings for recall, without a worker. Made by ``following``."""
 
     def __init__(
         self, space: Space | None, semantics: Semantics | None, vectors: BoundedVectors | None
@@ -59,8 +58,7 @@ class FollowedEmbeddings(CurrentEmbeddings):
         pinned: Space | None,
         ask: Ask,
     ) -> FollowedEmbeddings:
-        """The vectors in files and in the table; later ones come through
-        ``put``."""
+        """The vectors in files and in the table; later ones arrive through ``put``."""
         choice = choose(follow_pin(settings, pinned), pinned, os.environ)
         space = choice.space
         if space is None:
@@ -71,7 +69,7 @@ class FollowedEmbeddings(CurrentEmbeddings):
         vectors = BoundedVectors(searched, lambda: reader.pin().from_position, memory)
         table, blocks = KeptVecFacts(file, space), VectorBlocks(blocks_folder(file), space, log)
         for _ in load_vectors(vectors, blocks, table, reader.pin(), reader.slot_of):
-            pass  # what is unknown here is for the other process to remove
+            pass  # the other process removes what is unknown here
         table.close()
         choice.provider.close()
         embedder = _Asking(NoProvider(), space, choice.card)
@@ -87,11 +85,11 @@ class FollowedEmbeddings(CurrentEmbeddings):
         return self._asked
 
     def put(self, slots: I32, rows: F32) -> None:
-        """Vectors that the other process made."""
+        """Add vectors that the other process made."""
         if self._vectors is not None:
             self._vectors.put(slots, rows)
 
     def forget(self, slots: I32) -> None:
-        """Vectors that the other process dropped."""
+        """Drop vectors that the other process dropped."""
         if self._vectors is not None:
             self._vectors.forget(slots)

@@ -1,7 +1,7 @@
-"""Vectors of a scratch copy of the facts: those of the node, and those of supposed facts.
+"""Vectors of a scratch copy of the facts: the node's own, and those of supposed facts.
 
-Nothing is copied and nothing is remembered: what the node has is looked up by way of its own
-slots, and a supposed fact's vector is forgotten with the question.
+It copies nothing: it reads the node's vectors by the node's slots, and drops a supposed fact's
+vector with the question.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from engramlog.projections.embedding.vectors.in_memory import Vectors
 
 
 class SupposedVectors(Vectors):
-    """``theirs``: the node's slot of each of our slots, ascending, -1 where it has none;
-    what is behind them is supposed, and ``put`` here."""
+    """``theirs``: the node's slot for each slot of the copy, ascending, -1 without one. Slots
+    beyond it are supposed facts, added by ``put``."""
 
     def __init__(self, node: Vectors, theirs: I32) -> None:
         super().__init__(node.dimensions)
@@ -22,7 +22,8 @@ class SupposedVectors(Vectors):
         self._theirs = theirs
 
     def _parts(self, slots: I32) -> tuple[I64, I32, I64]:
-        """Indices of the node's own among ``slots``, their slots there, and the other indices."""
+        """Indices of the node's own facts among ``slots``, their slots in the node, and the other
+        indices."""
         inside = slots < len(self._theirs)
         theirs = np.full(len(slots), -1, dtype=np.int32)
         theirs[inside] = self._theirs[slots[inside]]
@@ -53,6 +54,6 @@ class SupposedVectors(Vectors):
         return cosines, present
 
     def likely(self, query: F32, slots: I32, count: int) -> I64:
-        """As ``Vectors.likely``; every supposed fact is likely."""
+        """Same as ``Vectors.likely``; every supposed fact counts as likely."""
         own, theirs, other = self._parts(slots)
         return np.sort(np.concatenate([own[self._node.likely(query, theirs, count)], other]))

@@ -1,4 +1,4 @@
-"""From a fact to the text that is embedded, and from a model's vector to the one kept."""
+"""From a fact to its embedded text, and from a model's vector to the stored one."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def composed(entity: str, relation: str, value_v: str) -> str:
 
 
 class Space(Struct, frozen=True):
-    """Where vectors may be compared with each other: one model, one way of using it.
+    """Vectors of one space are comparable: one model, used in one way.
 
-    ``truncated`` is the number of dimensions kept of a Matryoshka model's, None for all.
+    ``truncated``: the number of dimensions kept of a Matryoshka model's, None for all.
     """
 
     provider: str
@@ -35,7 +35,7 @@ class Space(Struct, frozen=True):
 
     @property
     def stored_dimensions(self) -> int:
-        """Dimensions of the vectors that are kept and searched."""
+        """Dimensions of the stored vectors."""
         return self.dimensions if self.truncated is None else self.truncated
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ def check_truncation(card: ModelCard, model: str, truncated: int | None) -> None
 
 
 def truncate(rows: F32, space: Space, card: ModelCard) -> F32:
-    """The first ``space.truncated`` numbers of each row, of unit length again."""
+    """The first ``space.truncated`` numbers of each row, again of unit length."""
     if space.truncated is None:
         return rows
     if card.centred:

@@ -1,4 +1,4 @@
-"""When to ask a provider again after a failure: pauses that double, or its own."""
+"""When to retry a provider after a failure: after doubling pauses, or after its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Retrying:
         self.error: str | None = None
 
     def pause(self) -> float:
-        """Seconds until the next try; zero or less where it may be made."""
+        """Seconds until the next try; zero or less if it is due."""
         return self._not_before - self._monotonic()
 
     def succeeded(self) -> None:
@@ -34,7 +34,7 @@ class Retrying:
         self._failures, self.error = 0, None
 
     def failed(self, fault: Exception, pause_seconds: float | None = None) -> None:
-        """Try again later: after ``pause_seconds``, or after pauses that double."""
+        """Retry later: after ``pause_seconds``, or after doubling pauses."""
         self._failures += 1
         if pause_seconds is None:
             pause_seconds = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS * 2.0 ** (self._failures - 1))

@@ -1,4 +1,4 @@
-"""What recall knows of meaning: the query's vector, and the vectors of facts."""
+"""The vectors for recall: the query's and those of facts."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ QUERIES_KEPT_MAX = 256
 
 
 class Semantics:
-    """Read by recall from any thread.
+    """Recall reads it from any thread.
 
-    ``min_confidence`` is the confidence above which a live fact is to have a vector;
-    ``cards`` has the vectors of memory cards.
+    ``min_confidence``: live facts above it get a vector. ``cards``: the vectors of memory cards.
     """
 
     def __init__(
@@ -33,7 +32,7 @@ class Semantics:
     ) -> None:
         self.cards = cards
         self.contents = ContentVectors(embedder)
-        """Of what memories say, without entity and relation."""
+        """Vectors of memories' values, without entity and relation."""
         self.min_confidence = min_confidence
         self._embedder = embedder
         self._vectors = vectors
@@ -41,11 +40,10 @@ class Semantics:
         self._queries: OrderedDict[str, Future[F32]] = OrderedDict()
 
     def query(self, text: str) -> F32:
-        """The unit vector of a question. The last ones are remembered, and a question that
-        is being embedded is waited for, not asked twice.
+        """The unit vector of a question, from a cache of the last ones. Parallel requests for one
+        question share one call.
 
-        Raises:
-            EmbeddingError: the provider does not answer soon.
+        Raises: EmbeddingError: the provider does not answer soon.
         """
         with self._lock:
             known = self._queries.get(text)
@@ -67,7 +65,7 @@ class Semantics:
         return known.result()
 
     def known(self, text: str) -> F32 | None:
-        """The vector of a question that is remembered; never waits."""
+        """The cached vector of a question; never waits."""
         with self._lock:
             held = self._queries.get(text)
         done = held is not None and held.done() and held.exception() is None
@@ -78,8 +76,8 @@ class Semantics:
 
         Args:
             theirs: see ``SupposedVectors``.
-            slots: of the copy: supposed facts that are to have a vector.
-            texts: what is embedded of each.
+            slots: of the copy: supposed facts to embed.
+            texts: the text of each.
 
         Raises:
             EmbeddingError: the provider does not answer.
@@ -90,7 +88,7 @@ class Semantics:
         return Semantics(self._embedder, vectors, self.min_confidence)
 
     def on_vectors(self, put: Callable[[I32, F32], None], forget: Callable[[I32], None]) -> None:
-        """Receive vectors that come and go, in the embedding worker's thread."""
+        """Report added and removed vectors, in the embedding worker's thread."""
         self._vectors.on_put, self._vectors.on_forget = put, forget
 
     def cosines(self, query: F32, slots: I32) -> tuple[F64, Bool]:

@@ -1,4 +1,4 @@
-"""Embeddings in one space, put together: provider, cache, table, vectors and worker."""
+"""Embeddings in one space: provider, cache, table, vectors and worker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VECTORS_FILE = "vectors.db"
 
 
 class Embeddings:
-    """See the module. Opened for a choice that has a space; ``close`` when done."""
+    """Opened for a choice with a space; ``close`` when done."""
 
     def __init__(
         self,
@@ -70,12 +70,12 @@ class Embeddings:
         """Open the files in ``folder`` and start the worker.
 
         Args:
-            file: of the table of vectors; one that is to replace another has its own.
+            file: of the table of vectors; a replacement of another has its own.
             memory_bytes: see ``BoundedVectors``.
 
         Raises:
-            DimensionMismatch, ModelMismatch: ``vec_facts`` holds vectors of another space,
-                and not ``reindex``.
+            DimensionMismatch, ModelMismatch: ``vec_facts`` holds vectors of another space, and not
+                ``reindex``.
         """
         assert choice.space is not None
         table = VecFacts(folder / file, choice.space, reindex=reindex)
@@ -106,11 +106,11 @@ class Embeddings:
 
     @property
     def loaded(self) -> bool:
-        """Whether all vectors at rest are in use."""
+        """Whether all stored vectors are loaded."""
         return self._worker.loaded
 
     def write_blocks(self) -> None:
-        """Write what has no file yet of the vectors, while they are read. Raises OSError."""
+        """Write full blocks of vectors without a file, while others read. Raises OSError."""
         if self._worker.loaded:
             self._blocks.write(self._vectors, self._reader.pin().from_position)
 
@@ -123,19 +123,19 @@ class Embeddings:
         self._embedder.probe()
 
     def wait(self, position: int, timeout_seconds: float) -> bool:
-        """Whether everything up to ``position`` is embedded, waiting at most that long."""
+        """Whether everything up to ``position`` is embedded; waits at most that long."""
         return self._worker.wait(position, timeout_seconds)
 
     def purge(self, position: int, gone: Container[str], keys: Iterable[bytes]) -> None:
-        """Leave nothing on disk of erased facts and of texts that no fact says. Idempotent.
+        """Remove from disk all vectors of erased facts and of texts that no fact has. Idempotent.
 
         Args:
-            position: erasures up to here are followed first.
+            position: erasures up to here are processed first.
             gone: ids of erased facts.
             keys: of the texts (``cache.text_key``) that stay.
 
         Raises:
-            StorageFailed: the worker does not follow, or a file cannot be cleaned now.
+            StorageFailed: the worker is behind, or a file cannot be cleaned now.
         """
         if not self._worker.followed(position, PURGE_WAIT_SECONDS):
             raise StorageFailed("the embedding worker does not follow the log")

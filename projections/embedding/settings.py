@@ -1,4 +1,4 @@
-"""What an operator says of embeddings."""
+"""An operator's settings for embeddings."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from msgspec import Struct
 
 
 class EmbeddingSettings(Struct, frozen=True, kw_only=True):
-    """What the operator says. None leaves it to the model or to what is pinned.
+    """The operator's settings. None means the model's default or the pinned value.
 
     Attributes:
         provider: ``auto``, ``ollama``, ``openai``, ``voyage``, ``minilm`` or ``none``.
-        model: as the provider calls it.
-        url: where the provider is, for others than its own public address.
+        model: the provider's name of it.
+        url: of the provider, if not its public address.
         dimensions: of the model's vectors; needed for models without a card.
         truncated_dimensions: how many of them to keep.
-        min_confidence: confidence above which a fact is embedded.
-        memory_bytes: of memory that a process holds vectors in.
+        min_confidence: facts above this confidence are embedded.
+        memory_bytes: the memory for vectors of one process.
     """
 
     provider: str = "auto"

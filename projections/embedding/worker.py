@@ -1,8 +1,8 @@
 """The embedding worker: a thread that keeps ``vec_facts`` and the vectors in memory current.
 
-It follows the log, embeds what came to live and deletes what ended (seed §20.2.5); contested
-facts keep their vectors (§20.2.6). Starting it compares all facts with the table, so it continues
-where it stopped. A provider that does not answer only makes it fall behind.
+It follows the log, embeds new live facts and deletes vectors of ended ones (seed §20.2.5);
+contested facts keep theirs (§20.2.6). At start it compares all facts with the table, so it
+continues where it stopped. A provider that does not answer only makes it fall behind.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class WorkerStatus(Struct, frozen=True):
     """The worker's state.
 
     Attributes:
-        position: every fact recorded up to here that is to have a vector has one.
+        position: every fact recorded up to here has its vector, if it needs one.
         lag: how many positions the log is ahead of that.
-        waiting: facts that are to get a vector.
-        skipped: facts the provider refuses to embed; tried again at the next start.
+        waiting: facts that wait for a vector.
+        skipped: facts that the provider refuses to embed; retried at the next start.
         vectors: facts with a vector in the table.
-        memory_bytes: of vectors that this process holds in memory.
-        error: why it does not get on, or None.
+        memory_bytes: vectors in this process's memory.
+        error: why it is stuck, or None.
     """
 
     position: int
@@ -73,7 +73,7 @@ class WorkerStatus(Struct, frozen=True):
 
 
 class EmbeddingWorker:
-    """See the module. ``start`` once, then ``close``."""
+    """Keeps the vectors current; ``start`` once, then ``close``."""
 
     def __init__(
         self,
@@ -98,13 +98,13 @@ class EmbeddingWorker:
         self._closing = threading.Event()
         self._condition = threading.Condition()
         self._embedding = threading.Lock()
-        # Under the condition; the thread alone changes them.
+        # Read under the condition; only the worker's thread writes.
         self._waiting: dict[int, None] = {}
         self._skipped: set[int] = set()
         self._stored: Bool = np.zeros(1024, dtype=np.bool_)
         self._seen = 0
         self._seen_position = 0
-        # The thread's own.
+        # Only the worker's thread uses these.
         self._past_from = 0
         self._begun: View | None = None
         self._subscription: Subscription | None = None
@@ -113,13 +113,13 @@ class EmbeddingWorker:
     # -- for others -----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin: load the table into memory, find out what is missing, and follow the log."""
+        """Load the table into memory, find what is missing, and follow the log."""
         self._begun = self._reader.pin()
         self._subscription = self._log.subscribe(self._begun.position)
         self._thread.start()
 
     def status(self) -> WorkerStatus:
-        """As of now."""
+        """The current state."""
         head = self._log.head().position
         with self._condition:
             position = self._position()
@@ -135,11 +135,11 @@ class EmbeddingWorker:
 
     @property
     def loaded(self) -> bool:
-        """Whether all that was at rest is in memory."""
+        """Whether all stored vectors are in memory."""
         return self._begun is None
 
     def wait(self, position: int, timeout_seconds: float) -> bool:
-        """Whether everything up to ``position`` has its vector, waiting at most that long."""
+        """Whether everything up to ``position`` has its vector; waits at most that long."""
         with self._condition:
             self._condition.wait_for(
                 lambda: self._position() >= position or self._closing.is_set(), timeout_seconds
@@ -147,7 +147,7 @@ class EmbeddingWorker:
             return self._position() >= position
 
     def close(self) -> None:
-        """Stop after the request that is under way. Idempotent."""
+        """Stop after the current request. Idempotent."""
         self._closing.set()
         with self._condition:
             self._condition.notify_all()
@@ -156,7 +156,7 @@ class EmbeddingWorker:
             self._thread.join()
 
     def _position(self) -> int:
-        """Everything up to here is embedded. Under the condition."""
+        """Everything up to here is embedded. Call under the condition."""
         if not self._waiting:
             return self._seen_position
         return int(self._reader.pin().from_position[min(self._waiting)]) - 1
@@ -179,20 +179,20 @@ class EmbeddingWorker:
                     self._follow(events)
             except LogClosed:
                 return
-            except Exception as fault:  # the disk's, or ours: neither ends the thread
+            except Exception as fault:  # a fault of disk or code does not end the thread
                 _log.exception("embedding worker")
                 self._retrying.failed(fault)
                 self._closing.wait(PAUSE_SECONDS)
 
     def _patience(self) -> float:
-        """How long to wait for events: until there may be something else to do."""
+        """How long to wait for events before the next possible work."""
         if self._waiting:
             return min(TAKE_SECONDS, max(0.0, self._retrying.pause()))
         return 0.0 if self._past_from < self._seen else TAKE_SECONDS
 
     def _load(self, view: View) -> None:
-        """Vectors of blocks and of the table into memory; rows of facts the node does not know
-        go."""
+        """Load vectors of blocks and of the table into memory; delete rows of facts unknown to the
+        node."""
         self._cover(view.count)
         unknown: list[str] = []
         for ids, slots in load_vectors(
@@ -209,7 +209,7 @@ class EmbeddingWorker:
         view = self._published(events[-1].position)
         if view is None:
             return
-        # Rows are read from the tables, which follow in batches: reading sooner would hurry them.
+        # Reading rows sooner would force the tables to follow before their batch.
         self._reader.image.tail.wait(view.position, TAKE_SECONDS)
         self._forget_erased(view, events)
         if any(isinstance(event.payload, DecaySwept | FactErased) for event in events):
@@ -226,7 +226,7 @@ class EmbeddingWorker:
         self._compare(view, changed[changed >= 0])
 
     def _forget_erased(self, view: View, events: Sequence[Recorded]) -> None:
-        """Nothing is kept of erased facts, as of those that only ended."""
+        """Drop all vectors of erased facts; facts that only ended keep theirs."""
         erased = [
             fact
             for event in events
@@ -240,13 +240,12 @@ class EmbeddingWorker:
 
     @contextmanager
     def paused(self) -> Generator[None, None, None]:
-        """Keep the worker from embedding anything for the length of a ``with`` block; waits
-        for the request that is under way."""
+        """Pause embedding for a ``with`` block; waits for the current request."""
         with self._embedding:
             yield
 
     def followed(self, position: int, timeout_seconds: float) -> bool:
-        """Whether it has met every event up to ``position``, waiting at most that long."""
+        """Whether it has processed every event up to ``position``; waits at most that long."""
         with self._condition:
             self._condition.wait_for(
                 lambda: self._seen_position >= position or self._closing.is_set(), timeout_seconds
@@ -268,7 +267,7 @@ class EmbeddingWorker:
         return -1 if slot is None or slot >= count else slot
 
     def _compare(self, view: View, slots: I32) -> None:
-        """Delete vectors of facts that ended or faded; queue facts that are to get one."""
+        """Delete vectors of facts that ended or faded; queue facts that need one."""
         confidence = view.confidence(slots, Moment(view.position, 0))
         living = (confidence > self._min_confidence) & (view.to_position[slots] == LIVE)
         self._cover(view.count)
@@ -292,7 +291,7 @@ class EmbeddingWorker:
             self._stored = grown
 
     def _moved(self) -> None:
-        """Wake the waiting, and remember the position where nothing is left to do."""
+        """Wake waiting callers, and store the position if no work is left."""
         if not self._waiting:
             self._table.write(position=self._seen_position)
         with self._condition:
@@ -301,7 +300,7 @@ class EmbeddingWorker:
     # -- embedding ------------------------------------------------------------------------
 
     def _embed_waiting(self) -> None:
-        """Embed what waits, in the order it came, as far as the provider answers."""
+        """Embed waiting facts in order, while the provider answers."""
         while self._waiting and not self._closing.is_set():
             if self._retrying.pause() > 0:
                 return
@@ -328,7 +327,7 @@ class EmbeddingWorker:
                     self._waiting.pop(slot, None)
             return
         vectors = self._embedder.documents([_text(row) for row in rows])
-        # What ended meanwhile is in the table for a moment: its end is still to be followed.
+        # A fact that ended meanwhile is in the table until its end is followed.
         self._table.write(
             added=[(row.id, vector) for row, vector in zip(rows, vectors, strict=True)]
         )
@@ -339,8 +338,8 @@ class EmbeddingWorker:
                 self._waiting.pop(slot, None)
 
     def _sort_out(self, slots: I32, fault: EmbeddingError) -> None:
-        """The provider said no to a chunk. Either it says no to everything, and all wait; or
-        to some texts, and those are skipped."""
+        """Handle a refusal of a chunk: if the provider refuses everything, all facts wait;
+        otherwise the refused texts are skipped."""
         try:
             self._embedder.probe()
         except EmbeddingError:
@@ -361,8 +360,7 @@ class EmbeddingWorker:
                 return
 
     def _recover_past(self) -> None:
-        """Vectors of facts that have ended, for questions about the past: a chunk of those
-        the cache still has."""
+        """Load vectors of ended facts, for questions about the past: one chunk from the cache."""
         if self._past_from >= self._seen:
             return
         until = min(self._seen, self._past_from + PAST_CHUNK_FACTS)
@@ -386,7 +384,7 @@ class EmbeddingWorker:
     def _keep(self, rows: Sequence[FactRow], vectors: F32) -> I32:
         """Put vectors into memory; returns the slots of the rows."""
         found = [self._reader.slot_of(row.id) for row in rows]
-        held = [n for n, slot in enumerate(found) if slot is not None]  # but erased ones
+        held = [n for n, slot in enumerate(found) if slot is not None]  # skips erased facts
         slots: I32 = np.array([found[n] for n in held], dtype=np.int32)
         self._vectors.put(slots, vectors[held])
         return slots

@@ -1,5 +1,5 @@
-"""Memory of conversations: episodes as they happened, and the facts that rules make of them.
+"""Memory of conversations: episodes as they happened, and the facts that rules derive from them.
 
-Episodes are scoped (user, session, agent), facts (user, agent); deltas are the only way from
-one to the other. Source: the Stargraph seed, ``docs/episodes.md``.
+Episodes are scoped (user, session, agent), facts (user, agent); only deltas turn episodes into
+facts. Source: the Stargraph seed, ``docs/episodes.md``.
 """

@@ -1,7 +1,7 @@
-"""When a rule fires: after so many episodes, or by the clock.
+"""When a rule fires: after a number of episodes, or by the clock.
 
-Timetables follow cron as Debian runs it, daylight saving included: a time that the clocks
-skip fires once, as soon as they have gone on; one that comes twice fires once.
+Timetables follow Debian's cron, daylight saving included: a time that the clocks skip fires once,
+just after the change; a time that comes twice fires once.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Missed: TypeAlias = Literal["fire_once_catchup", "skip"]
 
 
 class CadenceError(ValueError):
-    """A cadence cannot be understood; the message says what it may be."""
+    """A cadence is invalid; the message lists the valid forms."""
 
 
 class Cadence(Struct, frozen=True):
-    """``every`` so many episodes, or at the instants of ``cron`` in ``tz``. ``missed``: what
-    becomes of a fire that the node missed."""
+    """``every`` so many episodes, or at the instants of ``cron`` in ``tz``. ``missed``: how to
+    handle a fire that the node missed."""
 
     every: int | None = None
     cron: str | None = None
@@ -39,7 +39,7 @@ class Cadence(Struct, frozen=True):
     missed: Missed = "fire_once_catchup"
 
     def document(self) -> dict[str, Any]:
-        """As rule documents hold it."""
+        """The form in rule documents."""
         if self.every is not None:
             return {"every": self.every}
         return {"cron": self.cron, "tz": self.tz, "missed": self.missed}
@@ -48,9 +48,8 @@ class Cadence(Struct, frozen=True):
 def parse_cadence(given: object) -> Cadence:
     """A cadence from its document or text form (``every: 100 episodes``, ``cron: '0 3 * * *'``).
 
-    Raises:
-        CadenceError: neither or both of every and cron, a count under 1, no cron expression,
-            no time zone.
+    Raises: CadenceError: neither or both of every and cron, a count under 1, an invalid cron
+    expression, an unknown time zone.
     """
     made = _from_text(given) if isinstance(given, str) else given
     if not isinstance(made, Mapping):
@@ -94,7 +93,7 @@ def _count(given: object) -> int:
 
 
 def _check_timetable(cadence: Cadence) -> None:
-    """Parse now, so that a rule that never could fire is never stored."""
+    """Parse now, so that no stored rule has an invalid timetable."""
     assert cadence.cron is not None
     if len(cadence.cron.split()) != CRON_FIELDS:
         raise CadenceError("'cron' must have five fields: minute hour day month weekday")
@@ -124,16 +123,16 @@ def next_fire(cadence: Cadence, after_us: int) -> int:
 def due_fire(cadence: Cadence, since_us: int, now_us: int) -> int | None:
     """The last instant in ``(since_us, now_us]`` at which a timetable fired, or None.
 
-    Several missed fires are one: what the first would have read, the last reads too.
+    Several missed fires count as one: the last reads everything that the first would have.
     """
     assert cadence.cron is not None
     zone = _zone(cadence.tz)
-    # Backwards from now: a node that slept for years need not count all it missed.
+    # Backwards from now: a node that was off for years need not count all missed fires.
     start = datetime.fromtimestamp(now_us // 1_000_000 + 1, zone)
     last = int(next(CronSim(cadence.cron, start, reverse=True)).timestamp()) * 1_000_000
     return last if since_us < last <= now_us else None
 
 
 def run_name(rule_id: str, version: str, mark: str) -> str:
-    """The id of a scheduled run: the same however often it is attempted."""
+    """The id of a scheduled run: the same at every attempt."""
     return sha256(f"{rule_id}|{version}|{mark}".encode()).hexdigest()[:32]

@@ -1,8 +1,7 @@
-"""From episodes to deltas: the classifier of the seed, or the matchers of a rule.
+"""From episodes to deltas: the seed's classifier, or the matchers of a rule.
 
-A pure function of the episodes, in their order, and of the facts before them. What
-is in one pass or in many makes no difference: the state that a pass carries along is what the
-tables would say had each episode had its own pass.
+A pure function of the episodes, in order, and of the facts before them. One pass or many make no
+difference: a pass carries the state that the tables would have if each episode had its own pass.
 """
 
 from __future__ import annotations
@@ -40,15 +39,14 @@ KeyOfFact = tuple[MemoryPlace, str, str]
 
 
 class UnusableEpisode(ValueError):
-    """A rule can make nothing of an episode; the message says why."""
+    """A rule cannot use an episode; the message says why."""
 
 
 class CurrentFacts:
-    """Which facts stand for a (place, subject, predicate), newest last, by the names that
-    their deltas gave them.
+    """The current facts of a (place, subject, predicate), newest last, by their names in deltas.
 
-    ``look_up`` answers for what was there before this pass, as (name, fact id); what the pass
-    itself states and ends is kept here.
+    ``look_up`` returns the facts before this pass, as (name, fact id); this object adds the pass's
+    own.
     """
 
     def __init__(self, look_up: Mapping[KeyOfFact, Sequence[tuple[str, str]]]) -> None:
@@ -61,18 +59,18 @@ class CurrentFacts:
                 self.state(key, name)
 
     def name_of(self, key: KeyOfFact) -> str | None:
-        """The newest fact that stands for a key."""
+        """The newest fact of a key."""
         names = self._names.get(key)
         return names[-1] if names else None
 
     def state(self, key: KeyOfFact, name: str) -> None:
-        """From here on this fact stands for the key; one that had its name does not."""
+        """Add a fact for the key; it replaces one with the same name."""
         self.end(key[0], [name])
         self._names.setdefault(key, []).append(name)
         self._keys[key[0], name] = key
 
     def end(self, place: MemoryPlace, names: Sequence[str]) -> None:
-        """These facts ended."""
+        """Remove facts that ended."""
         for given in names:
             name = self._aliases.get(given, given)
             key = self._keys.pop((place, name), None)
@@ -81,7 +79,7 @@ class CurrentFacts:
 
 
 class Emitted(Struct, frozen=True):
-    """What a pass makes of its episodes: deltas in order, and what it could not use."""
+    """The result of a pass: deltas in order, and unusable episodes."""
 
     proposals: list[Proposal] = field(default_factory=list)
     set_aside: list[tuple[Episode, str]] = field(default_factory=list)
@@ -95,7 +93,7 @@ def emit(
 ) -> Emitted:
     """The deltas of ``rule`` for ``episodes``, oldest first.
 
-    An episode of which nothing can be made is set aside with the reason; the others continue.
+    An unusable episode goes to quarantine with the reason; the others continue.
     """
     version = rule.version
     matchers = in_order(rule.matchers)
@@ -127,8 +125,8 @@ def emit(
 
 
 def _check_applicable(delta: MemoryDelta, place: MemoryPlace) -> None:
-    """Raises UnusableEpisode for what could never be applied, so that ``CurrentFacts`` never holds
-    what the tables will not."""
+    """Raises UnusableEpisode for a delta that could never be applied, so that ``CurrentFacts``
+    equals the tables."""
     replaces = replaced_by(delta)
     if len(set(replaces)) != len(replaces):
         raise UnusableEpisode("replaces names a fact twice")
@@ -158,7 +156,7 @@ def _note(standing: CurrentFacts, place: MemoryPlace, delta: MemoryDelta) -> Non
 
 
 def key_of(episode: Episode) -> KeyOfFact | None:
-    """What a fact made of an episode would be about; None without subject and predicate."""
+    """The key of the fact that an episode would give; None without subject and predicate."""
     subject, predicate = episode.text("subject"), episode.text("predicate")
     return None if subject is None or predicate is None else (episode.place, subject, predicate)
 
@@ -215,7 +213,7 @@ def _payload(episode: Episode) -> dict[str, Any]:
 
 
 def check_payload(payload: Mapping[str, Any]) -> None:
-    """Raises UnusableEpisode or ProvenanceError where no fact can be made of a payload."""
+    """Raises UnusableEpisode or ProvenanceError if a payload cannot become a fact."""
     check_slots(payload)
     for name, most in (("subject", SUBJECT_BYTES_MAX), ("predicate", PREDICATE_BYTES_MAX)):
         value = payload.get(name)

@@ -1,8 +1,7 @@
-"""Typed deltas: the only thing that turns episodes into facts, checked at both ends.
+"""Typed deltas: the only way from episodes to facts, checked at both ends.
 
-A schema fault (a missing or ill-typed field) is the decoder's; what a well-formed delta may
-not say is found by ``check_delta``, which runs where a delta is emitted and again where it
-is applied.
+The decoder finds schema faults (a missing or ill-typed field). ``check_delta`` finds invalid
+content; it runs when a delta is emitted and again when it is applied.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ ConflictReason: TypeAlias = Literal[
     "stale_version",
     "contradiction",
 ]
-"""Why ``replaces`` cannot be resolved deterministically (``FactConflictError``)."""
+"""Why ``replaces`` is ambiguous or invalid (``FactConflictError``)."""
 
 
 class ConsolidationRuleError(ValueError):
-    """A rule emitted a delta that says what no delta may say."""
+    """A rule emitted a delta with invalid content."""
 
     def __init__(self, rule_id: str, delta_type: str, violation: str) -> None:
         super().__init__(violation)
@@ -56,8 +55,8 @@ class FactConflictError(ValueError):
 class _Delta(
     Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True, gc=False
 ):
-    """What every delta must say: where it comes from, when and by which rule it was promoted
-    (``promotion_us``, microseconds UTC), and how sure it is."""
+    """The fields of every delta: its sources, when and by which rule it was promoted
+    (``promotion_us``, microseconds UTC), and its confidence."""
 
     source_episode_ids: list[str]
     promotion_us: int
@@ -72,7 +71,7 @@ class AddDelta(_Delta, frozen=True, tag="add", gc=False):
 
 
 class UpdateDelta(_Delta, frozen=True, tag="update", gc=False):
-    """Retract what it replaces and state a new fact."""
+    """Retract the replaced fact and state a new one."""
 
     replaces: list[str]
     fact_payload: dict[str, Any]
@@ -80,25 +79,24 @@ class UpdateDelta(_Delta, frozen=True, tag="update", gc=False):
 
 
 class DeleteDelta(_Delta, frozen=True, tag="delete", gc=False):
-    """Retract what it replaces."""
+    """Retract the replaced fact."""
 
     replaces: list[str]
     expected_version: int | None = None
 
 
 class NoopDelta(_Delta, frozen=True, tag="noop", gc=False):
-    """Change nothing, and say so in the log."""
+    """Change nothing; the log records it."""
 
 
 MemoryDelta: TypeAlias = AddDelta | UpdateDelta | DeleteDelta | NoopDelta
 
 
 class Proposal(Struct, frozen=True, gc=False):
-    """A delta on its way to the writer.
+    """A delta for the writer.
 
-    ``delta_id`` is what makes a repetition a repetition. ``inherited``: the payload's content
-    is that of its source episode, and need not be kept twice. ``lineage`` is given where the
-    delta does not stem from episodes.
+    ``delta_id`` identifies repetitions. ``inherited``: the payload's content is that of its source
+    episode and need not be stored twice. ``lineage``: for a delta without source episodes.
     """
 
     delta: MemoryDelta
@@ -115,12 +113,12 @@ def kind_of_delta(delta: MemoryDelta) -> DeltaKind:
 
 
 def replaced_by(delta: MemoryDelta) -> list[str]:
-    """What the delta replaces; nothing where it cannot replace."""
+    """The ids that the delta replaces; empty if it cannot replace."""
     return delta.replaces if isinstance(delta, UpdateDelta | DeleteDelta) else []
 
 
 def payload_of(delta: MemoryDelta) -> dict[str, Any] | None:
-    """The fact a delta states, if it states one."""
+    """The fact that a delta states, if any."""
     return delta.fact_payload if isinstance(delta, AddDelta | UpdateDelta) else None
 
 
@@ -154,7 +152,8 @@ def _violation(delta: MemoryDelta) -> str | None:
 
 
 def promoted_id(rule_id: str, version: str, place: MemoryPlace, episodes: list[str]) -> str:
-    """The id of what a rule, in this version, makes of these episodes: the same in every run."""
+    """The id of what a rule, in this version, derives from these episodes: the same in every
+    run."""
     parts = ["rule", rule_id, version, place.partition, place.user, place.agent, *sorted(episodes)]
     return str(uuid5(_NAMESPACE, "\n".join(parts)))
 

@@ -1,4 +1,4 @@
-"""An episode and a fact of the two memories, as their stores hand them out."""
+"""An episode and a fact of the two memories, as their stores return them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from engramlog.projections.memories.place import MemoryPlace
 class Episode(Struct, frozen=True, kw_only=True, gc=False):
     """One thing that happened. ``key`` is the event id, ``id`` the recorder's name for it.
 
-    ``at_us``: when it happened; ``position``: when this node learned of it. ``hash`` is that
-    of the event, by which a fact can prove where it comes from. ``actor`` recorded it.
+    ``at_us``: when it happened; ``position``: when this node learned of it. ``hash``: that of the
+    event, with which a fact proves its origin. ``actor``: who recorded it.
     """
 
     id: str
@@ -37,7 +37,7 @@ class Episode(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def place(self) -> MemoryPlace:
-        """Whose facts come of it."""
+        """The place of the facts derived from it."""
         return MemoryPlace(self.user, self.agent, self.scope, self.garden_id)
 
     def text(self, name: str) -> str | None:
@@ -47,10 +47,9 @@ class Episode(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class MemoryFact(Struct, frozen=True, kw_only=True, gc=False):
-    """A fact that a delta wrote: ``id`` as the delta named it, ``fact_id`` as the node knows it.
+    """A fact that a delta wrote: ``id`` is its name in deltas, ``fact_id`` its id on the node.
 
-    ``lineage`` leads from it to episodes and run; ``version`` counts the facts that had this
-    ``id``.
+    ``lineage`` leads to episodes and run; ``version`` counts the facts with this ``id`` so far.
     """
 
     id: str

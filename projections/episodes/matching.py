@@ -1,4 +1,4 @@
-"""Which matcher of a rule an episode meets, and the texts its match fills in."""
+"""Which matcher of a rule an episode satisfies, and the texts from its match."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from engramlog.projections.episodes.episode import Episode
 from engramlog.projections.episodes.rule import METADATA, Condition, Matcher
 
 REGEX_TEXT_MAX = 4_096
-"""Characters of a field that a regular expression looks at."""
+"""Characters of a field that a regular expression reads."""
 _BLANK = re.compile(r"\{([A-Za-z_.][A-Za-z0-9_.\-]*)\}")
 
 
 class Match(Struct, frozen=True):
-    """The matcher that decides, and the named groups of its regular expressions."""
+    """The deciding matcher, and the named groups of its regular expressions."""
 
     matcher: Matcher
     groups: dict[str, str]
@@ -32,7 +32,7 @@ def in_order(matchers: Sequence[Matcher]) -> list[Matcher]:
 def first_match(
     matchers: Sequence[Matcher], episode: Episode, salience: float | None = None
 ) -> Match | None:
-    """The first of ``matchers`` (``in_order``) that an episode meets."""
+    """The first of ``matchers`` (``in_order``) that an episode satisfies."""
     for matcher in matchers:
         groups = _groups(matcher, episode, salience)
         if groups is not None:
@@ -41,12 +41,12 @@ def first_match(
 
 
 def match_count(matchers: Sequence[Matcher], episode: Episode) -> int:
-    """How many matchers an episode meets, regardless of its salience."""
+    """How many matchers an episode satisfies, regardless of its salience."""
     return sum(_groups(matcher, episode, None) is not None for matcher in matchers)
 
 
 def field_of(episode: Episode, name: str, salience: float | None = None) -> Any:
-    """A field of an episode as conditions and templates name it; None if it is absent."""
+    """A field of an episode by its name in conditions and templates; None if absent."""
     if name.startswith(METADATA):
         return episode.metadata.get(name[len(METADATA) :])
     if name in ("subject", "predicate", "object", "intent"):
@@ -57,7 +57,7 @@ def field_of(episode: Episode, name: str, salience: float | None = None) -> Any:
 
 
 def filled(template: str, episode: Episode, groups: Mapping[str, str]) -> str:
-    """A template with its blanks filled in; a blank that nothing fills becomes empty."""
+    """A template with its blanks filled in; a blank without a value becomes empty."""
 
     def fill(blank: re.Match[str]) -> str:
         name = blank[1]

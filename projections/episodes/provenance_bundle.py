@@ -1,8 +1,8 @@
-"""The provenance bundle of a fact that a delta writes: who, from what, in which run.
+"""The provenance bundle of a delta's fact: who, from which episodes, in which run.
 
-Values become text by fixed rules; what has no rule is refused rather than guessed. A payload
-cannot carry the bundle's own names: provenance would otherwise be forged.
-Source: the Stargraph seed's ``assert_with_provenance``.
+Fixed rules turn values into text; a value without a rule is refused. A payload cannot use the
+bundle's names, which would forge provenance. Source: the Stargraph seed's
+``assert_with_provenance``.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class ProvenanceError(ValueError):
 
 
 def coerce(value: object) -> str | int:
-    """A value as provenance keeps it. Raises ValueError for what has no rule."""
-    if isinstance(value, bool):  # before int, which it also is
+    """A value as stored in provenance. Raises ValueError for a value without a rule."""
+    if isinstance(value, bool):  # before int: every bool is an int
         return "TRUE" if value else "FALSE"
     if isinstance(value, Enum):
         return f"{type(value).__name__}.{value.name}"
@@ -95,7 +95,7 @@ def _check_structure(key: str, text: str) -> None:
 
 
 def check_slots(payload: Mapping[str, Any]) -> None:
-    """Raises ProvenanceError if a payload speaks in the bundle's name."""
+    """Raises ProvenanceError if a payload uses the bundle's names."""
     taken = sorted(RESERVED_SLOTS & payload.keys())
     if taken:
         raise ProvenanceError(taken[0], "is reserved for provenance")

@@ -1,7 +1,7 @@
 """Questions about episodes, as of any position and within a caller's rights.
 
-Rights are part of every statement here that answers a caller; ``of_partition`` and what else
-takes none is for the node's own work (passes of rules, decisions).
+Every statement that answers a caller includes the rights. ``of_partition`` and others without
+rights are for the node's own work (passes of rules, decisions).
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ Row = TypeVar("Row")
 
 
 class Readers(Struct, frozen=True):
-    """Whose episodes a rule reads: a partition, perhaps of one user or agent, and whether
-    those that came from peers count."""
+    """Whose episodes a rule reads: those of a partition, perhaps of one user or agent, with or
+    without those from peers."""
 
     partition: str
     user: str | None = None
@@ -62,8 +62,8 @@ class Readers(Struct, frozen=True):
 
 
 def rights(authorization: Authorization, table: str = "") -> tuple[str, list[Any]]:
-    """A condition and its bindings that hold for the rows a caller may read, by where they lie;
-    ``shown.Shown`` does the rest."""
+    """A condition and its bindings for the rows in the caller's scopes and gardens; ``shown.Shown``
+    applies the other rights."""
     scopes = authorization.scopes if authorization.ceiling >= OPEN_CLASS else ()
     bindings = [
         json.dumps(sorted(scopes)),
@@ -91,10 +91,10 @@ def recent(
     before: tuple[int, int] | None = None,
     shown: Shown | None = None,
 ) -> list[Episode]:
-    """A user's episodes, newest first; of one session or agent where they are given.
+    """A user's episodes, newest first; of one session or agent if given.
 
-    ``before``: (instant, position) of the last one of the page before. ``shown``: what the
-    caller sees; None for the node's own work.
+    ``before``: (instant, position) of the last one on the previous page. ``shown``: what the caller
+    sees; None for the node's own work.
     """
     allowed, bindings = rights(authorization, "e")
     where = [
@@ -123,8 +123,8 @@ def recent(
 def full_page(
     page: Callable[[Row | None], list[Row]], keep: Callable[[Row], bool], limit: int
 ) -> list[Row]:
-    """The first ``limit`` rows to ``keep``, of as many pages of ``limit`` rows as that takes;
-    each continues after the last row of the one before."""
+    """The first ``limit`` rows that pass ``keep``, from as many pages of ``limit`` rows as needed;
+    each page continues after the last row of the one before."""
     kept: list[Row] = []
     last: Row | None = None
     while len(kept) < limit:
@@ -143,7 +143,7 @@ def find_episodes(
     names: Sequence[str],
     shown: Shown | None = None,
 ) -> list[Episode]:
-    """Readable episodes of these ids or keys, oldest first."""
+    """Readable episodes with these ids or keys, oldest first."""
     allowed, bindings = rights(authorization, "e")
     sql = f"""
     SELECT {_COLUMNS} FROM episodes e
@@ -173,8 +173,8 @@ def numbered(condition: str, first: int) -> str:
 def same_episode(
     db: apsw.Connection, partition: str, episode: EpisodeRecorded
 ) -> tuple[str, str, int] | None:
-    """Key, hash and position of the episode that has this id or, without one, says just this;
-    the oldest of several. For the node's own tools."""
+    """Key, hash and position of the oldest episode with this id or, for an episode without id, with
+    the same content. For the node's own tools."""
     if episode.id is not None:
         sql = """SELECT key, hash, position FROM episodes WHERE partition=? AND id=?
             ORDER BY position LIMIT 1"""
@@ -211,14 +211,14 @@ def behind(
 def pending(
     db: apsw.Connection, who: Readers, after: int, until: int = LIVE
 ) -> tuple[int, int | None]:
-    """How many episodes there are in ``(after, until]``, and where the last of them is."""
+    """The number of episodes in ``(after, until]``, and the position of the last."""
     row = (who.partition, after, who.user, who.agent, int(who.peers), until)
     found = query_one(db, _COUNT_BEHIND, row)
     return (0, None) if found is None else (found[0], found[2])
 
 
 def nth_behind(db: apsw.Connection, who: Readers, after: int, number: int) -> int | None:
-    """Position of the ``number``-th episode behind a position."""
+    """Position of the ``number``-th episode after a position."""
     row = (who.partition, after, who.user, who.agent, int(who.peers), number - 1)
     found = query_one(db, _NTH_BEHIND, row)
     return None if found is None else found[0]

@@ -1,4 +1,4 @@
-"""Questions about deltas: applied, refused and set aside, and the facts that they made."""
+"""Questions about deltas: applied, rejected and quarantined, and the facts from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.facts.attributes import cleared_rows
 
-# CROSS JOIN: the order as written. The planner would begin with all facts of the partition.
+# CROSS JOIN fixes the join order: the planner would begin with all facts of the partition.
 _STANDING = f"""
 SELECT m.user, m.agent, m.subject, m.predicate, m.name, m.fact_id
 FROM json_each(?) k
@@ -70,7 +70,7 @@ def quarantined_of(
     position: int,
     shown: Shown | None = None,
 ) -> list[dict[str, Any]]:
-    """Episodes that a rule could make nothing of, newest first. ``shown``: as for ``recent``."""
+    """Episodes that a rule could not use, newest first. ``shown``: as for ``recent``."""
     sql = """
     SELECT q.key, e.id, q.reason, q.run_id, q.position FROM quarantined_episodes q
     JOIN episodes e ON e.key=q.key
@@ -95,13 +95,13 @@ class DeltaFilter(Struct, frozen=True, kw_only=True):
     name: str | None = None
 
     def asked(self, *columns: str) -> list[tuple[str, str]]:
-        """Those of ``columns`` with a wanted value, and the value."""
+        """The columns with a wanted value, and the value."""
         values = ((column, getattr(self, column)) for column in columns)
         return [(column, value) for column, value in values if value is not None]
 
 
 _OF_BOTH = ("user", "agent", "rule_id", "run_id", "delta_id")
-"""Columns of applied and of rejected deltas that questions may filter by."""
+"""Columns to filter applied and rejected deltas by."""
 
 
 def deltas_at(
@@ -144,7 +144,7 @@ def deltas_at(
 
 
 def named_facts(db: apsw.Connection, partition: str, names: Sequence[str]) -> list[str]:
-    """The facts that deltas gave these names, or that have these ids, in a partition."""
+    """Facts with these names in deltas, or with these ids, in a partition."""
     rows = query(db, _REPLACED, (partition, json.dumps(list(names))))
     return [fact for (fact,) in rows]
 
@@ -175,7 +175,7 @@ def rejections_at(
         return rows_of(db, sql, (*given, place, limit))
 
     def keep(row: dict[str, Any]) -> bool:
-        if shown is None or row["reason"] == "missing":  # the named one does not exist
+        if shown is None or row["reason"] == "missing":  # the missing fact reveals nothing
             return True
         named = query(db, _REPLACED, (row["partition"], row["replaces"]))
         return shown.rejection([fact for (fact,) in named], row)
@@ -184,7 +184,7 @@ def rejections_at(
 
 
 def namesakes(db: apsw.Connection, fact_id: str) -> list[str]:
-    """The facts of a place that had a fact's name by the time it was stated, itself among them."""
+    """The facts of a place that had a fact's name up to its own statement, including itself."""
     rows = query(
         db,
         "SELECT v.fact_id FROM memory_facts m JOIN memory_facts v ON v.partition=m.partition"
@@ -204,8 +204,8 @@ def memory_facts_at(
     agent: str | None = None,
     fact_id: str | None = None,
 ) -> list[dict[str, Any]]:
-    """What deltas said of the facts that hold at a position, oldest first; rights are the
-    facts' own, and the caller's to apply."""
+    """The deltas' data on the facts live at a position, oldest first. The caller applies the rights
+    to the facts."""
     sql = """
     SELECT m.fact_id, m.user, m.agent, m.name, m.subject, m.partition, d.delta_id, d.rule_id,
         d.run_id, d.promotion_us, d.sources, d.payload, d.provenance, d.lineage, d.scope,

@@ -1,4 +1,4 @@
-"""Questions about rules and their runs: what is in force, what has been read, its outcome."""
+"""Questions about rules and their runs: rules in force, progress, outcomes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rules_at(db: apsw.Connection, position: int) -> list[tuple[str, dict[str, An
 
 
 def rule_places(db: apsw.Connection, position: int) -> dict[str, set[tuple[str, str | None]]]:
-    """Where each rule has ever read, by id: a scope, and the garden in it where it was one."""
+    """Everywhere that each rule has ever read, by id: a scope, and its garden if any."""
     sql = "SELECT rule_id, document FROM consolidation_rules WHERE from_position<=?"
     places: dict[str, set[tuple[str, str | None]]] = {}
     for rule_id, text in query(db, sql, (position,)):
@@ -46,7 +46,7 @@ def rule_places(db: apsw.Connection, position: int) -> dict[str, set[tuple[str, 
 
 
 def runs_of(db: apsw.Connection, rule_id: str, position: int, limit: int) -> list[dict[str, Any]]:
-    """The newest runs of a rule; the parts of a long one are summed."""
+    """The newest runs of a rule; the parts of a long run are summed."""
     sql = """
     SELECT run_id, cause, max(replay) AS replay, min(from_position) AS from_position,
         max(to_position) AS to_position, max(at_us) AS at_us, max(scheduled_us) AS scheduled_us,
@@ -70,7 +70,7 @@ def episodes_read(db: apsw.Connection, rule_id: str, position: int) -> int:
 
 
 def last_fire(db: apsw.Connection, rule_id: str) -> int | None:
-    """The newest instant at which a timetable's fire of a rule was carried out."""
+    """The newest executed fire of a rule's timetable."""
     sql = "SELECT max(scheduled_us) FROM consolidation_runs WHERE rule_id=?"
     found = query_one(db, sql, (rule_id,))
     return None if found is None else found[0]

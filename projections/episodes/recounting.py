@@ -1,4 +1,4 @@
-"""A fact as a delta wrote it, put together again: what the fact says now, and where from."""
+"""Rebuilds a fact as a delta wrote it: its present content, and its sources."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ _texts = msgspec.json.Decoder(dict[str, str]).decode
 def memory_fact(
     row: Mapping[str, Any], relation: str, value_type: str, value_v: str, confidence: float
 ) -> MemoryFact:
-    """A fact from its row of ``reading.memory_facts_at`` and from what it says, canonical or
-    as a sanitizer lets it be seen."""
+    """A fact from its row of ``reading.memory_facts_at`` and its value, canonical or sanitized."""
     said = {"relation": relation, "value_type": value_type, "value_v": value_v}
     given: list[dict[str, Any]] = _list(row["lineage"])
     pinned_at = format_instant(row["promotion_us"])
@@ -60,7 +59,7 @@ def matches(pattern: FactPattern, payload: Mapping[str, Any]) -> bool:
 
 
 def as_text(value: Any) -> str | None:
-    """A payload's value as a query string writes it."""
+    """A payload's value as in a query string."""
     if value is None:
         return None
     if isinstance(value, bool):

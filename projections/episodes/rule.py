@@ -1,8 +1,8 @@
-"""A consolidation rule: a validated document that says which episodes become which facts.
+"""A consolidation rule: a validated document that defines which episodes become which facts.
 
-``reads`` are the episodes of one scope, or of one garden in it. Without ``matchers`` the
-classifier acts (``classifying``); with them, the first that matches an episode decides.
-Nothing in a rule is code or SQL.
+``reads`` are the episodes of one scope, or of one garden in it. Without ``matchers`` the classifier
+decides (``classifying``); with them, the first that matches an episode. A rule contains no code and
+no SQL.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Condition(_Part, frozen=True):
 
 
 class Then(_Part, frozen=True):
-    """What a match emits. Slots of ``fact`` are texts in which ``{content}``, ``{subject}``,
-    ``{metadata.NAME}`` or a named group of a regex (``{group.NAME}``) is filled in."""
+    """What a match emits. In the texts of ``fact``, ``{content}``, ``{subject}``,
+    ``{metadata.NAME}`` and named groups of a regex (``{group.NAME}``) are filled in."""
 
     emit: Emission
     fact: dict[str, str] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Then(_Part, frozen=True):
 
 
 class Matcher(_Part, frozen=True):
-    """All of ``when`` must hold. Higher ``salience`` comes first, then the lesser ``id``."""
+    """All of ``when`` must be true. Higher ``salience`` comes first, then the smaller ``id``."""
 
     id: RuleId
     then: Then
@@ -76,7 +76,7 @@ class Matcher(_Part, frozen=True):
 
 
 class ConsolidationGate(_Part, frozen=True):
-    """Episodes under ``threshold`` are passed over (they stay in the log)."""
+    """Episodes below ``threshold`` are skipped (they stay in the log)."""
 
     threshold: Annotated[float, Meta(ge=0.0, le=2.0)] = 0.0
     scorer: str = "rule_based"
@@ -86,10 +86,10 @@ class ConsolidationGate(_Part, frozen=True):
 
 
 class Rule(_Part, frozen=True):
-    """See the module. ``cadence`` in its document form; ``timetable`` is it, parsed.
+    """One rule. ``cadence`` in its document form; ``timetable`` is its parsed form.
 
-        ``user`` and ``agent`` narrow what is read. ``source`` is who states the facts; by default
-    in the name of the episode's source. ``single_valued`` relations refuse a second value.
+    ``user`` and ``agent`` limit the episodes read. ``source``: who states the facts; by default the
+    episode's source. ``single_valued`` relations refuse a second value.
     """
 
     id: RuleId
@@ -113,12 +113,12 @@ class Rule(_Part, frozen=True):
 
     @property
     def version(self) -> str:
-        """16 hex digits that change with what the rule makes of an episode, not with when."""
+        """16 hex digits over the settings that affect a rule's facts, not its timing."""
         said = [self.matchers, self.salience, self.source, self.single_valued]
         return sha256(msgspec.json.encode(said, order="sorted")).hexdigest()[:16]
 
     def document(self) -> dict[str, Any]:
-        """As the log holds it, with the cadence in its one form."""
+        """The form in the log, with the cadence normalised."""
         made = msgspec.to_builtins(self)
         return {**made, "cadence": self.timetable.document()}
 

@@ -1,9 +1,9 @@
-"""How much an episode deserves to be remembered: recency, relevance, importance in [0, 1].
+"""How memorable an episode is: recency, relevance, importance in [0, 1].
 
-Recency counts from the last access, not from the beginning, and decays exponentially.
-Source: Park et al. 2023, by way of the Stargraph seed. The seed multiplies by frequency and
-rule matches, which makes every untouched episode worthless; ``add`` (the default) lets them
-range from one half to one instead, ``mul`` is the seed's formula.
+Recency counts from the last access and decays exponentially. Source: Park et al. 2023, by way of
+the Stargraph seed. The seed multiplies by frequency and rule matches, so every untouched episode
+has salience 0. ``add`` (the default) lets these range from one half to one instead; ``mul`` is the
+seed's formula.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ DAY_S = 86_400.0
 ACCESSES_SCALE = 10.0
 MATCHES_SCALE = 5.0
 _EXPONENT_MAX = 700.0
-"""Beyond this the exponential is no float any more."""
+"""Beyond this, the exponential overflows a float."""
 
 Weight = Annotated[float, Meta(ge=0.0, le=1_000.0)]
 Seconds = Annotated[float, Meta(gt=0.0)]
 
 
 class SalienceWeights(Struct, frozen=True, forbid_unknown_fields=True):
-    """What counts how much; a weight that is not given counts nothing, recency but for it."""
+    """The weight of each part; an absent weight is 0, except for recency."""
 
     recency: Weight = 1.0
     relevance: Weight = 0.0
@@ -34,11 +34,11 @@ class SalienceWeights(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SalienceContext(Struct, frozen=True, kw_only=True):
-    """What salience depends on beside the episode itself.
+    """The inputs of salience besides the episode.
 
-    ``now_us`` and ``last_access_us`` are microseconds UTC; ``tau_seconds`` is how long it
-    takes for recency to fall to 1/e. ``relevance`` is the cosine of question and episode.
-    Raises ValueError for a ``tau_seconds`` that is not above 0.
+    ``now_us`` and ``last_access_us`` are microseconds UTC; ``tau_seconds``: the time in which
+    recency falls to 1/e. ``relevance``: the cosine of question and episode. Raises ValueError
+    unless ``tau_seconds`` is above 0.
     """
 
     now_us: int
@@ -71,7 +71,7 @@ class RuleBasedScorer:
 
 
 def salience(context: SalienceContext) -> float:
-    """The formula, clamped to [0, 1]; so an access in the future cannot lift it above 1."""
+    """The formula, clamped to [0, 1], so an access in the future cannot raise it above 1."""
     age_s = (context.now_us - context.last_access_us) / 1e6
     weights = context.weights
     weighted = (

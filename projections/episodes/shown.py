@@ -1,8 +1,7 @@
-"""Which episodes and deltas a caller sees, beyond the rights to where they lie.
+"""Which episodes and deltas a caller sees, beyond the rights to their places.
 
-An episode, or a delta, is kept from a caller like the facts it speaks of: those about an
-entity that a tombstone hides, and the facts that the caller may not read. Both count as
-internal where classifications are asked. Texts are not searched for names.
+An episode or delta is hidden like its facts: if a tombstone hides an entity of it, or if the caller
+may not read them. For classifications both count as internal. Texts are not searched for names.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ _list = msgspec.json.Decoder(list[str]).decode
 def entities_of(
     user: str, agent: str, session: str, scope: str, metadata: Mapping[str, Any]
 ) -> set[str]:
-    """The entities that an episode is about, in stored form: who spoke, and what its metadata
-    name as ``subject`` and ``object``."""
+    """The entities of an episode, in stored form: the speakers, and the ``subject`` and ``object``
+    in its metadata."""
     subject, object_ = metadata.get("subject"), metadata.get("object")
     named = {_stored(text) for text in (user, agent, session, object_)}
     try:
         place = MemoryPlace(user, agent, scope, None)
         named.add(entity_of(subject if isinstance(subject, str) else None, place))
-    except ValueError:  # a subject that makes no entity
+    except ValueError:  # a subject that gives no valid entity
         pass
     return named - {""}
 
@@ -63,14 +62,14 @@ def hides(
 
 
 class Shown:
-    """What one caller sees of episodes and deltas."""
+    """One caller's view of episodes and deltas."""
 
     def __init__(self, view: View, rights: Authorization) -> None:
         self._view = view
         self._rights = rights
 
     def episode(self, episode: Episode) -> bool:
-        """Whether the caller sees an episode of a place that is theirs to read."""
+        """Whether the caller sees an episode in a readable place."""
         where = (episode.user, episode.agent, episode.session, episode.scope)
         return not hides(self._view.hiding, *where, episode.metadata)
 
@@ -78,8 +77,8 @@ class Shown:
         return kept_from(self._view, self._rights, names)
 
     def delta(self, row: Mapping[str, Any]) -> bool:
-        """Whether the caller sees an applied delta: its fact is theirs to read and so is, if it
-        only ended facts, one of these."""
+        """Whether the caller sees an applied delta: they may read its fact or, if it only ended
+        facts, one of these."""
         fact: str | None = row["fact_id"]
         if fact is not None:
             return not self._kept([fact])
@@ -87,7 +86,7 @@ class Shown:
         return not ended or len(self._kept(ended)) < len(ended)
 
     def of_delta(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A delta that is shown, without the facts it ended that are kept from the caller."""
+        """A visible delta, without ended facts that are hidden from the caller."""
         ended = _list(row["retracted"])
         gone = self._kept(ended)
         if not gone:
@@ -96,6 +95,6 @@ class Shown:
         return {**row, "retracted": msgspec.json.encode(kept).decode()}
 
     def rejection(self, named: Sequence[str], row: Mapping[str, Any]) -> bool:
-        """Whether the caller sees a rejected delta: none of the facts it was to replace
-        (``named``), and none that the reason speaks of, is kept from them."""
+        """Whether the caller sees a rejected delta: they may read all facts it was to replace
+        (``named``), and all facts in the reason."""
         return not self._kept([*named, *_ID.findall(row["message"])])

@@ -1,8 +1,8 @@
-"""What a delta's payload says as a fact of the node, and back again.
+"""A delta's payload as a fact of the node, and back.
 
-``subject`` becomes the entity, ``predicate`` the relation, ``object`` the value; where there
-is no object the ``content`` is the value, as text. A subject that is no URI belongs to its
-user: ``self`` of Alice and ``self`` of Bob are two entities.
+``subject`` becomes the entity, ``predicate`` the relation, ``object`` the value; without an object
+the ``content`` is the value, as text. A subject that is not a URI belongs to its user: ``self`` of
+Alice and ``self`` of Bob are two entities.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SAID = frozenset({"id", "user", "agent", "subject", "predicate", "object"})
 
 
 class StatedFact(Struct, frozen=True, gc=False):
-    """A fact to be: what it says, its ``name`` in deltas, and what else its payload held."""
+    """A fact to state: its content, its ``name`` in deltas, and the rest of its payload."""
 
     entity: str
     relation: str
@@ -44,12 +44,12 @@ def statement_of(payload: Mapping[str, Any], place: MemoryPlace, *, inherited: b
 
     Args:
         payload: checked by ``classifying.check_payload``.
-        place: whose fact it is.
-        inherited: the content is that of the source episode and need not be kept.
+        place: of the fact.
+        inherited: the content is that of the source episode and need not be stored.
 
     Raises:
-        ProvenanceError: the payload speaks in the name of provenance.
-        ValueError: the subject makes no entity.
+        ProvenanceError: the payload uses the bundle's names.
+        ValueError: the subject gives no valid entity.
     """
     check_slots(payload)
     subject, predicate = payload.get("subject"), payload.get("predicate")
@@ -69,18 +69,18 @@ def statement_of(payload: Mapping[str, Any], place: MemoryPlace, *, inherited: b
 
 
 def entity_of(subject: str | None, place: MemoryPlace) -> str:
-    """The entity that a subject means in a place. Raises ValueError."""
+    """The entity of a subject in a place. Raises ValueError."""
     text = NO_SUBJECT if subject is None else subject
     if ":" in text:
         return normalize_uri(text)
-    # Only what would end the name early is encoded: words stay words for search.
+    # Encodes only characters that would end the name early: words stay searchable.
     name = _RESERVED.sub(lambda found: f"%{ord(found[0]):02x}", text.strip())
     return normalize_uri(f"{ENTITY_PREFIX}{_owner(place.user)}/{name}")
 
 
 def _owner(user: str) -> str:
-    """A user as the authority of an entity. Entities are lower-cased, users are not: those
-    that would fall together get a digest."""
+    """A user as the authority of an entity. Entities are lower-cased, users are not: users that
+    differ only in case get a digest."""
     plain = quote(user, safe="").replace("~", "%7e").lower()
     return plain if user == user.lower() else f"{plain}~{sha256(user.encode()).hexdigest()[:8]}"
 

@@ -1,4 +1,4 @@
-"""What attributes of facts may be, and whose word on them counts: pure rules."""
+"""Which attributes are valid, and which events may set them: pure rules."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import FactAttributes
 
 PLAIN = FactAttributes()
-"""What a fact has that says nothing of itself."""
+"""The attributes of a fact without any."""
 
 CORE_EMOTION_MIN = 4
-"""From this strength of emotion on, of either sign, a memory belongs to the core."""
+"""From this strength of emotion, positive or negative, a memory belongs to the core tier."""
 UNTRUSTED_TRUST_MAX = 1
-"""A peer's trust: 2 and 3, one's own and the owner's, are an admin's to lend (abmind A2.1:
-content cannot raise its own)."""
+"""A peer's trust. Only an admin may give 2 and 3, one's own and the owner's (abmind A2.1: content
+cannot raise its own)."""
 CONFIDENTIAL = 2
 """The lowest classification that only the source of a fact may read."""
 CONFIDENTIAL_SCOPES = frozenset({"local", "team"})
@@ -31,7 +31,7 @@ RELEVANCE_STEP = 10
 
 
 def settled(attributes: FactAttributes) -> FactAttributes:
-    """With the tier that the emotion asks for."""
+    """The attributes with the tier that the emotion requires."""
     if abs(attributes.emotion_score) >= CORE_EMOTION_MIN and attributes.tier != "core":
         return msgspec.structs.replace(attributes, tier="core")
     return attributes
@@ -48,8 +48,8 @@ def misplaced(attributes: FactAttributes | None, scope: str, garden: str | None)
 
 
 def as_received(event: Recorded, attributes: FactAttributes) -> FactAttributes:
-    """What this node makes of attributes in an event: another node lends its facts no more
-    trust here than a peer's."""
+    """Attributes as this node takes them from an event: another node's facts get at most a peer's
+    trust."""
     if event.peer is None or attributes.trust <= UNTRUSTED_TRUST_MAX:
         return attributes
     return msgspec.structs.replace(attributes, trust=UNTRUSTED_TRUST_MAX)
@@ -74,8 +74,7 @@ _LENGTHS = {
 
 
 def attributes_fault(attributes: FactAttributes) -> str | None:
-    """What no attributes can be, where these are that: as strict as what HTTP takes, but for
-    the words themselves."""
+    """The first invalid attribute, or None: as strict as HTTP, except for labels."""
     for name, (least, most) in _BOUNDS.items():
         if not least <= getattr(attributes, name) <= most:
             return f"{name} must be {least} to {most}"
@@ -90,6 +89,6 @@ def attributes_fault(attributes: FactAttributes) -> str | None:
 
 
 def may_set(event: Recorded, fact_origin: str) -> bool:
-    """Whether an event's word on the attributes of a fact counts here: of this node's own, or
-    of the node that stated the fact."""
+    """Whether an event may set a fact's attributes here: one of this node, or of the node that
+    stated the fact."""
     return event.peer is None or event.header.origin == fact_origin

@@ -1,7 +1,7 @@
-"""What abmind does when a memory is written (its seed, "Deduplication"): pure rules.
+"""abmind's rules for writing a memory (its seed, "Deduplication"): pure.
 
-A memory is a fact like any other. These rules say when one has just been said, and when one
-says that another is no longer so.
+A memory is a fact like any other. These rules detect a repetition, and a memory that replaces
+another.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Protocol
 from engramlog.projections.text.stop_words import STOP_WORDS
 
 MEMORY_RELATION = "memory:stored"
-"""Of a memory that names no relation. It is set-valued: memories do not contradict each other
-for being of one user."""
+"""The default relation of a memory. It is set-valued: memories of one user do not contradict each
+other."""
 WINDOW_US = 60_000_000
-"""How long the same thing counts as said just now, in microseconds."""
+"""How long a repetition counts as immediate, in microseconds."""
 PARAPHRASE_MIN = 0.85
-"""Texts whose vectors have at least this cosine say the same."""
+"""Texts whose vectors have at least this cosine mean the same."""
 TOPIC_MEMORIES_MAX = 20
-"""A new memory is compared with so many of its topic's newest, which it may end."""
+"""A new memory is compared with this many of its topic's newest, which it may end."""
 SHARED_WORDS_MIN = 2
 OWNERLESS = frozenset({"system", "agent", "unknown"})
-"""Users that own no memories: a writer under one has forgotten to say who it is."""
+"""User names that own no memories: a writer under one has not given an identity."""
 RECENT_MAX = 256
 CONFIDENTIAL_MAX = 64
-"""So many texts are compared with a new one by their vectors: of the owner's last minute, and
-of the confidential memories that its writer may read, the likest."""
+"""How many texts are compared by vector: the owner's of the last minute, and the most similar
+confidential ones that the writer may read."""
 INTEGRITY_MERGED = 3
-"""Compacted: what was made of several memories."""
+"""Compacted: merged from several memories."""
 
 _WORD = re.compile(r"[a-z]{3,}")
 _CHANGE = re.compile(
@@ -40,10 +40,10 @@ _CHANGE = re.compile(
 
 
 class TextLikeness(Protocol):
-    """Compares texts by vectors that were made before: it never asks a model."""
+    """Compares texts by existing vectors: it never calls a model."""
 
     def cosines(self, text: str, others: Sequence[str]) -> list[float]:
-        """The cosine of ``text`` with each of the others; -1 where a vector is not known."""
+        """The cosine of ``text`` with each of the others; -1 without a vector."""
         ...
 
 
@@ -58,7 +58,7 @@ def tells_of_change(text: str) -> bool:
 
 
 def shared_words(one: str, other: str) -> int:
-    """How many distinct words of three letters or more two texts share, stop-words apart."""
+    """How many distinct words of three letters or more two texts share, without stop-words."""
     return len(_words(one) & _words(other))
 
 

@@ -1,4 +1,4 @@
-"""Kinds of memories, and how the confidence in each fades with time (abmind A2.1, A12)."""
+"""Kinds of memories, and how their confidence fades with time (abmind A2.1, A12)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ FLOOR = 1.0
 
 
 def stability(recalls: int) -> float:
-    """How firmly a memory sits after so many recalls: 0 to 1, the latter from seven on."""
+    """How stable a memory is after this many recalls: 0 to 1, reached at seven."""
     return min(1.0, log2(recalls + 1) / 3)
 
 
 def effective_confidence(base: float, days: float, recalls: int, memory_type: str) -> float:
-    """Confidence (1 to 5) of a memory ``days`` after it was last recalled, or made, rounded
-    to 0.1. Types that are not named fade over 90 days, longer the oftener recalled."""
+    """Confidence (1 to 5) of a memory ``days`` after its last recall or its creation, rounded to
+    0.1. Other types fade over 90 days, and over longer the more often they were recalled."""
     if memory_type in LASTING:
         return base
     if memory_type == "observation":

@@ -1,7 +1,7 @@
-"""Whose memory something is: user, session and agent, and the scope or garden it is in.
+"""The place of a memory: user, session and agent, and its scope or garden.
 
-Everything is found by equality of columns. The encoded key is derived from them, for those
-who scan by prefix; nothing is ever matched by it here.
+Every look-up compares columns for equality. The encoded key is derived from them, for clients that
+scan by prefix; no look-up here uses it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PART_BYTES_MAX = 256
 
 
 class MemoryScopeError(ValueError):
-    """A user, session or agent is no usable name. ``field`` is the one at fault."""
+    """A user, session or agent name is invalid. ``field`` names it."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field} {reason}")
@@ -26,7 +26,7 @@ class MemoryScopeError(ValueError):
 
 
 class MemoryPlace(Struct, frozen=True):
-    """Where facts of one owner lie. Two places never share a fact, nor replace each other's."""
+    """The place of one owner's facts. Facts of different places never replace each other."""
 
     user: str
     agent: str
@@ -35,7 +35,7 @@ class MemoryPlace(Struct, frozen=True):
 
     @property
     def partition(self) -> str:
-        """The stream that holds it, and the unit of reading rights."""
+        """Its stream, which is also the unit of reading rights."""
         return fact_partition(self.scope, self.garden_id)
 
 
@@ -52,7 +52,7 @@ def name_part(field: str, text: str) -> str:
 
 
 def scope_key(user: str, session: str, agent: str) -> str:
-    """``/user/Alice/session/S1/agent/rag/``: each part percent-encoded, so that no name can
-    hold a separator, and closed by one, so that no key is a prefix of another user's."""
+    """``/user/Alice/session/S1/agent/rag/``: each part percent-encoded, so no name can hold a
+    separator, and ended by one, so no key is a prefix of another user's."""
     parts = (("user", user), ("session", session), ("agent", agent))
     return "".join(f"/{label}/{quote(text, safe='')}" for label, text in parts) + "/"

@@ -1,8 +1,7 @@
-"""What the path of a summary says: its tier, and the day its period begins.
+"""The path of a summary: its tier, and the first day of its period.
 
 ``consolidation/weekly/weekly_2026-W25.md`` and the flat ``weekly/weekly_2026-W25.md`` are names of
-the same kind. A path that says nothing of the sort is no summary: it is invisible. Source:
-abmind's S6.
+the same kind. A path in another form is not a summary and is ignored. Source: abmind's S6.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from msgspec import Struct
 Tier: TypeAlias = Literal["daily", "weekly", "quarterly"]
 TIERS: tuple[Tier, ...] = get_args(Tier)
 FOLDER = "consolidation"
-"""The folder around the tiers' folders; it may be missing."""
+"""The optional folder around the tiers' folders."""
 RELATION = "summary:paragraph"
 """Of every fact that is a paragraph of a summary."""
 NAME_LENGTH_MAX = 64
@@ -31,7 +30,7 @@ _BARE_FILE = re.compile(r"(?:(daily|weekly|quarterly)_)?([0-9A-Z-]+)\.md", re.AS
 
 
 class Period(Struct, frozen=True):
-    """What a summary is of: ``start`` is its first day."""
+    """The period of a summary: ``start`` is its first day."""
 
     tier: Tier
     start: date
@@ -44,7 +43,7 @@ class Period(Struct, frozen=True):
 
     @property
     def entity(self) -> str:
-        """What the paragraphs are facts about."""
+        """The entity of the paragraphs' facts."""
         return f"{_PREFIX}:{self.tier}:{self.start.isoformat()}"
 
 
@@ -64,12 +63,11 @@ def period_of_name(name: str) -> Period | None:
 
 
 def name_of_file(path: str) -> str | None:
-    """The name under which a file is recorded, by its path in a notes' folder; None if the path
-    names no period.
+    """The name of a file by its path in a notes' folder; None without a period.
 
-    Beside the names themselves: a file in a tier's folder without the tier in front
-    (``daily/2026-06-01.md``), and one beside those folders, with it or without
-    (``weekly_2026-W25.md``, ``2026-Q2.md``). What is under ``consolidation/`` keeps that part.
+    Besides the names themselves: a file in a tier's folder without the tier prefix
+    (``daily/2026-06-01.md``), and one beside those folders, with or without it
+    (``weekly_2026-W25.md``, ``2026-Q2.md``). Files under ``consolidation/`` keep that part.
     """
     if period_of_name(path) is not None:
         return path
@@ -94,7 +92,7 @@ def _tier_of_date(text: str) -> Tier:
 
 @lru_cache(maxsize=65_536)
 def period_of_entity(entity: str) -> Period | None:
-    """The period that a paragraph's entity names; None for any other entity."""
+    """The period in a paragraph's entity; None for any other entity."""
     parts = entity.split(":")
     if len(parts) != 3 or parts[0] != _PREFIX:
         return None
@@ -108,7 +106,7 @@ def _tier(text: str) -> Tier | None:
 
 
 def _start(tier: Tier, text: str) -> date | None:
-    """The first day that the dated part of a file's name means, if that is a day at all."""
+    """The first day in the dated part of a file's name, if valid."""
     day = _DAY.fullmatch(text)
     if day is not None:
         return _date(*map(int, day.groups()))

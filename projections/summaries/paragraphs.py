@@ -1,4 +1,4 @@
-"""A summary's text, cut into paragraphs."""
+"""Splits a summary's text into paragraphs."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def paragraphs_of(text: str) -> list[str]:
 
 
 def text_of(paragraphs: Sequence[str]) -> str:
-    """A text that has these paragraphs."""
+    """The text of these paragraphs."""
     return "".join(f"{each}\n\n" for each in paragraphs).removesuffix("\n")

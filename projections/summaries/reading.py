@@ -1,4 +1,4 @@
-"""Questions about summaries: the present ones, and those a caller may see at a moment."""
+"""Questions about summaries: the current ones, and those visible to a caller at a moment."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ORDER BY p.position, p.number
 
 
 class StandingParagraph(Struct, frozen=True):
-    """A paragraph as it was stated; ``live``: whether that fact still holds."""
+    """A paragraph as stated; ``live``: whether its fact is live."""
 
     fact_id: str
     text: str
@@ -51,14 +51,14 @@ class StandingParagraph(Struct, frozen=True):
 
 
 class RecordedFile(Struct, frozen=True):
-    """A file as it was when it was last recorded."""
+    """A file at its last recording."""
 
     modified_us: int | None
     size: int | None
 
 
 class SummaryRow(Struct, frozen=True):
-    """A summary at a moment, without its words."""
+    """A summary at a moment, without its text."""
 
     position: int
     name: str
@@ -84,8 +84,8 @@ class SummaryFilter(Struct, frozen=True, kw_only=True):
 def standing_paragraphs(
     db: apsw.Connection, partition: str, owner: str, name: str
 ) -> list[StandingParagraph] | None:
-    """What our own summary of this name says, without what was erased; None if there is
-    none, or it was removed."""
+    """The paragraphs of our own summary with this name, without erased ones; None if it does not
+    exist or was removed."""
     found = query_one(db, _STANDING, (partition, owner, name))
     if found is None or found[1]:
         return None
@@ -94,7 +94,7 @@ def standing_paragraphs(
 
 
 def recorded_files(db: apsw.Connection, partition: str, owner: str) -> dict[str, RecordedFile]:
-    """Our own summaries that were not removed, by name."""
+    """Our own current summaries, by name."""
     rows = query(db, _FILES, (partition, owner))
     return {name: RecordedFile(modified, size) for name, modified, size in rows}
 
@@ -106,8 +106,8 @@ def summaries_at(
     chosen: SummaryFilter,
     limit: int,
 ) -> list[SummaryRow]:
-    """Summaries of the caller's scopes and gardens as of a moment, newest period first,
-    without checking whether the caller may read a paragraph."""
+    """Summaries in the caller's scopes and gardens as of a moment, newest period first; does not
+    check whether the caller may read a paragraph."""
     allowed, bindings = rights(authorization, "s")
     start, place = chosen.before or (None, None)
     rows = query(
@@ -129,7 +129,7 @@ def summaries_at(
 
 
 def paragraphs_at(db: apsw.Connection, positions: list[int]) -> dict[int, list[str]]:
-    """Fact ids of the paragraphs of summaries, in order, by the summary's position."""
+    """Fact ids of summaries' paragraphs, in order, by the summary's position."""
     found: dict[int, list[str]] = {position: [] for position in positions}
     for position, fact in query(db, _FACTS_OF, (json.dumps(positions),)):
         found[position].append(fact)

@@ -1,1 +1,1 @@
-"""Embedding models: one seam, and the providers behind it."""
+"""Embedding models: one interface, and its providers."""

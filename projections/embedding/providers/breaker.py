@@ -1,4 +1,4 @@
-"""A circuit breaker: after failures in a row requests pause, then one tries."""
+"""A circuit breaker: after repeated failures requests pause, then a single one tries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class CircuitBreaker:
         self._closed_from = 0.0
 
     def seconds_left(self) -> float:
-        """0 if a request may go out, and it must then report; else how long to wait."""
+        """0 if a request may be sent, and its outcome must then be reported; else how long to
+        wait."""
         with self._lock:
             now = self._monotonic()
             if self._failures < self._failures_max:

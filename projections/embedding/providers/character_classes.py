@@ -1,8 +1,8 @@
-"""What the tokenizer takes each character for, as ranges of code points (hexadecimal).
+"""The tokenizer's classes of characters, as ranges of code points (hexadecimal).
 
-The `tokenizers` library, with which the model was trained, has Unicode's classes of one version;
-Python's change with every release, and with them the vectors of some texts would. So they stand
-here, read off that library: a test compares every character.
+The `tokenizers` library, which trained the model, has the classes of one Unicode version. Python's
+change with its releases, and would change the vectors of some texts. So this module copies that
+library's classes; a test compares every character.
 """
 
 SPACES = """
@@ -60,4 +60,4 @@ aaf6 abe5 abe8 abed e000-f8ff fb1e fe00-fe0f fe20-fe2f feff fff9-fffb fffd 101fd
 1d173-1d182 1d185-1d18b 1d1aa-1d1ad 1d242-1d244 1da00-1da36 1da3b-1da6c 1da75 1da84 1da9b-1da9f
 1daa1-1daaf 1e8d0-1e8d6 e0001 e0020-e007f e0100-e01ef f0000-ffffd 100000-10fffd
 """
-"""Controls, and the marks that a letter keeps once it is decomposed (accents)."""
+"""Controls, and marks that a letter has after decomposition (accents)."""

@@ -1,7 +1,7 @@
-"""Asking a provider over HTTP: deadlines, retries with back-off, Retry-After, a breaker.
+"""Requests to a provider over HTTP: deadlines, retries with back-off, Retry-After, a breaker.
 
-Requests block the calling thread. Nothing here follows redirects, so a key goes only where
-it was meant to go, and keys never appear in messages.
+Requests block the calling thread. Redirects are not followed, so a key goes only to its host, and
+messages never contain keys.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Patience(Struct, frozen=True):
-    """How long a request is tried: ``timeout_seconds`` for one attempt from connecting to
-    the last byte, ``attempts_max`` attempts, and pauses that double from
-    ``pause_seconds`` up to ``pause_seconds_max``."""
+    """How long to try a request: ``timeout_seconds`` for one attempt from connecting to the last
+    byte, ``attempts_max`` attempts, and pauses that double from ``pause_seconds`` up to
+    ``pause_seconds_max``."""
 
     timeout_seconds: float
     attempts_max: int
@@ -52,7 +52,7 @@ PATIENCE: dict[Purpose, Patience] = {
     "document": Patience(timeout_seconds=60.0, attempts_max=5),
     "query": Patience(timeout_seconds=3.0, attempts_max=1),
 }
-"""Indexing waits; a person who asked a question does not."""
+"""Indexing can wait; a person with a question cannot."""
 
 
 class HttpClient:
@@ -62,8 +62,8 @@ class HttpClient:
         base_url: ``http`` or ``https``; a key is sent over plain ``http`` to this machine only.
         key: bearer token, or None.
         patience: by purpose.
-        sleep, monotonic, jitter, now: seams for time and chance; ``jitter`` is uniform in
-            [0, 1) and keeps many nodes from retrying at the same instant.
+        sleep, monotonic, jitter, now: injected for tests; ``jitter`` is uniform in [0, 1) and
+            keeps many nodes from retrying at the same instant.
     """
 
     def __init__(
@@ -98,9 +98,8 @@ class HttpClient:
     def post(self, path: str, body: object, purpose: Purpose) -> bytes:
         """The body of a 200 answer.
 
-        Raises:
-            ProviderUnavailable: no such answer within the patience for ``purpose``.
-            ProviderRefused: the provider said no.
+        Raises: ProviderUnavailable: no such answer within the patience for ``purpose``.
+        ProviderRefused: the provider refused.
         """
         content = msgspec.json.encode(body)
         patience = self._patience[purpose]
@@ -136,7 +135,7 @@ class HttpClient:
         if reply.status in RETRIED_STATUSES and not _out_of_credit(reply):
             self._breaker.failed()
             raise ProviderUnavailable(message, self._retry_after(reply))
-        self._breaker.succeeded()  # it is there, and would answer another request
+        self._breaker.succeeded()  # it is running, and would answer another request
         raise ProviderRefused(message)
 
     def _exchange(self, path: str, content: bytes, timeout_seconds: float) -> HttpAnswer:
@@ -145,18 +144,18 @@ class HttpClient:
             return self._http.ask(
                 "POST", path, content=content, limits=limits, bytes_max=ANSWER_BYTES_MAX
             )
-        except HostHungUp:  # it closed a connection that lay idle: a new one decides
+        except HostHungUp:  # it closed an idle connection: retry on a new one
             return self._http.ask(
                 "POST", path, content=content, limits=limits, bytes_max=ANSWER_BYTES_MAX
             )
 
     def _pause(self, fault: ProviderUnavailable, attempt: int, patience: Patience) -> float | None:
-        """Seconds before the next attempt, or None if there is to be none."""
+        """Seconds before the next attempt, or None without one."""
         if attempt >= patience.attempts_max:
             return None
         longest = patience.pause_seconds_max
         if fault.retry_after_seconds is not None:
-            # The server asks for a longer pause than any wait here: the caller comes back.
+            # For a longer requested pause the caller itself retries later.
             asked = fault.retry_after_seconds
             return None if asked > longest else asked + self._jitter() * patience.pause_seconds
         backed_off = min(longest, patience.pause_seconds * 2.0 ** (attempt - 1))
@@ -197,7 +196,7 @@ class _Nested(Struct):
 
 
 def _message(body: bytes) -> str:
-    """What an error body says: Ollama's ``error``, OpenAI's ``error.message``, Voyage's
+    """The message in an error body: Ollama's ``error``, OpenAI's ``error.message``, Voyage's
     ``detail``, or its first characters."""
     for shape in (_Flat, _Nested):
         try:
@@ -210,5 +209,5 @@ def _message(body: bytes) -> str:
 
 
 def _out_of_credit(reply: HttpAnswer) -> bool:
-    """OpenAI says 429 also where the account is empty, which no waiting mends."""
+    """OpenAI also answers 429 for an empty account; a retry does not help then."""
     return reply.status == 429 and b'"insufficient_quota"' in reply.body

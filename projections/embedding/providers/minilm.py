@@ -1,7 +1,7 @@
-"""all-MiniLM-L6-v2 on this machine's processor, from weights that were installed with us.
+"""all-MiniLM-L6-v2 on this machine's processor, from installed weights.
 
-Nothing is downloaded. The files' checksums are compared before their bytes are used, so
-vectors of two nodes with this model are vectors of the same model.
+It downloads nothing. It checks the files' checksums before use, so two nodes with this model have
+vectors of the same model.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from engramlog.projections.embedding.providers.weights import (
 from engramlog.projections.embedding.providers.wordpiece import WordPiece
 
 TEXT_TOKENS_MAX = 256
-"""What the model reads of a text, as its authors set it; the rest is not embedded."""
+"""The model reads this many tokens of a text, as its authors set it; the rest is not embedded."""
 BATCH_TOKENS = 512
-"""Tokens computed together. More is not faster, and needs more memory."""
+"""Tokens computed together. A larger batch is not faster and needs more memory."""
 
 
 class Batch(Struct, frozen=True):
-    """Token numbers of some texts, and the place of each text in the request."""
+    """Token numbers of some texts, and the index of each text in the request."""
 
     texts: list[list[int]]
     places: list[int]
@@ -41,14 +41,14 @@ class _Vocabulary(Struct, frozen=True):
 
 
 class _TokenizerFile(Struct, frozen=True):
-    """What is needed of `tokenizer.json`; its other settings are BERT's, as in ``WordPiece``."""
+    """The used parts of `tokenizer.json`; its other settings are BERT's, as in ``WordPiece``."""
 
     model: _Vocabulary
 
 
 class MiniLM:
-    """The provider. Loading takes about 0.4 s and 130 MB; ``embed`` uses as many threads as
-    the linear algebra library is set to."""
+    """The provider. Loading takes about 0.4 s and 130 MB; ``embed`` uses the linear algebra
+    library's number of threads."""
 
     name = "minilm"
     model = "all-MiniLM-L6-v2"
@@ -71,14 +71,14 @@ class MiniLM:
         return unit_rows(vectors, len(texts), self.dimensions)
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token numbers of each text, cut to what the model reads."""
+        """Token numbers of each text, cut to the model's limit."""
         return [self._tokenizer.encode(text, TEXT_TOKENS_MAX) for text in texts]
 
     def close(self) -> None:
         return None
 
     def _workspace(self) -> Workspace:
-        """This thread's own."""
+        """This thread's workspace."""
         space: Workspace | None = getattr(self._own, "space", None)
         if space is None:
             space = self._own.space = Workspace(self._weights, BATCH_TOKENS)

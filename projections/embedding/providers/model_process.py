@@ -1,8 +1,8 @@
-"""The bundled model in its own process, started when a text is first to be embedded.
+"""The bundled model in a separate process, started for the first text.
 
-A model's products hold a core for milliseconds, and its Python holds the interpreter: in the
-serving process both would come before writes and questions. One process serves a node; it is
-started again when it dies, and ends when its socket is closed.
+The model's products hold a core for milliseconds, and its Python holds the interpreter: in the
+serving process both would delay writes and questions. Each node has one such process. It is
+restarted when it dies, and ends when its socket closes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class EmbeddingRequest(Struct, frozen=True):
 
 
 class EmbeddingAnswer(Struct, frozen=True):
-    """The rows of a request as float32, or why there are none."""
+    """The rows of a request as float32, or the reason for their absence."""
 
     number: int
     rows: bytes
@@ -57,7 +57,7 @@ class _ProcessEnded(ProviderUnavailable):
 
 
 class ModelProcess:
-    """The provider, see the module. Safe to use from several threads."""
+    """The provider: one model process. Safe from several threads."""
 
     def __init__(self, name: str, model: str, dimensions: int) -> None:
         self.name = name
@@ -70,13 +70,11 @@ class ModelProcess:
     def embed(self, texts: Sequence[str], purpose: Purpose = "document") -> F32:
         """See ``Provider``.
 
-        A question is asked again once where its process ends: it has no other attempt, and it
-        did not end the process more likely than a document did.
+        A question is retried once if its process ends: it has no other attempt, and probably did
+        not cause the end.
 
-        Raises:
-            ModelFileError: the model's files are missing or not the right ones.
-            ProviderUnavailable: the process died or does not answer; the next call starts
-                another.
+        Raises: ModelFileError: the model's files are missing or not the right ones.
+        ProviderUnavailable: the process died or does not answer; the next call starts another.
         """
         if not texts:
             return np.empty((0, self.dimensions), dtype=np.float32)
@@ -109,7 +107,7 @@ class ModelProcess:
 
 
 class _Link:
-    """One process, the socket to it, and the thread that hands out its answers."""
+    """One process, its socket, and the thread that delivers its answers."""
 
     def __init__(self) -> None:
         here, there = Pipe()
@@ -144,7 +142,7 @@ class _Link:
             except OSError as fault:
                 self._waiting.pop(number, None)
                 raise _ProcessEnded("the embedding process ended") from fault
-        if not self.alive:  # it may have ended after the last look at what waits
+        if not self.alive:  # it may have ended after the last check of waiting requests
             self._fail_waiting()
         try:
             return found.result(ANSWER_SECONDS_MAX[purpose])

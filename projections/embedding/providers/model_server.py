@@ -1,7 +1,7 @@
 """The process that holds the bundled model: texts in, unit vectors out.
 
-Started by ``model_process`` with one end of a socket. Questions have their own thread, so
-that none waits behind documents.
+``model_process`` starts it with one end of a socket. Questions have a separate thread, so that none
+waits for documents.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from engramlog.projections.embedding.providers.model_process import (
 )
 
 CORES_A_DOCUMENT_THREAD = 2
-"""The other half of the machine is left to questions, and to the node that asks."""
+"""The other half of the machine is for questions and for the node."""
 
 RequestQueue = queue.SimpleQueue[EmbeddingRequest]
 Reply = Callable[[EmbeddingAnswer], None]
@@ -33,7 +33,7 @@ Reply = Callable[[EmbeddingAnswer], None]
 
 def run(handle: int) -> int:
     """Serve one socket until it is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the node says when to end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the node decides when to end
     connection = Connection(handle)
     sending = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""What is known of each model: its dimensions, and how it wants to be addressed."""
+"""The known models: their dimensions and their requirements."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class ModelCard(Struct, frozen=True):
     Attributes:
         dimensions: of its vectors.
         floor: fewest dimensions its vectors may be cut to; None if cutting spoils them.
-        centred: whether the mean of a vector's numbers is taken off before it is cut, which
-            is what the layer normalisation asked for by the model's authors comes to.
-        document_prefix, query_prefix: what the model wants before a text.
+        centred: whether to subtract the mean of a vector's numbers before cutting, which equals
+            the layer normalisation that the model's authors ask for.
+        document_prefix, query_prefix: what the model needs before a text.
     """
 
     dimensions: int
@@ -26,7 +26,7 @@ class ModelCard(Struct, frozen=True):
     query_prefix: str = ""
 
     def prefix(self, purpose: Purpose) -> str:
-        """What to put before a text."""
+        """The prefix of a text."""
         return self.query_prefix if purpose == "query" else self.document_prefix
 
 

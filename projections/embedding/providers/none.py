@@ -1,4 +1,4 @@
-"""No model: recall continues by words and graph alone."""
+"""No model: recall uses words and graph alone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Ollama: ``POST /api/embed`` of a local server.
 
-Request ``{"model", "input": [texts], "truncate": true}``; answer ``{"embeddings": [[…]]}``;
-errors ``{"error": "…"}``, 404 where the model was not pulled.
+Request ``{"model", "input": [texts], "truncate": true}``; answer ``{"embeddings": [[…]]}``; errors
+``{"error": "…"}``, 404 for a model that was not pulled.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _vectors(body: bytes) -> list[list[float]]:
         raise BadAnswer(f"ollama: {fault}") from fault
 
 
-# One machine computes all requests: more than two at a time only wait inside the server.
+# One machine computes all requests: more than two at a time only wait in the server.
 DIALECT = Dialect("/api/embed", _body, _vectors, RequestLimits(64, 262_144, 32_768, 2))
 
 

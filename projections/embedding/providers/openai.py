@@ -1,8 +1,8 @@
-"""OpenAI, and servers that speak its API: ``POST /embeddings``.
+"""OpenAI, and servers with its API: ``POST /embeddings``.
 
-Request ``{"model", "input": [texts], "encoding_format": "float"}``; answer
-``{"data": [{"index", "embedding"}]}``; errors ``{"error": {"message", "code"}}``. At most
-2,048 inputs and 300,000 tokens a request, 8,192 tokens an input, none empty.
+Request ``{"model", "input": [texts], "encoding_format": "float"}``; answer ``{"data": [{"index",
+"embedding"}]}``; errors ``{"error": {"message", "code"}}``. At most 2,048 inputs and 300,000 tokens
+per request, 8,192 tokens per input, none empty.
 """
 
 from __future__ import annotations

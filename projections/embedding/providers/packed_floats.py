@@ -1,7 +1,7 @@
-"""Float32 bytes in less room, bit for bit.
+"""Float32 bytes in less space, bit for bit.
 
-Of trained weights the exponents are few and the fractions noise. So a file becomes two: the
-exponents, entropy-coded to a third, and fraction and sign, three bytes a number, as they are.
+In trained weights exponents take few values and fractions are noise. So a file becomes two: the
+exponents, entropy-coded to a third, and fraction and sign, three bytes per number, unchanged.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from engramlog.projections.arrays import U8, U16, U32
 
 SUFFIXES = (".exponents", ".fractions")
 NUMBERS_AT_ONCE = 1 << 16
-"""With what is made of them on the way they stay in a core's cache."""
+"""With their intermediate results they stay in a core's cache."""
 
 
 def pack(content: bytes | memoryview) -> tuple[bytes, bytes]:
-    """The two files' contents, in the order of ``SUFFIXES``, of a length divisible by four."""
+    """The contents of the two files, in the order of ``SUFFIXES``; the length must be divisible by
+    four."""
     numbers: U32 = np.frombuffer(content, dtype="<u4")
     turned: U32 = (numbers << np.uint32(1)) | (
         numbers >> np.uint32(31)
     )  # the sign behind the fraction
     low, high, exponents = (part.tobytes() for part in _split(turned))
-    # Huffman's code alone: smaller than deflate with matches, which there are none of.
+    # Huffman codes alone: without any matches this is smaller than full deflate.
     coder = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_HUFFMAN_ONLY)
     return coder.compress(exponents) + coder.flush(), low + high
 
@@ -36,7 +37,7 @@ def _split(turned: U32) -> tuple[U16, U8, U8]:
 
 
 def is_packed(path: Path) -> bool:
-    """Whether the file is there as its two parts."""
+    """Whether both parts of the file exist."""
     return all(path.with_suffix(suffix).is_file() for suffix in SUFFIXES)
 
 

@@ -1,4 +1,4 @@
-"""The seam to embedding models: one method, and the check that its answer is one."""
+"""The interface to embedding models: one method, and the check of its answer."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.errors import BadAnswer
 
 Purpose = Literal["document", "query"]
-"""What the vectors are for: some models need to know, and a query cannot wait long."""
+"""The vectors' purpose: some models need it, and a query cannot wait long."""
 
 
 class Provider(Protocol):
-    """Turns texts into unit vectors. Safe to use from several threads.
+    """Turns texts into unit vectors. Safe from several threads.
 
     Attributes:
         name: of the provider, as configured (``ollama``).
-        model: of the model, as the provider calls it.
+        model: the provider's name of the model.
         dimensions: of every vector.
     """
 
@@ -31,10 +31,9 @@ class Provider(Protocol):
     def dimensions(self) -> int: ...
 
     def embed(self, texts: Sequence[str], purpose: Purpose = "document") -> F32:
-        """One unit row a text, in order.
+        """One unit row per text, in order.
 
-        Raises:
-            ProviderUnavailable, ProviderRefused, BadAnswer, EmbeddingsOff.
+        Raises: ProviderUnavailable, ProviderRefused, BadAnswer, EmbeddingsOff.
         """
         ...
 
@@ -48,7 +47,7 @@ def unit_rows(rows: F32, count: int, dimensions: int) -> F32:
     numbers in that many dimensions, none of them all zero."""
     if rows.shape != (count, dimensions):
         raise BadAnswer(f"expected {count} vectors of {dimensions} dimensions, got {rows.shape}")
-    # In double precision, so that no finite row overflows on the way.
+    # In double precision, so that no finite row overflows.
     lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
     if not (np.isfinite(lengths) & (lengths > 0)).all():
         raise BadAnswer("a vector is zero or holds a number that is not finite")

@@ -1,4 +1,4 @@
-"""What the HTTP providers share: cutting texts into requests, and putting answers together."""
+"""Shared by the HTTP providers: splitting texts into requests, and joining the answers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from engramlog.projections.embedding.providers.provider import Purpose, unit_row
 
 
 class RequestLimits(Struct, frozen=True):
-    """What a provider takes: texts and UTF-8 bytes a request, bytes a text (the rest of a
-    longer text is not embedded), and requests at a time. A text never has more tokens than
-    bytes, so limits in bytes keep those that providers state in tokens."""
+    """A provider's limits: texts and UTF-8 bytes per request, bytes per text (the rest of a longer
+    text is not embedded), and requests at a time. A text never has more tokens than bytes, so
+    limits in bytes respect limits stated in tokens."""
 
     request_texts: int
     request_bytes: int
@@ -26,7 +26,7 @@ class RequestLimits(Struct, frozen=True):
 
 
 class Dialect(Struct, frozen=True):
-    """How one provider's API is spoken."""
+    """The API of one provider."""
 
     path: str
     body: Callable[[str, Sequence[str], Purpose], object]
@@ -49,7 +49,7 @@ class RemoteProvider:
         self._pool = ThreadPoolExecutor(dialect.limits.at_once, thread_name_prefix=f"{name}-embed")
 
     def embed(self, texts: Sequence[str], purpose: Purpose = "document") -> F32:
-        """See ``Provider``. Requests go out side by side; the first that fails decides."""
+        """See ``Provider``. Sends requests in parallel; the first failure decides."""
         prefix = self._card.prefix(purpose)
         sent = [_cut(prefix + text, self._dialect.limits.text_bytes) for text in texts]
         requests = list(_requests(sent, self._dialect.limits))
@@ -75,7 +75,7 @@ class RemoteProvider:
 
 
 def matrix(rows: Sequence[Sequence[float]]) -> F32:
-    """Rows of numbers as an array; of shape (n, 0) where they differ in length."""
+    """Rows of numbers as an array; of shape (n, 0) if their lengths differ."""
     widths = {len(row) for row in rows}
     if len(widths) != 1:
         return np.empty((len(rows), 0), dtype=np.float32)
@@ -85,7 +85,7 @@ def matrix(rows: Sequence[Sequence[float]]) -> F32:
 
 
 def _cut(text: str, bytes_max: int) -> str:
-    """The beginning of a text; a blank one becomes a full stop, as none may be empty."""
+    """The start of a text; a blank one becomes a full stop, because none may be empty."""
     text = text if text.strip() else "."
     data = text.encode()
     return text if len(data) <= bytes_max else data[:bytes_max].decode("utf-8", "ignore")

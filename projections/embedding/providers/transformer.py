@@ -1,9 +1,9 @@
-"""The forward pass of a BERT encoder in numpy, arranged for the matrix product to dominate.
+"""The forward pass of a BERT encoder in numpy, arranged so that matrix products dominate.
 
-Texts of one batch lie end to end without padding, so every product is one large one; only
-attention looks at texts singly, in groups of equal length. What can be multiplied out when
-the weights are loaded is: the three attention products are one, the score's scale is in
-the queries, keys need no bias (softmax ignores it), the values' bias is in the output's.
+Texts of one batch follow each other without padding, so every product is one large one. Only
+attention handles texts singly, in groups of equal length. Loading precomputes what it can: the
+three attention products are one, the score's scale is in the queries, keys need no bias (softmax
+ignores it), and the values' bias is in the output's.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from engramlog.projections.arrays import F32, I32
 HEADS = 12
 LAYER_NORM_EPSILON = np.float32(1e-12)
 ROWS_AT_ONCE = 64
-"""Rows an elementwise step works on: with its scratch they stay in a core's cache."""
+"""Rows per elementwise step: with its scratch they stay in a core's cache."""
 
-# gelu(x) = x/2 * (1 + tanh(x * (c0 + c1 x² + c2 x⁴))), fitted to the exact gelu, erf and all:
-# off by at most 2.6e-5. From |x| = 6 on the result is x or 0 to float32, and the polynomial,
-# which would turn around at 11, is held there.
+# gelu(x) = x/2 * (1 + tanh(x * (c0 + c1 x² + c2 x⁴))), fitted to the exact gelu with erf: off by at
+# most 2.6e-5. From |x| = 6 on the result is x or 0 in float32; the polynomial, which would turn at
+# 11, is clamped there.
 GELU_C0, GELU_C1, GELU_C2 = (
     np.float32(c) for c in (0.7975078841334116, 0.03700564614918328, -0.0003515168075741079)
 )
 GELU_SQUARE_MAX = np.float32(36.0)
 SCORE_MAX = 60.0
-"""Attention scores within ± this need no shift before they are exponentiated."""
+"""Attention scores within ± this need no shift before exponentiation."""
 
 
 class Layer(Struct, frozen=True):
@@ -48,7 +48,7 @@ class Layer(Struct, frozen=True):
 
 
 class ModelWeights(Struct, frozen=True):
-    """``words`` and ``places`` are added up and normalised to make the first layer's input."""
+    """``words`` and ``places`` are added and normalised into the first layer's input."""
 
     words: F32
     places: F32
@@ -63,7 +63,7 @@ class ModelWeights(Struct, frozen=True):
 
 def prepare(tensors: Mapping[str, F32]) -> ModelWeights:
     """Weights from the tensors of a BERT checkpoint, by their usual names."""
-    # A copy: the tensors are views of the file, which is then forgotten.
+    # A copy: the tensors are views of the file, which is then released.
     words = tensors["embeddings.word_embeddings.weight"].copy()
     places = tensors["embeddings.position_embeddings.weight"]
     places = places + tensors["embeddings.token_type_embeddings.weight"][0]
@@ -102,7 +102,7 @@ def _norm(tensors: Mapping[str, F32], name: str) -> tuple[F32, F32]:
 
 
 class Workspace:
-    """Arrays a batch of up to ``tokens`` tokens is computed in; used by one thread at a time."""
+    """Work arrays for a batch of up to ``tokens`` tokens; used by one thread at a time."""
 
     def __init__(self, weights: ModelWeights, tokens: int) -> None:
         width = weights.width
@@ -113,8 +113,8 @@ class Workspace:
         self.scratch: F32 = np.empty((ROWS_AT_ONCE, 4 * width), dtype=np.float32)
 
     def rows(self, count: int) -> tuple[F32, F32, F32, F32]:
-        """For ``count`` tokens: the hidden state, the attention's answer, and one array seen
-        both as (3 x width) and as (4 x width), which are never needed together."""
+        """For ``count`` tokens: the hidden state, the attention's output, and one array with two
+        views, (3 x width) and (4 x width), which are never needed together."""
         width = self._hidden.shape[1]
         flat = self._wide.reshape(-1)
         return (
@@ -128,8 +128,8 @@ class Workspace:
 def forward(weights: ModelWeights, space: Workspace, texts: Sequence[Sequence[int]]) -> F32:
     """Unit vectors of texts given as token numbers, one row each, in order.
 
-    Put texts of equal length together; none may be empty or longer than the
-    model's places, and together they must fit the workspace.
+    Texts of equal length must be adjacent; none may be empty or longer than the model's limit, and
+    together they must fit the workspace.
     """
     lengths = [len(text) for text in texts]
     total = sum(lengths)
@@ -165,7 +165,7 @@ def flops(width: int, lengths: Sequence[int], layers: int = 6) -> int:
 
 
 def _groups(lengths: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """(first row, texts, tokens a text) of each run of equal lengths."""
+    """(first row, texts, tokens per text) of each run of equal lengths."""
     start = 0
     for length, run in groupby(lengths):
         count = sum(1 for _ in run)

@@ -1,8 +1,8 @@
 """Voyage AI: ``POST /embeddings``.
 
 Request ``{"model", "input": [texts], "input_type": "document"|"query", "truncation": true}``;
-answer ``{"data": [{"index", "embedding"}]}``; errors ``{"detail": "…"}``. At most 1,000 texts
-a request (128 for older accounts) and 1,000,000 tokens for ``voyage-3-lite``.
+answer ``{"data": [{"index", "embedding"}]}``; errors ``{"detail": "…"}``. At most 1,000 texts per
+request (128 for older accounts) and 1,000,000 tokens for ``voyage-3-lite``.
 """
 
 from __future__ import annotations

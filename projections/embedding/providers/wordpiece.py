@@ -1,7 +1,7 @@
-"""WordPiece as BERT's uncased models have it: a text to the numbers of its word pieces.
+"""WordPiece as in BERT's uncased models: a text to the numbers of its word pieces.
 
-Equal, number for number, to the `tokenizers` library, which brings a client of a model hub and
-27 MB more along; the tests hold the two against each other.
+The result equals that of the `tokenizers` library, number for number; tests compare the two. That
+library would add a model hub's client and 27 MB.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from engramlog.projections.embedding.providers.character_classes import (
 WORD_CHARACTERS_MAX = 100
 """A longer word is unknown."""
 WORDS_KEPT = 20_000
-"""Words whose pieces are remembered."""
+"""How many words keep their pieces in a cache."""
 CHARACTERS_KEPT = 10_000
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-"""Tokens that a text may name as they are; the library has it so."""
+"""Special tokens that a text may contain, as in the library."""
 
 
 class WordPiece:
-    """The tokenizer with a vocabulary; may be used by several threads at once."""
+    """The tokenizer with a vocabulary. Safe from several threads."""
 
     def __init__(self, vocabulary: Mapping[str, int]) -> None:
         self._vocabulary = vocabulary
@@ -59,7 +59,7 @@ class WordPiece:
         return [*numbers[: limit - 1], self._vocabulary["[SEP]"]]
 
     def _pieces(self, word: str) -> list[int]:
-        """The longest piece that the word begins with, then of the rest, and so on."""
+        """The longest piece at the start of the word, then of the rest, and so on."""
         numbers: list[int] = []
         start, prefix = 0, ""
         while start < len(word):
@@ -75,7 +75,7 @@ class WordPiece:
 
 
 class _Characters(dict[int, str]):
-    """For ``str.translate``: what becomes of a character, found out when it is first met."""
+    """For ``str.translate``: the replacement of a character, computed on first use."""
 
     def __missing__(self, code: int) -> str:
         text = _replaced(code)
@@ -85,7 +85,7 @@ class _Characters(dict[int, str]):
 
 
 def _replaced(code: int) -> str:
-    """Spaces around what is a word by itself, no accents, small letters."""
+    """Spaces around characters that are words by themselves, no accents, small letters."""
     if _SPACES.has(code):
         return " "
     if _DROPPED.has(code):

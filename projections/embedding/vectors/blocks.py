@@ -1,12 +1,12 @@
-"""Blocks of vectors in files, from which a node starts and which recall workers share.
+"""Blocks of vectors in files: nodes start from them and recall workers share them.
 
 ``vectors-SPACE.blocks/NUMBER.block`` in the data directory holds the rows of one full block of
-slots, their sketch, and which of them there are. With them come the positions of the facts that
-have these slots, and the hash of the last one's event: a block is used only where the log and
-the memory image still say the same. All of it can be embedded again.
+slots, their sketch, and which of them are vectors. It also holds the positions of these slots'
+facts and the hash of the last one's event: a block is used only if the log and the memory image
+still agree with it. All of it can be embedded again.
 
-A full block hardly changes, so each is written once, and again where it has gained much. One that
-lost a vector to an erasure is removed, and written again after that.
+A full block hardly changes, so each is written once, and again after it gained much. A block that
+lost a vector to an erasure is removed, then written again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from engramlog.projections.sealed_sections import (
 SUFFIX = ".block"
 FORMAT = 1
 GAIN = BLOCK_SLOTS // 16
-"""A block that has gained so many vectors is written again."""
+"""A block is written again after it gained this many vectors."""
 HELD_LOOKS = 100
 HELD_SECONDS = 0.1
 
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 class BlockSeal(Struct, frozen=True):
-    """What a file says of itself. ``hash``: of the event of the block's last fact."""
+    """The identity of a file. ``hash``: that of the block's last fact's event."""
 
     format: int
     space: Space
@@ -57,8 +57,8 @@ class BlockSeal(Struct, frozen=True):
 
 
 class _Written(Struct, frozen=True):
-    """What a file held when this process wrote or mapped it. ``held`` gives None once nothing
-    refers to the map."""
+    """A file's content when this process wrote or mapped it. ``held`` gives None once nothing uses
+    the map."""
 
     vectors: int
     forgotten: int
@@ -66,8 +66,8 @@ class _Written(Struct, frozen=True):
 
 
 class VectorBlocks:
-    """The files of one space. One process writes and removes them, others read them; what
-    writes and what removes them exclude each other."""
+    """The files of one space. One process writes and removes them, others read. Writing and
+    removing exclude each other."""
 
     def __init__(self, folder: Path, space: Space, log: ReadableLog) -> None:
         self._folder = folder
@@ -77,8 +77,8 @@ class VectorBlocks:
         self._written: dict[int, _Written] = {}
 
     def restore(self, vectors: Vectors, starts: I64) -> bool:
-        """Put the blocks that fit into empty vectors; whether there were any. Reads, and removes
-        nothing. ``starts``: positions of the facts, by slot."""
+        """Load valid blocks into empty vectors; returns whether any was valid. Removes nothing.
+        ``starts``: positions of the facts, by slot."""
         for path in sorted(self._folder.glob(f"*{SUFFIX}")):
             number = int(path.stem)
             try:
@@ -94,7 +94,7 @@ class VectorBlocks:
         return bool(self._written)
 
     def write(self, vectors: Vectors, starts: I64) -> None:
-        """Write the full blocks that have no file, or one that lacks much. Raises OSError."""
+        """Write the full blocks without a file or with an outdated one. Raises OSError."""
         for number in range(len(starts) // BLOCK_SLOTS):
             with self._lock:
                 block = vectors.block(number)
@@ -102,12 +102,10 @@ class VectorBlocks:
                     self._write(vectors, number, block, starts)
 
     def discard_forgotten(self, vectors: Vectors) -> None:
-        """Remove the files that hold a vector which was forgotten since they were written, and
-        all that this process does not use; release those it has mapped.
+        """Remove the files with a vector that was forgotten since, and all files that this process
+        does not use; release mapped ones.
 
-        Raises:
-            OSError: a file cannot be removed.
-            StorageFailed: a request that is under way still reads one.
+        Raises: OSError: a file cannot be removed. StorageFailed: a running request still reads one.
         """
         with self._lock:
             known = self._written.items()
@@ -129,7 +127,7 @@ class VectorBlocks:
         for _ in range(HELD_LOOKS):
             if all(each() is None for each in held):
                 return
-            gc.collect()  # what readers left may be waiting for it
+            gc.collect()  # finished readers may have left cycles that refer to it
             time.sleep(HELD_SECONDS)
         raise StorageFailed("a removed file of vectors is still being read")
 
@@ -167,7 +165,7 @@ class VectorBlocks:
             unfinished.unlink(missing_ok=True)
 
     def _opened(self, number: int, starts: I64) -> Sections:
-        """A checked block. Raises SealedFault if it does not fit."""
+        """A checked block. Raises SealedFault if it is not valid here."""
         sections = open_sections(self._path(number))
         seal = msgspec.msgpack.decode(sections.document, type=BlockSeal)
         if (seal.format, seal.space, seal.number) != (FORMAT, self._space, number):
@@ -186,12 +184,12 @@ class VectorBlocks:
 
 
 def blocks_folder(table: Path) -> Path:
-    """Where the blocks of a table's vectors lie."""
+    """The folder of a table's blocks."""
     return table.with_suffix(".blocks")
 
 
 def remove_blocks(data: Path, kept: Path | None = None) -> None:
-    """Remove the blocks of all tables of vectors in a data directory, but one."""
+    """Remove the blocks of all tables of vectors in a data directory, except one."""
     for folder in data.glob("vectors-*.blocks"):
         if kept is None or folder != blocks_folder(kept):
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,9 +1,9 @@
-"""Vectors within a budget: in memory up to it, in a file beyond it. Answers are the same.
+"""Vectors within a memory budget: in memory up to it, in a file beyond it. Answers are equal.
 
-Of many facts in the file, sqlite-vec finds those that the sketch would choose: every fact that
-differs from the question in at most so many signs, until enough of the wanted facts are found.
-Others, which the caller may not read or which are of another moment, are passed over then; they
-neither count nor limit what is found. The cosines come from the vectors themselves.
+For many facts in the file, sqlite-vec finds the same candidates as the sketch: all facts that
+differ from the question in at most so many signs, until enough wanted facts are found. Facts that
+the caller may not read, or of another moment, are skipped; they neither count nor limit the result.
+The cosines come from the vectors themselves.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from engramlog.projections.embedding.vectors.vector_file import (
 )
 
 SAMPLED = 1024
-"""Vectors from which it is guessed how near the facts to compare will be."""
+"""Vectors in the sample that estimates how near the facts to compare will be."""
 SAMPLE_DEVIATIONS = 2.0
 STEP_SHARE = 128
-"""Where fewer were found than are to be compared, this part of the signs may differ more."""
+"""If too few were found, allow this share of the signs to differ more."""
 SCANNED, NAMED = 0.06, 0.6
-"""What it takes to look at a sketch, and to ask for one by name, of what it takes to find one."""
+"""The cost of scanning a sketch, and of fetching one by name, relative to finding one."""
 _UNFOUND = np.iinfo(np.uint16).max
 
 Starts = Callable[[], I64]
-"""The positions of the facts, by slot, as the memory image has them now."""
+"""The positions of the facts, by slot, in the present memory image."""
 
 
 class VectorsInFile(Vectors):
-    """Which slots have a vector is in memory, a byte each; all else is in the file."""
+    """Which slots have a vector, a byte each in memory; all else is in the file."""
 
     def __init__(self, file: VectorFile, starts: Starts) -> None:
         super().__init__(file.dimensions)
@@ -57,7 +57,7 @@ class VectorsInFile(Vectors):
         self._starts = starts
 
     def mark(self, slots: I32) -> None:
-        """The file has vectors of these."""
+        """Record that the file has vectors of these."""
         if len(slots):
             self._grow(int(slots.max()) + 1)
             self._present[slots] = True
@@ -88,7 +88,7 @@ class VectorsInFile(Vectors):
         return np.round(cosines, COSINE_DECIMALS), present
 
     def _pieces(self, slots: I32, present: Bool) -> Iterator[tuple[I64, F32]]:
-        """Indices of slots that have a vector, ascending, and the vectors: few at a time."""
+        """Indices of slots with a vector, ascending, and the vectors: a few at a time."""
         held = np.flatnonzero(present)
         order = np.argsort(slots[held], kind="stable")
         held, positions = held[order], self._starts()[slots[held[order]]]
@@ -117,10 +117,11 @@ class VectorsInFile(Vectors):
 
 
 class _Search:
-    """For the ``count`` of some positions (ascending) whose vectors have the signs of a query's.
+    """Finds the ``count`` of some positions (ascending) whose vectors have signs nearest to a
+    query's.
 
     Attributes:
-        differences: of each position, in how many signs it differs, as far as that was found.
+        differences: of each position, the number of differing signs, if found.
     """
 
     def __init__(self, query: F32, starts: I64, positions: I64, count: int) -> None:
@@ -131,7 +132,7 @@ class _Search:
         numbers, firsts = np.unique(positions // PART_POSITIONS, return_index=True)
         ends = np.append(firsts[1:], len(positions))
         bounds = [starts.searchsorted((numbers + n) * PART_POSITIONS) for n in (0, 1)]
-        # So many of all facts there are in the way of those that are asked for.
+        # This many of all facts must be found to reach the wanted ones.
         expected = (bounds[1] - bounds[0]) * self._share
         scan = (bounds[1] - bounds[0]) * SCANNED
         asked = ends - firsts
@@ -143,8 +144,8 @@ class _Search:
         )
 
     def guess(self, reading: Reading, at_once: int) -> int:
-        """In how many signs the nearest may differ, by a sample of them: rather too many, as
-        every search reads all sketches."""
+        """The number of signs in which the nearest may differ, estimated from a sample. Rather too
+        high, because every search reads all sketches."""
         step = max(1, len(self._positions) // SAMPLED)
         sample = np.ascontiguousarray(self._positions[::step])
         pieces = (reading.rows(sample[n : n + at_once])[1] for n in range(0, len(sample), at_once))
@@ -156,7 +157,7 @@ class _Search:
         return int(found[min(at, len(found) - 1)])
 
     def find(self, reading: Reading, above: int, limit: int) -> None:
-        """Enter the differences that are more than ``above`` and at most ``limit``."""
+        """Record the differences above ``above``, up to ``limit``."""
         for part, start, end, by_name in self._parts:
             among = self._positions[start:end]
             found, differ = reading.near(self._wanted, part, among, above, limit, by_name=by_name)
@@ -165,12 +166,12 @@ class _Search:
 
 
 class BoundedVectors(Vectors):
-    """See the module. ``close`` when done.
+    """Vectors in memory or in a file; ``close`` when done.
 
     Args:
-        file: where vectors are kept that do not fit.
+        file: for vectors beyond the budget.
         starts: see ``Starts``.
-        budget_bytes: of memory for vectors; None without a bound.
+        budget_bytes: memory for vectors; None without a bound.
     """
 
     def __init__(self, file: VectorFile, starts: Starts, budget_bytes: int | None) -> None:
@@ -182,17 +183,18 @@ class BoundedVectors(Vectors):
 
     @property
     def in_file(self) -> bool:
-        """Whether they lie in the file."""
+        """Whether the vectors are in the file."""
         return isinstance(self._inside, VectorsInFile)
 
     @property
     def held_bytes(self) -> int:
-        """Of vectors in memory, sketches included. In the file: at most, between questions."""
+        """Bytes of vectors in memory, sketches included. With a file: the most between
+        questions."""
         return self._file.held_bytes if self.in_file else len(self._inside) * self._vector_bytes
 
     def restored(self) -> bool:
-        """Whether the vectors are those that an earlier run, or another process, left in the
-        file. It is not used where they fit into memory."""
+        """Whether an earlier run or another process left these vectors in the file. The file is not
+        used if they fit into memory."""
         if self._budget_bytes is None or not self._file.open():
             self._file.discard()
             return False
@@ -204,7 +206,7 @@ class BoundedVectors(Vectors):
         return True
 
     def scrub(self) -> None:
-        """Leave no trace of forgotten vectors in the file. Raises StorageFailed if a reader
+        """Remove all traces of forgotten vectors from the file. Raises StorageFailed if a reader
         does not finish."""
         self._file.scrub()
 
@@ -258,8 +260,8 @@ class BoundedVectors(Vectors):
         return budget is None or count * self._vector_bytes <= budget
 
     def _make_room(self, slots: I32) -> None:
-        """Move everything into the file where some more would not fit beside it. A process that
-        only reads does so once the writing one has."""
+        """Move everything into the file if more vectors would not fit in memory. A reading process
+        waits for the writing one to do so."""
         if self.in_file or self._budget_bytes is None:
             return
         if self._fits(len(self) + int(np.count_nonzero(~self.present(slots)))):
@@ -280,7 +282,7 @@ class BoundedVectors(Vectors):
         self._file.complete()
 
     def _move(self, positions: I64) -> None:
-        """Have the vectors be those of the file, at these positions."""
+        """Switch to the file's vectors, at these positions."""
         slots = _places(self._starts(), positions)
         self._file.remove(positions[slots < 0])  # of no fact
         inside = VectorsInFile(self._file, self._starts)
@@ -289,7 +291,7 @@ class BoundedVectors(Vectors):
 
 
 def _places(among: I64, positions: I64) -> I64:
-    """Where each of some positions is among others, which ascend; -1 for those that are not."""
+    """The index of each position among others, which ascend; -1 for absent ones."""
     if not len(among):
         return np.full(len(positions), -1, dtype=np.int64)
     at = np.minimum(np.searchsorted(among, positions), len(among) - 1)

@@ -1,7 +1,7 @@
-"""Vectors of the cards that are kept, each a unit under its own key, for search by entity.
+"""Vectors of cached cards, each with its own key, for search by entity.
 
-They live exactly as long as their card is kept: what a card said is never left behind. Their
-rows in ``vec_facts`` go at the next start, as the cards themselves do.
+A vector lives exactly as long as its card, so nothing of an old card remains. Its row in
+``vec_facts`` goes at the next start, like the card itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class CardVectors:
         return len(self._rows)
 
     def embed(self, key: CardKey, text: str) -> None:
-        """Keep the vector of a card's text. Raises as ``Provider.embed``."""
+        """Store the vector of a card's text. Raises as ``Provider.embed``."""
         row: F32 = self._embedder.uncached([text])[0]
         with self._lock:
             self._table.write(added=[(key.vector_key, row)])

@@ -1,8 +1,8 @@
-"""Vectors of bare texts, for telling whether two memories say the same (abmind A12).
+"""Vectors of bare texts, which show whether two memories mean the same (abmind A12).
 
-Made at the edge, before a write is queued, and kept in memory alone: the writer compares what
-is there and never asks a model. The writer of a memory makes its vector first, so that of two
-that are stored at once the second finds the first one's.
+They are made before a write is queued and kept in memory alone: the writer compares existing ones
+and never calls a model. Each memory's vector is made first, so of two memories stored at once the
+second finds the first one's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DIGITS = 6
 
 
 class ContentVectors:
-    """See the module. Safe to use from several threads."""
+    """Vectors by text. Safe from several threads."""
 
     def __init__(self, embedder: UncachedEmbedder) -> None:
         self._embedder = embedder
@@ -33,8 +33,8 @@ class ContentVectors:
         self._rows: OrderedDict[bytes, F32] = OrderedDict()
 
     def make(self, texts: Sequence[str]) -> None:
-        """Have the vectors of texts, the last ones used the longest. Raises EmbeddingError
-        where the provider does not answer."""
+        """Make the vectors of texts; keeps the most recently used. Raises EmbeddingError if the
+        provider does not answer."""
         keys = {text_key(text): text for text in texts}
         with self._lock:
             missing = {key: text for key, text in keys.items() if key not in self._rows}
@@ -49,7 +49,7 @@ class ContentVectors:
                 self._rows.popitem(last=False)
 
     def vector(self, text: str) -> F32 | None:
-        """The vector of a text, where it was made."""
+        """The vector of a text, if made."""
         with self._lock:
             return self._rows.get(text_key(text))
 
@@ -62,7 +62,7 @@ class ContentVectors:
         return [UNKNOWN if row is None else _cosine(mine, row) for row in rows]
 
     def forget_all(self) -> None:
-        """After an erasure: what is still needed is made again."""
+        """Drop all after an erasure; needed ones are made again."""
         with self._lock:
             self._rows.clear()
 

@@ -1,9 +1,9 @@
 """Unit vectors in memory by the memory image's slots, and exact cosines over them.
 
-Vectors lie in blocks of a fixed size, unfilled rows being zero. Every cosine is the product of
-one row with the query, summed by itself, so a fact's is the same bits whatever else a question
-scans. Beside each block lies a sketch of it, for choosing among very many. A block may lie in a
-file that is mapped into memory; what is written into it stays in this process.
+Vectors lie in blocks of a fixed size; empty rows are zero. Every cosine is the product of one row
+with the query, summed separately, so a fact's cosine has the same bits whatever else a question
+scans. Each block has a sketch, for preselection among very many. A block may be a mapped file;
+writes into it stay in this process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WHOLE_SHARE = 0.5
 
 
 class VectorBlock(Struct, frozen=True):
-    """Rows by slot of the block, their sketch (a line a word), and which rows are vectors."""
+    """Rows by slot of the block, their sketch (one line per word), and which rows are vectors."""
 
     rows: F32
     sketch: U64
@@ -31,9 +31,9 @@ class VectorBlock(Struct, frozen=True):
 
 
 class Vectors:
-    """One writer, any readers: a slot's row is written before it is marked as present.
+    """One writer, any number of readers: a slot's row is written before it is marked as present.
 
-    ``on_put`` and ``on_forget`` are called with what was written, in the writer's thread.
+    ``on_put`` and ``on_forget`` are called with each change, in the writer's thread.
     """
 
     def __init__(self, dimensions: int) -> None:
@@ -46,11 +46,11 @@ class Vectors:
         self.on_forget: Callable[[I32], None] = lambda _slots: None
 
     def __len__(self) -> int:
-        """Slots that have a vector."""
+        """Slots with a vector."""
         return int(np.count_nonzero(self._present))
 
     def put(self, slots: I32, rows: F32) -> None:
-        """Keep the unit vectors of ``slots``."""
+        """Store the unit vectors of ``slots``."""
         if not len(slots):
             return
         self._grow(int(slots.max()) + 1)
@@ -60,7 +60,7 @@ class Vectors:
             at = slots[inside] % BLOCK_SLOTS
             held = self._blocks.get(block)
             if held is None:
-                # Zeros come from the system untouched: rows never written cost no memory.
+                # Zeroed pages from the system: unwritten rows cost no memory.
                 held = np.zeros((BLOCK_SLOTS, self.dimensions), dtype=np.float32)
                 self._sketches[block] = np.zeros(
                     (words_of(self.dimensions), BLOCK_SLOTS), dtype=np.uint64
@@ -72,7 +72,7 @@ class Vectors:
         self.on_put(slots, rows)
 
     def forget(self, slots: I32) -> None:
-        """Overwrite the vectors of ``slots``: for erasure, as ended facts keep theirs."""
+        """Overwrite the vectors of ``slots``. Only for erasure: ended facts keep theirs."""
         slots = slots[self.present(slots)]
         self._present[slots] = False
         for slot in slots.tolist():
@@ -86,11 +86,11 @@ class Vectors:
             self._forgotten[number] = self.forgotten(number) + 1
 
     def forgotten(self, number: int) -> int:
-        """How often vectors of a block were forgotten."""
+        """How often the block lost vectors."""
         return self._forgotten.get(number, 0)
 
     def block(self, number: int) -> VectorBlock | None:
-        """A block as it is; None if it never had a vector."""
+        """The current block; None if it never had a vector."""
         rows = self._blocks.get(number)
         if rows is None:
             return None
@@ -98,7 +98,7 @@ class Vectors:
         return VectorBlock(rows, self._sketches[number], self._present[slots])
 
     def take(self, number: int, block: VectorBlock) -> None:
-        """Have a block that has no vectors yet be this one, or that it is equal to."""
+        """Replace a block by this one; it must have no vectors yet, or equal ones."""
         first = number * BLOCK_SLOTS
         self._grow(first + BLOCK_SLOTS)
         self._sketches[number] = block.sketch
@@ -119,7 +119,7 @@ class Vectors:
         return found
 
     def rows(self, slots: I32) -> tuple[F32, Bool]:
-        """The vectors of ``slots``, zero if there is none, and which have one."""
+        """The vectors of ``slots``, zero without one, and which slots have one."""
         present = self.present(slots)
         rows = np.zeros((len(slots), self.dimensions), dtype=np.float32)
         blocks = slots // BLOCK_SLOTS
@@ -129,8 +129,8 @@ class Vectors:
         return rows, present
 
     def cosines(self, query: F32, slots: I32) -> tuple[F64, Bool]:
-        """Cosine of each of ``slots`` (ascending) with a unit vector, rounded to 1e-6; 0 for
-        those without a vector, which the second array tells apart."""
+        """The cosine of each of ``slots`` (ascending) with a unit vector, rounded to 1e-6; 0
+        without a vector. The second array says which have one."""
         present = self.present(slots)
         cosines = np.zeros(len(slots), dtype=np.float64)
         for block, start, end in _runs(slots):
@@ -138,15 +138,15 @@ class Vectors:
             if held is not None:
                 whole = end - start == BLOCK_SLOTS
                 chosen = held if whole else held[slots[start:end] % BLOCK_SLOTS]
-                # Row by row: a matrix product's last bits depend on a row's neighbours.
+                # Row by row: the last bits of a matrix product depend on a row's neighbours.
                 cosines[start:end] = np.vecdot(chosen, query)
         if not present.all():
             cosines[~present] = 0.0
         return np.round(cosines, COSINE_DECIMALS), present
 
     def likely(self, query: F32, slots: I32, count: int) -> I64:
-        """Indices into ``slots`` (ascending, all present) of the ``count`` that the sketch
-        holds nearest to the query, and of those it cannot tell from the last; ascending."""
+        """Indices into ``slots`` (ascending, all present) of the ``count`` that the sketch ranks
+        nearest to the query, with all ties of the last; ascending."""
         if len(slots) <= count:
             return np.arange(len(slots), dtype=np.int64)
         wanted = signs(query[np.newaxis, :])
@@ -164,7 +164,7 @@ class Vectors:
         return nearest(np.concatenate(parts), count)
 
     def _differing(self, block: int, slots: I32, wanted: U64) -> U16:
-        """Of some slots of a block; the whole of it is scanned."""
+        """The differing signs of some slots of a block; scans the whole block."""
         whole = differing(self._sketches[block], wanted)
         return whole if len(slots) == BLOCK_SLOTS else whole[slots % BLOCK_SLOTS]
 
@@ -180,7 +180,7 @@ def _rising(slots: I32) -> bool:
 
 
 def _runs(slots: I32) -> list[tuple[int, int, int]]:
-    """Block, start and end of each run of ascending ``slots`` that is in one block."""
+    """Block, start and end of each run of ascending ``slots`` in one block."""
     if not len(slots):
         return []
     blocks = np.arange(int(slots[0]) // BLOCK_SLOTS, int(slots[-1]) // BLOCK_SLOTS + 2)

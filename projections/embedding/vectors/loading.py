@@ -1,5 +1,5 @@
-"""Vectors at rest into use: the file of a node whose memory they exceed, or blocks of them from
-files; and what these lack from the table."""
+"""Loads stored vectors: the search file if they exceed memory, or blocks from files, then the rest
+from the table."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def load_vectors(
     view: View,
     slot_of: Callable[[str], int | None],
 ) -> Iterator[tuple[list[str], I32]]:
-    """Fill empty vectors; goes through the ids in the table, page by page, with the slot of each,
-    -1 for those that the view does not know."""
+    """Fill empty vectors; yields the ids in the table, page by page, with the slot of each, -1 for
+    those unknown to the view."""
     if not vectors.restored() and not blocks.restore(vectors, view.from_position):
         for ids, rows in table.pages():
             slots = _slots(ids, view.count, slot_of)

@@ -1,8 +1,8 @@
-"""A sketch of unit vectors, one bit a dimension: which of very many may be near a query.
+"""A sketch of unit vectors, one bit per dimension: which of very many may be near a query.
 
-Two vectors at an angle differ in the sign of about ``angle / pi`` of their dimensions, so
-counting differing signs ranks them roughly, at a thirtieth of the memory to read. The sketch
-only chooses whom to compare exactly; no score ever comes from it.
+Two vectors at an angle differ in the sign of about ``angle / pi`` of their dimensions. Counting
+differing signs ranks them roughly, at a thirtieth of the memory to read. The sketch only preselects
+for exact comparison and never gives a score.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ U16: TypeAlias = np.ndarray[Any, np.dtype[np.uint16]]
 
 
 def words_of(dimensions: int) -> int:
-    """64-bit words that hold one vector's signs."""
+    """64-bit words per vector's signs."""
     return -(-dimensions // WORD_BITS)
 
 
 def signs(rows: F32) -> U64:
-    """The signs of each row, packed: one column a row, one line a word."""
+    """The signs of each row, packed: one column per row, one line per word."""
     count, dimensions = rows.shape
     bits = np.zeros((count, words_of(dimensions) * WORD_BITS), dtype=np.bool_)
     np.greater(rows, 0.0, out=bits[:, :dimensions])
@@ -51,7 +51,7 @@ def differing(held: U64, query: U64) -> U16:
 
 
 def nearest(differences: U16, count: int) -> I64:
-    """Indices of the ``count`` fewest differences, ascending; with all that equal the last."""
+    """Indices of the ``count`` smallest differences, ascending, with all ties of the last."""
     if len(differences) <= count:
         return np.arange(len(differences), dtype=np.int64)
     limit = np.partition(differences, count - 1)[count - 1]

@@ -1,9 +1,9 @@
-"""``vec_facts``: the vectors of live facts at rest (seed §20.2), in their own file.
+"""``vec_facts``: the stored vectors of live facts (seed §20.2), in their own file.
 
-The one asynchronous projection. It has its own file, ``vectors.db``, because its writer is
-the embedding worker and SQLite lets one connection write a file at a time; a rebuilt
-``projections.db`` then needs no vector copied. It may be deleted: the worker fills it again,
-from the cache as far as that reaches.
+The one asynchronous projection. It has its own file, ``vectors.db``, because the embedding worker
+writes it and SQLite lets only one connection write a file at a time. A rebuilt ``projections.db``
+then needs no copy of vectors. The file may be deleted: the worker fills it again, from the cache if
+possible.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def remove_database(path: Path) -> None:
 
 
 class KeptVecFacts:
-    """The table as a process sees it that only reads. Safe to use from several threads."""
+    """The table in a process that only reads. Safe from several threads."""
 
     def __init__(self, path: Path, space: Space) -> None:
         """Raises DimensionMismatch or ModelMismatch: the table holds vectors of another space."""
@@ -68,7 +68,7 @@ class KeptVecFacts:
             check_same(msgspec.json.decode(found[0], type=Space), space)
 
     def pages(self) -> Iterator[tuple[list[str], F32]]:
-        """All ids and their vectors, page by page, as they were when the first was read."""
+        """All ids and their vectors, page by page, as of the first read."""
         db = read_vectors(self._path)
         try:
             cursor = iter(db.execute(_ALL))
@@ -80,7 +80,7 @@ class KeptVecFacts:
             db.close()
 
     def id_pages(self) -> Iterator[list[str]]:
-        """All ids, page by page, as they were when the first was read."""
+        """All ids, page by page, as of the first read."""
         db = read_vectors(self._path)
         try:
             cursor = iter(db.execute(_IDS))
@@ -90,7 +90,7 @@ class KeptVecFacts:
             db.close()
 
     def rows_of(self, ids: Sequence[str]) -> tuple[list[str], F32]:
-        """Those of some ids that are in the table, and their vectors."""
+        """Those of some ids that the table has, and their vectors."""
         with self._lock:
             found = [row for each in ids for row in self._db.execute(_ONE, (each,))]
         data = b"".join(cast("bytes", row[1]) for row in found)
@@ -104,8 +104,7 @@ class KeptVecFacts:
 
 
 class VecFacts(KeptVecFacts):
-    """The table as its one writer has it, and how far it has come. Safe to use from several
-    threads."""
+    """The table in its one writing process, and its position. Safe from several threads."""
 
     def __init__(self, path: Path, space: Space, *, reindex: bool = False) -> None:
         """Open or create the table for one space.
@@ -144,7 +143,7 @@ class VecFacts(KeptVecFacts):
 
     @property
     def position(self) -> int:
-        """Every fact that lived at this position of the log is in the table."""
+        """The table has every fact that was live at this log position."""
         with self._lock:
             found = query_one(self._db, "SELECT position FROM vec_meta")
         return 0 if found is None else int(found[0])
@@ -160,9 +159,10 @@ class VecFacts(KeptVecFacts):
         ended: Sequence[str] = (),
         position: int | None = None,
     ) -> None:
-        """Insert vectors, delete those of ended facts, and move on, in one transaction."""
+        """Insert vectors, delete those of ended facts, and advance the position, in one
+        transaction."""
         with self._lock, self._db:
-            # A row may be there already where a crash came before the position moved.
+            # The row may exist: after a crash before the position advanced.
             ids = [*ended, *(fact for fact, _ in added)]
             self._db.executemany(_DELETE, ((fact,) for fact in ids))
             self._db.executemany(_INSERT, ((fact, row.tobytes()) for fact, row in added))
@@ -170,8 +170,8 @@ class VecFacts(KeptVecFacts):
                 self._db.execute("UPDATE vec_meta SET position=?", (position,))
 
     def rewrite(self, gone: Container[str]) -> None:
-        """Write the table again without the vectors of ``gone`` and of cards, so that no trace of
-        them is left, whatever sqlite-vec and SQLite leave in chunks and pages."""
+        """Rewrite the table without the vectors of ``gone`` and of cards, so that no trace of them
+        remains in sqlite-vec's chunks and SQLite's pages."""
         staged = self._path.with_name(self._path.name + ".next")
         with self._lock:
             remove_database(staged)
@@ -198,7 +198,7 @@ class VecFacts(KeptVecFacts):
 
 
 def open_vectors(path: Path, page_bytes: int = 4096) -> apsw.Connection:
-    """A writing connection that knows ``vec0``. ``page_bytes``: of a file made now."""
+    """A writing connection with ``vec0``. ``page_bytes``: for a new file."""
     db = apsw.Connection(str(path))
     _know_vec0(db)
     set_pragmas(db, f"page_size={page_bytes}", "journal_mode=WAL", "synchronous=NORMAL")
@@ -207,7 +207,7 @@ def open_vectors(path: Path, page_bytes: int = 4096) -> apsw.Connection:
 
 
 def read_vectors(path: Path) -> apsw.Connection:
-    """A connection that knows ``vec0`` and can only read."""
+    """A read-only connection with ``vec0``."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     _know_vec0(db)
     return db
@@ -221,7 +221,7 @@ def _know_vec0(db: apsw.Connection) -> None:
 
 
 def check_same(stored: Space, configured: Space) -> None:
-    """Raises where vectors of the two spaces must not meet. Who serves a model is no
+    """Raises if vectors of the two spaces must not be mixed. The server of a model makes no
     difference."""
     if stored.stored_dimensions != configured.stored_dimensions:
         raise DimensionMismatch(stored, configured)

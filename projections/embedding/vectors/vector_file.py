@@ -1,9 +1,9 @@
-"""Vectors in a file that is searched where it lies, for nodes whose memory they exceed.
+"""Vectors in a file that is searched in place, for nodes with too little memory.
 
-``vectors-SPACE.db-search`` holds of each fact that has a vector, by its position in the log, the
+``vectors-SPACE.db-search`` holds for each fact with a vector, by its position in the log, the
 vector's signs in a ``vec0`` table, which sqlite-vec searches, and the vector itself. It is a copy
-that may be deleted; one whose last fact is not in the log at its place is not used. Positions are
-the key because other processes may number the slots of the memory image otherwise.
+and may be deleted. It is not used if the log has another event at its last fact's position.
+Positions are the key because other processes may number the slots of the memory image differently.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from engramlog.projections.embedding.vectors.vec_facts import (
 from engramlog.projections.tables.database import ReaderPool, query_one
 
 PART_POSITIONS = 131_072
-"""Positions of a partition: a question about the past, or of few facts, searches few of them.
-Each search reads what sqlite-vec knows of all chunks."""
+"""Positions per partition: a question about the past, or about few facts, searches few partitions.
+Each search reads sqlite-vec's records of all chunks."""
 NEAREST_MAX = 4096
-"""The most that sqlite-vec finds in one search."""
+"""The most results of one sqlite-vec search."""
 READERS_MAX = 2
 PAGE_BYTES = 8192
 CACHE_SHARE = 16
-"""Each connection's page cache, and each reading of rows, takes at most this part of the budget."""
+"""Each connection's page cache, and each read of rows, takes at most this part of the budget."""
 CACHE_BYTES_MAX = 2 << 20
 _WRITTEN_ROWS = 2_000
 _SCHEMA = """
@@ -77,10 +77,9 @@ class Reading:
     def near(
         self, wanted: U64, part: int, among: I64, above: int, limit: int, *, by_name: bool
     ) -> tuple[I64, I64]:
-        """Positions in a partition, and in how many signs each differs from the wanted ones:
-        more than ``above``, at most ``limit``. All of ``among`` that do are there; others may
-        be, unless they are searched for ``by_name``.
-        """
+        """Positions in a partition with their differing signs: more than ``above``, at most
+        ``limit``. All such positions of ``among`` are included; others may be, unless the search is
+        ``by_name``."""
         if by_name:
             return self._named(wanted, part, among, above, limit)
         pages: list[tuple[I64, I64]] = []
@@ -90,8 +89,7 @@ class Reading:
             if len(found) < NEAREST_MAX:
                 pages.append((found, differ))
                 break
-            # The nearest were found: all that are nearer than the last of them, and it seems
-            # not all that are as near as that.
+            # The result was full: all nearer than the last are found, but perhaps not all its ties.
             last = int(differ.max())
             if last > above + 1:
                 pages.append((found[differ < last], differ[differ < last]))
@@ -113,7 +111,7 @@ class Reading:
         return _pairs(found)
 
     def rows(self, positions: I64) -> tuple[I64, F32]:
-        """Those of some positions that have a vector, ascending, and the vectors."""
+        """Those of some positions with a vector, ascending, and the vectors."""
         found = self._db.execute(_ROWS, (apsw.carray(positions),)).fetchall()
         data = b"".join(cast("bytes", row) for _, row in found)
         return (
@@ -123,10 +121,10 @@ class Reading:
 
 
 class VectorFile:
-    """The file as a process sees it that only reads. Safe from any thread."""
+    """The file in a process that only reads. Safe from any thread."""
 
     def __init__(self, path: Path, dimensions: int, budget_bytes: int | None) -> None:
-        """``budget_bytes``: of memory for vectors; None if the file is not to be used."""
+        """``budget_bytes``: memory for vectors; None if the file is not used."""
         self.dimensions = dimensions
         share = CACHE_BYTES_MAX
         if budget_bytes is not None:
@@ -139,17 +137,17 @@ class VectorFile:
 
     @property
     def held_bytes(self) -> int:
-        """Most memory that the connections keep between two questions."""
+        """The most memory that the connections keep between two questions."""
         return READERS_MAX * self._cache_kib * 1024
 
     @contextmanager
     def reading(self) -> Generator[Reading, None, None]:
-        """Borrow a connection for the length of a ``with`` block; waits while all are lent."""
+        """Borrow a connection for a ``with`` block; waits while all are lent."""
         with self._places, self._pool.connection() as db:
             yield Reading(db, self.dimensions)
 
     def open(self) -> bool:
-        """Whether there is a complete file to read."""
+        """Whether a complete file can be read."""
         self._pool.reopen()
         if not self._path.exists():
             return False
@@ -157,30 +155,30 @@ class VectorFile:
             with self._places, self._pool.connection() as db:
                 return _is_complete(db)
         except apsw.Error:
-            return False  # it is being made
+            return False  # another process is writing it
 
     def begin(self) -> bool:
-        """Whether vectors may be added; a process that only reads has no part in it."""
+        """Whether vectors may be added; never in a process that only reads."""
         return False
 
     def complete(self) -> None:
-        """Say that everything was added."""
+        """Mark that everything was added."""
 
     def add(self, positions: I64, rows: F32) -> None:
-        """Hold vectors; the process that writes has done so before others hear of them."""
+        """Record new vectors; the writing process has already stored them."""
 
     def remove(self, positions: I64) -> None:
-        """Hold some vectors no longer."""
+        """Record that some vectors are gone."""
 
     def discard(self) -> None:
-        """Use the file no longer."""
+        """Stop using the file."""
         self._pool.reopen()
 
     def scrub(self) -> None:
-        """Leave no trace of what was removed."""
+        """Remove all traces of removed vectors."""
 
     def positions(self) -> I64:
-        """Of all vectors, ascending."""
+        """Positions of all vectors, ascending."""
         with self._places, self._pool.connection() as db:
             found = cast("Iterator[tuple[int]]", db.execute(_POSITIONS))
             return np.fromiter((position for (position,) in found), dtype=np.int64)
@@ -196,7 +194,7 @@ class VectorFile:
 
 
 class KeptVectorFile(VectorFile):
-    """The file as its one writer has it."""
+    """The file in its one writing process."""
 
     def __init__(
         self, path: Path, dimensions: int, budget_bytes: int | None, log: ReadableLog
@@ -211,7 +209,7 @@ class KeptVectorFile(VectorFile):
         return (READERS_MAX + 1) * self._cache_kib * 1024
 
     def open(self) -> bool:
-        """As of a reader; a file that is torn, or of another log, is deleted."""
+        """Same as for a reader; also deletes a file that is torn or of another log."""
         if not self._path.exists():
             return False
         try:
@@ -219,7 +217,7 @@ class KeptVectorFile(VectorFile):
             if _is_complete(self._db) and self._fits(self._db):
                 return True
         except apsw.Error:
-            pass  # as good as none
+            pass  # as good as no file
         self.discard()
         return False
 
@@ -237,7 +235,7 @@ class KeptVectorFile(VectorFile):
             self._db.execute("UPDATE state SET complete=1")
 
     def add(self, positions: I64, rows: F32) -> None:
-        """Hold vectors, in place of those at the same positions."""
+        """Store vectors, replacing those at the same positions."""
         with self._lock:
             for start in range(0, len(positions), _WRITTEN_ROWS):
                 part = slice(start, start + _WRITTEN_ROWS)
@@ -277,8 +275,8 @@ class KeptVectorFile(VectorFile):
         db.executemany(_FORGET, ((position,) for position in positions))
 
     def scrub(self) -> None:
-        """Deleted rows are overwritten with zeros; what the write-ahead log holds of them goes.
-        Raises StorageFailed if a reader does not finish."""
+        """Empty the write-ahead log; deleted rows are overwritten with zeros. Raises StorageFailed
+        if a reader does not finish."""
         with self._lock:
             if self._db is not None:
                 truncate_wal(self._db)
@@ -312,7 +310,7 @@ class KeptVectorFile(VectorFile):
 
 
 def search_file(table: Path) -> Path:
-    """Where the file lies that is searched in place of a table's vectors."""
+    """The search file beside a table of vectors."""
     return table.with_name(f"{table.name}-search")
 
 
@@ -327,6 +325,6 @@ def _is_complete(db: apsw.Connection) -> bool:
 
 
 def _reached(db: apsw.Connection) -> tuple[int, bytes]:
-    """The position of the last fact that has a vector, and the hash of its event."""
+    """The position of the last fact with a vector, and the hash of its event."""
     _, position, sealed = query_one(db, _STATE) or (0, 0, b"")
     return int(position), bytes(sealed)
