@@ -1,9 +1,8 @@
-"""Hash chains: linking drafts onto the streams of a log, and checking links read back.
+"""Hash chains: linking drafts onto the streams of a log, and checking links.
 
-``Chain`` is the writer's memory of where the log and each stream end; it gives drafts
-their position, sequence, clock reading, salt and hash, and can take a whole transaction
-back. ``check_link`` is the reader's side: whether stored bytes continue their stream.
-Neither does I/O.
+``Chain`` is the writer's copy of the heads of the log and its streams. It gives drafts their
+position, sequence, clock reading, salt and hash, and can undo a whole transaction. ``check_link``
+is for readers: whether stored bytes continue their stream. Neither does I/O.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ SALT_BYTES = 16
 EVENT_ID_BYTES = 16
 HASH_BYTES = 32
 PAYLOAD_MISSING = "payload is missing"
-"""The fault of a link whose payload was erased or withheld: which of them, the naming
-``fact_erased`` decides."""
+"""The fault of a link whose payload was erased or withheld; a ``fact_erased`` that names it proves
+an erasure."""
 ARRAY_OF_14 = 0x9E
 """The first byte of every header: a MessagePack array of 14."""
 
 Link = tuple[Recorded, Stored]
-"""One event as its caller sees it, and as it is stored."""
+"""One event as decoded, and as stored."""
 
 
 class Chain:
-    """Where the log and its streams end, as the one writing thread knows it.
+    """The heads of the log and its streams in the one writing thread.
 
-    ``entropy`` gives the salts; a parameter so that fixtures can be made again.
+    ``entropy`` gives the salts; fixtures pass a fixed one.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class Chain:
         self.restart(head, streams)
 
     def restart(self, head: Head, streams: Mapping[str, StreamHead]) -> None:
-        """Replace the heads by those read from the log."""
+        """Replace the heads by those from the log."""
         self._settled = head
         self._position = head.position
         self._received_at = head.received_at
@@ -72,8 +71,7 @@ class Chain:
         self._undo.clear()
 
     def advance(self, head: Head, streams: Mapping[str, StreamHead]) -> None:
-        """Continue from where another writer of the same log has brought it; ``streams`` are those
-        that have grown."""
+        """Continue after another writer of the same log; ``streams`` are the ones that grew."""
         self._settled = head
         self._position = head.position
         self._received_at = head.received_at
@@ -83,11 +81,11 @@ class Chain:
 
     @property
     def position(self) -> int:
-        """The last position given out, committed or not."""
+        """The last assigned position, committed or not."""
         return self._position
 
     def stream_seq(self, stream: str) -> int:
-        """The last sequence given out in a stream; 0 for a stream without events."""
+        """The last assigned sequence of a stream; 0 for a stream without events."""
         return self._tips.get(stream, (0, ZERO_HASH))[0]
 
     def link(
@@ -97,14 +95,15 @@ class Chain:
         now_us: int,
         idempotency_key: str | None,
     ) -> list[Link]:
-        """Continue the log with ``drafts``, with their encoded payloads.
+        """Continue the log with ``drafts`` and their encoded payloads.
 
         All share one ``received_at``: ``now_us``, or the last recorded one if that is later.
         """
         if not drafts:
             return []
         kinds = [kind_and_version(draft) for draft in drafts]
-        floor = now_us if self._position == 0 else self._received_at  # 1970 binds no empty log
+        # the initial 1970 does not bind an empty log
+        floor = now_us if self._position == 0 else self._received_at
         received_at = self._received_at = max(now_us, floor)
         salts = self._entropy(SALT_BYTES * len(drafts))
         origin, epoch, tips, undo, tick = (
@@ -157,10 +156,9 @@ class Chain:
         return links
 
     def follow(self, events: Sequence[Stored]) -> list[Link]:
-        """Continue the log with another log's events as they are, positions included.
+        """Continue the log with another log's events unchanged, positions included.
 
-        Raises:
-            CorruptLog: an event does not continue this log or its stream; nothing is linked.
+        Raises: CorruptLog: an event does not continue this log or its stream; nothing is linked.
         """
         links: list[Link] = []
         tips: dict[str, StreamHead] = {}
@@ -198,11 +196,11 @@ class Chain:
         Args:
             events: each with its decoded header.
             peer: the node they came through.
-            erasable: ids of events that may come without payload.
+            erasable: ids of events that may lack their payload.
 
         Raises:
             CorruptLog: an event does not continue its stream; nothing is linked.
-            ClockSkew: an event claims a time over 300 s ahead; nothing is linked.
+            ClockSkew: an event's time is over 300 s ahead; nothing is linked.
         """
         links: list[Link] = []
         tips: dict[str, StreamHead] = {}
@@ -235,13 +233,13 @@ class Chain:
         return None if tip is None else StreamHead(stream, *tip)
 
     def settle(self) -> Head:
-        """Everything linked so far is durable; returns where the log now ends."""
+        """Mark everything linked so far as durable; returns the log's head."""
         self._undo.clear()
         self._settled = Head(self._position, self._received_at, self._hlc.last)
         return self._settled
 
     def take_back(self) -> None:
-        """Forget everything linked since the last ``settle``."""
+        """Undo everything linked since the last ``settle``."""
         for stream, tip in self._undo.items():
             if tip is None:
                 self._tips.pop(stream, None)
@@ -257,7 +255,7 @@ _kinds: dict[type, tuple[str, int]] = {}
 
 
 def kind_and_version(draft: Draft) -> tuple[str, int]:
-    """The kind a draft is written as, and its schema version. Raises UnknownKind."""
+    """A draft's kind, and the schema version to write. Raises UnknownKind."""
     shape = type(draft.payload)
     known = _kinds.get(shape)
     if known is None:
@@ -280,9 +278,9 @@ def check_link(previous: StreamHead | None, stored: Stored) -> str | None:
 def link_fault(
     previous: StreamHead | None, stored: Stored, header: Header, *, erasable: bool = False
 ) -> str | None:
-    """``check_link`` for a caller that has decoded the header already.
+    """``check_link`` with a decoded header.
 
-    ``erasable``: a payload may be missing together with its salt, as erasure leaves it.
+    ``erasable``: payload and salt may both be missing, as after an erasure.
     """
     if header_hash(stored.header) != stored.hash:
         return "hash does not match the header"
@@ -307,7 +305,7 @@ def link_fault(
 
 
 def _shape_fault(stored: Stored, header: Header) -> str | None:
-    """What makes a header impossible, after any other."""
+    """Why a header is impossible after any other, or None."""
     if stored.header[0] != ARRAY_OF_14:
         return "header is not an array of 14"
     if len(header.event_id) != EVENT_ID_BYTES or len(header.payload_hash) != HASH_BYTES:

@@ -1,9 +1,8 @@
 """Wall clock and hybrid logical clock (HLC).
 
-An HLC reading is one integer, ``wall_ms * 1000 + counter``, so integer order is
-causal order. On the wire it is written ``"{wall_ms:013d}.{counter:03d}"``; unpadded
-input is accepted, and text forms are never compared as text.
-Source: Kulkarni et al. 2014, and the protocol's clock rules.
+An HLC reading is one integer, ``wall_ms * 1000 + counter``, so integer order is causal order. The
+wire form is ``"{wall_ms:013d}.{counter:03d}"``. Unpadded input is accepted; text forms are never
+compared. Source: Kulkarni et al. 2014, and the protocol's clock rules.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _TEXT = re.compile(r"^(\d{1,15})\.(\d{1,6})$")
 
 
 class Clock(Protocol):
-    """Where time comes from; a parameter everywhere, never imported."""
+    """The source of time: always a parameter, never imported."""
 
     def now_us(self) -> int:
         """Microseconds since the Unix epoch, UTC."""
@@ -53,7 +52,7 @@ class FixedClock:
 
 
 def pack_hlc(wall_ms: int, counter: int) -> int:
-    """One integer for a reading; a counter past 999 moves the wall part on."""
+    """One integer for a reading; a counter past 999 carries into the wall part."""
     return (wall_ms + counter // COUNTER_LIMIT) * COUNTER_LIMIT + counter % COUNTER_LIMIT
 
 
@@ -72,7 +71,8 @@ def parse_hlc(text: str) -> int:
 
 
 class HybridClock:
-    """The node's own HLC: never goes back, across restarts too (seed it with the log's last)."""
+    """The node's HLC: never goes back, across restarts too (start it with the log's last
+    reading)."""
 
     def __init__(self, last: int = 0) -> None:
         self.last = last
@@ -85,8 +85,7 @@ class HybridClock:
     def receive(self, remote: int, now_us: int) -> int:
         """Merge a reading of a replayed event, of any age, and return ours after it.
 
-        Raises:
-            ClockSkew: the reading is over 300 s ahead; our clock is left as it was.
+        Raises: ClockSkew: the reading is over 300 s ahead; our clock is unchanged.
         """
         ahead_ms = remote // COUNTER_LIMIT - now_us // 1000
         if ahead_ms > FUTURE_SKEW_MS_MAX:
@@ -95,11 +94,10 @@ class HybridClock:
         return self.last
 
     def observe(self, remote: int, now_us: int) -> int:
-        """Receive a remote reading and return ours after it.
+        """Merge a remote reading and return ours after it.
 
-        Raises:
-            ClockSkew: the reading is over 300 s ahead or 30 d behind; our clock is
-                then left as it was, so a bad peer cannot drag it along.
+        Raises: ClockSkew: the reading is over 300 s ahead or 30 d behind; our clock is unchanged,
+        so a bad peer cannot move it.
         """
         ahead_ms = remote // COUNTER_LIMIT - now_us // 1000
         if ahead_ms > FUTURE_SKEW_MS_MAX:

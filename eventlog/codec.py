@@ -1,4 +1,4 @@
-"""Bytes and back: canonical encoding, hashes, upcasters. See FORMAT.md for the prose."""
+"""Events to bytes and back: canonical encoding, hashes, upcasters. FORMAT.md describes them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def _same(fields: dict[str, Any]) -> dict[str, Any]:
-    """The next version only added fields whose defaults mean what went without saying."""
+    """For a next version that only adds fields whose defaults keep the meaning."""
     return fields
 
 
 def _bound_sources(fields: dict[str, Any]) -> dict[str, Any]:
-    """Keys of version 1 were bound to no source; only those of admins stay so."""
+    """Keys of version 1 could write as any source; only admins' keys still may."""
     return {**fields, "sources": ["*"]} if "admin" in fields["permissions"] else fields
 
 
@@ -50,7 +50,7 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
 
 
 def encode_payload(payload: Payload) -> bytes:
-    """JSON with fields in declaration order, defaults left out. Raises PayloadTooLarge."""
+    """JSON with fields in declaration order, without defaults. Raises PayloadTooLarge."""
     data = _payload_encoder.encode(payload)
     if len(data) > PAYLOAD_BYTES_MAX:
         raise PayloadTooLarge(f"payload has {len(data)} bytes, over {PAYLOAD_BYTES_MAX}")
@@ -82,7 +82,7 @@ def header_hash(header: bytes) -> bytes:
 
 
 def decode_payload(header: Header, data: bytes) -> Payload | UnknownPayload:
-    """The typed payload; kinds and versions from the future come back as UnknownPayload."""
+    """The typed payload; UnknownPayload for future kinds and versions."""
     current = SCHEMA_VERSIONS.get(header.kind)
     if current is None or header.schema_version > current:
         return UnknownPayload(header.kind, header.schema_version)
@@ -94,14 +94,14 @@ def decode_payload(header: Header, data: bytes) -> Payload | UnknownPayload:
             fields = UPCASTERS[header.kind, version](fields)
         payload = msgspec.convert(fields, AnyPayload)
     if kind_of(payload) != header.kind:
-        # The header decides which streams may hold an event; its payload must be that kind.
+        # The header decides which streams may hold an event, so its kind must match the payload's.
         raise msgspec.ValidationError(f"a {kind_of(payload)} payload under a {header.kind} header")
     return payload
 
 
 def decode(stored: Stored, header: Header | None = None) -> Recorded:
-    """Decode a stored event; ``header``: that of it, where it was decoded before. Raises CorruptLog
-    where its bytes cannot be read."""
+    """Decode a stored event; ``header``: its decoded header, if at hand. Raises CorruptLog for
+    unreadable bytes."""
     try:
         header = _header_decoder.decode(stored.header) if header is None else header
         payload = None if stored.payload is None else decode_payload(header, stored.payload)

@@ -39,7 +39,7 @@ MACHINE_ID_PATH = Path("/etc/machine-id")
 
 
 class IdentityPlace(Struct, frozen=True):
-    """Where the identity was last opened."""
+    """The key file's place when the identity was last opened."""
 
     key_inode: int
     key_generation: int
@@ -50,9 +50,9 @@ class IdentityPlace(Struct, frozen=True):
     def is_copy_at(self, here: IdentityPlace) -> bool:
         """Whether ``here`` is another copy of the key file.
 
-        A file restored over a deleted one may get its inode again, but in another
-        generation. On another machine both may agree by accident, but not also the time
-        at which the file system last changed the file: no copying program can set that.
+        A file restored over a deleted one may get the same inode, but in another generation. On
+        another machine both may be equal by accident, but not the time of the last change as well:
+        no copying program can set that.
         """
         if (self.key_inode, self.key_generation) != (here.key_inode, here.key_generation):
             return True
@@ -60,8 +60,8 @@ class IdentityPlace(Struct, frozen=True):
 
 
 class DataDirectory:
-    """A data directory as a process sees it that only reads: it holds no lock and no private key.
-    ``HeldDirectory`` is one that may be written."""
+    """A data directory in a process that only reads: without lock and private key.
+    ``HeldDirectory`` is the writable one."""
 
     def __init__(self, path: Path, identity: Identity) -> None:
         self.path = path
@@ -69,7 +69,8 @@ class DataDirectory:
 
     @classmethod
     def inspect(cls, path: Path) -> DataDirectory:
-        """Look at a directory that another process may hold. Raises DataDirectoryError."""
+        """Open a directory for reading, even if another process holds it. Raises
+        DataDirectoryError."""
         if not is_data_directory(path):
             raise DataDirectoryError(f"{path} is not a data directory")
         return DataDirectory(path, Identity.inspect(path / "identity"))
@@ -84,7 +85,7 @@ class DataDirectory:
 
 
 class HeldDirectory(DataDirectory):
-    """A data directory that this process holds: what writes into one asks for this type."""
+    """A data directory that this process holds: code that writes into one asks for this type."""
 
     def __init__(self, path: Path, identity: Identity, lock: int) -> None:
         super().__init__(path, identity)
@@ -92,13 +93,11 @@ class HeldDirectory(DataDirectory):
 
     @classmethod
     def open(cls, path: Path, *, create: bool = True, clock: Clock | None = None) -> Self:
-        """Take the directory for this process, making it and its identity where new.
+        """Take the directory for this process; create it and its identity if new.
 
-        Raises:
-            DirectoryLocked: another process holds it; the message names its pid.
-            DirectoryCopied: it is a copy; the message says what can be done.
-            KeyFileError: the signing key is missing or unsafe.
-            DataDirectoryError: it does not exist, or cannot be written.
+        Raises: DirectoryLocked: another process holds it; the message names its pid.
+        DirectoryCopied: it is a copy; the message names the remedies. KeyFileError: the signing key
+        is missing or unsafe. DataDirectoryError: it does not exist, or cannot be written.
         """
         lock = _take_lock(path, create)
         try:
@@ -115,7 +114,7 @@ class HeldDirectory(DataDirectory):
         return cls(path, identity, lock)
 
     def close(self) -> None:
-        """Give the directory up. Idempotent."""
+        """Release the directory. Idempotent."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -124,9 +123,9 @@ class HeldDirectory(DataDirectory):
     def accept_copy(cls, path: Path) -> Identity:
         """Continue as the same node from a copy, in the next epoch.
 
-        Only right when the original is gone for good: events of this node after the copy
-        was made are lost unless peers hold them. They keep their streams (the old epoch),
-        and nothing written here can be taken for them. Raises as ``open``.
+        Only right when the original is lost: its events after the copy was made are lost unless
+        peers hold them. They keep their streams (the old epoch), and new events cannot be confused
+        with them. Raises as ``open``.
         """
         lock = _take_lock(path, create=False)
         try:
@@ -141,8 +140,7 @@ class HeldDirectory(DataDirectory):
     def new_identity(cls, path: Path) -> Identity:
         """Make the copy an independent node: another id, epoch 1, the same memory so far.
 
-        The keys that came with the copy are put aside as ``identity.replaced-N``. Raises as
-        ``open``.
+        Renames the copied keys to ``identity.replaced-N``. Raises as ``open``.
         """
         lock = _take_lock(path, create=False)
         try:
@@ -156,7 +154,7 @@ class HeldDirectory(DataDirectory):
 
 
 def remember_place(path: Path) -> None:
-    """Take where the directory now is as where it belongs."""
+    """Record the directory's present place as its own."""
     here = _place_of(path, path / "identity" / KEY_FILE)
     replace(path / "identity" / PLACE_FILE, msgspec.json.encode(here) + b"\n")
 
@@ -169,7 +167,7 @@ def _check_place(path: Path) -> None:
         return
     except (OSError, msgspec.MsgspecError) as fault:
         raise DataDirectoryError(f"cannot read {folder / PLACE_FILE}: {fault}") from fault
-    # A rotation cut short by a crash leaves the remembered key under its retired name.
+    # After a crash within a rotation, the remembered key has its retired name.
     if all(remembered.is_copy_at(_place_of(path, key)) for key in folder.glob(f"{KEY_FILE}*")):
         raise DirectoryCopied(
             f"{path} is a copy of a data directory, and the original may still be running. "
@@ -196,7 +194,7 @@ def _place_of(path: Path, key: Path) -> IdentityPlace:
 
 
 def _generation(path: Path) -> int:
-    """Which use of its inode a file is; 0 if the file system does not say."""
+    """The file's generation of its inode; 0 if the file system does not give it."""
     answer = bytearray(8)
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -209,7 +207,7 @@ def _generation(path: Path) -> int:
 
 
 def _create_identity(path: Path, clock: Clock) -> Identity:
-    """A new identity that is there whole or not at all."""
+    """Create a new identity, completely or not at all."""
     if (path / "log.db").exists() and not list(path.glob("identity.replaced-*")):
         raise KeyFileError(
             f"{path} holds a log but no identity: restore its backup into {path / 'identity'}"
@@ -223,8 +221,8 @@ def _create_identity(path: Path, clock: Clock) -> Identity:
 
 
 def is_data_directory(path: Path) -> bool:
-    """Whether a node has been here: an identity or a log. Other folders are left as they are by
-    whatever only asks."""
+    """Whether the folder holds an identity or a log. Read-only commands do not touch other
+    folders."""
     return (path / "identity").is_dir() or (path / "log.db").is_file()
 
 

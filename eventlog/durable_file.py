@@ -1,4 +1,5 @@
-"""Small private files written so that a crash leaves the old one or the new one, whole."""
+"""Writes small private files so that a crash leaves the complete old one or the complete new
+one."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Replace what ``path`` held by ``data``."""
+    """Replace the content of ``path`` by ``data``."""
     staged = path.with_name(path.name + ".next")
     staged.unlink(missing_ok=True)
     write_new(staged, data)

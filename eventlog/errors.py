@@ -40,11 +40,11 @@ class DirectoryLocked(DataDirectoryError):
 
 
 class DirectoryCopied(DataDirectoryError):
-    """The directory was copied: opening it would make a second node with one identity."""
+    """The directory is a copy: opening it would make a second node with one identity."""
 
 
 class LogCutBack(DataDirectoryError):
-    """The log ends before what was made from it: events that were acknowledged are gone."""
+    """The log ends before data that was made from it: acknowledged events are gone."""
 
 
 class KeyFileError(DataDirectoryError):
@@ -75,7 +75,7 @@ class ExpectationFailed(AppendError):
 
 
 class EraseRefused(AppendError):
-    """A payload was to be erased that no ``fact_erased`` event names; nothing was written."""
+    """No ``fact_erased`` event names the payload to erase; nothing was written."""
 
 
 class ClockSkew(AppendError):
@@ -107,12 +107,12 @@ class NotDurable(StorageError):
 
 
 class OutcomeUnknown(StorageError):
-    """The server was lost while it committed: the transaction is in the log whole, or not at
-    all. Nothing is acknowledged; the same request with the same idempotency key is safe."""
+    """The server was lost during the commit: the log has the whole transaction or nothing of it.
+    Nothing is acknowledged; a retry with the same idempotency key is safe."""
 
 
 class HistoryChanged(StorageError):
-    """The server's log is not the one this node has followed: it is shorter, or holds another
+    """The server's log is not the one that this node has followed: it is shorter, or holds another
     event at this node's head. Writing would fork it."""
 
 
@@ -121,7 +121,7 @@ class CorruptLog(EventLogError):
 
     Attributes:
         position: the first position at fault (0 if no single one is).
-        reason: what does not agree, in words.
+        reason: the contradiction, in words.
     """
 
     def __init__(self, position: int, reason: str) -> None:

@@ -1,7 +1,7 @@
-"""What an event is: the hashed header, the draft before it is recorded, the record after.
+"""What an event is: the hashed header, the draft before recording, the record after.
 
-These cannot be part of a cycle, so the garbage collector need not follow them: at
-every group of writes there are thousands.
+Events cannot form cycles, so the garbage collector need not follow them: every group of writes has
+thousands.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class Draft(Struct, frozen=True, gc=False):
 
 
 class Stored(Struct, frozen=True, gc=False):
-    """An event exactly as it is in the log: the hashed bytes and the local columns.
+    """An event exactly as stored: the hashed bytes and the local columns.
 
-    ``position``, ``received_at`` (microseconds), ``received_hlc`` and ``peer`` are this
-    node's own and lie outside the hash.
+    ``position``, ``received_at`` (microseconds), ``received_hlc`` and ``peer`` are this node's and
+    outside the hash.
     """
 
     position: int
@@ -81,7 +81,7 @@ class Stored(Struct, frozen=True, gc=False):
 
 
 class Foreign(Struct, frozen=True, gc=False):
-    """An event of another node as it travels: the hashed bytes, nothing local."""
+    """An event of another node in transit: the hashed bytes, nothing local."""
 
     header: bytes
     hash: bytes
@@ -90,7 +90,8 @@ class Foreign(Struct, frozen=True, gc=False):
 
 
 class UnknownPayload(Struct, frozen=True):
-    """A payload of a kind or version this release does not know; kept, projected as nothing."""
+    """A payload of a kind or version that this release does not know; stored, projected as
+    nothing."""
 
     kind: str
     schema_version: int

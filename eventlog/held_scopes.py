@@ -1,8 +1,8 @@
-"""The scopes that a node over a shared log holds, where it does not hold all.
+"""The scopes that a node over a shared log holds, if not all.
 
-An event of another scope keeps its place and hash and comes without payload, as an erased one does:
-whatever reads events shows nothing of it. Erasures and revoked capabilities are the exception:
-they end what a node may have in other files.
+An event of another scope keeps its place and hash and has no payload, like an erased one: readers
+of events show nothing of it. Erasures and revoked capabilities are exceptions, because they end
+data that a node may have in other files.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def is_held(
     kind: str,
     payload: Payload | UnknownPayload | None,
 ) -> bool:
-    """Whether a node with the scopes ``held`` knows an event's payload. One in a garden is of
-    the scope that it names; one that names none is known."""
+    """Whether a node with the scopes ``held`` reads an event's payload. An event in a garden
+    belongs to the scope it names; one without scope is read."""
     if kind in KNOWN_EVERYWHERE:
         return True
     if partition.startswith(_SCOPE):
@@ -39,17 +39,17 @@ def is_held(
 
 
 def known(held: frozenset[str], event: Recorded) -> Recorded:
-    """The event as a node with the scopes ``held`` knows it."""
+    """The event as read by a node with the scopes ``held``."""
     if is_held(held, partition_of(event.header), event.header.kind, event.payload):
         return event
     return msgspec.structs.replace(event, payload=None)
 
 
 def partition_of(header: Header) -> str:
-    """The partition of an event's stream; of any origin and epoch."""
+    """The partition of an event's stream, for any origin and epoch."""
     return header.stream.removeprefix(header.origin + "/").partition("/")[2]
 
 
 def beyond(held: frozenset[str]) -> list[str]:
-    """Endings of the streams whose events are not held."""
+    """Name endings of the streams that are not held."""
     return [f"/{_SCOPE}{scope}" for scope in sorted(EVERY_SCOPE - held)]

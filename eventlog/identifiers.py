@@ -1,9 +1,9 @@
-"""Identifiers of events: 16 bytes in the order of time that name their origin (UUIDv8, RFC 9562).
+"""Identifiers of events: 16 bytes in order of time that name their origin (UUIDv8, RFC 9562).
 
-48 bits of milliseconds, 12 of a counter and 30 at random are as in UUIDv7. The last four bytes are
-those of a hash of the origin and the bytes before them. So a peer that sees the id of another
-node's event cannot use it for one of its own: it would not be of its origin (``is_foreign``).
-Those of release 0.1.0 are UUIDv7 and name nothing.
+48 bits of milliseconds, 12 of a counter and 30 random ones are as in UUIDv7. The last four bytes
+are those of a hash of the origin and the bytes before them. So a peer cannot reuse another node's
+event id: the id would not match its origin (``is_foreign``). Ids of release 0.1.0 are UUIDv7 and
+name no origin.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VERSION_BYTE, _VARIANT_BYTE = 6, 8
 class IdentifierSource:
     """Issues ids of one origin that increase strictly within one process.
 
-    ``entropy`` is a parameter so that tests can be deterministic.
+    ``entropy`` is a parameter so that tests are deterministic.
     """
 
     _BLOCK = 64
@@ -64,7 +64,8 @@ class IdentifierSource:
 
 
 def is_foreign(event_id: bytes, origin: str) -> bool:
-    """Whether an event's id is of another origin than ``origin``. One that names none is not."""
+    """Whether an event's id names another origin than ``origin``; False for an id without
+    origin."""
     if event_id[_VERSION_BYTE] >> 4 != 8 or event_id[_VARIANT_BYTE] >> 6 != 2:
         return False
     mark = sha256(_MARK + origin.encode() + event_id[:_MARK_FROM]).digest()

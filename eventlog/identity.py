@@ -1,8 +1,8 @@
-"""The node's signing key and what it vouches for.
+"""The node's signing key and identity.
 
 ``identity/`` (0700) holds ``node.key`` (Ed25519, PEM, 0600), retired keys beside it, and
-``node.json`` (public). The node id comes from the first public key and stays when keys
-rotate. A key that others can read is refused, never repaired silently.
+``node.json`` (public). The node id comes from the first public key and stays when keys rotate. A
+key that others can read is refused, never repaired silently.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class NodeDocument(Struct, frozen=True):
 
 
 class Identity:
-    """Who the node is, and its signature. ``create`` or ``load`` one."""
+    """The node's id and its signing key. ``create`` or ``load`` one."""
 
     def __init__(self, folder: Path, document: NodeDocument, key: Ed25519PrivateKey | None) -> None:
         self.folder = folder
@@ -62,7 +62,7 @@ class Identity:
 
     @classmethod
     def create(cls, folder: Path, clock: Clock) -> Self:
-        """A new key and node id in epoch 1. Raises KeyFileError if there is a key already."""
+        """A new key and node id in epoch 1. Raises KeyFileError if a key exists."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         key = Ed25519PrivateKey.generate()
         _write_new(folder / KEY_FILE, _pem(key))
@@ -73,11 +73,10 @@ class Identity:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """The identity in ``folder``. Finishes a rotation that a crash cut short.
+        """The identity in ``folder``. Finishes a rotation after a crash.
 
-        Raises:
-            KeyFileError: a file is missing, unreadable, open to others, or the key is not
-                the one ``node.json`` names.
+        Raises: KeyFileError: a file is missing, unreadable, open to others, or the key is not the
+        one in ``node.json``.
         """
         document = read_node_document(folder)
         key = _load_key(folder / KEY_FILE)
@@ -95,9 +94,9 @@ class Identity:
     def restore(cls, backup: Path, folder: Path, *, epoch: int | None = None) -> Self:
         """Take an identity from a backup, in a new epoch.
 
-        The backup cannot know what was signed after it was made, so streams start again:
-        ``epoch`` must be above any that the lost node used (default: the backup's + 1).
-        Raises KeyFileError if ``folder`` holds a key, or ``epoch`` is not above the backup's.
+        The backup does not know later signatures, so streams start again: ``epoch`` must be above
+        any that the lost node used (default: the backup's + 1). Raises KeyFileError if ``folder``
+        holds a key, or ``epoch`` is not above the backup's.
         """
         source = cls.load(backup)
         next_epoch = source.epoch + 1 if epoch is None else epoch
@@ -113,7 +112,7 @@ class Identity:
 
     @property
     def epoch(self) -> int:
-        """In which the node writes its streams."""
+        """The epoch of the node's streams."""
         return self._document.epoch
 
     @property
@@ -128,7 +127,7 @@ class Identity:
 
     @property
     def rotations(self) -> Sequence[Rotation]:
-        """Every change of key, oldest first: proof that the current key speaks for node_id."""
+        """Every change of key, oldest first: proof that the current key belongs to node_id."""
         return self._document.rotations
 
     def sign(self, message: bytes) -> bytes:
@@ -138,8 +137,8 @@ class Identity:
         return self._key.sign(message)
 
     def backup(self, to: Path) -> None:
-        """Copy keys and document to the new folder ``to``. Raises KeyFileError unless it is
-        empty: a private key does not belong among other files."""
+        """Copy keys and document to the new folder ``to``. Raises KeyFileError unless it is empty:
+        a private key must not lie among other files."""
         to.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(to.iterdir()):
             raise KeyFileError(f"{to} is not empty: keys are never overwritten; name a new folder")
@@ -148,15 +147,15 @@ class Identity:
         sync_folder(to)
 
     def rotate(self) -> Rotation:
-        """Sign with a new key from here on; the old key vouches for it and is kept as
+        """Sign with a new key from now on; the old key vouches for it and is kept as
         ``node.key.retired-N``. The caller records the returned fields as NodeKeyRotated."""
         previous = _load_key(self.folder / KEY_FILE)
         next_key = Ed25519PrivateKey.generate()
         number = len(self._document.rotations) + 1
         retired, staged = (self.folder / f"{KEY_FILE}.retired-{number}", self.folder / "next.key")
-        for leftover in (retired, staged):  # of a rotation that a crash cut short before it began
+        for leftover in (retired, staged):  # of a rotation that crashed before it began
             leftover.unlink(missing_ok=True)
-        # A link keeps the inode by which the directory knows that it was not copied.
+        # A link keeps the inode, which proves that the directory is not a copy.
         os.link(self.folder / KEY_FILE, retired)
         _write_new(staged, _pem(next_key))
         os.replace(staged, self.folder / KEY_FILE)
@@ -164,7 +163,7 @@ class Identity:
         return self._adopt(previous, next_key)
 
     def start_epoch(self, epoch: int, reason: EpochReason) -> Self:
-        """Write streams under ``epoch`` from here on. Returns itself."""
+        """Write streams under ``epoch`` from now on. Returns itself."""
         self._save(msgspec.structs.replace(self._document, epoch=epoch, reason=reason))
         return self
 
@@ -201,7 +200,7 @@ def node_id_of(first_public_key: str) -> str:
 
 
 def rotation_message(node_id: str, public_key: str) -> bytes:
-    """What the previous key signs to hand over to ``public_key`` (base64)."""
+    """The message that the previous key signs to hand over to ``public_key`` (base64)."""
     return ROTATION_CONTEXT + f"{node_id}\n{public_key}".encode()
 
 
@@ -224,7 +223,7 @@ def speaks_for(node_id: str, public_key: str, rotations: Sequence[Rotation]) -> 
 
 
 def signed_by(public_key: str, signature: bytes, message: bytes) -> bool:
-    """Whether the key (base64) made the signature. Raises ValueError for no key at all."""
+    """Whether the key (base64) made the signature. Raises ValueError for an invalid key."""
     try:
         Ed25519PublicKey.from_public_bytes(base64.b64decode(public_key)).verify(signature, message)
     except InvalidSignature:

@@ -1,9 +1,9 @@
 """The log's contract: four verbs, and one transaction for the writer.
 
-``append`` makes drafts durable and returns them recorded; ``read`` walks positions in
-order; ``head`` says where the log ends; ``subscribe`` waits for more. Positions are
-gapless from 1. One thread writes; any number read. Every engine passes the same contract
-tests (``tests/eventlog/contract.py``).
+``append`` makes drafts durable and returns them recorded; ``read`` returns events in order of
+position; ``head`` is the log's end; ``subscribe`` waits for more. Positions are gapless from 1. One
+thread writes; any number read. Every engine passes the same contract tests
+(``tests/eventlog/contract.py``).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ TRANSACTION_EVENTS_MAX = 200_000
 
 
 def check_limit(limit: int) -> None:
-    """Raises ValueError for a page that no engine would serve whole."""
+    """Raises ValueError for a page size that engines do not serve."""
     if not 0 <= limit <= READ_LIMIT_MAX:
         raise ValueError(f"limit must be 0 to {READ_LIMIT_MAX}, is {limit}")
 
 
 def within(events: Iterable[Stored], bytes_max: int | None) -> list[Stored]:
-    """The first event, and those after it that fit into ``bytes_max`` with it; the rest is not
-    read."""
+    """The first event, and those after it that together fit into ``bytes_max``; reads no
+    further."""
     found: list[Stored] = []
     size = 0
     for event in events:
@@ -39,7 +39,7 @@ def within(events: Iterable[Stored], bytes_max: int | None) -> list[Stored]:
 
 
 class Head(Struct, frozen=True):
-    """Where the log ends: all zero for an empty log. ``received_at`` in microseconds."""
+    """The log's end: all zero for an empty log. ``received_at`` in microseconds."""
 
     position: int = 0
     received_at: int = 0
@@ -63,7 +63,7 @@ class Idempotency(Struct, frozen=True):
 
 
 class Expect(Struct, frozen=True):
-    """Condition of an append: the named stream's sequence, or the log's position, or both."""
+    """The condition of an append: the named stream's sequence, or the log's position, or both."""
 
     stream: str | None = None
     stream_seq: int | None = None
@@ -71,7 +71,7 @@ class Expect(Struct, frozen=True):
 
 
 class Appended(Struct, frozen=True):
-    """What an append recorded; ``replayed`` where an idempotency key answered instead."""
+    """The events of an append; ``replayed`` if an idempotency key answered instead."""
 
     events: list[Recorded]
     replayed: bool = False
@@ -91,18 +91,16 @@ class AppendTransaction(Protocol):
     ) -> Appended:
         """Give each draft its position, sequence, clock reading and hash.
 
-        With ``since``, the key covers every event of this transaction after that position,
-        for a request that appends in several steps: ask ``replayed`` before the first.
+        With ``since``, the key covers every event of this transaction after that position, for a
+        request that appends in several steps: check ``replayed`` before the first.
 
-        ``received_at`` (microseconds) defaults to the log's clock, and never goes back:
-        an earlier time is raised to the last one recorded.
+        ``received_at`` (microseconds) defaults to the log's clock, and never goes back: an earlier
+        time is raised to the last recorded one.
 
-        Raises:
-            IdempotencyConflict: the key was used for a request with another digest.
-            ExpectationFailed: ``expect`` does not hold.
-            PayloadTooLarge: a payload is over the format's limit.
-            AppendError: an event id is in the log already, a payload could not be read
-                back, or the transaction grows over ``TRANSACTION_EVENTS_MAX``.
+        Raises: IdempotencyConflict: the key was used for a request with another digest.
+        ExpectationFailed: ``expect`` is not met. PayloadTooLarge: a payload is over the format's
+        limit. AppendError: the log already has an event id, a payload could not be read back, or
+        the transaction grows over ``TRANSACTION_EVENTS_MAX``.
         """
         ...
 
@@ -116,13 +114,12 @@ class AppendTransaction(Protocol):
     ) -> Appended:
         """Append another node's events unchanged, with positions and times of this log.
 
-        ``peer`` is who they came through. ``erasable`` are ids of events whose payload may be
+        ``peer``: the node they came through. ``erasable``: ids of events whose payload may be
         missing, because an erasure names them.
 
-        Raises:
-            CorruptLog: one of them does not continue its stream.
-            ClockSkew: one claims a time over 300 s ahead.
-            AppendError: an event id is in the log already, or the transaction grows too large.
+        Raises: CorruptLog: one of them does not continue its stream. ClockSkew: one has a time over
+        300 s ahead. AppendError: the log already has an event id, or the transaction grows too
+        large.
         """
         ...
 
@@ -131,36 +128,36 @@ class AppendTransaction(Protocol):
         ...
 
     def erase(self, event_ids: Sequence[bytes]) -> None:
-        """Delete the payloads (and salts) of events on commit, and the digests of the requests
-        that wrote them. Headers stay. Events without payload are passed over.
+        """Delete the payloads (and salts) of events on commit, and the digests of the requests that
+        wrote them. Headers stay. Skips events without payload.
 
-        Every event must be named by a ``fact_erased`` event that is in the log or in this
-        transaction: otherwise ``commit`` raises EraseRefused and nothing is written.
+        A ``fact_erased`` event in the log or in this transaction must name every event: otherwise
+        ``commit`` raises EraseRefused and writes nothing.
         """
         ...
 
     def commit(self) -> None:
-        """Return once everything is durable. Raises StorageFull or StorageFailed,
-        after which nothing of the transaction is in the log."""
+        """Return once everything is durable. Raises StorageFull or StorageFailed; the log then has
+        nothing of the transaction."""
         ...
 
     def rollback(self) -> None:
-        """Forget everything appended in this transaction. Idempotent."""
+        """Undo everything appended in this transaction. Idempotent."""
         ...
 
 
 class Subscription(Protocol):
-    """A reader that follows the log; its owner keeps the checkpoint."""
+    """A reader that follows the log; its owner stores the checkpoint."""
 
     def take(self, limit: int, timeout_seconds: float) -> list[Recorded]:
-        """The next events, waiting at most that long; empty when none came."""
+        """The next events, waiting at most that long; empty on timeout."""
         ...
 
     def close(self) -> None: ...
 
 
 class KeyCopy(Struct, frozen=True, array_like=True):
-    """What an idempotency key recorded, as it travels to a copy of the log."""
+    """What an idempotency key recorded, for a copy of the log."""
 
     actor: str
     key: str
@@ -170,7 +167,7 @@ class KeyCopy(Struct, frozen=True, array_like=True):
 
 
 class CopyableLog(Protocol):
-    """A log that can be copied event by event, and be such a copy."""
+    """A log that can be copied event by event, and can be the target of a copy."""
 
     def head(self) -> Head: ...
 
@@ -181,32 +178,31 @@ class CopyableLog(Protocol):
         ...
 
     def copy(self, events: Sequence[Stored], keys: Sequence[KeyCopy] = ()) -> None:
-        """Append another log's events as they are: positions, times, bytes and hashes.
+        """Append another log's events unchanged: positions, times, bytes and hashes.
 
-        Raises:
-            CorruptLog: they do not continue this log; nothing is appended.
-            StorageError: the disk refused.
+        Raises: CorruptLog: they do not continue this log; nothing is appended. StorageError: the
+        disk refused.
         """
         ...
 
 
 class ReadableLog(Protocol):
-    """An append-only, hash-chained log of events, as one reads it who may not write it."""
+    """An append-only, hash-chained log of events, for readers."""
 
     @property
     def origin(self) -> str:
-        """This node's id, from which it signs."""
+        """This node's id, under which it signs."""
         ...
 
     @property
     def epoch(self) -> int:
-        """The epoch in which this node writes its streams."""
+        """The epoch of this node's streams."""
         ...
 
     @property
     def held(self) -> frozenset[str]:
-        """The scopes whose events are read with payloads (``held_scopes``); all, as a rule.
-        Undecoded events are always whole."""
+        """The scopes whose events are read with payloads (``held_scopes``); usually all. Undecoded
+        events are always complete."""
         ...
 
     def read(
@@ -219,16 +215,16 @@ class ReadableLog(Protocol):
     def read_stored(
         self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
     ) -> list[Stored]:
-        """Like ``read``, undecoded: exactly the bytes that were hashed."""
+        """Like ``read``, undecoded: exactly the hashed bytes."""
         ...
 
     def read_stream(
         self, stream: str, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
     ) -> list[Stored]:
-        """Events of one stream behind a sequence, in order, undecoded.
+        """Events of one stream after a sequence, in order, undecoded.
 
-        ``bytes_max``: no more than the first, and those whose headers and payloads fit into so
-        much together; what is beyond is not read.
+        ``bytes_max``: returns only the first event, and those whose headers and payloads together
+        fit; reads no further.
         """
         ...
 
@@ -247,12 +243,12 @@ class ReadableLog(Protocol):
         ...
 
     def received_at(self, position: int) -> int:
-        """When that position was received (microseconds); 0 for position 0.
-        Raises IndexError beyond the head."""
+        """When that position was received (microseconds); 0 for position 0. Raises IndexError
+        beyond the head."""
         ...
 
     def positions_of(self, event_ids: Sequence[bytes]) -> dict[bytes, int]:
-        """Positions of those of the events that are in the log, by event id."""
+        """Positions of the events that the log has, by event id."""
         ...
 
     def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> Subscription: ...
@@ -263,16 +259,16 @@ class ReadableLog(Protocol):
 
 
 class EventLog(ReadableLog, Protocol):
-    """A log that is read and written."""
+    """A log to read and write."""
 
     @property
     def fault(self) -> str | None:
-        """Why nothing can be acknowledged now, as far as is known; None if it can."""
+        """Why nothing can be acknowledged now, if known; None if it can."""
         ...
 
     def retry(self) -> None:
-        """See whether the log takes writes again. Raises StorageFull or StorageFailed, with
-        ``fault``, where it does not."""
+        """Test whether the log takes writes again. Raises StorageFull or StorageFailed, with
+        ``fault``, if it does not."""
         ...
 
     def begin(self) -> AppendTransaction:
@@ -291,10 +287,10 @@ class EventLog(ReadableLog, Protocol):
         ...
 
     def scrub(self) -> None:
-        """Leave no trace of erased payloads in what the log is stored in. Blocks writing.
-        Raises StorageFull or StorageFailed; nothing is lost then, and it may be tried again."""
+        """Remove all traces of erased payloads from the log's storage. Blocks writing. Raises
+        StorageFull or StorageFailed; then nothing is lost, and a retry is safe."""
         ...
 
 
 class WholeLog(EventLog, CopyableLog, Protocol):
-    """A node's log: read and written, copied, and able to be a copy."""
+    """A node's log: reads, writes, copies, and can be a copy."""

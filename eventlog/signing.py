@@ -1,7 +1,7 @@
-"""Signed stream heads: what a node states, under its key, about where its streams end.
+"""Signed stream heads: a node's signed statement of where its streams end.
 
-A chain cannot see its own tail cut off; heads kept elsewhere can. Two valid statements of
-one node that contradict each other prove that it has two histories.
+A chain cannot detect that its own tail was cut off; heads kept elsewhere can. Two valid statements
+of one node that contradict each other prove that it has two histories.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _canonical = msgspec.json.Encoder(order="sorted")
 
 
 class SignedHead(Struct, frozen=True):
-    """Where one stream ends; ``hash`` in hex."""
+    """The end of one stream; ``hash`` in hex."""
 
     stream: str
     stream_seq: int
@@ -49,8 +49,8 @@ class SignedHeads(Struct, frozen=True):
 
 
 def signed_bytes(heads: SignedHeads) -> bytes:
-    """What is signed: a context line and canonical JSON (keys sorted, no spaces, the
-    signature empty)."""
+    """The signed bytes: a context line and canonical JSON (keys sorted, no spaces, the signature
+    empty)."""
     return HEADS_CONTEXT + _canonical.encode(msgspec.structs.replace(heads, signature=""))
 
 
@@ -77,8 +77,8 @@ def sign_heads(
 def signature_fault(heads: SignedHeads, public_keys: frozenset[str] | None = None) -> str | None:
     """Why the statement is not the node's; None if it is.
 
-    ``public_keys`` are the keys (base64) trusted for this node; without them the node id
-    itself decides, since it comes from the node's first key.
+    ``public_keys``: the trusted keys (base64) of this node; without them the node id itself
+    decides, since it comes from the node's first key.
     """
     try:
         if not signed_by(heads.public_key, base64.b64decode(heads.signature), signed_bytes(heads)):
@@ -98,7 +98,7 @@ def write_heads(path: Path, heads: SignedHeads) -> None:
 
 
 def read_heads(path: Path) -> SignedHeads:
-    """A statement from a file, its signature unchecked. Raises EventLogError."""
+    """A statement from a file; does not check its signature. Raises EventLogError."""
     try:
         if path.stat().st_size > HEADS_BYTES_MAX:
             raise EventLogError(f"{path} is over {HEADS_BYTES_MAX} bytes")

@@ -1,1 +1,1 @@
-"""Storage engines behind one ``EventLog`` protocol, and the writing transaction they share."""
+"""Storage engines behind one ``EventLog`` protocol, and their shared writing transaction."""

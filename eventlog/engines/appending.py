@@ -1,8 +1,8 @@
 """The one writing transaction, the same for every engine.
 
-It decides (idempotency, conditions, duplicate identifiers, sizes), links drafts onto the
-chain in memory, and hands the whole to its ``Ledger`` on commit. An append that raises
-leaves the transaction as it was before that append.
+It decides (idempotency, conditions, duplicate identifiers, sizes), links drafts onto the chain in
+memory, and passes everything to its ``Ledger`` on commit. An append that raises leaves the
+transaction unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from engramlog.eventlog.log import TRANSACTION_EVENTS_MAX, Appended, Expect, Ide
 
 
 class KeyUse(Struct, frozen=True):
-    """What an idempotency key recorded: positions first to last (last < first for none)."""
+    """What an idempotency key recorded: first to last position (last < first for none)."""
 
     digest: bytes
     first_position: int
@@ -38,7 +38,7 @@ KeyUses = Mapping[tuple[str, str], KeyUse]
 
 
 class Ledger(Protocol):
-    """What a transaction needs of the engine behind it; called under the writer's lock."""
+    """The engine behind a transaction; called under the writer's lock."""
 
     @property
     def chain(self) -> Chain: ...
@@ -59,22 +59,23 @@ class Ledger(Protocol):
         ...
 
     def store(self, links: Sequence[Link], keys: KeyUses, erased: Sequence[bytes]) -> None:
-        """Make all durable, or nothing; then no payload of the events ``erased`` is left.
+        """Make everything durable, or nothing, and delete the payloads of the events ``erased``.
         Raises StorageError, EraseRefused."""
         ...
 
     def confirm(self) -> None:
-        """A transaction that wrote nothing commits: what it read is durable once this returns.
+        """Commit a transaction without writes: everything it read is durable once this returns.
         Raises StorageError."""
         ...
 
     def release(self) -> None:
-        """The transaction is over: another may begin."""
+        """End the transaction, so that another may begin."""
         ...
 
 
 class WriterTurn:
-    """One transaction at a time: others wait, and a second in one thread is a mistake."""
+    """One transaction at a time: other threads wait, and a second one in the same thread is an
+    error."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -82,7 +83,7 @@ class WriterTurn:
 
     @property
     def is_mine(self) -> bool:
-        """Whether this thread has the transaction that is open."""
+        """Whether this thread holds the open transaction."""
         return self._thread == threading.get_ident()
 
     def take(self) -> None:
@@ -97,7 +98,7 @@ class WriterTurn:
 
 
 def _encode(draft: Draft) -> bytes:
-    """The payload's bytes, proven readable: what is in the log can never be taken back."""
+    """The payload's bytes, after a test that they can be read back: the log is permanent."""
     try:
         data = encode_payload(draft.payload)
         read_payload(data)
@@ -245,20 +246,20 @@ class Transaction:
 
 
 class AppendingLog(ABC):
-    """What an engine that opens such transactions need not write again."""
+    """The methods that engines with these transactions share."""
 
     fault: str | None = None
     held: frozenset[str] = EVERY_SCOPE
 
     def retry(self) -> None:  # noqa: B027 - most engines have nothing to do
-        """See ``EventLog``: the next transaction finds out."""
+        """See ``EventLog``: the next transaction tests storage."""
 
     @abstractmethod
     def begin(self) -> Transaction:
         """See ``EventLog``."""
 
     def confirm(self) -> None:  # noqa: B027 - most engines have nothing to do
-        """See ``Ledger``: where this process alone commits, what it can read is durable."""
+        """See ``Ledger``: if only this process commits, everything it can read is durable."""
 
     def append(
         self,

@@ -1,4 +1,4 @@
-"""The engine that an address asks for. PostgreSQL's driver is loaded only where one does."""
+"""The engine for an address. Loads PostgreSQL's driver only on demand."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SCHEMES = ("postgresql://", "postgres://")
 
 
 def is_log_url(address: str) -> bool:
-    """Whether an address is that of a log on a server, not a directory."""
+    """Whether an address is a log on a server, not a directory."""
     return address.startswith(SCHEMES)
 
 
 def shown_url(url: str) -> str:
-    """The address as it may be shown and kept: without its password."""
+    """The address without its password, for display and storage."""
     parts = urlsplit(url)
     password = parts.password
     netloc = parts.netloc if password is None else parts.netloc.replace(f":{password}@", "@", 1)
@@ -49,7 +49,7 @@ def open_shared_log(
     durability: Literal["quorum", "server"],
     held: frozenset[str] = EVERY_SCOPE,
 ) -> PostgresLog:
-    """The log in the database that ``url`` names. Raises as ``PostgresLog.open``."""
+    """The log in the database at ``url``. Raises as ``PostgresLog.open``."""
     require_driver()
     from engramlog.eventlog.engines.postgres.log import PostgresLog
 

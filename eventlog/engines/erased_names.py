@@ -1,4 +1,4 @@
-"""Which events an erasure names, the same for every engine."""
+"""The events that an erasure names, the same for every engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engramlog.eventlog.kinds import FactErased
 
 
 def event_ids_of(erasure: FactErased) -> list[bytes]:
-    """The events that an erasure names; what is no identifier names nothing."""
+    """The events that an erasure names; skips invalid identifiers."""
     ids: list[bytes] = []
     for text in erasure.events:
         with suppress(ValueError):
@@ -20,7 +20,7 @@ def event_ids_of(erasure: FactErased) -> list[bytes]:
 
 
 def erased_of(links: Sequence[Link]) -> list[bytes]:
-    """What a log's own ``fact_erased`` events among ``links`` name."""
+    """The events named by the log's own ``fact_erased`` events among ``links``."""
     return [
         event_id
         for recorded, _ in links

@@ -1,7 +1,6 @@
 """Following a log: a subscription that reads pages and waits for more.
 
-Within the process that writes, a commit wakes it; in another process it looks again
-every ``POLL_SECONDS``.
+In the writing process a commit wakes it; in another process it polls every ``POLL_SECONDS``.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ PAGE_EVENTS = 1000
 
 
 def walk(log: EventLog, after: int, until: int | None) -> Iterator[Recorded]:
-    """All events after a position, page by page, to ``until`` or the end met on the way."""
+    """All events after a position, page by page, to ``until`` or to the present end."""
     while until is None or after < until:
         page = log.read(after, PAGE_EVENTS if until is None else min(PAGE_EVENTS, until - after))
         if not page:
@@ -28,7 +27,7 @@ def walk(log: EventLog, after: int, until: int | None) -> Iterator[Recorded]:
 
 
 class CommitSignal:
-    """Wakes the threads that wait for a commit. ``live`` is false where another process commits."""
+    """Wakes the threads that wait for a commit. ``live`` is false if another process commits."""
 
     def __init__(self, live: bool) -> None:
         self._condition = threading.Condition()
@@ -37,7 +36,7 @@ class CommitSignal:
 
     @property
     def commits(self) -> int:
-        """A number that changes with every commit: take it before reading."""
+        """A number that changes with every commit: read it before reading events."""
         return self._commits
 
     def notify(self) -> None:
@@ -46,7 +45,8 @@ class CommitSignal:
             self._condition.notify_all()
 
     def wait(self, seen: int, timeout_seconds: float) -> None:
-        """Return after a commit later than ``seen``, after the timeout, or a poll interval."""
+        """Return after a commit later than ``seen``, after the timeout, or after a poll
+        interval."""
         if not self._live:
             timeout_seconds = min(timeout_seconds, POLL_SECONDS)
         with self._condition:
@@ -70,8 +70,8 @@ class LogSubscription:
         self._open = True
 
     def take(self, limit: int, timeout_seconds: float) -> list[Recorded]:
-        """The next events, waiting at most that long; empty when none came or it is closed.
-        Raises LogClosed when the log closes meanwhile."""
+        """The next events, waiting at most that long; empty on timeout or after ``close``. Raises
+        LogClosed when the log closes meanwhile."""
         deadline = time.monotonic() + timeout_seconds
         while self._open:
             seen = self._signal.commits

@@ -1,7 +1,7 @@
-"""An event log in plain lists: the protocol with nothing durable behind it.
+"""An event log in plain lists: the protocol without durability.
 
-For tests, for folding a prefix of another log, and as the proof that the contract does
-not depend on SQLite.
+For tests, for folding a prefix of another log, and as proof that the contract does not depend on
+SQLite.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from engramlog.eventlog.log import Head, StreamHead, check_limit, within
 
 
 class MemoryLog(AppendingLog):
-    """Implements ``EventLog``; forgets everything when it is collected."""
+    """Implements ``EventLog``; its events live as long as the object."""
 
     def __init__(
         self, origin: str, epoch: int, clock: Clock, entropy: Callable[[int], bytes] = os.urandom

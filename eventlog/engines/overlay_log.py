@@ -1,7 +1,7 @@
-"""The beginning of a log with other events behind it, held in memory.
+"""The start of a log with other events after it, in memory.
 
-What is read up to the position comes from the log underneath, which is never written to; what
-is appended forgets itself with this object. For asking what would be if something were said.
+Reads up to the position come from the underlying log, which is never written; appended events
+vanish with this object. It answers what-if questions.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from engramlog.eventlog.log import EventLog, Head, StreamHead, check_limit, with
 
 
 class OverlayLog(MemoryLog):
-    """See the module.
+    """A log over the start of another.
 
     Args:
-        base: the log underneath.
-        head: where of ``base`` this log continues from.
+        base: the underlying log.
+        head: the position of ``base`` from which this log continues.
         streams: the state of every stream there.
     """
 

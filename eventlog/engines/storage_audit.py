@@ -1,4 +1,4 @@
-"""What an engine shows to ``verify`` beyond the log's contract: how it stores what it stores."""
+"""An engine's storage details for ``verify``, beyond the log's contract."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from engramlog.eventlog.event import Stored
 
 
 class Row(Struct, frozen=True):
-    """A stored event with the columns in which an engine repeats parts of its header.
+    """A stored event with the columns that repeat parts of its header.
 
-    The columns are read as they are: damage can leave any type in them.
+    The columns are unchecked: damage can leave any type in them.
     """
 
     stored: Stored
@@ -29,18 +29,18 @@ class Auditable(Protocol):
     """An engine whose storage can disagree with itself."""
 
     def read_rows(self, after: int, limit: int) -> list[Row]:
-        """Rows with position > ``after``, in order. Raises CorruptLog if reading stops;
-        its position is then the first that could not be read."""
+        """Rows with position > ``after``, in order. Raises CorruptLog if reading stops, with the
+        first position that cannot be read."""
         ...
 
     def storage_fault(self) -> str | None:
-        """What is wrong with the storage as a whole (indexes, constraints, schema)."""
+        """The fault of the storage as a whole (indexes, constraints, schema)."""
         ...
 
     def uses_of(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], KeyUse]:
-        """What the storage has of these idempotency keys, by (actor, key)."""
+        """The stored uses of these idempotency keys, by (actor, key)."""
         ...
 
     def used_keys(self) -> int:
-        """How many idempotency keys say that they wrote events."""
+        """How many idempotency keys claim to have written events."""
         ...

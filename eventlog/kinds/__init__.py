@@ -1,12 +1,11 @@
 # ruff: noqa: F403  (re-exports every name of each file)
-"""Every event payload, as one tagged union.
+"""All event payloads, as one tagged union.
 
-A payload says what happened, in terms that stay true for ever; it never holds anything
-that can be computed from other events (cards, scores, contradictions, embeddings).
-Replicated kinds travel to peers in scope and garden streams; local kinds stay in the node stream.
-Fields that hold their default are left out of the bytes, so a default, once released,
-never changes within a schema version. Each kind has golden bytes in ``fixtures/events``.
-``docs/add-an-event-kind.md`` shows how a kind is added.
+A payload says what happened, in terms that stay true. It never holds values that can be computed
+from other events (cards, scores, contradictions, embeddings). Replicated kinds travel to peers in
+scope and garden streams; local kinds stay in the node stream. Fields with their default value are
+left out of the bytes, so a released default never changes within a schema version. Each kind has
+golden bytes in ``fixtures/events``. ``docs/add-an-event-kind.md`` explains how to add a kind.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ KINDS: dict[str, type[Payload]] = {
 """Payloads by kind."""
 
 SCHEMA_VERSIONS: dict[str, int] = {kind: shape.version for kind, shape in KINDS.items()}
-"""The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
+"""The current version of each kind; ``codec.UPCASTERS`` reads older ones."""
 
 REPLICATED: frozenset[str] = frozenset(kind for kind, shape in KINDS.items() if shape.replicated)
-"""Kinds that belong to scope and garden streams; all others stay in the node's own stream
-(with ``fact_erased`` too, when it names events of that stream)."""
+"""Kinds for scope and garden streams; all others stay in the node's stream (``fact_erased`` too,
+when it names events of that stream)."""

@@ -10,11 +10,11 @@ from engramlog.eventlog.kinds.payload import EpisodeKey, GardenId, InstantUs, Pa
 
 
 class EpisodeRecorded(Payload, frozen=True, gc=False, tag="episode_recorded"):
-    """Something happened in a session of an agent with a user. Its key is the event id;
-    ``id`` is the recorder's own name for it, unique among the episodes of its scope or garden.
+    """Something happened in a session of an agent with a user. Its key is the event id; ``id`` is
+    the recorder's name for it, unique among the episodes of its scope or garden.
 
-    ``at_us``: when it happened, microseconds UTC. ``run_id`` and ``step`` say which run of
-    the agent produced it.
+    ``at_us``: when it happened, microseconds UTC. ``run_id`` and ``step``: the agent's run that
+    produced it.
     """
 
     replicated: ClassVar[bool] = True
@@ -34,12 +34,12 @@ class EpisodeRecorded(Payload, frozen=True, gc=False, tag="episode_recorded"):
 
 
 class AppliedDelta(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One typed delta and its outcome. ``fact_asserted`` has the fact's content;
-    ``payload`` holds only what the delta's payload said besides.
+    """One typed delta and its outcome. ``fact_asserted`` has the fact's content; ``payload`` holds
+    only the rest of the delta's payload.
 
-    ``name`` is the fact's id in the delta, ``subject`` and ``predicate`` what it called its
+    ``name`` is the fact's id in the delta, ``subject`` and ``predicate`` the delta's words for
     entity and relation, ``fact_id`` the fact, ``retracted`` the facts that ``replaces`` named.
-    ``lineage`` is given where the delta does not stem from episodes.
+    ``lineage``: for a delta without source episodes.
     """
 
     delta_id: str
@@ -62,8 +62,8 @@ class AppliedDelta(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
 
 
 class DeltaApplied(Payload, frozen=True, tag="delta_applied"):
-    """Deltas of one scope or garden that were applied together; the facts they state and
-    retract follow as events caused by this one. ``run_id``: the run that emitted them."""
+    """Deltas of one scope or garden that were applied together. The events that state and retract
+    their facts follow, caused by this one. ``run_id``: the run that emitted them."""
 
     replicated: ClassVar[bool] = True
     line: ClassVar[str] = "deltas"
@@ -74,12 +74,12 @@ class DeltaApplied(Payload, frozen=True, tag="delta_applied"):
 
 
 class SummaryRecorded(Payload, frozen=True, tag="summary_recorded"):
-    """A Markdown summary of a day, week or quarter has these paragraphs from here on.
+    """A Markdown summary of a day, week or quarter has these paragraphs from now on.
 
-    ``name`` is its path in the summaries' folder, ``period_start`` the first day
-    (``YYYY-MM-DD``). ``fact_ids`` are the facts that its paragraphs are, in order: those that
-    are new follow, caused by this event, as does the end of ``retracted``. ``modified_us``
-    and ``size``: of the file, in microseconds and bytes, where it was one.
+    ``name`` is its path in the summaries' folder, ``period_start`` the first day (``YYYY-MM-DD``).
+    ``fact_ids``: the paragraphs' facts, in order. Events caused by this one state the new ones and
+    end those in ``retracted``. ``modified_us`` and ``size``: of the file, if it was one, in
+    microseconds and bytes.
     """
 
     replicated: ClassVar[bool] = True
@@ -98,7 +98,7 @@ class SummaryRecorded(Payload, frozen=True, tag="summary_recorded"):
 
 
 class DeltaRejected(Payload, frozen=True, tag="delta_rejected"):
-    """A delta that could not be applied, and why; nothing of it was written."""
+    """A delta was rejected, with the reason; it wrote nothing."""
 
     line: ClassVar[str] = "rejected"
     scope: Scope
@@ -116,7 +116,7 @@ class DeltaRejected(Payload, frozen=True, tag="delta_rejected"):
 
 
 class EpisodeAccessed(Payload, frozen=True, tag="episode_accessed"):
-    """Episodes (by key) were looked at; salience counts from the last such moment."""
+    """Episodes (by key) were read; salience counts from the last read."""
 
     line: ClassVar[str] = "look"
     episodes: list[EpisodeKey]
@@ -124,7 +124,7 @@ class EpisodeAccessed(Payload, frozen=True, tag="episode_accessed"):
 
 
 class ConsolidationRuleSet(Payload, frozen=True, tag="consolidation_rule_set"):
-    """A consolidation rule was installed, or removed where ``document`` is null."""
+    """A consolidation rule was installed, or removed if ``document`` is null."""
 
     line: ClassVar[str] = "rule"
     rule_id: str
@@ -132,17 +132,17 @@ class ConsolidationRuleSet(Payload, frozen=True, tag="consolidation_rule_set"):
 
 
 class SetAsideEpisode(Struct, frozen=True):
-    """An episode (by key) that a rule could make nothing of, and why."""
+    """An episode (by key) that a rule could not use, with the reason."""
 
     episode: str
     reason: str
 
 
 class ConsolidationRan(Payload, frozen=True, tag="consolidation_ran"):
-    """A rule read the episodes behind ``from_position`` up to ``to_position``.
+    """A rule read the episodes after ``from_position`` up to ``to_position``.
 
-    Long runs leave several of these with one ``run_id``. ``replay`` marks a repetition, which
-    moves no watermark. ``scheduled_us`` is when a timetable wanted it.
+    Long runs leave several of these with one ``run_id``. ``replay`` marks a repetition, which moves
+    no watermark. ``scheduled_us``: the timetable's instant for it.
     """
 
     line: ClassVar[str] = "run"

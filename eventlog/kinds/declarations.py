@@ -1,4 +1,4 @@
-"""What operators declare of this node: policies, profiles, aliases, trust, subscriptions."""
+"""Declarations by operators: policies, profiles, aliases, trust, subscriptions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from engramlog.eventlog.kinds.payload import EntityUri, InstantUs, Payload
 class DecayPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How facts lose confidence. ``*`` matches every relation or scope.
 
-    ``confidence`` mode: half-life ``half_life_s`` with ``min_confidence`` as the floor.
-    ``retract`` mode: retract what is older than ``ttl_s`` or has sunk under
-    ``min_confidence``.
+    ``confidence`` mode: half-life ``half_life_s`` with ``min_confidence`` as the floor. ``retract``
+    mode: retract facts older than ``ttl_s`` or with confidence below ``min_confidence``.
     """
 
     id: str
@@ -30,7 +29,7 @@ class DecayPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class DecaySwept(Payload, frozen=True, tag="decay_swept"):
     """One sweep of one scope at ``at_us``, with the policies of that time.
 
-    Facts outside gardens are swept, and those of ``gardens`` (ids, or ``*`` for all).
+    Covers facts outside gardens, and those of ``gardens`` (ids, or ``*`` for all).
     """
 
     version: ClassVar[int] = 2
@@ -42,7 +41,7 @@ class DecaySwept(Payload, frozen=True, tag="decay_swept"):
 
 
 class PolicySet(Payload, frozen=True, tag="policy_set"):
-    """A decay policy was set, or removed where ``policy`` is null."""
+    """A decay policy was set, or removed if ``policy`` is null."""
 
     line: ClassVar[str] = "policy"
     policy_id: str
@@ -57,7 +56,7 @@ class SetValuedDeclared(Payload, frozen=True, tag="set_valued_declared"):
 
 
 class ProfileSet(Payload, frozen=True, tag="profile_set"):
-    """A recall profile was installed under ``name``, or removed where null."""
+    """A recall profile was installed under ``name``, or removed if null."""
 
     line: ClassVar[str] = "profile"
     name: str
@@ -65,7 +64,8 @@ class ProfileSet(Payload, frozen=True, tag="profile_set"):
 
 
 class AliasSet(Payload, frozen=True, tag="alias_set"):
-    """The name ``raw_uri`` means the entity ``canonical_uri`` from here on; null: itself."""
+    """The name ``raw_uri`` means the entity ``canonical_uri`` from now on; null removes the
+    alias."""
 
     line: ClassVar[str] = "alias"
     raw_uri: EntityUri
@@ -74,7 +74,7 @@ class AliasSet(Payload, frozen=True, tag="alias_set"):
 
 
 class SourceTrustSet(Payload, frozen=True, tag="source_trust_set"):
-    """This node trusts ``source`` to the degree ``trust`` in [0, 1] from here on."""
+    """This node's trust in ``source`` is ``trust``, in [0, 1], from now on."""
 
     line: ClassVar[str] = "trust"
     source: EntityUri
@@ -83,12 +83,12 @@ class SourceTrustSet(Payload, frozen=True, tag="source_trust_set"):
 
 
 class TrustPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How trust in a source is computed where nothing was set (wire 3.5); all in [0, 1] but
-    for the counts. The trust is the weighted sum of one level of each group.
+    """How to compute trust in a source without a setting (wire 3.5); all in [0, 1] except the
+    counts. The trust is the weighted sum of one level of each group.
 
-    ``mode``: ``off`` trusts everybody fully. ``hidden_below`` (``strict_hidden_below`` in
-    ``strict`` mode): lists leave out facts of less effective confidence whose source is not
-    fully trusted.
+    ``mode``: ``off`` trusts every source fully. ``hidden_below`` (``strict_hidden_below`` in
+    ``strict`` mode): lists leave out facts of lower effective confidence whose source is not fully
+    trusted.
     """
 
     mode: Literal["strict", "relaxed", "off"] = "relaxed"
@@ -118,17 +118,17 @@ class TrustPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TrustPolicySet(Payload, frozen=True, tag="trust_policy_set"):
-    """From here on trust in sources is computed by this policy."""
+    """This policy computes trust in sources from now on."""
 
     line: ClassVar[str] = "policy"
     policy: TrustPolicy
 
 
 class EmbeddingModelPinned(Payload, frozen=True, tag="embedding_model_pinned"):
-    """From here on facts are embedded with this model; vectors of others are not compared.
+    """This model embeds facts from now on; vectors of other models are not compared.
 
-    ``truncated_dimensions`` is how many numbers of each vector are kept, null for all;
-    ``recipe`` names the rule by which a fact becomes the text that is embedded.
+    ``truncated_dimensions``: how many numbers of each vector are kept, null for all. ``recipe``:
+    the rule that turns a fact into the embedded text.
     """
 
     provider: str
@@ -139,10 +139,10 @@ class EmbeddingModelPinned(Payload, frozen=True, tag="embedding_model_pinned"):
 
 
 class SubscriptionSet(Payload, frozen=True, tag="subscription_set"):
-    """A subscription to changes; or its end, where ``ended``.
+    """A subscription to changes, or its end if ``ended``.
 
-    ``key_id`` is the key it was made with (null: none was needed): what is delivered is decided
-    by that key's rights at delivery. ``target`` is a scope or an entity.
+    ``key_id``: the key that made it (null without one); that key's rights at delivery decide what
+    is delivered. ``target``: a scope or an entity.
     """
 
     subscription_id: str

@@ -18,7 +18,7 @@ class Value(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Parent(Struct, frozen=True, omit_defaults=True, gc=False):
-    """One entry of ``derived_from``: 64 hex digits, and the fact id where it was given."""
+    """One entry of ``derived_from``: 64 hex digits, and the fact id if given."""
 
     hash: str
     fact_id: str | None = None
@@ -32,9 +32,8 @@ class Attestation(Struct, frozen=True, gc=False):
 
 
 class ForeignFact(Struct, frozen=True, gc=False):
-    """Whose fact this is, where it came from a node that keeps no event log of ours: that
-    node, its id for the fact, its clock reading (as ours are packed) and its time (microseconds).
-    """
+    """The origin of a fact from a node without our event log: that node, its id for the fact, its
+    clock reading (packed like ours) and its time (microseconds)."""
 
     node_id: str
     fact_id: str
@@ -43,13 +42,13 @@ class ForeignFact(Struct, frozen=True, gc=False):
 
 
 class FactAttributes(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What abmind ranks a fact by (its seed, and the columns of ``extracted_memories``).
+    """Attributes for abmind's ranking (its seed, and the columns of ``extracted_memories``).
 
-    ``emotion_score`` is -5 to 5. ``trust`` is 0 (web, unknown) to 3 (owner); ``integrity`` 0
-    (verbatim) to 3 (compacted); ``credibility`` 1 (confirmed) to 6 (unknown), lower is better;
-    ``classification`` 0 (public), 1 (internal), 2 (confidential) or 3 (secret). ``relevance``
-    is set by hand, in steps of 10. ``original`` holds the user's own words where the fact is a
-    translation, ``keywords`` what it must be found by in that language.
+    ``emotion_score`` is -5 to 5. ``trust`` is 0 (web, unknown) to 3 (owner). ``integrity`` is 0
+    (verbatim) to 3 (compacted). ``credibility`` is 1 (confirmed) to 6 (unknown), lower is better.
+    ``classification`` is 0 (public), 1 (internal), 2 (confidential) or 3 (secret). ``relevance`` is
+    set by hand, in steps of 10. ``original``: the user's own words of a translated fact;
+    ``keywords``: terms that must find it in that language.
     """
 
     memory_type: str = "fact"
@@ -70,13 +69,12 @@ class FactAttributes(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 
 
 class FactAsserted(Payload, frozen=True, gc=False, tag="fact_asserted"):
-    """A source states a fact. Its id is the event id unless ``id`` says otherwise.
+    """A source states a fact. Its id is the event id unless ``id`` is set.
 
-    ``garden_id`` is the garden whose members alone may see it; such a fact, and whatever
-    ends or settles it, is in the garden's stream, not the scope's.
-    ``foreign`` wraps a fact of a node that speaks only the protocol's federation; its id is
-    then computed from the payload, so that all who wrap it agree
-    (``projections/tables/peers/protocol_facts.py``).
+    ``garden_id``: the garden whose members alone may see it; such a fact, and the events that end
+    or settle it, are in the garden's stream, not the scope's. ``foreign`` wraps a fact of a node
+    that speaks only the protocol's federation. Its id is computed from the payload, so that all
+    wrappers agree (``projections/tables/peers/protocol_facts.py``).
     """
 
     version: ClassVar[int] = 4
@@ -101,7 +99,8 @@ class FactAsserted(Payload, frozen=True, gc=False, tag="fact_asserted"):
 
 
 class FactRetracted(Payload, frozen=True, tag="fact_retracted"):
-    """The named facts no longer hold. ``marker_id`` is the confidence-0 fact, if one asked."""
+    """The named facts are retracted. ``marker_id``: the confidence-0 fact that requested it, if
+    any."""
 
     replicated: ClassVar[bool] = True
     line: ClassVar[str] = "retract"
@@ -111,8 +110,8 @@ class FactRetracted(Payload, frozen=True, tag="fact_retracted"):
 
 
 class FactDenied(Payload, frozen=True, tag="fact_denied"):
-    """Another source says that the named facts do not hold. They stay live, in contradiction
-    with ``marker_id``, the confidence-0 fact that says so."""
+    """Another source denies the named facts. They stay live, in contradiction with ``marker_id``,
+    the confidence-0 fact of the denial."""
 
     replicated: ClassVar[bool] = True
     line: ClassVar[str] = "deny"
@@ -133,8 +132,8 @@ class ConflictResolved(Payload, frozen=True, tag="conflict_resolved"):
 
 
 class FactAttributesSet(Payload, frozen=True, tag="fact_attributes_set"):
-    """All attributes of a fact, as they are from here on. In the fact's scope or garden;
-    another node's word counts for facts that it stated itself."""
+    """All attributes of a fact, from now on. In the fact's scope or garden; another node may set
+    those of facts that it stated."""
 
     replicated: ClassVar[bool] = True
     line: ClassVar[str] = "attributes"
@@ -143,10 +142,9 @@ class FactAttributesSet(Payload, frozen=True, tag="fact_attributes_set"):
 
 
 class MemoriesMerged(Payload, frozen=True, tag="memories_merged"):
-    """One memory takes the place of others: ``kept_id`` counts as recalled, cited and rejected
-    that much oftener from here on. ``instants_us``: the recalls to remember of it besides its
-    own, ascending, in microseconds. The end of ``merged_ids`` and what ``kept_id`` takes over
-    of their attributes are their own events."""
+    """One memory replaces others: ``kept_id`` inherits these counts of recalls, citations and
+    rejections. ``instants_us``: recalls to add to its own, ascending, in microseconds. Separate
+    events end ``merged_ids`` and give ``kept_id`` their attributes."""
 
     line: ClassVar[str] = "merged"
     kept_id: FactId
@@ -161,11 +159,11 @@ ErasureReason: TypeAlias = Literal["request", "law", "policy", "mistake", "unspe
 
 
 class FactErased(Payload, frozen=True, tag="fact_erased"):
-    """The payloads of ``events`` (ids) are gone from the log, and with them what the facts
-    ``fact_ids`` said. Nothing here repeats any of it: a reason is a word of a fixed list.
+    """The payloads of ``events`` (ids) are erased from the log, and with them the content of the
+    facts ``fact_ids``. Nothing here repeats any of it: the reason is a word of a fixed list.
 
-    One erasure leaves such an event in every stream that it touched, under one
-    ``erasure_id``; in the node's own stream it names local events (receipts, reviews).
+    One erasure leaves such an event in every stream that it touched, under one ``erasure_id``; in
+    the node's own stream it names local events (receipts, reviews).
     """
 
     replicated: ClassVar[bool] = True
@@ -176,7 +174,7 @@ class FactErased(Payload, frozen=True, tag="fact_erased"):
 
 
 class LegalHoldSet(Payload, frozen=True, tag="legal_hold_set"):
-    """A fact, or all facts about an entity, may not be erased from here on, or may again."""
+    """A fact, or all facts about an entity, may not be erased from now on, or may again."""
 
     line: ClassVar[str] = "hold"
     target_kind: Literal["fact", "entity"]
@@ -185,10 +183,9 @@ class LegalHoldSet(Payload, frozen=True, tag="legal_hold_set"):
 
 
 class ErasureCertified(Payload, frozen=True, tag="erasure_certified"):
-    """Nothing of an erasure is left in any file of this node: the receipt that says so.
+    """The receipt of an erasure: no file of this node holds anything of it.
 
-    ``document`` is the signed JSON text, ``signature`` the node's Ed25519 over its bytes
-    (base64).
+    ``document`` is the signed JSON text, ``signature`` the node's Ed25519 over its bytes (base64).
     """
 
     erasure_id: str

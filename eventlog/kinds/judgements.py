@@ -1,4 +1,4 @@
-"""What people and other nodes say about facts that are there, and which facts recalls returned."""
+"""Judgements of existing facts by people and other nodes, and the facts that recalls returned."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engramlog.eventlog.kinds.payload import FactId, GardenId, InstantUs, Payloa
 class RecallUse(Struct, frozen=True, omit_defaults=True):
     """One fact's share in a batch of recalls.
 
-    ``earlier_us``: the instants before the last, oldest first, as many as are kept.
+    ``earlier_us``: the instants before the last, oldest first, up to a limit.
     """
 
     fact_id: FactId
@@ -30,7 +30,7 @@ class RecallServed(Payload, frozen=True, tag="recall_served"):
 
 
 class Returned(Struct, frozen=True, array_like=True):
-    """One fact of a recall's answer; its rank is its place. ``card``: a memory card's fact."""
+    """One fact of a recall's answer, in order of rank. ``card``: a memory card's fact."""
 
     fact_id: str
     score: float
@@ -38,19 +38,19 @@ class Returned(Struct, frozen=True, array_like=True):
 
 
 class StageReport(Struct, frozen=True, array_like=True):
-    """How a stage of a recall ended: ``completed``, ``disabled``, ``deadline``, ``failed``."""
+    """The outcome of a stage of a recall: ``completed``, ``disabled``, ``deadline``, ``failed``."""
 
     name: str
     status: str
 
 
 class RecallAnswered(Payload, frozen=True, tag="recall_answered"):
-    """The receipt of one recall: who asked what, at which moment, and what came back.
+    """The receipt of one recall: caller, question, moment, and answer.
 
-    ``request`` holds the fields that were sent, without the query; ``profile_digest`` is of
-    the profile's document. ``position``, ``instant_us`` and ``valid_us`` are the Moment.
-    ``counted``: the facts' access counts include it (``recall_served`` carries them, so that
-    they outlive an erased receipt).
+    ``request`` holds the fields that were sent, without the query. ``profile_digest``: of the
+    profile's document. ``position``, ``instant_us`` and ``valid_us`` are the Moment. ``counted``:
+    the facts' access counts include it (``recall_served`` carries them, so that they outlive an
+    erased receipt).
     """
 
     receipt_id: str
@@ -72,8 +72,8 @@ class RecallAnswered(Payload, frozen=True, tag="recall_answered"):
 
 
 class FactFeedback(Payload, frozen=True, tag="fact_feedback"):
-    """The caller of a recall says what became of its facts: ``cited`` ones were used in an
-    answer, ``rejected`` ones were found wrong. ``receipt_id`` names the recall, where known."""
+    """Feedback of a recall's caller on its facts: ``cited`` ones were used in an answer,
+    ``rejected`` ones were found wrong. ``receipt_id``: the recall, if known."""
 
     line: ClassVar[str] = "feedback"
     cited: list[FactId] = field(default_factory=list)
@@ -82,7 +82,7 @@ class FactFeedback(Payload, frozen=True, tag="fact_feedback"):
 
 
 class ContentReviewed(Payload, frozen=True, tag="content_reviewed"):
-    """A decision about a fact that the sanitizer flagged: serve it, or keep it back."""
+    """A decision on a fact that the sanitizer flagged: serve it, or hold it back."""
 
     line: ClassVar[str] = "review"
     fact_id: FactId
@@ -91,8 +91,8 @@ class ContentReviewed(Payload, frozen=True, tag="content_reviewed"):
 
 
 class QuarantineReviewed(Payload, frozen=True, tag="quarantine_reviewed"):
-    """A quarantined fact was judged. Admitted, it was stated again as ``admitted_fact_id`` in
-    ``target_garden_id`` (null: outside gardens); either way it no longer holds itself."""
+    """The review of a quarantined fact. If admitted, it was restated as ``admitted_fact_id`` in
+    ``target_garden_id`` (null: outside gardens). Either way the quarantined fact ends."""
 
     line: ClassVar[str] = "judged"
     fact_id: FactId
@@ -104,11 +104,11 @@ class QuarantineReviewed(Payload, frozen=True, tag="quarantine_reviewed"):
 
 
 class TombstoneSet(Payload, frozen=True, tag="tombstone_set"):
-    """Facts about ``entity``, and refs to it, are hidden from every answer from here on.
+    """Facts about ``entity``, and refs to it, are hidden from every answer from now on.
 
-    ``scopes`` are those it hides in here; ``scope`` is what was signed, of which a peer's may
-    count for less. ``node_id`` signed the record (``replay/stigmem/tombstones.py``);
-    null: this node. ``entity_uri`` is the entity as it was signed.
+    ``scopes``: where it hides here. ``scope``: as signed; of a peer's, only part may have effect.
+    ``node_id``: the signer of the record (``replay/stigmem/tombstones.py``); null: this node.
+    ``entity_uri``: the entity as signed.
     """
 
     line: ClassVar[str] = "tombstone"
@@ -127,7 +127,7 @@ class TombstoneSet(Payload, frozen=True, tag="tombstone_set"):
 
 
 class TombstoneRevoked(Payload, frozen=True, tag="tombstone_revoked"):
-    """A tombstone hides nothing any more."""
+    """A tombstone is revoked and hides nothing any more."""
 
     line: ClassVar[str] = "tombstone"
     revocation_id: str

@@ -1,4 +1,4 @@
-"""The node itself: its epochs, its keys, its promotion from a replica, requests it remembers."""
+"""The node itself: its epochs, keys, promotion from a replica, and answered requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class EpochStarted(Payload, frozen=True, tag="epoch_started"):
 
 
 class NodeKeyRotated(Payload, frozen=True, tag="node_key_rotated"):
-    """The node signs with a new key from here; the old key vouches for it."""
+    """The node signs with a new key from now on; the old key vouches for it."""
 
     previous_public_key: str
     public_key: str
@@ -28,9 +28,9 @@ class NodeKeyRotated(Payload, frozen=True, tag="node_key_rotated"):
 
 
 class ReplicaPromoted(Payload, frozen=True, tag="replica_promoted"):
-    """The node, until here a replica, writes by itself from here on, under its own origin.
+    """The former replica writes under its own origin from now on.
 
-    ``position`` is the last that it copied from the primary.
+    ``position``: the last one copied from the primary.
     """
 
     primary_node_id: str
@@ -39,8 +39,8 @@ class ReplicaPromoted(Payload, frozen=True, tag="replica_promoted"):
 
 
 class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one command: how many of the request's events are its own, the fact that
-    answers it and those that it ended; or why it was refused."""
+    """The outcome of one command: how many of the request's events are its own, the fact that
+    answers it, and the facts it ended; or the reason of its refusal."""
 
     events: int = 0
     fact_id: str | None = None
@@ -51,8 +51,8 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RequestAnswered(Payload, frozen=True, tag="request_answered"):
-    """What became of each command of a request with an ``Idempotency-Key``, in order, where its
-    events alone do not say it: some commands wrote, and others did not."""
+    """The outcome of each command of a request with an ``Idempotency-Key``, in order. Recorded only
+    if the request's events do not suffice: some commands wrote, and others did not."""
 
     outcomes: list[Outcome]
 

@@ -1,4 +1,4 @@
-"""What all payloads have in common."""
+"""The base of all payloads."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ EpisodeKey: TypeAlias = Annotated[str, Meta(extra={"names": "episode"})]
 GardenId: TypeAlias = Annotated[str, Meta(extra={"names": "garden"})]
 EntityUri: TypeAlias = Annotated[str, Meta(extra={"names": "entity"})]
 InstantUs: TypeAlias = Annotated[int, Meta(extra={"names": "instant"})]
-"""What a field of a payload names. A carrier of payloads from log to log, as an export does,
-reads from the types what must be called otherwise there."""
+"""The kind of thing that a field of a payload names. Code that carries payloads from log to log,
+such as an export, reads from the types which values to translate."""
 
 
 class Payload(
@@ -29,7 +29,7 @@ class Payload(
     """Base of all payloads; ``kind`` is the tag in the bytes.
 
     Attributes:
-        version: the schema version that the kind is written with.
+        version: the schema version in which the kind is written.
         replicated: whether it is in scope and garden streams, which travel to peers.
         line: the ``op`` of the import line that carries it; empty if it stays in its log.
     """

@@ -1,4 +1,4 @@
-"""Other nodes: declared, approved, and what came from them."""
+"""Other nodes: declarations, approval, and their events."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from engramlog.eventlog.kinds.payload import Payload
 
 
 class PeerGrants(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an approved peer may do here.
+    """An approved peer's rights here.
 
-    ``scopes`` and ``gardens`` (ids) are both what we serve it and what we take from it;
-    ``wire``: it speaks our replay of events, or only the protocol's of facts. ``pull``: we
-    take, ``serve``: it may take. The others let its word count for facts of
-    others: ending them, settling conflicts among them, erasing them; and give instructions.
+    ``scopes`` and ``gardens`` (ids): what we serve to it and take from it. ``wire``: it speaks our
+    replay of events, or only the protocol's federation of facts. ``pull``: we take, ``serve``: it
+    may take. The other grants give its events effect on facts of others: ending them, settling
+    their conflicts, erasing them; and let it state instructions.
     """
 
     scopes: list[str]
@@ -30,9 +30,9 @@ class PeerGrants(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PeerDeclared(Payload, frozen=True, tag="peer_declared"):
-    """Another node wants to be a peer; ``signature`` is its own, over the declaration.
+    """Another node asks to become a peer; ``signature`` is that node's, over the declaration.
 
-    ``fault`` is why it was rejected at once, if it was.
+    ``fault``: why it was rejected at once, if it was.
     """
 
     peer_id: str
@@ -46,10 +46,10 @@ class PeerDeclared(Payload, frozen=True, tag="peer_declared"):
 
 
 class PeerStateSet(Payload, frozen=True, tag="peer_state_set"):
-    """A peer was approved, revoked, granted more or less, or has another key or address.
+    """A peer was approved or revoked, or its grants, key or address changed.
 
-    With ``stream``, one stream of it was held (its events are refused, for ``reason``) or
-    released. What is null stays as it was.
+    With ``stream``, one stream of it was held (its events are refused, for ``reason``) or released.
+    A null field is unchanged.
     """
 
     peer_id: str
@@ -63,17 +63,17 @@ class PeerStateSet(Payload, frozen=True, tag="peer_state_set"):
 
 
 class RefusedEvent(Struct, frozen=True, array_like=True):
-    """An event of a page that means nothing here, since its content breaks a rule."""
+    """An event of a page that has no meaning here, because its content breaks a rule."""
 
     stream_seq: int
     reason: str
 
 
 class PeerPageReceived(Payload, frozen=True, tag="peer_page_received"):
-    """Events of a peer's stream came and were verified; ``statement`` is its signed head.
+    """Events of a peer's stream arrived and were verified; ``statement`` is its signed head.
 
-    ``rules``: the version of the content rules by which they were judged; 0: none. ``refused``
-    are those that break one: they are kept, chained, and projected as nothing.
+    ``rules``: the version of the content rules that judged them; 0: none. ``refused``: those that
+    break a rule; they are kept, chained, and projected as nothing.
     """
 
     version: ClassVar[int] = 2
@@ -98,17 +98,16 @@ class PeerEquivocated(Payload, frozen=True, tag="peer_equivocated"):
 
 
 class RefusedFact(Struct, frozen=True, array_like=True):
-    """A foreign fact that was not taken, and why."""
+    """A refused foreign fact, with the reason."""
 
     fact_id: str
     code: str
 
 
 class ForeignPageReceived(Payload, frozen=True, tag="foreign_page_received"):
-    """A page of facts came from a node that speaks only the protocol's federation, and what
-    became of it. ``cursor``: where the next page begins, as that node wrote it; empty for
-    facts that it pushed. ``scope``: of the requested page; empty: of all, as earlier
-    releases asked."""
+    """The outcome of a page of facts from a node that speaks only the protocol's federation.
+    ``cursor``: that node's cursor of the next page; empty for pushed facts. ``scope``: of the
+    requested page; empty: all scopes, as in earlier releases."""
 
     version: ClassVar[int] = 2
     node_id: str

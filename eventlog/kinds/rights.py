@@ -1,4 +1,4 @@
-"""Who may do what: API keys, agents' keys, gardens, capabilities, organisations' manifests."""
+"""Rights: API keys, agents' keys, gardens, capabilities, organisations' manifests."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from engramlog.eventlog.kinds.payload import EntityUri, GardenId, Payload, Scope
 
 
 class KeyIssued(Payload, frozen=True, tag="key_issued"):
-    """An API key exists; only its SHA-256 is kept.
+    """An API key was issued; only its SHA-256 is kept.
 
-    ``sources``: what the key may write as ``source`` (exact, or suffix-``*`` globs) besides
-    its own entity. ``max_classification``: 0 to 2; facts classified higher do not exist for it.
+    ``sources``: further sources that the key may write as (exact, or suffix-``*`` globs).
+    ``max_classification``: 0 to 2; facts classified higher do not exist for it.
     """
 
     version: ClassVar[int] = 3
@@ -30,14 +30,14 @@ class KeyIssued(Payload, frozen=True, tag="key_issued"):
 
 
 class KeyRevoked(Payload, frozen=True, tag="key_revoked"):
-    """An API key no longer opens anything."""
+    """An API key is revoked."""
 
     key_id: str
     reason: str = ""
 
 
 class AgentKeySet(Payload, frozen=True, tag="agent_key_set"):
-    """An agent's Ed25519 public key (base64url) is registered, or revoked from here on."""
+    """An agent's Ed25519 public key (base64url) is registered, or revoked from now on."""
 
     key_id: str
     entity_uri: str
@@ -50,7 +50,7 @@ GardenRole: TypeAlias = Literal["admin", "writer", "reader", "quarantine:moderat
 
 
 class GardenCreated(Payload, frozen=True, tag="garden_created"):
-    """A garden exists: facts in it are its members' alone. Its creator is its first admin."""
+    """A garden was created: only its members see its facts. Its creator is its first admin."""
 
     line: ClassVar[str] = "garden"
     garden_id: str
@@ -63,7 +63,7 @@ class GardenCreated(Payload, frozen=True, tag="garden_created"):
 
 
 class GardenMemberSet(Payload, frozen=True, tag="garden_member_set"):
-    """A member's role in a garden from here on; null ends the membership."""
+    """A member's role in a garden from now on; null ends the membership."""
 
     line: ClassVar[str] = "member"
     garden_id: GardenId
@@ -73,17 +73,17 @@ class GardenMemberSet(Payload, frozen=True, tag="garden_member_set"):
 
 
 class GardenDeleted(Payload, frozen=True, tag="garden_deleted"):
-    """The garden is gone, and with it every membership; its facts are hidden from every caller."""
+    """The garden is deleted, with every membership; its facts are hidden from every caller."""
 
     line: ClassVar[str] = "garden"
     garden_id: str
 
 
 class CapabilityIssued(Payload, frozen=True, tag="capability_issued"):
-    """A capability token was signed. The token itself is not kept, only its SHA-256 (hex).
+    """A capability token was signed. Only the token's SHA-256 (hex) is kept.
 
-    ``verb`` and ``object`` are the protocol's words for what it allows; ``key_id`` is the API
-    key that requested it; the key's revocation ends it.
+    ``verb`` and ``object``: its rights in the protocol's words. ``key_id``: the API key that
+    requested it; revoking the key revokes the token.
     """
 
     token_id: str
@@ -98,11 +98,10 @@ class CapabilityIssued(Payload, frozen=True, tag="capability_issued"):
 
 
 class CapabilityRevoked(Payload, frozen=True, tag="capability_revoked"):
-    """A capability of this event's origin allows nothing from here on, nor does what was
-        derived from it. Recorded once in the stream of each scope that the token covers, so that
-    a replay of the scope shows it.
+    """A capability of this event's origin, and all derived from it, is revoked. Recorded once in
+    the stream of each scope that the token covers, so that a replay of the scope shows it.
 
-        ``revocation_id`` is a token id, or the digest (hex) of a derived token's last block.
+    ``revocation_id``: a token id, or the digest (hex) of a derived token's last block.
     """
 
     replicated: ClassVar[bool] = True
@@ -112,8 +111,8 @@ class CapabilityRevoked(Payload, frozen=True, tag="capability_revoked"):
 
 
 class OrgManifestSet(Payload, frozen=True, tag="org_manifest_set"):
-    """An organisation's manifest (wire 3.8), ``document`` as it was signed; times in
-    microseconds. It takes the place of the entity's last one."""
+    """An organisation's manifest (wire 3.8), ``document`` as signed; times in microseconds. It
+    replaces the entity's last one."""
 
     entity_uri: str
     key_id: str

@@ -1,5 +1,5 @@
 """The event log in a PostgreSQL database that any number of nodes share.
 
-``schema`` says what the database holds and enforces, ``log`` is the engine, ``server`` what the
-server must promise before anything is acknowledged.
+``schema`` has the tables and their guards, ``log`` is the engine, and ``server`` checks the
+server's settings before every acknowledgement.
 """

@@ -1,7 +1,7 @@
-"""Connections to the server of a log: bounded waits, our errors for PostgreSQL's, and a pool.
+"""Connections to a log's server: bounded waits, our errors for PostgreSQL's, and a pool.
 
-No call waits for ever: a server that was stopped, or a network that swallows packets, must look
-like one that is gone.
+No call waits for ever: a stopped server, or a network that drops packets, must look like a server
+that is gone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ERASE_REFUSED = "EGE01"
 
 
 class Connection(psycopg.Connection[tuple[Any, ...]]):
-    """Closes itself where an answer takes longer than ``patience_seconds``."""
+    """Closes itself if an answer takes longer than ``patience_seconds``."""
 
     patience_seconds: float = ANSWER_SECONDS_MAX
 
@@ -45,12 +45,12 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             return super().wait(gen, interval, self.patience_seconds)
         except psycopg.OperationalError:
             if time.monotonic() >= deadline:
-                self.pgconn.finish()  # what the server still answers is dropped
+                self.pgconn.finish()  # drops late answers
             raise
 
     @contextmanager
     def patience(self, seconds: float) -> Generator[None]:
-        """Wait up to so many seconds for each answer in the length of a ``with``."""
+        """Wait at most this long for each answer within a ``with`` block."""
         before, self.patience_seconds = self.patience_seconds, seconds
         try:
             yield
@@ -59,7 +59,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
 
 def connect(url: str, **server_settings: str) -> Connection:
-    """A connection to the server that takes writes, of those that ``url`` names.
+    """A connection to the server that takes writes, among those in ``url``.
 
     ``server_settings`` are set for the session. Raises psycopg.Error.
     """
@@ -70,7 +70,7 @@ def connect(url: str, **server_settings: str) -> Connection:
         url,
         options=" ".join(filter(None, options)),
         target_session_attrs=given.get("target_session_attrs", "read-write"),
-        # After a failover the first of several may be the one that was replaced.
+        # After a failover the first of several may be the replaced one.
         load_balance_hosts=given.get("load_balance_hosts", "random"),
         connect_timeout=given.get("connect_timeout", CONNECT_SECONDS_MAX),
         application_name=given.get("application_name", "engramlog"),
@@ -79,8 +79,8 @@ def connect(url: str, **server_settings: str) -> Connection:
 
 
 class ReaderPool:
-    """Connections that only read, as many as there are readers at a time. ``check`` looks at
-    each new one and raises where it leads to a server that nothing should be read from."""
+    """Read-only connections, one per concurrent reader. ``check`` tests each new one and raises if
+    its server must not be read."""
 
     def __init__(self, url: str, check: Callable[[Connection], None] = lambda _: None) -> None:
         self._url = url
@@ -90,8 +90,8 @@ class ReaderPool:
 
     @contextmanager
     def connection(self) -> Generator[Connection]:
-        """A connection for the length of a ``with``; dropped where that ends in an error.
-        Raises our errors for PostgreSQL's."""
+        """A connection for a ``with`` block; dropped after an error. Raises our errors for
+        PostgreSQL's."""
         with failures():
             try:
                 db = self._idle.pop()
@@ -109,12 +109,12 @@ class ReaderPool:
                 self._idle.append(db)
 
     def drop_idle(self) -> None:
-        """Forget connections that may lead to a server that is the primary no more."""
+        """Drop connections that may lead to a former primary."""
         while self._idle:
             self._idle.pop().close()
 
     def close(self) -> None:
-        """Close the idle connections now and each other one when its reader is done."""
+        """Close idle connections now, and lent ones on return."""
         self._closed = True
         self.drop_idle()
 

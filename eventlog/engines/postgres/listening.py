@@ -1,4 +1,4 @@
-"""Following the log's head from a thread: by NOTIFY, and by polling where no notice comes."""
+"""Follows the log's head from a thread: by NOTIFY, and by polling as a fallback."""
 
 from __future__ import annotations
 
@@ -17,21 +17,20 @@ from engramlog.eventlog.errors import StorageError
 POLL_SECONDS = 1.0
 RETRY_SECONDS = 1.0
 SLICE_SECONDS = 0.05
-"""How soon the thread sees that it is to end."""
+"""How soon the thread notices that it must end."""
 IDLE_SECONDS_MAX = 30
-"""How long the server keeps the connection of a silent node, and its lead."""
+"""How long the server keeps a silent node's connection, and its lead."""
 
 _log = logging.getLogger(__name__)
 
 
 class Listener:
     """Calls ``seen`` with the server's state whenever the log may have grown, and at least every
-    ``POLL_SECONDS``; calls ``lost`` with the reason while the server cannot be asked.
+    ``POLL_SECONDS``; calls ``lost`` with the reason while the server does not answer.
 
     Attributes:
-        leads: whether this connection is the one, of all nodes', that has the lead; it never
-            has where it may not.
-        standby_lag_bytes: how far the quickest standby is behind; None if that is unknown.
+        leads: whether this connection, of all nodes', has the lead; never if it may not.
+        standby_lag_bytes: how far the fastest standby is behind; None if unknown.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class Listener:
         self._thread.start()
 
     def close(self) -> None:
-        """Returns once the thread has ended, or nearly so where it is still connecting."""
+        """Returns once the thread has ended, or soon before if it is still connecting."""
         self._ending.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(SLICE_SECONDS * 5)

@@ -1,9 +1,8 @@
 """The event log in PostgreSQL, for any number of nodes that share its origin.
 
-A writer takes the lock of the row ``engramlog.head``, brings its own heads up to the
-log's, decides, and commits the events and the moved head in one transaction. A commit whose
-answer is lost is unknown, never acknowledged, and found out by the next transaction, which
-reads the head again.
+A writer locks the row ``engramlog.head``, updates its heads from the log, decides, and commits the
+events and the moved head in one transaction. A commit whose answer is lost is unknown and never
+acknowledged; the next transaction reads the head again and so learns its outcome.
 """
 
 from __future__ import annotations
@@ -108,16 +107,15 @@ class PostgresLog(PostgresReading, AppendingLog):
         entropy: Callable[[int], bytes] = os.urandom,
         held: frozenset[str] = EVERY_SCOPE,
     ) -> Self:
-        """Open the log in the database that ``url`` names, as a role that may append.
+        """Open the log in the database at ``url``, as a role that may append.
 
         Claims an empty log for ``origin``, and checks the last ``TAIL_CHECK_EVENTS`` events.
-        Whether the server would hold a write is asked before every write, not here: a node may
-        open and say why it does not write.
+        Durability is checked before every write, not here: a node may open and report why it does
+        not write.
 
-        Raises:
-            DataDirectoryError: there is no log, or it is another node's, or in a later epoch.
-            CorruptLog: its last events contradict themselves.
-            StorageFailed: the server cannot be reached.
+        Raises: DataDirectoryError: the log does not exist, belongs to another node, or is in a
+        later epoch. CorruptLog: its last events contradict themselves. StorageFailed: the server
+        cannot be reached.
         """
         log = cls(url, clock, Chain(origin, epoch, Head(), {}, entropy), durability, held)
         try:
@@ -153,14 +151,11 @@ class PostgresLog(PostgresReading, AppendingLog):
     # -- writing
 
     def begin(self) -> Transaction:
-        """Take the log's lock and follow what others wrote; waits for this process's other
-        transactions to end.
+        """Lock the log and read what others wrote; waits for this process's other transactions.
 
-        Raises:
-            LogBusy: another node holds the lock and does not give it up in time.
-            NotDurable: the server would not hold what it acknowledges.
-            HistoryChanged: the log is not the one this node has followed.
-            StorageFailed: the server cannot be reached.
+        Raises: LogBusy: another node does not release the lock in time. NotDurable: the server's
+        settings could lose acknowledged writes. HistoryChanged: the log is not the one that this
+        node has followed. StorageFailed: the server cannot be reached.
         """
         self._turn.take()
         try:
@@ -193,7 +188,7 @@ class PostgresLog(PostgresReading, AppendingLog):
             return key_use_of(self._writer(), actor, key)
 
     def holds(self, event_id: bytes) -> bool:
-        # As in the SQLite engine: identifiers are time-ordered, so most are new at a glance.
+        # As in the SQLite engine: ids are time-ordered, so most need no look-up.
         if event_id > self._last_event_id:
             return False
         with failures():
@@ -216,7 +211,7 @@ class PostgresLog(PostgresReading, AppendingLog):
         before = (self._head.position, self._head_hash, self.epoch)
         after = (head.position, head.received_at, head.received_hlc, digest)
         one_trip = len(links) < writing.COPY_EVENTS_MIN and not erased
-        self._stale = True  # until it is done: numbers given to new streams may not be kept
+        self._stale = True  # until it is done: new streams' numbers may not be kept
         room = self._room
         if head.position > room:
             with failures():
@@ -236,7 +231,7 @@ class PostgresLog(PostgresReading, AppendingLog):
         self._unproven = self._stale = False
 
     def confirm(self) -> None:
-        """See ``Ledger``: what other nodes wrote may be visible before a standby has it."""
+        """See ``Ledger``: other nodes' writes may be visible before a standby has them."""
         self._writer()
         if self._unproven:
             self._session.prove()
@@ -248,8 +243,8 @@ class PostgresLog(PostgresReading, AppendingLog):
         self._signal.notify()
 
     def scrub(self) -> None:
-        """Write the tables again without the deleted rows. What standbys hold follows; copies in
-        archived write-ahead logs and base backups go when the operator lets those expire."""
+        """Rewrite the tables without the deleted rows. Standbys follow; archived write-ahead logs
+        and base backups keep copies until the operator lets them expire."""
         self._turn.take()
         try:
             self._lock()
@@ -275,7 +270,7 @@ class PostgresLog(PostgresReading, AppendingLog):
         return self._session.db
 
     def _check(self, state: ServerState) -> None:
-        """Raises where nothing may be written to a server in this state."""
+        """Raises if a server in this state must not be written."""
         fault = durability_fault(state, self._durability)
         if fault is not None:
             self.fault = fault
@@ -287,8 +282,8 @@ class PostgresLog(PostgresReading, AppendingLog):
         self._check_timeline(state.timeline)
 
     def _check_timeline(self, timeline: int) -> None:
-        """Raises StorageFailed if another server has taken this one's place: the next
-        connection may find that."""
+        """Raises StorageFailed if another server has replaced this one: the next connection may
+        find it."""
         if timeline < self._timeline:
             raise StorageFailed(
                 f"the server is on timeline {timeline}, this node has seen {self._timeline}: "
@@ -300,7 +295,7 @@ class PostgresLog(PostgresReading, AppendingLog):
         self._check_timeline(scalar(db, TIMELINE))
 
     def _follow(self, db: Connection, state: ServerState) -> None:
-        """Bring the heads in memory up to the log's, which is locked."""
+        """Update the heads in memory from the log, which is locked."""
         mine, digest = self._head.position, self._head_hash
         if (state.position, state.hash) == (mine, digest):
             if self._stale:
@@ -324,7 +319,7 @@ class PostgresLog(PostgresReading, AppendingLog):
     # -- heads
 
     def _load(self, db: Connection, state: ServerState) -> None:
-        """Take the log's heads as they are found on opening, under the lock."""
+        """Read the log's heads on opening, under the lock."""
         self._timeline = state.timeline
         self._stream_numbers = dict(fetch(db, statements.STREAMS))
         self._last_event_id = scalar(db, statements.LAST_EVENT_ID) or b""
@@ -333,7 +328,7 @@ class PostgresLog(PostgresReading, AppendingLog):
         self._settle(head, state.hash)
 
     def _settle(self, head: Head, digest: bytes) -> None:
-        """The log ends here for this process's next transaction."""
+        """Set the log's end for this process's next transaction."""
         with self._seeing:
             self._head, self._head_hash = head, digest
             if head.position > self._seen.position:
@@ -342,7 +337,7 @@ class PostgresLog(PostgresReading, AppendingLog):
                 self._mark = (head.position, digest)
 
     def _saw(self, state: ServerState) -> None:
-        """The listener's word: wake who waits where the log has grown."""
+        """Handle the listener's report: wake waiting readers if the log has grown."""
         self._check_timeline(state.timeline)
         self.fault = self._changed or durability_fault(state, self._durability)
         head = Head(state.position, state.received_at, state.received_hlc)
@@ -362,7 +357,7 @@ class PostgresLog(PostgresReading, AppendingLog):
 
     @property
     def leads(self) -> bool:
-        """Whether this node, of all over the log, does what only one is to do."""
+        """Whether this node, of all over the log, does the work that only one may do."""
         return self._listener.leads
 
     @property
@@ -371,7 +366,7 @@ class PostgresLog(PostgresReading, AppendingLog):
         return self._session.figures(self._listener.standby_lag_bytes)
 
     def on_growth(self, grown: Callable[[], None]) -> None:
-        """Call ``grown`` from now on whenever the log may hold more, from another thread."""
+        """Call ``grown`` whenever the log may have grown, from another thread."""
         self._grown = grown
 
     def read_stored(
@@ -386,8 +381,8 @@ class PostgresLog(PostgresReading, AppendingLog):
         return self._read_on(after, limit, whole=False)
 
     def _read_on(self, after: int, limit: int, *, whole: bool) -> list[Stored]:
-        """Reading on from the last event known here proves that it is still there: raises
-        HistoryChanged where it is not."""
+        """Read events. A read from this node's last known event proves that the event is still
+        there; raises HistoryChanged otherwise."""
         mark, digest = self._mark
         check_limit(limit)
         if after > mark or limit == 0:
@@ -411,7 +406,7 @@ class PostgresLog(PostgresReading, AppendingLog):
     # -- reading
 
     def head(self) -> Head:
-        """Where the log ends, as this process last saw it."""
+        """The log's end, as last seen by this process."""
         self._require_open()
         return self._seen
 
@@ -423,7 +418,7 @@ class PostgresLog(PostgresReading, AppendingLog):
         return LogSubscription(self, self._signal, after, streams)
 
     def close(self) -> None:
-        """Waits for another thread's transaction to end; one of this thread is lost."""
+        """Waits for another thread's transaction; one of this thread is lost."""
         self._closed = True
         self._signal.notify()
         self._listener.close()

@@ -1,4 +1,4 @@
-"""What is looked at when a log is opened or its lock is taken: its owner, and its last events."""
+"""Checks on opening a log or taking its lock: its owner, and its last events."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def check_tail(db: Connection, head: Head) -> None:
         fault = check_link(tips.get(header.stream, before), stored)
         gone = stored.payload is None and stored.salt is None
         if fault == PAYLOAD_MISSING and gone:
-            # The erasure of another node's event may be on a page that has not come yet.
+            # The erasure of another node's event may arrive on a later page.
             named = stored.peer is not None or scalar(db, statements.IS_NAMED, stored.position)
             fault = None if named else fault
         if fault is not None:

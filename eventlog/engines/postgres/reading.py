@@ -1,4 +1,4 @@
-"""Reading the log over a pool of connections: each question is one statement, and so one state."""
+"""Reading the log over a pool of connections. Each read is one statement, so it sees one state."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from engramlog.eventlog.held_scopes import EVERY_SCOPE, KNOWN_EVERYWHERE, beyond
 from engramlog.eventlog.log import KeyCopy, StreamHead, check_limit, within
 
 AUDIT_SECONDS_MAX = 3600.0
-"""Questions about all rows of a log take long where there are many."""
+"""Reads of all rows of a large log take long."""
 
 
 class PostgresReading:
-    """The part of ``EventLog`` that asks and never writes."""
+    """The reading part of ``EventLog``."""
 
     held: frozenset[str] = EVERY_SCOPE
 
@@ -31,7 +31,7 @@ class PostgresReading:
         self._closed = False
 
     def _check_reader(self, db: Connection) -> None:
-        """Raises StorageFailed if nothing should be read over this connection."""
+        """Raises StorageFailed if this connection's server must not be read."""
 
     def read(
         self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
@@ -45,7 +45,7 @@ class PostgresReading:
         return [known(self.held, decode(each)) for each in stored]
 
     def _read_from(self, after: int, limit: int) -> list[Stored]:
-        """Events behind a position, without payloads that are not held."""
+        """Events after a position, without payloads of scopes not held."""
         check_limit(limit)
         with self._reader() as db:
             return self._page(db, after, limit)
@@ -75,7 +75,7 @@ class PostgresReading:
     ) -> list[Stored]:
         check_limit(limit)
         with self._reader() as db:
-            # Postgres hands over whole answers: how many fit is asked first.
+            # PostgreSQL returns whole answers: first ask how many events fit.
             if bytes_max is not None:
                 fitting = scalar(db, statements.FITTING, stream, after_seq, limit, bytes_max)
                 limit = min(limit, max(1, int(fitting or 0)))
@@ -89,7 +89,7 @@ class PostgresReading:
         return [Row(Stored(*row[:8]), *row[8:]) for row in rows]
 
     def storage_fault(self) -> str | None:
-        """What is wrong with the guards and tables as a whole; None if nothing."""
+        """The fault of the guards and tables as a whole; None without one."""
         with self._reader() as db, db.patience(AUDIT_SECONDS_MAX):
             fault = schema_fault(db)
             stray = scalar(db, statements.STRAY)
@@ -172,13 +172,13 @@ def scalar(db: Connection, statement: str, *bindings: Any) -> Any:
 
 
 def key_use_of(db: Connection, actor: str, key: str) -> KeyUse | None:
-    """The use of an idempotency key that the log holds."""
+    """The use of an idempotency key in the log."""
     rows = fetch(db, statements.KEY_USE, (actor.encode(), key.encode()))
     return KeyUse(*rows[0]) if rows else None
 
 
 def stream_heads_of(db: Connection, after: int | None = None) -> dict[str, StreamHead]:
-    """The last event of every stream, or of those that grew after a position."""
+    """The last event of every stream, or of streams that grew after a position."""
     rows = (
         fetch(db, statements.STREAM_HEADS)
         if after is None

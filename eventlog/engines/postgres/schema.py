@@ -1,10 +1,10 @@
-"""What the database of a log holds: tables, what guards them, and who may do what.
+"""The database of a log: tables, guards, and permissions.
 
-The triggers and grants are part of the format. What is in the log is never updated or deleted,
-but for the payloads that a ``fact_erased`` event in it names; the application's role cannot even
-do that, except through ``engramlog.erase``. The row of ``head`` is the log's lock: it is taken
-before a transaction decides and moves with its events, so positions follow the order of commits
-and no reader sees a gap.
+The triggers and grants are part of the format. Nothing in the log is updated or deleted, except
+payloads that a ``fact_erased`` event in it names; the application's role can delete those only
+through ``engramlog.erase``. The row of ``head`` is the log's lock: a transaction takes it before it
+decides, and moves it with its events. So positions follow the order of commits and no reader sees a
+gap.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ CREATE TABLE engramlog.erased (
   position bigint NOT NULL
 );
 """
-"""``head.proofs`` is counted up where a commit must be waited for and there is nothing to write.
-Actors and keys are bytes: a caller's text may hold U+0000, which ``text`` cannot. Payloads lie in
-parts of ``PART_POSITIONS``, so that scrubbing rewrites only those that lost some, which
-``unscrubbed`` lists; headers do not, since their ids are unique over the whole log."""
+"""``head.proofs`` is incremented to wait for a commit without writes. Actors and keys are bytes: a
+caller's text may hold U+0000, which ``text`` cannot. Payloads lie in parts of ``PART_POSITIONS``,
+so that scrubbing rewrites only the parts that lost some, listed in ``unscrubbed``. Headers have no
+parts, since their ids are unique over the whole log."""
 
 GUARDS = """
 CREATE FUNCTION engramlog.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -217,11 +217,10 @@ BEGIN
   RETURN below;
 END $$;
 """.replace("$PART", str(PART_POSITIONS))
-"""``move_head`` is the fence: it fails where the head is not where its caller read it under the
-lock. ``erase`` is the one way to delete; ``scrub`` rewrites the parts that lost something.
-``make_room`` adds parts for payloads up to a position and says up to where there is room now.
-``position_at`` halves the log, since receipt times never go back: an index would cost 20 bytes an
-event for a question that is seldom asked."""
+"""``move_head`` is the fence: it fails unless the head is what its caller read under the lock.
+``erase`` is the only way to delete; ``scrub`` rewrites the parts that lost payloads. ``make_room``
+adds parts for payloads up to a position and returns the new limit. ``position_at`` bisects the log,
+since receipt times never go back: an index would cost 20 bytes per event for a rare question."""
 
 PROC_GUARDS = {
     "head": "check_head",
@@ -239,7 +238,7 @@ GUARDED = ("head", "streams", "events", "payloads", "idempotency", "erased")
 
 
 def _triggers() -> list[sql.Composed]:
-    """Refuse every UPDATE, DELETE and TRUNCATE, but for what a check lets through."""
+    """Refuse every UPDATE, DELETE and TRUNCATE unless a check allows it."""
     statements: list[sql.Composed] = []
     for table in GUARDED:
         checked = _CHECKED.get(table)
@@ -290,12 +289,10 @@ REVOKE ALL ON FUNCTION engramlog.erase, engramlog.scrub, engramlog.make_room,
 
 
 def prepare(url: str, role: str) -> None:
-    """Make the tables of an empty log, as the owner that ``url`` names, for nodes that connect
-    as ``role``.
+    """Make the tables of an empty log, as the owner in ``url``, for nodes that connect as ``role``.
 
-    Raises:
-        DataDirectoryError: the database holds a log already, or has no such role.
-        StorageFailed: the server cannot be reached or refuses.
+    Raises: DataDirectoryError: the database already holds a log, or has no such role.
+    StorageFailed: the server cannot be reached or refuses.
     """
     with failures(), connect(url) as db, db.transaction():
         if db.execute("SELECT to_regnamespace('engramlog')").fetchone() != (None,):
@@ -314,12 +311,12 @@ def prepare(url: str, role: str) -> None:
         db.execute(_REVOKES)
         db.execute(sql.SQL(_GRANTS).format(role=sql.Identifier(role)))
         with suppress(psycopg.errors.InsufficientPrivilege), db.transaction():
-            # Only for the metric of how far the standbys are behind.
+            # Only for the metric of the standbys' lag.
             db.execute(sql.SQL("GRANT pg_monitor TO {}").format(sql.Identifier(role)))
 
 
 def check_version(db: psycopg.Connection) -> None:
-    """Raises DataDirectoryError if there is no log, or one of another schema version."""
+    """Raises DataDirectoryError without a log, or for another schema version."""
     if db.execute("SELECT to_regclass('engramlog.head')").fetchone() == (None,):
         raise DataDirectoryError(
             "the database holds no log: make one with 'engramlog log prepare', as its owner"
@@ -334,7 +331,7 @@ def check_version(db: psycopg.Connection) -> None:
 
 
 def schema_fault(db: psycopg.Connection) -> str | None:
-    """Which guard is missing or switched off."""
+    """The first missing or disabled guard, or None."""
     found = {
         (str(table), str(name))
         for table, name in db.execute(

@@ -1,7 +1,7 @@
-"""What the server says of itself, and whether it would hold what it acknowledges.
+"""The server's state, and whether it would keep acknowledged writes.
 
-Read with the log's lock, for every group of writes: an operator may change settings, and a
-failover the server, at any time.
+Read under the log's lock for every group of writes: an operator may change settings, and a failover
+the server, at any time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 Durability = Literal["quorum", "server"]
-"""``quorum``: a write is acknowledged once a synchronous standby has it on disk too. ``server``:
+"""``quorum``: a write is acknowledged once a synchronous standby also has it on disk. ``server``:
 once the server confirms it."""
 
 STATE = """
@@ -54,7 +54,7 @@ def standbys_awaited(names: str) -> int:
 
 
 def durability_fault(state: ServerState, wanted: Durability) -> str | None:
-    """Why the server would not hold an acknowledged write; None if it would."""
+    """Why the server could lose an acknowledged write; None if it could not."""
     if state.fsync != "on" or state.full_page_writes != "on":
         return "the server runs with fsync or full_page_writes off: a power cut would lose writes"
     if state.synchronous_commit not in ("on", "remote_apply"):

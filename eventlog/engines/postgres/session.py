@@ -1,4 +1,4 @@
-"""The one connection of a node that writes: the log's lock, and commits that are waited for."""
+"""A node's one writing connection: the log's lock, and commits that wait for durability."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from engramlog.eventlog.errors import EventLogError, OutcomeUnknown, StorageFail
 LOCK_SECONDS_MAX = 5.0
 COMMIT_SECONDS_MAX = 10.0
 HOLD_SECONDS_MAX = 30
-"""How long the server lets a node hold the lock without a word: one that was stopped or cut off
-loses it then, and its transaction with it."""
+"""How long the server lets a silent node hold the lock: after that, a stopped or disconnected node
+loses the lock and its transaction."""
 SCRUB_SECONDS_MAX = 3600.0
 
 
 class Figures(Struct, frozen=True):
-    """Counters since the log was opened, and the lag of the quickest standby."""
+    """Counters since the log was opened, and the lag of the fastest standby."""
 
     locks: int
     lock_seconds: float
@@ -41,8 +41,8 @@ class Figures(Struct, frozen=True):
 
 
 class WritingSession:
-    """See the module. ``check`` looks at the server's state under the lock and raises where
-    nothing may be written."""
+    """The writing connection. ``check`` tests the server's state under the lock and raises if it
+    must not be written."""
 
     def __init__(self, url: str, check: Callable[[ServerState], None]) -> None:
         self._url = url
@@ -61,17 +61,15 @@ class WritingSession:
     def lock(self) -> ServerState:
         """Begin a transaction that holds the log's lock.
 
-        Raises:
-            LogBusy: another node holds it and does not give it up in time.
-            NotDurable, HistoryChanged: as ``check`` says.
-            StorageFailed: the server cannot be reached.
+        Raises: LogBusy: another node does not release it in time. NotDurable, HistoryChanged: from
+        ``check``. StorageFailed: the server cannot be reached.
         """
         started = time.perf_counter()
         try:
             with failures():
                 return self._locked(self._connected())
         except StorageFailed:
-            self.close()  # another connection may lead to another server
+            self.close()  # the next connection may lead to another server
             raise
         except BaseException:
             self.abandon()
@@ -101,15 +99,15 @@ class WritingSession:
             tcp_keepalives_idle="10",
             tcp_keepalives_interval="5",
         )
-        # A server may show what it committed and could not replicate before it was lost.
+        # A server may show commits that it did not replicate before it was lost.
         self._locked(self._db)
         self.prove()
         return self._db
 
     @contextmanager
     def refusals(self) -> Generator[None]:
-        """Raise our errors for PostgreSQL's, and give the connection up: what follows a refused
-        statement in a pipeline is skipped, and the driver counts it as prepared."""
+        """Raise our errors for PostgreSQL's, and close the connection: after a refused statement a
+        pipeline skips the rest, but the driver counts it as prepared."""
         try:
             with failures():
                 yield
@@ -118,16 +116,15 @@ class WritingSession:
             raise
 
     def prove(self) -> None:
-        """Wait for one commit of our own: then the standbys hold all that came before it too."""
+        """Wait for one commit: then the standbys also have everything before it."""
         self.commit([(statements.PROVE, ())])
 
     def commit(self, last: Sequence[tuple[str, Sequence[Any]]]) -> None:
         """Execute the last statements and commit, in one round trip.
 
-        Raises:
-            OutcomeUnknown: the server did not say in time that it is done, or says that no
-                standby has it: waits that are cancelled end with a warning, not an error.
-            HistoryChanged, EraseRefused, StorageFull, StorageFailed: nothing was written.
+        Raises: OutcomeUnknown: the server did not confirm in time, or no standby has it (a
+        cancelled wait ends with a warning, not an error). HistoryChanged, EraseRefused,
+        StorageFull, StorageFailed: nothing was written.
         """
         db, warned, started = self.db, list[str](), time.perf_counter()
 
@@ -142,7 +139,7 @@ class WritingSession:
                 db.execute("COMMIT")
         except psycopg.Error as fault:
             refused = not is_lost(db) and fault.sqlstate is not None
-            db.close()  # as ``refusals``
+            db.close()  # same as ``refusals``
             if refused and (fault.sqlstate or "")[:2] != "57":
                 raise storage_error(fault) from fault
             raise OutcomeUnknown(
@@ -167,13 +164,14 @@ class WritingSession:
         )
 
     def scrub(self) -> None:
-        """Write the tables again without deleted rows, and commit."""
+        """Rewrite the tables without deleted rows, and commit."""
         with failures(), self.db.patience(SCRUB_SECONDS_MAX):
             self.db.execute(statements.SCRUB)
         self.prove()
 
     def abandon(self) -> None:
-        """Roll back what is open; a connection that cannot is closed, which does the same."""
+        """Roll back the open transaction; a connection that cannot is closed, which does the
+        same."""
         db = self._db
         if db is None or is_lost(db):
             self._db = None

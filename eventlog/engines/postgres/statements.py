@@ -1,4 +1,4 @@
-"""Every statement that reads or writes the events of a log."""
+"""All statements that read or write the events of a log."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ READ_ALL = (
 LEFT JOIN engramlog.payloads p ON p.position = e.position AND p.position > %(after)s
 WHERE e.position > %(after)s ORDER BY e.position LIMIT %(limit)s"""
 )
-"""The bound stands on both sides, here and below: a merge join would else begin each page at the
-first payload of the log."""
+"""The bound is on both sides, here and below: otherwise a merge join begins each page at the log's
+first payload."""
 READ_KNOWN = (
     _STORED
     + """FROM engramlog.events e
@@ -21,7 +21,7 @@ LEFT JOIN engramlog.payloads p ON p.position = e.position AND p.position > %(aft
     SELECT stream_no FROM engramlog.streams WHERE stream LIKE ANY (%(others)s)))
 WHERE e.position > %(after)s ORDER BY e.position LIMIT %(limit)s"""
 )
-"""Without the payloads of streams that are not held, but for some kinds."""
+"""Without payloads of streams that are not held, except some kinds."""
 READ_STREAMS = (
     _STORED
     + """FROM (
@@ -46,7 +46,7 @@ SELECT count(*) FROM (
   WHERE e.stream_no = (SELECT stream_no FROM engramlog.streams WHERE stream = %s)
     AND e.stream_seq > %s ORDER BY e.stream_seq LIMIT %s) sizes
 WHERE size <= %s"""
-"""How many events of a stream behind a sequence fit into so many bytes."""
+"""How many events of a stream after a sequence fit into a number of bytes."""
 READ_ROWS = """
 SELECT e.position, e.received_at, e.received_hlc, e.peer, e.header, e.hash, p.salt, p.payload,
   s.stream, e.stream_seq, e.event_id, e.kind
@@ -54,7 +54,7 @@ FROM engramlog.events e
   LEFT JOIN engramlog.payloads p ON p.position = e.position AND p.position > %(after)s
   LEFT JOIN engramlog.streams s USING (stream_no)
 WHERE e.position > %(after)s ORDER BY e.position LIMIT %(limit)s"""
-"""Also the columns that repeat the header, for ``verify``."""
+"""With the columns that repeat the header, for ``verify``."""
 
 STREAMS = "SELECT stream, stream_no FROM engramlog.streams"
 STREAM_HEADS = """
@@ -120,6 +120,6 @@ MOVE_HEAD = "SELECT engramlog.move_head(%b, %b, %b, %b, %b, %b, %b)"
 PROVE = "UPDATE engramlog.head SET proofs = proofs + 1"
 LISTEN = "LISTEN engramlog"
 LEAD = "SELECT pg_try_advisory_lock(1701734765)"
-"""``engm`` in ASCII; held as long as the connection."""
+"""``engm`` in ASCII; held until the connection closes."""
 STANDBY_LAG = """
 SELECT min(pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn)) FROM pg_stat_replication"""

@@ -15,11 +15,11 @@ from engramlog.eventlog.engines.postgres.connecting import Connection
 from engramlog.eventlog.kinds import FactErased
 
 COPY_EVENTS_MIN = 256
-"""From so many on, two streams of COPY cost less than arrays of parameters."""
+"""From this number of events, two COPY streams cost less than arrays of parameters."""
 
 
 def write_links(db: Connection, links: Sequence[Link], numbers: dict[str, int]) -> None:
-    """Insert events with their payloads, and the streams that are new, into ``numbers`` too."""
+    """Insert events with their payloads, and new streams, also into ``numbers``."""
     for stream in dict.fromkeys(recorded.header.stream for recorded, _ in links):
         if stream not in numbers:
             numbers[stream] = len(numbers) + 1
@@ -49,7 +49,7 @@ def write_keys(db: Connection, keys: KeyUses) -> None:
 
 
 def write_names(db: Connection, links: Sequence[Link]) -> None:
-    """Enter what ``fact_erased`` events among ``links`` name."""
+    """Record the events that ``fact_erased`` events among ``links`` name."""
     names = [
         (event_id, stored.position)
         for recorded, stored in links

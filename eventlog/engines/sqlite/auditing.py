@@ -1,4 +1,4 @@
-"""What of ``log.db`` the events do not repeat: its other tables, checked against them."""
+"""The other tables of ``log.db``, checked against the events."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _OF_ERASED = (
 def uses_of(
     db: apsw.Connection, names: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], KeyUse]:
-    """What the log has of these actors' idempotency keys."""
+    """The records of these actors' idempotency keys."""
     found: dict[tuple[str, str], KeyUse] = {}
     for name in names:
         row = db.execute(schema.SELECT_KEY, name).fetchone()
@@ -61,12 +61,12 @@ def uses_of(
 
 
 def used_keys(db: apsw.Connection) -> int:
-    """How many idempotency keys say that they wrote events."""
+    """How many idempotency keys claim to have written events."""
     return int(db.execute(_KEYS_WITH_EVENTS).get)
 
 
 def tables_fault(db: apsw.Connection) -> str | None:
-    """The first row of another table than ``events`` that the events contradict."""
+    """The first row of a table besides ``events`` that contradicts the events."""
     erasing = int(db.pragma("user_version")) >= 2
     for statement, words in (*_CHECKS, *(_OF_ERASED if erasing else ())):
         row = db.execute(statement).fetchone()

@@ -12,11 +12,10 @@ ALL_PAGES = -1
 
 
 def copy_database(source: Path, target: Path) -> None:
-    """Copy the committed state of ``source`` to the new file ``target``, by SQLite's own backup:
-    one read transaction, so concurrent writes neither tear nor mix it.
+    """Copy the committed state of ``source`` to the new file ``target`` with SQLite's backup: one
+    read transaction, so concurrent writes cannot tear it.
 
-    Raises:
-        StorageError: a file cannot be read or written.
+    Raises: StorageError: a file cannot be read or written.
     """
     try:
         reader = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)

@@ -1,4 +1,4 @@
-"""Erasing payloads in ``log.db``: deleting them, and emptying the write-ahead log after."""
+"""Erases payloads in ``log.db``: deletes them, then empties the write-ahead log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ TRUNCATE_PAUSE_SECONDS = 0.1
 
 
 def name_erased(db: apsw.Connection, links: Sequence[Link]) -> None:
-    """Enter what ``fact_erased`` events among ``links`` name, inside the open transaction."""
+    """Record the events that ``fact_erased`` events among ``links`` name, inside the open
+    transaction."""
     for recorded, stored in links:
         if isinstance(recorded.payload, FactErased):
             names = event_ids_of(recorded.payload)
@@ -29,14 +30,14 @@ def name_erased(db: apsw.Connection, links: Sequence[Link]) -> None:
 
 
 def positions_of(db: apsw.Connection, event_ids: Sequence[bytes]) -> dict[bytes, int]:
-    """Positions of those events that are in the log."""
+    """Positions of the events that the log has."""
     asked = msgspec.json.encode([event_id.hex() for event_id in event_ids]).decode()
     return dict(cast("Iterator[tuple[bytes, int]]", db.execute(schema.SELECT_POSITIONS, (asked,))))
 
 
 def erase(db: apsw.Connection, event_ids: Sequence[bytes]) -> None:
     """Delete the payloads of events inside the open transaction, and blank the digests of the
-    requests that wrote them. Raises apsw.ConstraintError where no event names one of them."""
+    requests that wrote them. Raises apsw.ConstraintError if no event names one of them."""
     db.executemany(schema.ERASE, [(event_id,) for event_id in event_ids])
     named = msgspec.json.encode([event_id.hex() for event_id in event_ids]).decode()
     headers = cast("Iterator[tuple[bytes]]", db.execute(schema.SELECT_HEADERS, (named,)))

@@ -1,8 +1,8 @@
 """The event log in one SQLite file: one writing connection, a pool of reading ones.
 
-A transaction is kept in memory until ``commit``, which writes it in one ``BEGIN IMMEDIATE``
-with an fsync (WAL, ``synchronous=FULL``). After a failed commit the heads are read again
-from the file before the next transaction, so that memory and disk agree.
+A transaction stays in memory until ``commit``, which writes it in one ``BEGIN IMMEDIATE`` with an
+fsync (WAL, ``synchronous=FULL``). After a failed commit the heads are read from the file before the
+next transaction, so that memory and disk agree.
 """
 
 from __future__ import annotations
@@ -90,14 +90,12 @@ class SqliteLog(SqliteReading, AppendingLog):
     ) -> Self:
         """Open or create the log at ``path``.
 
-        A writing log checks its last ``TAIL_CHECK_EVENTS`` events first. A read-only one
-        checks nothing, so that ``verify`` can look at damage, and may be open beside a
-        writer in another process.
+        A writing log first checks its last ``TAIL_CHECK_EVENTS`` events. A read-only one checks
+        nothing, so that ``verify`` can read damaged logs, and may be open beside a writer in
+        another process.
 
-        Raises:
-            DataDirectoryError: no log, not a log, or of another schema version.
-            CorruptLog: the file or its last events contradict themselves.
-            StorageFailed: the file cannot be opened.
+        Raises: DataDirectoryError: no log, not a log, or of another schema version. CorruptLog: the
+        file or its last events contradict themselves. StorageFailed: the file cannot be opened.
         """
         with schema.reading():
             writer = None if read_only else schema.connect_writer(path)
@@ -131,7 +129,7 @@ class SqliteLog(SqliteReading, AppendingLog):
     # -- writing
 
     def begin(self) -> Transaction:
-        """Open the one writing transaction; waits for that of another thread to end."""
+        """Open the one writing transaction; waits for that of another thread."""
         self._turn.take()
         try:
             writer = self._require_writer()
@@ -155,7 +153,7 @@ class SqliteLog(SqliteReading, AppendingLog):
                 (each.actor, each.key): KeyUse(each.digest, each.first_position, each.last_position)
                 for each in keys
             }
-            # What the other log erased of itself is erased here, however far the copy was then.
+            # Also erase what the other log erased, whatever the progress of the copy was then.
             self.store(links, uses, erased_of(links))
             stored = True
         finally:
@@ -184,8 +182,8 @@ class SqliteLog(SqliteReading, AppendingLog):
         return None if row is None else KeyUse(*cast("tuple[bytes, int, int]", row))
 
     def holds(self, event_id: bytes) -> bool:
-        # Identifiers are time-ordered: one beyond the last cannot be there, and asking
-        # the index for every event would halve the speed of appending.
+        # Identifiers are time-ordered: one beyond the last is new. Asking the index for every event
+        # would halve the speed of appending.
         if event_id > self._last_event_id:
             return False
         with schema.reading():
@@ -216,8 +214,8 @@ class SqliteLog(SqliteReading, AppendingLog):
 
     @contextmanager
     def _committing(self, db: apsw.Connection) -> Generator[None]:
-        """A transaction of the file. Raises StorageError if it was not committed, and
-        ``fault`` says so until one is."""
+        """A transaction of the file. Raises StorageError if it fails; ``fault`` then gives the
+        reason until one succeeds."""
         try:
             self._files.check()
             db.execute("BEGIN IMMEDIATE")
@@ -237,7 +235,7 @@ class SqliteLog(SqliteReading, AppendingLog):
         self.fault = None
 
     def retry(self) -> None:
-        """See ``EventLog``: writes again what the file says of its version, and syncs it."""
+        """See ``EventLog``: rewrites the file's version number and syncs it."""
         self._turn.take()
         try:
             db = self._require_writer()
@@ -248,8 +246,8 @@ class SqliteLog(SqliteReading, AppendingLog):
             self.release()
 
     def scrub(self) -> None:
-        """Rewrites the file: deleting a row overwrites it, but pages that were split or merged
-        before may hold copies of it, and so may the write-ahead log."""
+        """Rewrites the file: a deleted row is overwritten, but pages that were split or merged may
+        hold copies of it, and so may the write-ahead log."""
         db = self._require_writer()
         self._turn.take()
         try:
@@ -304,7 +302,7 @@ class SqliteLog(SqliteReading, AppendingLog):
         )
 
     def _load_heads(self, db: apsw.Connection) -> None:
-        """Make memory agree with the file."""
+        """Load the heads from the file."""
         with schema.reading():
             self._stream_numbers = {
                 str(stream): cast("int", number)
@@ -327,13 +325,13 @@ class SqliteLog(SqliteReading, AppendingLog):
                 raise CorruptLog(after + 1, f"missing: the next event is at {stored.position}")
             after = stored.position
             header = decode(stored).header
-            # We did not read the event before the first one of a stream in the tail.
+            # The event before a stream's first one in the tail was not read.
             before = StreamHead(header.stream, header.stream_seq - 1, header.prev_hash)
             fault = check_link(tips.get(header.stream, before), stored)
             gone = stored.payload is None and stored.salt is None
             if fault == PAYLOAD_MISSING and gone:
-                # The erasure of another node's event, also in a replica, may be on a page that has
-                # not come yet.
+                # The erasure of another node's event, also in a replica, may arrive on a later
+                # page.
                 foreign = stored.peer is not None or header.origin != self.origin
                 expected = foreign or is_named(db, stored.position)
                 fault = None if expected else fault
@@ -358,14 +356,15 @@ class SqliteLog(SqliteReading, AppendingLog):
         return LogSubscription(self, self._signal, after, streams)
 
     def close(self) -> None:
-        """Waits for another thread's transaction to end; one of this thread is lost."""
+        """Waits for another thread's transaction; one of this thread is lost."""
         self._closed = True
         self._signal.notify()
         waits = not self._turn.is_mine
         if waits:
             self._turn.take()
         try:
-            # The writer last: what closes last merges the write-ahead log into the file.
+            # The writer last: the last connection to close merges the write-ahead log into the
+            # file.
             self._readers.close()
             if self._writer is not None:
                 self._writer.close()
@@ -381,10 +380,10 @@ class SqliteLog(SqliteReading, AppendingLog):
 
 
 def _abandon(db: apsw.Connection) -> None:
-    """Roll back what a failed commit left open, if SQLite has not done so itself."""
+    """Roll back after a failed commit, if SQLite has not done so itself."""
     if db.in_transaction:
         try:
             db.execute("ROLLBACK")
         except apsw.Error:
-            # The error that led here says more; the next transaction starts from the file.
+            # The first error says more; the next transaction starts from the file.
             return

@@ -1,7 +1,7 @@
-"""Whether the files that a log writes to are still those that its path names.
+"""Whether the log's open files are still those at its path.
 
-A file that is removed under a process keeps taking writes, and ends with the process: what
-was acknowledged meanwhile would be lost.
+A file that is removed under a process keeps taking writes and ends with the process: acknowledged
+events would be lost.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from engramlog.eventlog.errors import StorageFailed
 
 
 class LogFiles:
-    """The database at ``path`` and its write-ahead log, as they were when first looked at."""
+    """The database at ``path`` and its write-ahead log, as first seen."""
 
     def __init__(self, path: Path) -> None:
         self._paths = (str(path), f"{path}-wal")

@@ -1,7 +1,7 @@
 """Reading ``log.db``: a pool of read-only connections, and rows in order.
 
-Every query is read to its end or closed, since an open one would hold its connection at
-an old state of the file.
+Every query is read to its end or closed: an open one would keep its connection at an old state of
+the file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ AuditRow = tuple[
 
 
 class ReaderPool:
-    """Read-only connections to one file, as many as there are readers at a time."""
+    """Read-only connections to one file, one per concurrent reader."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -45,7 +45,7 @@ class ReaderPool:
 
     @contextmanager
     def connection(self) -> Generator[apsw.Connection]:
-        """A connection for the length of a ``with``; dropped where that ends in an error."""
+        """A connection for a ``with`` block; dropped after an error."""
         try:
             db = self._idle.pop()
         except IndexError:
@@ -62,7 +62,7 @@ class ReaderPool:
             self._idle.append(db)
 
     def close(self) -> None:
-        """Close the idle connections now and each other one when its reader is done."""
+        """Close idle connections now, and lent ones on return."""
         self._closed = True
         while self._idle:
             self._idle.pop().close()
@@ -89,7 +89,7 @@ def stream_rows(
 def stored_rows(
     db: apsw.Connection, query: str, bindings: tuple[int, ...], after: int
 ) -> Generator[StoredRow]:
-    """The rows of a query; our errors for SQLite's, with the position not reached."""
+    """The rows of a query. Raises our errors for SQLite's, with the position not reached."""
     position = after + 1
     try:
         for row in cast("Iterator[StoredRow]", db.execute(query, bindings)):
@@ -112,7 +112,7 @@ def stream_heads(db: apsw.Connection) -> dict[str, StreamHead]:
 
 
 class SqliteReading:
-    """The part of ``EventLog`` that asks and never writes."""
+    """The reading part of ``EventLog``."""
 
     def __init__(self, readers: ReaderPool) -> None:
         self._readers = readers
@@ -146,7 +146,7 @@ class SqliteReading:
         return [Row(Stored(*row[:8]), *row[8:]) for row in cast("list[AuditRow]", rows)]
 
     def storage_fault(self) -> str | None:
-        """What SQLite or our schema find wrong with the file as a whole; None if nothing.
+        """The file's fault by SQLite's or our schema's checks; None without one.
 
         Reads everything once, indexes included: seconds for millions of events.
         """

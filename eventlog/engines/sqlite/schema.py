@@ -1,7 +1,7 @@
-"""The tables of ``log.db``, every statement that touches them, and opening the file safely.
+"""The tables of ``log.db``, all statements on them, and opening the file safely.
 
-The triggers are part of the format: what is in the log is never updated or deleted, but for
-the payloads that a ``fact_erased`` event in it names.
+The triggers are part of the format: nothing in the log is updated or deleted, except payloads that
+a ``fact_erased`` event in it names.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from engramlog.eventlog.errors import (
 )
 
 APPLICATION_ID = 0x656E676D
-"""``engm`` in ASCII, so that ``file`` and people can tell what the database is."""
+"""``engm`` in ASCII, so that ``file`` and people can identify the database."""
 SCHEMA_VERSION = 2
-"""1: payloads could not be erased. Version 1 is read as it is, and raised when written to."""
+"""1: payloads could not be erased. Version 1 is readable, and upgraded on the first write."""
 BUSY_TIMEOUT_MS = 5_000
 
 TABLES = (
@@ -90,7 +90,7 @@ CREATE TRIGGER payloads_no_delete BEFORE DELETE ON payloads
 WHEN NOT EXISTS (SELECT 1 FROM events JOIN erased USING (event_id)
   WHERE events.position = OLD.position AND kind <> 'fact_erased')
 BEGIN SELECT RAISE(ABORT, 'the log is append-only: no DELETE on payloads but erased ones'); END"""
-"""A payload goes only where an event of this log says so."""
+"""A payload may be deleted only if an event of this log names it."""
 BLANK_UNERASED = """
 CREATE TRIGGER idempotency_no_update BEFORE UPDATE ON idempotency
 WHEN NOT (NEW.actor = OLD.actor AND NEW.key = OLD.key AND NEW.digest = x''
@@ -98,8 +98,8 @@ WHEN NOT (NEW.actor = OLD.actor AND NEW.key = OLD.key AND NEW.digest = x''
   AND EXISTS (SELECT 1 FROM events e LEFT JOIN payloads p ON p.position = e.position
     WHERE e.position BETWEEN OLD.first_position AND OLD.last_position AND p.position IS NULL))
 BEGIN SELECT RAISE(ABORT, 'the log is append-only: no UPDATE on idempotency'); END"""
-"""The digest of a request's body, an unsalted hash, goes with what the request wrote. The
-key stays taken: repeating the request does not bring the text back."""
+"""The digest of a request's body, an unsalted hash, is deleted with what the request wrote. The key
+stays used: repeating the request does not restore the text."""
 
 _FORBIDDEN = tuple(
     (table, verb)
@@ -113,7 +113,7 @@ STATEMENTS = {
     1: TABLES + tuple(_forbid(*each) for each in _FORBIDDEN),
     2: (*TABLES, *TRIGGERS, *_ADDED),
 }
-"""What a file of each schema version holds."""
+"""The expected schema of a file, by version."""
 
 INSERT_STREAM = "INSERT INTO streams (stream_no, stream) VALUES (?, ?)"
 INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -137,7 +137,7 @@ SELECT e.position, e.received_at, e.received_hlc, e.peer, e.header, e.hash, p.sa
 FROM events e LEFT JOIN payloads p ON p.position = e.position
   LEFT JOIN streams s ON s.stream_no = e.stream_no
 WHERE e.position > ? ORDER BY e.position LIMIT ?"""
-"""Also the columns that repeat the header, for ``verify``."""
+"""With the columns that repeat the header, for ``verify``."""
 
 ERASE = """
 DELETE FROM payloads WHERE position = (SELECT position FROM events WHERE event_id = ?)"""
@@ -164,7 +164,7 @@ SELECT_STREAM_HEADS = """
 SELECT s.stream, e.stream_seq, e.hash FROM streams s CROSS JOIN events e
 WHERE e.position = (
     SELECT position FROM events WHERE stream_no = s.stream_no ORDER BY stream_seq DESC LIMIT 1)"""
-"""Peers ask after every commit: one look into the index a stream, however many events."""
+"""Peers need this after every commit: one look-up in the index per stream, however many events."""
 SELECT_LAST_EVENT_ID = "SELECT max(event_id) FROM events"
 SELECT_EVENT_ID = "SELECT 1 FROM events WHERE event_id = ?"
 SELECT_KEY = """
@@ -185,7 +185,7 @@ def storage_error(fault: apsw.Error) -> StorageError:
 
 @contextmanager
 def reading(position: int = 0) -> Generator[None]:
-    """Raise our errors for SQLite's while reading; ``position`` is where, if known."""
+    """Raise our errors for SQLite's while reading; ``position``: the place, if known."""
     try:
         yield
     except (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError) as fault:
@@ -195,7 +195,7 @@ def reading(position: int = 0) -> Generator[None]:
 
 
 def connect_writer(path: Path) -> apsw.Connection:
-    """The writing connection; creates the file and its tables if there are none."""
+    """The writing connection; creates the file and its tables if missing."""
     db = apsw.Connection(str(path))
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     if db.pragma("application_id") == 0 and not db.execute(SELECT_SCHEMA).fetchall():
@@ -210,7 +210,7 @@ def connect_writer(path: Path) -> apsw.Connection:
 
 
 def connect_reader(path: Path) -> apsw.Connection:
-    """A read-only connection. Raises DataDirectoryError if there is no log to read."""
+    """A read-only connection. Raises DataDirectoryError without a log."""
     if not path.exists():
         raise DataDirectoryError(f"there is no log at {path}")
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
@@ -228,7 +228,7 @@ def _create(db: apsw.Connection) -> None:
 
 
 def _raise_version(db: apsw.Connection) -> None:
-    """Version 1 to 2: payloads that an event names may be deleted."""
+    """Version 1 to 2: named payloads may be deleted."""
     with db:
         for table, verb in _REPLACED:
             db.execute(f"DROP TRIGGER {table}_no_{verb.lower()}")
@@ -254,7 +254,7 @@ def _check_version(db: apsw.Connection, path: Path) -> int:
 
 
 def schema_fault(db: apsw.Connection) -> str | None:
-    """What differs between the file's tables, indexes and triggers and those above."""
+    """How the file's tables, indexes and triggers differ from those above."""
     version = int(db.pragma("user_version"))
     expected = {statement.strip() for statement in STATEMENTS[version]}
     present = {str(sql) for (sql,) in db.execute(SELECT_SCHEMA)}
