@@ -1,6 +1,6 @@
 """Moving through the log: verification, moments, rebuilds, snapshots, backups, federation.
 
-Owns what reads a whole log again, and what other nodes send. Promises: nothing foreign is
-appended before it is verified, and a file takes another's place only when it is complete.
-Knows nothing of HTTP; imports ``engramlog.projections`` and ``engramlog.eventlog``.
+Owns the code that reads a whole log again, and the exchange with other nodes. Promises: nothing
+foreign is appended before verification, and a file replaces another only when complete. Knows
+nothing of HTTP; imports ``engramlog.projections`` and ``engramlog.eventlog``.
 """

@@ -1,9 +1,9 @@
-"""Backups: a node's log, tables, vectors and keys in one folder, and a node made of it again.
+"""Backups: a node's log, tables, vectors and keys in one folder, and restoring a node from it.
 
-A backup is made beside a running node: each database is copied in one read transaction, the
-tables before the log, so that the log is never behind them. The manifest comes last; a folder
-without one is no backup. A restore checks every byte before anything is put in place, and
-writes in a new epoch: what was written after the backup is unknown.
+The node keeps running: each database is copied in one read transaction, the tables before the log,
+so that the log is never behind them. The manifest is written last; a folder without one is not a
+backup. A restore checks every byte first, and writes in a new epoch, because events after the
+backup are unknown.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ TABLES = "projections.db"
 VECTORS = ("vectors-*.db", "embeddings.db", "deliveries.db")
 READ_BYTES = 1 << 20
 Progress = Callable[[str, int, int], None]
-"""Called with (file or step, done, in all)."""
+"""Called with (file or step, done, all)."""
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class BackupFault(EventLogError):
-    """A backup cannot be made there, or what is there is none that can be restored."""
+    """A backup cannot be made in this place, or this one cannot be restored."""
 
 
 class BackedUp(Struct, frozen=True):
@@ -52,7 +52,7 @@ class BackedUp(Struct, frozen=True):
 
 
 class BackupManifest(Struct, frozen=True):
-    """What a backup holds. ``heads`` are the node's signed word on where its streams ended."""
+    """The content of a backup. ``heads``: the node's signed statement of its streams' ends."""
 
     format: int
     node_id: str
@@ -64,11 +64,10 @@ class BackupManifest(Struct, frozen=True):
 
 
 def make_backup(data: Path, target: Path, clock: Clock, progress: Progress) -> BackupManifest:
-    """Back up the data directory ``data``, served or not, to the new folder ``target``.
+    """Back up the data directory ``data``, in use or not, to the new folder ``target``.
 
-    Raises:
-        BackupFault: the target is not empty.
-        DataDirectoryError, KeyFileError, StorageError: something cannot be read or written.
+    Raises: BackupFault: the target is not empty. DataDirectoryError, KeyFileError, StorageError:
+    something cannot be read or written.
     """
     directory = DataDirectory.inspect(data)
     if target.exists() and any(target.iterdir()):
@@ -94,7 +93,7 @@ def make_backup(data: Path, target: Path, clock: Clock, progress: Progress) -> B
 
 
 def _databases(directory: DataDirectory) -> list[tuple[str, Path]]:
-    """Name in the backup and source; the log last."""
+    """Name in the backup, and source file; the log last."""
     found: list[tuple[str, Path]] = []
     tables = current_generation(directory.projections_path)
     if tables is not None:
@@ -142,7 +141,7 @@ def _sync_all(folder: Path, names: list[str]) -> None:
 
 
 def read_manifest(backup: Path) -> BackupManifest:
-    """The manifest of a backup. Raises BackupFault if there is none that can be read."""
+    """The manifest of a backup. Raises BackupFault without a readable one."""
     try:
         manifest = msgspec.json.decode((backup / MANIFEST).read_bytes(), type=BackupManifest)
     except FileNotFoundError as fault:
@@ -157,8 +156,8 @@ def read_manifest(backup: Path) -> BackupManifest:
 def check_backup(backup: Path, progress: Progress) -> BackupManifest:
     """Check every file of a backup, the chains of its log, and the signed heads.
 
-    Raises:
-        BackupFault: naming the file that is missing, altered, or not what was signed.
+    Raises: BackupFault: a file is missing, altered, or differs from the signed heads; the message
+    names it.
     """
     manifest = read_manifest(backup)
     for number, file in enumerate(manifest.files):
@@ -184,13 +183,12 @@ def check_backup(backup: Path, progress: Progress) -> BackupManifest:
 def restore_backup(
     backup: Path, data: Path, progress: Progress, *, epoch: int | None = None
 ) -> BackupManifest:
-    """Make the data directory ``data`` of a backup, as the same node in a new epoch.
+    """Make the data directory ``data`` from a backup, as the same node in a new epoch.
 
-    ``data`` appears whole or not at all.
+    ``data`` appears completely or not at all.
 
-    Raises:
-        BackupFault: the backup does not hold, or ``data`` is there already.
-        KeyFileError: ``epoch`` is not above the backup's.
+    Raises: BackupFault: the backup is damaged, or ``data`` exists. KeyFileError: ``epoch`` is not
+    above the backup's.
     """
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise BackupFault(f"{data} exists: a restore needs a new directory")

@@ -1,4 +1,4 @@
-"""Copying a log into another engine, byte for byte and position for position, and proving it."""
+"""Copies a log into another engine, byte for byte and position for position, and proves it."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ from engramlog.replay.verify import verify
 PAGE_EVENTS = 5_000
 
 Progress = Callable[[int, int], None]
-"""Called with (events done, events in all)."""
+"""Called with (events done, all events)."""
 
 
 class CopyDiffers(Exception):
-    """The copy is not the original; the message names the first difference."""
+    """The copy differs from the original; the message names the first difference."""
 
 
 def copy_log(source: WholeLog, target: WholeLog, progress: Progress) -> int:
-    """Append to ``target`` what it lacks of ``source``; returns the position reached.
+    """Append the part of ``source`` that ``target`` lacks; returns the position reached.
 
-    ``target`` may hold a beginning of ``source`` already, so an interrupted copy continues.
+    ``target`` may already hold the start of ``source``, so an interrupted copy continues.
 
-    Raises:
-        CopyDiffers: ``target`` holds something else.
-        CorruptLog: ``source`` does not continue as it should; nothing more is copied.
-        StorageError: either cannot be read or written.
+    Raises: CopyDiffers: ``target`` holds other events. CorruptLog: ``source`` is damaged; nothing
+    more is copied. StorageError: either cannot be read or written.
     """
     after = target.head().position
     if after and source.read_stored(after - 1, 1) != target.read_stored(after - 1, 1):
@@ -39,7 +37,7 @@ def copy_log(source: WholeLog, target: WholeLog, progress: Progress) -> int:
 
 
 def compare_logs(source: WholeLog, target: WholeLog, progress: Progress) -> None:
-    """Read both logs whole and prove that the copy is the original, as far as the copy goes.
+    """Read both logs completely and prove that they are equal up to the copy's end.
 
     Raises CopyDiffers.
     """

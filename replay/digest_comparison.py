@@ -1,4 +1,4 @@
-"""Rebuilt tables compared with those in use, by the digests of all rows."""
+"""Compares rebuilt tables with those in use, by the digests of all rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DigestMismatch(Exception):
 
 
 def _is_of(blue: apsw.Connection, log: EventLog) -> bool:
-    """Whether blue was made from this log: the last event it applied is there."""
+    """Whether blue was made from this log: the log has the last event it applied."""
     state = file_state(blue)
     if not state.hash:
         return False
@@ -34,7 +34,8 @@ def _is_of(blue: apsw.Connection, log: EventLog) -> bool:
 
 
 def compare_in_use(link: Path, log: EventLog, green: TableDigests) -> bool:
-    """Whether green could be compared with the file in use. Raises as ``compare_with``."""
+    """Compare green with the file in use; False if that was impossible. Raises as
+    ``compare_with``."""
     path = current_generation(link)
     if path is None:
         return False
@@ -42,13 +43,14 @@ def compare_in_use(link: Path, log: EventLog, green: TableDigests) -> bool:
     try:
         return _is_of(blue, log) and compare_with(blue, green)
     except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, apsw.IOError):
-        return False  # nothing can be said of a file that cannot be read
+        return False  # an unreadable file cannot be compared
     finally:
         blue.close()
 
 
 def compare_with(blue: apsw.Connection, green: TableDigests) -> bool:
-    """Whether blue could be compared. Raises DigestMismatch if it differs."""
+    """Compare green with blue; False if that was impossible. Raises DigestMismatch if they
+    differ."""
     state = file_state(blue)
     if state.halted or state.versions != known_versions():
         return False

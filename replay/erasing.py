@@ -1,10 +1,9 @@
-"""Cleaning up after erasures: every file of the node rewritten without what was erased.
+"""Cleaning up after erasures: rewriting every file of the node without the erased text.
 
-When an erasure is committed, no answer shows it any more. What is left are bytes: freed
-pages, write-ahead logs, vectors, cached embeddings, archive segments, receipts of recalls that
-returned it. Each step is idempotent and needs no knowledge of the erased text, so an
-erasure whose cleaning was cut short is simply cleaned again. Only when every step has passed
-is the receipt signed and recorded.
+Once an erasure is committed, no answer shows the text. Bytes remain: freed pages, write-ahead logs,
+vectors, cached embeddings, archive segments, receipts of recalls that returned it. Each step is
+idempotent and needs no knowledge of the text, so an interrupted cleaning simply runs again. The
+receipt is signed and recorded only after every step has passed.
 """
 
 from __future__ import annotations
@@ -55,13 +54,13 @@ _canonical = msgspec.json.Encoder(order="sorted")
 
 
 class VectorFiles(Protocol):
-    """Where vectors and cached embeddings are (``CurrentEmbeddings``)."""
+    """The files of vectors and cached embeddings (``CurrentEmbeddings``)."""
 
     def purge(self, position: int, gone: frozenset[str], keys: Iterator[bytes]) -> None: ...
 
 
 class NamedErasure(Struct, frozen=True):
-    """A ``fact_erased`` event of an erasure, as its receipt names it; ``hash`` in hex."""
+    """A ``fact_erased`` event of an erasure, as in its receipt; ``hash`` in hex."""
 
     position: int
     event_id: str
@@ -71,8 +70,8 @@ class NamedErasure(Struct, frozen=True):
 
 
 class ReceiptDocument(Struct, frozen=True):
-    """What a receipt states: when an erasure began, what it named, and that nothing of it was
-    left in any file of the node at ``completed_at``. ``public_key`` signed it."""
+    """The statement in a receipt: when an erasure began, which facts and events it named, and that
+    at ``completed_at`` no file of the node held anything of it. ``public_key`` signed it."""
 
     erasure_id: str
     node_id: str
@@ -92,9 +91,9 @@ class Cleaner:
 
     Args:
         link: of the projections file.
-        vectors: None if the node was opened without embeddings; their files are removed then.
-        snapshots: removed where they hold what is erased, before the tables are rewritten: a
-            rebuild that has begun from one is met as another generation of the tables.
+        vectors: None if the node was opened without embeddings; their files are then removed.
+        snapshots: removed if they hold erased facts, before the tables are rewritten: a rebuild
+            that started from one shows as another generation of the tables.
         copies: whether the node is a replica: it cleans its own files, and leaves receipts to
             its primary.
         further: more steps, by name, for other copies.
@@ -127,12 +126,11 @@ class Cleaner:
         self._further = further or {}
 
     def clean(self, note: Callable[[str], None] = lambda _step: None) -> list[str]:
-        """Clean up after every erasure that has no receipt; returns those that got one.
+        """Clean up after every erasure without a receipt; returns those that got one.
 
         ``note`` is called with the name of each step before it begins.
 
-        Raises:
-            StorageError, WriterDegraded: a file cannot be cleaned now; call again later.
+        Raises: StorageError, WriterDegraded: a file cannot be cleaned now; call again later.
         """
         waiting = self.unclean()
         if not waiting:
@@ -153,7 +151,7 @@ class Cleaner:
         return waiting
 
     def unclean(self) -> list[str]:
-        """Erasures that are to be cleaned up after; of a replica, all since it last was."""
+        """Erasures to clean up after; on a replica, all since its last cleaning."""
         if not self._copies():
             return self._reader.ask(unclean)
         try:
@@ -164,7 +162,7 @@ class Cleaner:
 
     @property
     def _mark(self) -> Path:
-        """Where a replica keeps the position up to which it is clean."""
+        """The file with the position up to which a replica is clean."""
         return self._link.with_name("cleaned-position")
 
     def _newest(self) -> int:
@@ -195,14 +193,15 @@ class Cleaner:
         )
 
     def positions_named(self, erasures: list[FactErased]) -> list[int]:
-        """Positions of the events that these name."""
+        """Positions of the events that these erasures name."""
         named = [event_id for erasure in erasures for event_id in event_ids_of(erasure)]
         return sorted(self._log.positions_of(named).values())
 
     # -- the steps ------------------------------------------------------------------------
 
     def _erase_receipts(self, waiting: list[str]) -> None:
-        """Receipts of recalls that returned an erased fact, whose question may repeat it."""
+        """Erase the receipts of recalls that returned an erased fact, because the question may
+        repeat it."""
         for erasure_id in waiting:
             facts = self._facts(erasure_id)
             found = receipts_of(self._log, self._reader.ask(receipt_positions), facts)
@@ -215,8 +214,8 @@ class Cleaner:
         self._snapshots.remove_holding(positions)
 
     def _scrub_tables(self, positions: list[int]) -> None:
-        """Rewrite the projections file, and remove what copied it before that. Raises
-        StorageFailed while a rebuild makes another."""
+        """Rewrite the projections file, and remove earlier copies of it. Raises StorageFailed
+        during a rebuild."""
         rebuilding = StorageFailed("the tables are being rebuilt: they are cleaned after that")
         if other_generations(self._link):
             raise rebuilding
@@ -300,8 +299,8 @@ def receipts_of(
     facts: frozenset[str],
     says: Callable[[str], bool] = lambda _text: False,
 ) -> list[str]:
-    """Event ids of the recall receipts at ``positions`` that returned one of ``facts``, or
-    whose question or request ``says`` holds of."""
+    """Event ids of the recall receipts at ``positions`` that returned one of ``facts``, or whose
+    question or request satisfies ``says``."""
     found: list[str] = []
     for position in positions:
         for event in log.read(position - 1, 1):
@@ -319,7 +318,7 @@ def receipts_of(
 
 
 def receipt_fault(document: str, signature: str) -> str | None:
-    """Why a receipt is not what its node signed; None if it is."""
+    """Why a receipt does not match its node's signature; None if it does."""
     try:
         stated = msgspec.json.decode(document, type=ReceiptDocument)
         message = RECEIPT_CONTEXT + document.encode()

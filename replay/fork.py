@@ -1,9 +1,9 @@
-"""A scratch node at a moment, in which something may be supposed.
+"""A scratch node at a moment, for what-if questions.
 
-It has its own tables, made in its own folder: a copy of the node's where the
-moment is now, else replayed from the log's beginning, which takes time and room and so is
-bounded by the caller. Its writer decides, appends and projects as the node's does, over a log
-that keeps what is new in memory. Nothing of the node is written.
+It has its own tables in its own folder: a copy of the node's for the present, else replayed from
+the log's start, which takes time and space, so the caller limits it. Its writer decides, appends
+and projects like the node's, over a log that keeps new events in memory. Nothing of the node is
+written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LINK = "projections.db"
 
 
 class Scratch(Struct, frozen=True):
-    """The parts of a scratch node; ``position`` is where its past ends."""
+    """The parts of a scratch node; ``position`` is the end of its past."""
 
     position: int
     log: OverlayLog
@@ -49,15 +49,15 @@ def scratch_at(
     instant_us: int,
     present: View,
 ) -> Generator[Scratch]:
-    """A scratch node that was given events 1 to ``position`` of a present log; None for
-    all that the tables hold.
+    """A scratch node with events 1 to ``position`` of a present log; None for all events in the
+    tables.
 
     Args:
-        log: the node's; it is only read.
+        log: the node's; only read.
         tables: the node's projections; copied if they are at the position.
-        folder: an empty folder of the caller's, who removes it.
-        instant_us: what its clock says.
-        present: the node's facts now, whose tombstones hide in the scratch node as well.
+        folder: an empty folder; the caller removes it.
+        instant_us: the scratch node's clock.
+        present: the node's present facts; their tombstones hide in the scratch node as well.
 
     Raises:
         ProjectorHalted, UnknownKind: as a rebuild.
@@ -90,7 +90,7 @@ def scratch_at(
 
 
 def _copied(tables: Path, path: Path, position: int | None) -> int | None:
-    """Copy the node's tables, if they are at the position; returns their position."""
+    """Copy the node's tables if they are at the position; returns their position."""
     source = open_fixed(tables)
     try:
         found = tables_position(source)

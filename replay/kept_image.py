@@ -1,4 +1,4 @@
-"""The memory image in files beside the tables, so that the next start need not fold every event."""
+"""Keeps the memory image in files beside the tables, so that a start need not fold every event."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from engramlog.projections.writing.writer import Writer
 
 CLOSING_LAG_MIN = 2_000
 CLOSING_LAG_SHARE = 50
-"""Files are left behind at the end where they would be this far behind: so many events, and one
-for so many facts. Fewer are folded again in no time."""
+"""Write files at close if they would be behind by this many events, plus one per this many facts.
+Folding fewer takes almost no time."""
 MAPPED_LOOKS = 100
 MAPPED_SECONDS = 0.1
 
@@ -35,15 +35,15 @@ class KeptImage:
         self._log = log
 
     def lag(self) -> int:
-        """How many positions the files are behind; 0 if there is nothing to write, or the
-        memory image is not what the log says."""
+        """How many positions the files are behind; 0 if nothing is to write, or if the memory image
+        differs from the log."""
         if self._writer.degraded is not None or self._writer.store.halted:
             return 0
         return self._image.position - self.files.position
 
     def write(self) -> int | None:
-        """Write the image while reads and writes continue; returns its position, None if an
-        erasure came between. Raises OSError."""
+        """Write the image while reads and writes continue; returns its position, None if an erasure
+        happened meanwhile. Raises OSError."""
         return self.files.write(
             self._image, self._log, lambda work: self._writer.exclusive(work).result()
         )
@@ -51,21 +51,20 @@ class KeptImage:
     def discard(self) -> None:
         """Remove the files, and unmap them here.
 
-        Raises:
-            OSError: a file cannot be removed.
-            StorageFailed: a request that is under way still reads one.
+        Raises: OSError: a file cannot be removed. StorageFailed: a running request still reads one.
         """
         self.files.discard()
         held: Callable[[], object | None] = self._writer.exclusive(self._image.unmap).result()
         for _ in range(MAPPED_LOOKS):
             if held() is None:
                 return
-            gc.collect()  # what readers left may be waiting for it
+            gc.collect()  # finished readers may have left cycles that refer to it
             time.sleep(MAPPED_SECONDS)
         raise StorageFailed("a removed image file is still being read")
 
     def leave(self) -> None:
-        """Once the writer is closed: have the next start find files that are not far behind."""
+        """After the writer is closed: write files for the next start, if the present ones are far
+        behind."""
         try:
             far = max(CLOSING_LAG_MIN, self._image.published // CLOSING_LAG_SHARE)
             if self.lag() >= far:

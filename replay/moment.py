@@ -1,4 +1,4 @@
-"""Which moment a caller means: an instant, a clock reading, or a position."""
+"""The moment that a caller names: an instant, a clock reading, or a position."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ class MomentError(ValueError):
 def resolve(
     text: str, log: ReadableLog, head_position: int, now_us: int, floor_us: int | None = None
 ) -> Moment:
-    """The moment meant by ``as_of``.
+    """The moment of ``as_of``.
 
     Args:
         text: ``position:N``, an RFC 3339 instant with offset, a date, or an HLC reading.
         head_position: the last published position.
         now_us: the wall clock, microseconds.
-        floor_us: the earliest instant that is answered for; None for all. A position is
-            before it where the next event came before it, too: the last position of a quiet
-            node is never too old.
+        floor_us: the earliest instant with answers; None for all. A position is before it only
+            if the next event is too: the last position of a quiet node is never too old.
 
     Raises:
         MomentError: ``as_of_invalid_timestamp``, ``as_of_future`` or
@@ -56,7 +55,7 @@ def resolve(
             instant_us = parse_instant(instant_meant(text))
         except ValueError as fault:
             raise MomentError("as_of_invalid_timestamp", f"as_of {fault}") from fault
-    # What came while the clock was ahead is no future: it is there, and stays as it is.
+    # Events received while the clock was ahead are not in the future: they exist and stay.
     if instant_us > now_us and instant_us > log.received_at(head_position):
         raise MomentError("as_of_future", "as_of is in the future")
     if floor_us is not None and instant_us < floor_us:
@@ -65,7 +64,7 @@ def resolve(
 
 
 def before_floor(floor_us: int) -> MomentError:
-    """What a moment before ``floor_us`` is answered with."""
+    """The error for a moment before ``floor_us``."""
     return MomentError(
         "as_of_before_retention_floor",
         f"this node answers for no moment before {format_instant(floor_us)}",
@@ -73,5 +72,5 @@ def before_floor(floor_us: int) -> MomentError:
 
 
 def _instant_of_hlc(text: str) -> int:
-    """The last microsecond that a reading's millisecond covers."""
+    """The last microsecond in a reading's millisecond."""
     return parse_hlc(text) // 1000 * 1000 + 999

@@ -1,4 +1,4 @@
-"""Opening the tables: those in use brought up to the log's head, or made again from it."""
+"""Opens the tables: brings those in use up to the log's head, or makes them again."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def open_tables(
     snapshots: Snapshots | None = None,
     images: ImageFiles | None = None,
 ) -> tuple[ProjectionStore, MemoryImage]:
-    """The projections file at the log's head, and the memory image of it. Tables that are damaged
-    are made again: they are a view of the log.
+    """The projections file at the log's head, and its memory image. Damaged tables are made again:
+    they are a view of the log.
 
     Args:
-        snapshots: what the tables may be made from.
-        images: what the memory image may be made from, in place of the tables.
+        snapshots: a faster source for new tables.
+        images: a source for the memory image in place of the tables.
     """
     for attempt in (1, 2):
         store: ProjectionStore | None = None
@@ -62,7 +62,7 @@ def open_tables(
 
 
 def _open_image(store: ProjectionStore, log: EventLog, images: ImageFiles | None) -> MemoryImage:
-    """The image at the tables' position; that of halted tables shows what they lack."""
+    """The image at the tables' position; for halted tables it includes the events they lack."""
     image = None if images is None or store.halted else images.restored(log)
     if image is None:
         image = MemoryImage()
@@ -76,7 +76,7 @@ def _open_image(store: ProjectionStore, log: EventLog, images: ImageFiles | None
 def _open_store(
     link: Path, log: EventLog, progress: Progress | None, snapshots: Snapshots | None
 ) -> ProjectionStore:
-    """The projections file at the log's head: caught up, or rebuilt where it must be."""
+    """The projections file at the log's head: caught up, or rebuilt if necessary."""
     old = current_generation(link)
     if old is not None and (store := _usable(link, log, progress)) is not None:
         return store
@@ -104,7 +104,7 @@ def _usable(link: Path, log: EventLog, progress: Progress | None) -> ProjectionS
 
 
 def _unusable(store: ProjectionStore, log: EventLog) -> str | None:
-    """Why the tables must be made again."""
+    """Why the tables must be made again, or None."""
     if store.outdated:
         return f"this release has other versions of {', '.join(store.outdated)}"
     if store.halted:
@@ -114,8 +114,8 @@ def _unusable(store: ProjectionStore, log: EventLog) -> str | None:
 
 
 def tables_beyond(link: Path, log: ReadableLog) -> int:
-    """The position that the tables have reached where the log ends before it; 0 if it does
-    not, or where no tables can be read."""
+    """The tables' position if the log ends before it; 0 if it does not, or without readable
+    tables."""
     path = current_generation(link)
     if path is None:
         return 0
@@ -131,7 +131,7 @@ def tables_beyond(link: Path, log: ReadableLog) -> int:
 
 
 def belongs_to(store: ProjectionStore, log: EventLog) -> bool:
-    """Whether the file was built from this log, and not from one that went another way."""
+    """Whether the file was built from this log, and not from one with another history."""
     mark = store.log_mark
     if mark is None:
         return store.position == 0
@@ -141,6 +141,6 @@ def belongs_to(store: ProjectionStore, log: EventLog) -> bool:
 
 
 def _remove_leftovers(link: Path) -> None:
-    """Generations that a rebuild left unfinished, or did not get to remove."""
+    """Generations that a rebuild left unfinished, or did not remove."""
     for path in other_generations(link):
         remove_generation(path)

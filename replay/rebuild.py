@@ -1,11 +1,11 @@
-"""Rebuild: the log replayed into a fresh file, compared with the one that serves, swapped in.
+"""Rebuild: replays the log into a fresh file, compares it with the serving one, swaps it in.
 
-Blue is the file in use, green the one being built. Green is bulk-loaded up to a position
-that blue is also at; if all projectors have the versions blue was made with, the
-digests must be equal. Only then is the link moved, between two groups of writes.
+Blue is the file in use, green the new one. Green is bulk-loaded up to a position that blue is also
+at. If all projectors have blue's versions, the digests must be equal. Only then does the link move,
+between two groups of writes.
 
-Green starts as a copy of the newest snapshot that fits, and only the rest is replayed. Where
-that differs from blue, the log decides: green is built again from the first event.
+Green starts as a copy of the newest usable snapshot and replays only the rest. If that differs from
+blue, green is built again from the first event of the log.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from engramlog.replay.snapshots import PassedOver, Snapshots
 PAGE_EVENTS = 10_000
 _log = logging.getLogger(__name__)
 Progress = Callable[[int, int], None]
-"""Called with (events done, events in all)."""
+"""Called with (events done, all events)."""
 
 
 class ProjectorHalted(Exception):
@@ -43,10 +43,10 @@ class ProjectorHalted(Exception):
 
 
 class RebuildReport(Struct, frozen=True):
-    """What a rebuild did.
+    """The outcome of a rebuild.
 
     Attributes:
-        events: applied, behind the snapshot that it started from.
+        events: applied, after the snapshot that it started from.
         compared: False if projector versions changed.
         snapshot: the snapshot's position, 0 if it began at the first event.
         passed_over: snapshots that it could not start from.
@@ -71,7 +71,7 @@ class Green(Struct, frozen=True):
     passed_over: list[PassedOver]
 
     def report(self, seconds: float, *, compared: bool) -> RebuildReport:
-        """What status reports of it."""
+        """The report for status."""
         return RebuildReport(
             self.events,
             seconds,
@@ -93,8 +93,7 @@ def replay_into(
 ) -> int:
     """Apply everything after the store's position up to ``until``; returns how many events.
 
-    Raises:
-        ProjectorHalted: a projector cannot apply an event, unless ``tolerant``.
+    Raises: ProjectorHalted: a projector cannot apply an event, unless ``tolerant``.
     """
     done, start = 0, store.position
     if progress is not None and start < until:
@@ -126,10 +125,8 @@ def build_green(
 ) -> Green:
     """A complete file of tables at ``until``, synced to disk: the next generation, or ``path``.
 
-    Raises:
-        UnknownKind: at a local event that this release cannot read.
-        ProjectorHalted: a projector cannot be rebuilt, unless ``tolerant``.
-        In all cases the unfinished file is removed.
+    Raises: UnknownKind: at a local event that this release cannot read. ProjectorHalted: a
+    projector cannot be rebuilt, unless ``tolerant``. In both cases the unfinished file is removed.
     """
     path = path or new_generation(link)
     start, passed = (None, []) if snapshots is None else snapshots.copy_newest(path, log, until)
@@ -161,12 +158,11 @@ def rebuild_offline(
 ) -> tuple[Path, RebuildReport]:
     """Build green up to the log's head while writes wait; the caller points the link.
 
-    ``tolerant`` accepts projectors that halt: a node that starts with one of them halted
-    says so in ``/readyz`` and serves the rest.
+    ``tolerant`` accepts projectors that halt: a node that starts with a halted one reports it in
+    ``/readyz`` and serves the rest.
 
-    Raises:
-        DigestMismatch: green differs from blue; green is removed.
-        ProjectorHalted: a projector cannot be rebuilt, unless ``tolerant``.
+    Raises: DigestMismatch: green differs from blue; green is removed. ProjectorHalted: a projector
+    cannot be rebuilt, unless ``tolerant``.
     """
     began = monotonic()
     until = log.head().position
@@ -190,14 +186,12 @@ def rebuild_serving(
 ) -> RebuildReport:
     """Build green while blue serves reads and writes, then swap between two groups.
 
-    Blue is compared at the position of a read snapshot taken at the start, so writes
-    continue. The writer then closes the last gap and moves to green; ``swapped`` is
-    called before it writes there, so that no reader continues with blue.
+    Blue is compared at the position of a read snapshot from the start, so writes continue. The
+    writer then closes the last gap and switches to green; ``swapped`` is called before its first
+    write there, so that no reader continues with blue.
 
-    Raises:
-        DigestMismatch: green differs from blue.
-        WriterBusy, WriterClosed, ProjectorHalted: green cannot take over.
-        In all cases green is removed and blue stays in use.
+    Raises: DigestMismatch: green differs from blue. WriterBusy, WriterClosed, ProjectorHalted:
+    green cannot take over. In all cases green is removed and blue stays in use.
     """
     began = monotonic()
     writer.image.tail.settle()
@@ -210,7 +204,7 @@ def rebuild_serving(
             return build_green(link, log, until, progress, snapshots=start)
 
         def compare(green: Green) -> bool:
-            # What is erased meanwhile is gone from the log, and still in the read snapshot.
+            # Text erased meanwhile is gone from the log, but still in the read snapshot.
             return not _erased_after(log, until) and compare_with(blue, green.digests)
 
         green, compared = _agreed(build, snapshots, compare)
@@ -226,8 +220,8 @@ def _agreed(
     snapshots: Snapshots | None,
     compare: Callable[[Green], bool],
 ) -> tuple[Green, bool]:
-    """Green, and whether it was compared. One that started from a snapshot and differs is
-    built again from the log alone; what differs then is raised as DigestMismatch."""
+    """Green, and whether it was compared. A green from a snapshot that differs is built again from
+    the log alone; if that differs, raises DigestMismatch."""
     green = build(snapshots)
     try:
         return green, _compared(green, compare)
@@ -242,7 +236,7 @@ def _agreed(
 
 
 def _compared(green: Green, compare: Callable[[Green], bool]) -> bool:
-    """``compare``; green is removed where that fails."""
+    """Run ``compare``; remove green if it fails."""
     try:
         return compare(green)
     except BaseException:

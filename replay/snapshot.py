@@ -1,4 +1,4 @@
-"""One snapshot: a copy of the tables at a position, and the document that vouches for it."""
+"""One snapshot: a copy of the tables at a position, and the document that describes it."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class SnapshotFault(EventLogError):
-    """A snapshot cannot be taken or used; the message names it and says why."""
+    """A snapshot cannot be taken or used; the message names it and the reason."""
 
 
 class Snapshot(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a snapshot holds, written down when it was complete.
+    """The content of a snapshot, recorded when complete.
 
     Attributes:
         position: the last event applied; ``hash`` (hex) is that event's.
         made_at_us: the node's clock.
         automatic: whether the node took it by itself, and may remove it for newer ones.
         versions: of the projectors that made the rows.
-        digest, tables: of all rows, and table by table (``engramlog.projections.tables.digest``).
+        digest, tables: of all rows, and table by table
+            (``engramlog.projections.tables.digest``).
         bytes, sha256: of the file.
     """
 
@@ -65,17 +66,17 @@ def name_of(position: int) -> str:
 
 
 def position_named(stem: str) -> int | None:
-    """The position that a file's name says; None for the name of something else."""
+    """The position in a file's name; None for another kind of name."""
     return int(stem) if _NAME.fullmatch(stem) else None
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """The document as it is stored and sent."""
+    """The document's bytes, as stored and sent."""
     return _encode(snapshot) + b"\n"
 
 
 def decode_snapshot(data: bytes) -> Snapshot:
-    """A document that was stored or came. Raises SnapshotFault."""
+    """A document from its bytes. Raises SnapshotFault."""
     try:
         snapshot = msgspec.json.decode(data, type=Snapshot)
     except msgspec.MsgspecError as fault:
@@ -88,9 +89,8 @@ def decode_snapshot(data: bytes) -> Snapshot:
 def described(path: Path, made_at_us: int, *, automatic: bool) -> Snapshot:
     """The document of a complete file of tables.
 
-    Raises:
-        SnapshotFault: a projector of it is halted or behind, or other versions made it.
-        StorageFailed: it cannot be read.
+    Raises: SnapshotFault: a projector is halted or behind, or other versions made the file.
+    StorageFailed: it cannot be read.
     """
     state, digests = _contents(path)
     if state.halted:
@@ -114,8 +114,8 @@ def described(path: Path, made_at_us: int, *, automatic: bool) -> Snapshot:
 
 
 def mismatch(snapshot: Snapshot, log: EventLog) -> str | None:
-    """Why a snapshot cannot serve this release and this log, regardless of its file; None
-    if it can."""
+    """Why a snapshot does not fit this release and this log, apart from its file; None if it
+    does."""
     wanted = known_versions()
     changed = sorted(
         name
@@ -131,7 +131,7 @@ def mismatch(snapshot: Snapshot, log: EventLog) -> str | None:
 
 
 def file_fault(snapshot: Snapshot, path: Path, *, rows: bool) -> str | None:
-    """Why a file is not what the document says; ``rows``: read every row as well."""
+    """Why a file does not match its document; ``rows``: read every row as well."""
     try:
         if digest_of(path) != (snapshot.sha256, snapshot.bytes):
             return "its file is not as it was written"
@@ -143,7 +143,7 @@ def file_fault(snapshot: Snapshot, path: Path, *, rows: bool) -> str | None:
 
 
 def contents_fault(snapshot: Snapshot, path: Path, *, rows: bool) -> str | None:
-    """Why the tables in a file are not those of the document. Raises as sqlite does."""
+    """Why the tables in a file do not match the document. Raises as sqlite does."""
     state, digests = _contents(path, rows=rows)
     stands = (state.position, state.hash.hex(), state.versions)
     if stands != (snapshot.position, snapshot.hash, snapshot.versions) or state.halted:
@@ -157,7 +157,7 @@ def contents_fault(snapshot: Snapshot, path: Path, *, rows: bool) -> str | None:
 
 
 def differing(snapshot: Snapshot, digests: TableDigests) -> list[str]:
-    """Tables whose digests are not those of the document."""
+    """Tables whose digests differ from the document's."""
     names = digests.tables.keys() | snapshot.tables.keys()
     return sorted(name for name in names if digests.tables.get(name) != snapshot.tables.get(name))
 
@@ -196,7 +196,7 @@ def _contents(path: Path, *, rows: bool = True) -> tuple[FileState, TableDigests
 
 
 def copy_in_use(link: Path, target: Path) -> None:
-    """Copy the current generation, and the one after it where a rebuild removes it first."""
+    """Copy the current generation, or the one after it if a rebuild removes it first."""
     for attempt in range(1, COPY_ATTEMPTS + 1):
         source = current_generation(link)
         if source is None:
@@ -212,7 +212,7 @@ def copy_in_use(link: Path, target: Path) -> None:
 
 
 def check_equal(made: Snapshot, expected: Snapshot) -> None:
-    """Raises SnapshotFault if tables that came are not what was said."""
+    """Raises SnapshotFault if received tables differ from the expected ones."""
     fields = ("position", "hash", "versions", "digest", "tables", "bytes", "sha256")
     for field in fields:
         if getattr(made, field) != getattr(expected, field):

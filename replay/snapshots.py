@@ -1,8 +1,8 @@
-"""Snapshots of the tables: consistent copies at chosen positions, from which a rebuild starts.
+"""Snapshots of the tables: consistent copies at chosen positions; rebuilds start from them.
 
-A snapshot is ``snapshots/POSITION.db`` with ``POSITION.json``, written last: a file without
-its document is unfinished, and removed at the next start. What is erased may not survive in
-one, so an erasure removes every snapshot that holds it before the tables are rewritten.
+A snapshot is ``snapshots/POSITION.db`` with ``POSITION.json``, written last: a file without its
+document is unfinished, and removed at the next start. An erasure removes every snapshot with the
+erased text before the tables are rewritten.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from engramlog.replay.snapshot import (
 FOLDER = "snapshots"
 UNFINISHED = "unfinished.db"
 Progress = Callable[[int, int], None]
-"""Called with (steps done, steps in all)."""
+"""Called with (steps done, all steps)."""
 _STEPS = 3
 
 _log = logging.getLogger(__name__)
 
 
 class PassedOver(Struct, frozen=True):
-    """A snapshot that a rebuild could not start from, and why."""
+    """A snapshot that a rebuild could not start from, with the reason."""
 
     position: int
     reason: str
 
 
 class Snapshots:
-    """The snapshots of one node. Thread-safe: what takes, reads or removes one excludes the
-    others, so that an erasure misses none that is being made."""
+    """The snapshots of one node. Thread-safe: taking, reading and removing exclude each other, so
+    an erasure also sees one under construction."""
 
     def __init__(self, data: HeldDirectory) -> None:
         self.folder = data.path / FOLDER
@@ -67,7 +67,7 @@ class Snapshots:
     # -- what there is --------------------------------------------------------------------
 
     def all(self) -> tuple[list[Snapshot], list[PassedOver]]:
-        """Every snapshot, newest first, and those whose document cannot be read."""
+        """Every snapshot, newest first, and those with an unreadable document."""
         found: list[Snapshot] = []
         broken: list[PassedOver] = []
         for path in sorted(self.folder.glob("*.json"), reverse=True):
@@ -86,7 +86,7 @@ class Snapshots:
         return found, broken
 
     def get(self, position: int) -> Snapshot:
-        """The snapshot at a position. Raises SnapshotFault if there is none."""
+        """The snapshot at a position. Raises SnapshotFault without one."""
         found, broken = self.all()
         for snapshot in found:
             if snapshot.position == position:
@@ -110,11 +110,10 @@ class Snapshots:
         *,
         automatic: bool = False,
     ) -> Snapshot:
-        """Copy the tables in use, in one read transaction, while they are written.
+        """Copy the tables in use, in one read transaction, while writes continue.
 
-        Raises:
-            SnapshotFault: a projector is halted, or nothing has been written yet.
-            StorageError: a file cannot be read or written.
+        Raises: SnapshotFault: a projector is halted, or nothing has been written yet. StorageError:
+        a file cannot be read or written.
         """
 
         def copy(target: Path) -> None:
@@ -133,13 +132,13 @@ class Snapshots:
         automatic: bool = False,
         expected: Snapshot | None = None,
     ) -> Snapshot:
-        """A snapshot of the tables that ``fill`` writes to the path it is given.
+        """A snapshot of the tables that ``fill`` writes to the given path.
 
         Args:
             expected: the tables' digests, if another node made them.
 
         Raises:
-            SnapshotFault: what was written cannot be a snapshot, or is not ``expected``.
+            SnapshotFault: the file cannot be a snapshot, or is not ``expected``.
             StorageError: a file cannot be read or written.
         """
         with self._lock:
@@ -165,7 +164,7 @@ class Snapshots:
             return snapshot
 
     def _asked_for(self, position: int) -> bool:
-        """Whether a user took a snapshot there, which the node may not remove by itself."""
+        """Whether a user took a snapshot there, which the node must not remove by itself."""
         found, _ = self.all()
         return any(each.position == position and not each.automatic for each in found)
 
@@ -179,13 +178,13 @@ class Snapshots:
     # -- using ----------------------------------------------------------------------------
 
     def fault(self, snapshot: Snapshot, log: EventLog) -> str | None:
-        """Why a snapshot cannot be used, every row of it read; None if it can."""
+        """Why a snapshot is unusable, after reading every row; None if it is usable."""
         with self._lock:
             unfit = mismatch(snapshot, log)
             return unfit or file_fault(snapshot, self.path(snapshot.position), rows=True)
 
     def replay_fault(self, snapshot: Snapshot, build: Callable[[Path], TableDigests]) -> str | None:
-        """Why a snapshot is not what the log makes; ``build`` writes that to its path."""
+        """Why a snapshot differs from the log's tables; ``build`` writes those to its path."""
         with self._lock:
             target = self.folder / UNFINISHED
             remove_file(target)
@@ -199,11 +198,10 @@ class Snapshots:
     def copy_newest(
         self, target: Path, log: EventLog, until: int
     ) -> tuple[Snapshot | None, list[PassedOver]]:
-        """Copy the newest snapshot that fits this release, the log and ``until`` to
-        ``target``; None if there is none. Those that are damaged or do not fit are named.
+        """Copy the newest snapshot that fits this release, the log and ``until`` to ``target``;
+        None without one. Also returns the damaged or unfitting ones.
 
-        Raises:
-            StorageFailed: the copy cannot be written.
+        Raises: StorageFailed: the copy cannot be written.
         """
         head = log.head().position
         with self._lock:
@@ -218,7 +216,7 @@ class Snapshots:
         return None, passed
 
     def _copied(self, snapshot: Snapshot, target: Path) -> str | None:
-        """Copy a snapshot's file; why it is of no use, where it is none."""
+        """Copy a snapshot's file; returns why it is unusable, or None."""
         try:
             shutil.copyfile(self.path(snapshot.position), target)
         except FileNotFoundError:
@@ -232,7 +230,7 @@ class Snapshots:
         return reason
 
     def open_file(self, position: int) -> tuple[Snapshot, BinaryIO]:
-        """A snapshot and its open file, which stays whole even where it is removed meanwhile.
+        """A snapshot and its open file, which stays readable even if it is removed meanwhile.
         Raises SnapshotFault."""
         snapshot = self.get(position)
         try:
@@ -243,7 +241,7 @@ class Snapshots:
     # -- removing -------------------------------------------------------------------------
 
     def remove(self, position: int) -> None:
-        """Remove a snapshot, also a damaged one. Raises SnapshotFault if there is none."""
+        """Remove a snapshot, damaged or not. Raises SnapshotFault without one."""
         with self._lock:
             if not self._document(position).exists() and not self.path(position).exists():
                 raise SnapshotFault(f"there is no snapshot at position {position}")
@@ -267,14 +265,14 @@ class Snapshots:
         return removed
 
     def prune(self, keep: int) -> None:
-        """Leave the newest ``keep`` of those the node took by itself."""
+        """Keep the newest ``keep`` of the automatic ones, remove the others."""
         with self._lock:
             found, _ = self.all()
             for snapshot in [each for each in found if each.automatic][keep:]:
                 self._remove(snapshot.position)
 
     def sweep(self) -> None:
-        """Remove what a process before this one left unfinished."""
+        """Remove files that an earlier process left unfinished."""
         with self._lock:
             remove_file(self.folder / UNFINISHED)
             for position in self._positions():

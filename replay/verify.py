@@ -1,11 +1,10 @@
-"""Proving that a log is what was appended: the first fault, with its position and reason.
+"""Proves that a log is unchanged: finds the first fault, with its position and reason.
 
-Everything is derived again from the stored bytes. What is checked: positions gapless,
-local times never going back, every link of every hash chain, every payload against its
-commitment (or, where it is missing, that a ``fact_erased`` event names it: otherwise it was
-withheld), the columns against the header they repeat, identifiers unique, and the
-storage as a whole. ``against`` compares with heads signed and kept elsewhere, without
-which a tail cut off cannot be seen.
+Everything is computed again from the stored bytes: gapless positions, non-decreasing local times,
+every link of every hash chain, every payload against its commitment (a missing one must be named by
+a ``fact_erased`` event: otherwise it was withheld), the columns against the header they repeat,
+unique identifiers, and the storage as a whole. ``against`` compares with signed heads from
+elsewhere; without them a cut-off tail cannot be detected.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from engramlog.replay.verify_keys import Fault, IdempotencyCheck
 PAGE_EVENTS = 2_000
 
 Progress = Callable[[int, int], None]
-"""Called with (events checked, events in all)."""
+"""Called with (events checked, all events)."""
 
 
 class VerifyReport(Struct, frozen=True):
-    """What was found whole, up to ``head``, and the first fault if there is one."""
+    """The verified part, up to ``head``, and the first fault, if any."""
 
     events: int
     streams: int
@@ -51,10 +50,10 @@ def verify(
     public_keys: Collection[str] | None = None,
     progress: Progress | None = None,
 ) -> VerifyReport:
-    """Check the whole log as it is now; never raises for damage.
+    """Check the whole log as of now; never raises for damage.
 
-    ``public_keys`` (base64) are the keys trusted for the node of ``against``; by default
-    its node id decides.
+    ``public_keys`` (base64): the trusted keys of the node of ``against``; by default its node id
+    decides.
     """
     check = _Check(log, against)
     fault = check.run(progress)
@@ -72,9 +71,9 @@ def verify_file(
     against: SignedHeads | None = None,
     progress: Progress | None = None,
 ) -> VerifyReport:
-    """``verify`` for a ``log.db`` that may be too damaged to open, or open in a server.
+    """``verify`` for a ``log.db`` that may be too damaged to open, or in use by a server.
 
-    Raises DataDirectoryError if there is no log at all.
+    Raises DataDirectoryError without a log.
     """
     try:
         log = SqliteLog.open(path, origin=origin, epoch=epoch, clock=SystemClock(), read_only=True)
@@ -87,13 +86,13 @@ def verify_file(
 
 
 class _Check:
-    """One pass over a log, in order, keeping the end of every stream."""
+    """One pass over a log, in order, that keeps the end of every stream."""
 
     def __init__(self, log: ReadableLog, against: SignedHeads | None) -> None:
         self._log = log
         self._auditable = log if isinstance(log, Auditable) else None
         self._own_streams = f"{log.origin}/{log.epoch}/"
-        # Storage with a unique index proves uniqueness itself, without holding every id.
+        # Storage with a unique index proves uniqueness itself, without all ids in memory.
         self._ids: set[bytes] | None = None if self._auditable else set()
         heads = () if against is None else against.heads
         self._sought = {(head.stream, head.stream_seq) for head in heads}
@@ -105,10 +104,10 @@ class _Check:
         self.tips: dict[str, StreamHead] = {}
 
     def run(self, progress: Progress | None) -> Fault | None:
-        """The first fault of the log by itself."""
+        """The log's first fault by itself."""
         try:
             total = self._log.head().position
-        except (CorruptLog, StorageError):  # the pass will say where
+        except (CorruptLog, StorageError):  # the pass will find the place
             total = 0
         while True:
             rows, damage = self._page()
@@ -129,7 +128,7 @@ class _Check:
         return None if self._keys is None else self._keys.surplus_fault()
 
     def _withheld(self) -> Fault | None:
-        """The first payload that is missing although no ``fact_erased`` event names it."""
+        """The first missing payload without a ``fact_erased`` event that names it."""
         faults = (fault for event, fault in self._missing.items() if event not in self._erased)
         return next(faults, None)
 
@@ -161,7 +160,7 @@ class _Check:
         return None
 
     def _page(self) -> tuple[list[Row], str | None]:
-        """The next rows, and why reading stopped if it did."""
+        """The next rows, and why reading stopped, if it did."""
         after = self.head.position
         try:
             return self._rows(after, PAGE_EVENTS), None
@@ -184,7 +183,7 @@ class _Check:
         return [_bare_row(stored) for stored in self._log.read_stored(after, limit)]
 
     def _reason(self, row: Row) -> str | None:
-        """Why this row cannot follow what was read; None if it can."""
+        """Why this row cannot follow the previous ones; None if it can."""
         stored = row.stored
         if stored.position != self.head.position + 1:
             return f"position {self.head.position + 1} is missing"
@@ -205,7 +204,7 @@ class _Check:
         return reason
 
     def _note_payload(self, stored: Stored, header: Header) -> None:
-        """Remember what is missing and what was named as erased. Raises msgspec's errors."""
+        """Record missing payloads and named erasures. Raises msgspec's errors."""
         if stored.payload is None:
             words = f"{PAYLOAD_MISSING} and no fact_erased event names it: it was withheld"
             fault = Fault(stored.position, header.stream, header.stream_seq, words)
@@ -225,7 +224,7 @@ class _Check:
             self._found[stream, stream_seq] = (stored.position, stored.hash)
 
     def _local_fault(self, stored: Stored, header: Header) -> str | None:
-        """What is wrong with the columns that are this node's own."""
+        """The fault of this node's own columns, or None."""
         if self.head.position and stored.received_at < self.head.received_at:
             return f"received_at went back from {self.head.received_at} to {stored.received_at}"
         if stored.received_hlc < self.head.received_hlc:
@@ -268,12 +267,12 @@ def _column_fault(row: Row, header: Header) -> str | None:
 
 
 def _may_be_erased(stored: Stored, header: Header) -> bool:
-    """Salt and payload go together, and what says so is never erased itself."""
+    """Salt and payload are erased together, and the events that name erasures never are."""
     return stored.payload is None and stored.salt is None and header.kind != "fact_erased"
 
 
 def _bare_row(stored: Stored) -> Row:
-    """A row of an engine that repeats nothing: the header is its own columns."""
+    """The row of an engine that repeats nothing: the header supplies the columns."""
     try:
         header = decode_header(stored.header)
     except (msgspec.MsgspecError, TypeError, UnicodeDecodeError):

@@ -1,6 +1,6 @@
-"""Whether the idempotency keys that events name are kept, and no others.
+"""Whether the stored idempotency keys are exactly those that events name.
 
-A key whose row is gone lets a repeated request write again.
+A key without its row lets a repeated request write again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Name = tuple[str, str]
 
 
 class Fault(Struct, frozen=True):
-    """The first thing that is wrong; position 0 if it is not at one event."""
+    """The first fault; position 0 if it is not at one event."""
 
     position: int
     stream: str
@@ -25,7 +25,7 @@ class Fault(Struct, frozen=True):
 
 
 class IdempotencyCheck:
-    """Fed with this node's events in order, and asked after every page of them."""
+    """Takes this node's events in order, and is queried after every page."""
 
     def __init__(self, storage: Auditable) -> None:
         self._storage = storage
@@ -35,12 +35,12 @@ class IdempotencyCheck:
         self._found = 0
 
     def note(self, position: int, header: Header) -> None:
-        """An event of this node."""
+        """Record an event of this node."""
         if header.idempotency_key is not None:
             self._noted.append((position, header))
 
     def page_fault(self) -> Fault | None:
-        """The first of the events noted since the last call whose key has no row, or another's."""
+        """The first event since the last call whose key has no row, or another's."""
         noted, self._noted = self._noted, []
         named = [(each.actor, each.idempotency_key or "") for _, each in noted]
         uses = self._storage.uses_of({name for name in named if name not in self._open})
@@ -65,7 +65,7 @@ class IdempotencyCheck:
         return None
 
     def surplus_fault(self) -> Fault | None:
-        """Whether there are rows that no event names, once all events were noted."""
+        """The fault of rows that no event names, after all events."""
         kept = self._storage.used_keys()
         if kept == self._found:
             return None

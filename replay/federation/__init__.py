@@ -1,1 +1,1 @@
-"""Peers replay each other's streams: declared, approved, verified, held when wrong."""
+"""Peers replay each other's streams: declaring, approving, verifying, holding faulty ones."""

@@ -1,4 +1,4 @@
-"""Whether two nodes hold the same of each other's streams and tombstones."""
+"""Compares two nodes' copies of each other's streams and tombstones."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from msgspec import Struct
 
 
 class PeerDigests(Struct, frozen=True):
-    """What one node tells a peer.
+    """A node's digests for a peer.
 
-    ``digests``: of its own streams that the peer may replay; ``tombstones``: of its own, in the
-    scopes it shares; ``scopes``: those that it asks the peer for. ``held`` and
-    ``held_tombstones``: what it holds of the peer's; null where it does not take them.
+    ``digests``: of its own streams that the peer may replay. ``tombstones``: of its own, in the
+    scopes it shares. ``scopes``: those that it requests from the peer. ``held`` and
+    ``held_tombstones``: its copies of the peer's; null if it does not take them.
     """
 
     digests: dict[str, str]
@@ -42,10 +42,10 @@ class HoldingsCompared(Struct, frozen=True):
 def comparison(
     peer: str, node_id: str, ours: PeerDigests, theirs: PeerDigests
 ) -> list[HoldingsCompared]:
-    """What one owns and the other takes, streams first; in the same order on both nodes.
+    """What one node owns and the other takes, streams first; in the same order on both nodes.
 
     Args:
-        peer, node_id: whose digests ``theirs`` and ``ours`` are.
+        peer, node_id: the nodes of the digests ``theirs`` and ``ours``.
     """
     found = [
         *(

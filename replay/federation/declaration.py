@@ -1,4 +1,4 @@
-"""A node's declaration that it wants to be a peer, signed with its federation key (wire 3.1)."""
+"""A node's declaration that it asks to be a peer, signed with its federation key (wire 3.1)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engramlog.eventlog.identity import Identity, signed_by
 from engramlog.projections.normalization import SCOPES
 
 SHARED_SCOPES = ("company", "public")
-"""Scopes that leave a node without an operator's override."""
+"""Scopes that may leave a node by default."""
 
 
 class Declaration(Struct, frozen=True):
@@ -29,7 +29,7 @@ class Declaration(Struct, frozen=True):
 
 
 def signed_text(declaration: Declaration) -> bytes:
-    """What is signed: canonical JSON of everything but the signature, scopes sorted."""
+    """The signed text: canonical JSON of everything except the signature, scopes sorted."""
     return json.dumps(
         {
             "allowed_scopes": sorted(declaration.allowed_scopes),
@@ -61,7 +61,7 @@ def declare(identity: Identity, node_url: str, scopes: list[str], now_us: int) -
 
 
 def declaration_fault(declaration: Declaration, *, insecure: bool = False) -> str | None:
-    """Why a declaration cannot be accepted; None if it can.
+    """Why a declaration is refused; None if it is accepted.
 
     Args:
         insecure: whether plain ``http`` and private addresses are allowed.
@@ -83,7 +83,7 @@ def declaration_fault(declaration: Declaration, *, insecure: bool = False) -> st
 
 
 def _address_fault(url: str, *, insecure: bool) -> str | None:
-    """Why a URL is no address of a node, which has a scheme, a host and perhaps a port."""
+    """Why a URL is not a node's address, which has a scheme, a host and perhaps a port."""
     try:
         parts = urlsplit(url)
         _, host = parts.port, parts.hostname
@@ -98,7 +98,7 @@ def _address_fault(url: str, *, insecure: bool) -> str | None:
 
 
 def fingerprint(federation_pubkey: str) -> str:
-    """``sha256:`` and the hex digest of the key's text, which an operator compares."""
+    """``sha256:`` and the hex digest of the key's text, for an operator to compare."""
     return "sha256:" + hashlib.sha256(federation_pubkey.encode()).hexdigest()
 
 
@@ -108,7 +108,7 @@ def wire_key(public_key_b64: str) -> str:
 
 
 def stored_key(federation_pubkey: str) -> str:
-    """The other way round. Raises ValueError."""
+    """The protocol's key text as ours. Raises ValueError."""
     return base64.b64encode(unpadded(federation_pubkey)).decode()
 
 

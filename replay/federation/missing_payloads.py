@@ -1,8 +1,8 @@
-"""Payloads that are missing from a peer's stream, and the erasures that explain them.
+"""Missing payloads in a peer's stream, and the erasures that explain them.
 
-An erasure may come after the event that it names, in the same stream; in another stream of
-the same node; or in the stream of a peer that may erase here. Until it is known, the stream
-waits: nothing of the page is taken.
+The explaining erasure may come later in the same stream, in another stream of the same node, or in
+the stream of a peer that may erase here. Until it arrives, the stream waits and no part of the page
+is taken.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from engramlog.projections.tables.erasing import event_ids
 from engramlog.replay.federation.page import Awaited, StreamPage
 
 ERASURE_WAIT_SECONDS = 600
-"""So long a stream waits for an erasure before it is held."""
+"""How long a stream waits for an erasure before it is held."""
 NAMES_AHEAD_MAX = 200_000
-"""Names of erased events that are remembered of a stream that is read ahead."""
+"""The most names of erased events kept from reading one stream ahead."""
 
 ErasedHere = Callable[[Collection[bytes], str], set[bytes]]
-"""Of events of an origin, those that an erasure in this log explains."""
+"""The events of an origin that an erasure in this log explains."""
 
 
 class ErasureAwaited(Awaited):
-    """Payloads are missing, and no erasure that names them is known yet."""
+    """Payloads are missing, and no known erasure names them yet."""
 
     def __init__(self, stream: str, missing: Collection[bytes]) -> None:
         first = id_text(min(missing))
@@ -40,7 +40,7 @@ class ErasureAwaited(Awaited):
 
 
 class Ahead(Struct):
-    """What erasures further on in one stream name, and how far it was read for them."""
+    """The events that later erasures of one stream name, and how far it was read for them."""
 
     read_to: StreamHead
     names: set[bytes]
@@ -48,7 +48,7 @@ class Ahead(Struct):
 
 
 def missing_of(page: StreamPage) -> set[bytes]:
-    """Ids of the events that came without payload."""
+    """Ids of the events without payload."""
     rows = page.events
     return {decode_header(header).event_id for header, _, _, payload in rows if payload is None}
 
@@ -70,7 +70,8 @@ def read_on(
     wanted: set[bytes],
     next_page: Callable[[StreamHead], tuple[StreamPage, StreamHead, Any] | None],
 ) -> set[bytes]:
-    """What of ``wanted`` no erasure further on in the stream names, reading as far as needed."""
+    """The part of ``wanted`` that no later erasure of the stream names; reads on until it is empty
+    or the stream ends."""
     left = wanted - ahead.names
     while left and not ahead.ended:
         found = next_page(ahead.read_to)

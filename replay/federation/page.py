@@ -1,4 +1,4 @@
-"""A page of one stream as it travels between peers: whole events, and the sender's signed head."""
+"""A page of one stream in transit between peers: whole events, and the sender's signed head."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from engramlog.eventlog.signing import SignedHeads
 PAGE_FORMAT = 1
 PAGE_EVENTS_MAX = 2_000
 PAGE_BYTES = 4 * 1024 * 1024
-"""So much a page holds, headers and payloads; an event that is larger is a page alone."""
+"""A page holds this much, headers and payloads; a larger event is a page alone."""
 PAGE_BYTES_MAX = 64 * 1024 * 1024
-"""A page over this is refused, however well it compresses."""
+"""A larger page is refused, however well it compresses."""
 COMPRESSION_LEVEL = 1
 
 Row = tuple[bytes, bytes, bytes | None, bytes | None]
@@ -23,7 +23,7 @@ Row = tuple[bytes, bytes, bytes | None, bytes | None]
 
 
 class PageFault(Exception):
-    """A page cannot be appended. ``code`` says why in one word."""
+    """A page cannot be appended. ``code`` gives the reason in one word."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(f"{code}: {detail}")
@@ -32,12 +32,13 @@ class PageFault(Exception):
 
 
 class Awaited(Exception):
-    """The stream is not at fault; it continues once something has come. The message says what."""
+    """The stream is not at fault; it continues once something has arrived. The message says
+    what."""
 
 
 class ClockAwaited(Awaited):
-    """An event comes from the near future. ``fitting`` events before it may be taken now, and
-    itself from ``due_us`` (microseconds) on."""
+    """An event comes from the near future. The ``fitting`` events before it may be taken now, and
+    the event itself from ``due_us`` (microseconds) on."""
 
     def __init__(self, where: str, fitting: int, due_us: int) -> None:
         super().__init__(f"{where}: its clock is ahead; it is taken when its time comes")
@@ -46,9 +47,9 @@ class ClockAwaited(Awaited):
 
 
 class StreamPage(Struct, frozen=True, array_like=True):
-    """Events of ``stream`` behind a sequence; ``statement`` signs the last of them.
+    """Events of ``stream`` after a sequence; ``statement`` signs the last of them.
 
-    ``erased``: ids of events that come without payload because an erasure names them.
+    ``erased``: ids of events without payload, because an erasure names them.
     """
 
     format: int
@@ -63,12 +64,12 @@ class StreamPage(Struct, frozen=True, array_like=True):
 
 
 def encode_page(page: StreamPage) -> bytes:
-    """A page as it travels: zlib over MessagePack."""
+    """The bytes of a page: zlib over MessagePack."""
     return zlib.compress(msgspec.msgpack.encode(page), COMPRESSION_LEVEL)
 
 
 def decode_page(data: bytes) -> StreamPage:
-    """A page that came. Raises PageFault ``malformed`` or ``oversized``."""
+    """A page from its bytes. Raises PageFault ``malformed`` or ``oversized``."""
     try:
         unpacker = zlib.decompressobj()
         plain = unpacker.decompress(data, PAGE_BYTES_MAX)

@@ -1,6 +1,6 @@
-"""Replaying one peer: its pages, verified and appended, or held.
+"""Replays one peer: its pages are verified and appended, or its streams held.
 
-Nothing here knows what carries the pages. One fault stops one stream; the others continue.
+Nothing here depends on the transport. One fault stops one stream; the others continue.
 """
 
 from __future__ import annotations
@@ -46,44 +46,45 @@ from engramlog.replay.federation.verification import (
 PASSED_OVER_MAX = 20
 PASSED_OVER_LENGTH = 200
 WITHHELD = "withheld"
-"""Why a stream is held whose missing payloads no erasure names; it continues once one does."""
+"""The reason to hold a stream whose missing payloads no erasure names; it continues once one
+does."""
 PASSING_FAULTS = (WITHHELD, "hlc_skew")
-"""Reasons that may pass: a stream that is held for one is tried again in each round."""
+"""Reasons that may pass: a stream held for one is retried in each round."""
 EVIDENCE_BYTES_MAX = 1024 * 1024
-"""A statement over this cannot be kept in an event; its stream is held without it."""
+"""A larger statement does not fit into an event; its stream is held without it."""
 
 
 class PeerUnreachable(Exception):
-    """The peer did not answer, or refused; the next attempt may go better."""
+    """The peer did not answer, or refused; the next attempt may succeed."""
 
 
 PASSING = (PeerUnreachable, EventLogError, WriterClosed, WriterBusy, WriterDegraded)
-"""What says nothing about a page: the whole round is tried again later."""
+"""Errors that say nothing about a page: the whole round is retried later."""
 
 
 class PeerSource(Protocol):
     """A peer's federation routes, over any transport."""
 
     def heads(self) -> SignedHeads:
-        """Its statement about the streams it lets us replay. Raises PeerUnreachable, PageFault."""
+        """Its statement of the streams it serves to us. Raises PeerUnreachable, PageFault."""
         ...
 
     def page(self, stream: str, after_seq: int, limit: int) -> StreamPage | None:
-        """Events behind a sequence; None if there is none. Raises as ``heads``."""
+        """Events after a sequence; None if there are no more. Raises as ``heads``."""
         ...
 
 
 Submit = Callable[[Sequence[Command]], WriteAnswer]
-"""Hands a command to the writer, atomically, and waits; raises what the writer raises."""
+"""Passes a command to the writer, atomically, and waits; raises the writer's errors."""
 
 
 class Pulled(Struct, frozen=True):
-    """What one round with a peer did. ``faults``: stream → why it was held.
+    """The outcome of one round with a peer. ``faults``: stream → why it was held.
 
-    ``passed_over``: streams that the peer offered though they are not granted to it; the
-    first few. They are neither replayed nor held, so a later grant lets them in.
-    ``waiting``: stream → what it waits for; it continues by itself. ``due_us``: when one of them
-    that waits for a time does (microseconds); 0 if none does.
+    ``passed_over``: the first few streams that the peer offered without a grant. They are neither
+    replayed nor held, so a later grant admits them. ``waiting``: stream → what it waits for; it
+    continues by itself. ``due_us``: when the first stream that waits for a time continues
+    (microseconds); 0 if none does.
     """
 
     events: int
@@ -98,7 +99,7 @@ class Pulled(Struct, frozen=True):
 class Here(Struct, frozen=True):
     """The node that replays.
 
-    ``waits``: since when (microseconds) streams wait, kept from round to round.
+    ``waits``: since when (microseconds) each stream waits, kept between rounds.
     """
 
     log: EventLog
@@ -116,16 +117,16 @@ def pull(
     *,
     pages_max: int = 1_000_000,
 ) -> Pulled:
-    """Replay what a peer offers beyond what is here.
+    """Replay a peer's events that are new here.
 
     Args:
         known: the peer's streams that were replayed or held, by name.
-        pages_max: after so many pages the round ends, and others have their turn.
+        pages_max: the round ends after this many pages, so that other peers get their turn.
 
     Raises:
-        PeerUnreachable: it did not answer; what came before stays.
-        PageFault: its statement of heads cannot be believed.
-        Exception: a page brought out a fault of ours; raised when the other streams are done.
+        PeerUnreachable: it did not answer; earlier pages stay.
+        PageFault: its statement of heads is not credible.
+        Exception: a page exposed a fault of ours; raised after the other streams are done.
     """
     statement = source.heads()
     check_statement(statement, peer)
@@ -144,7 +145,7 @@ def pull(
         turn.events,
         turn.pages,
         turn.faults,
-        # What came may explain what another stream waits for.
+        # New events may explain missing payloads of another stream.
         turn.complete and not (turn.waiting and turn.events),
         tuple(turn.passed_over[:PASSED_OVER_MAX]),
         turn.waiting,
@@ -153,7 +154,7 @@ def pull(
 
 
 class _Round:
-    """One round with a peer, stream after stream; its result."""
+    """One round with a peer, stream after stream, and its result."""
 
     def __init__(
         self, source: PeerSource, here: Here, peer: PeerRow, statement: SignedHeads, pages_max: int
@@ -208,7 +209,7 @@ class _Round:
             self.broken = fault
 
     def _replay(self, offered: SignedHead, head: StreamHead | None, held: bool) -> None:
-        """Page after page. Raises PageFault for what cannot be believed."""
+        """Replay page after page. Raises PageFault for an invalid page."""
         stream = offered.stream
         ahead: Ahead | None = None
         after, until = 0 if head is None else head.stream_seq, offered.stream_seq
@@ -226,7 +227,7 @@ class _Round:
                     ahead.read_to = head
                 if left := read_on(ahead, unexplained, lambda end: self._next_page(stream, end)):
                     raise ErasureAwaited(stream, left)
-                # Once its payloads are gone here, the erasure is to be here as well.
+                # If its payloads are erased here, the erasure must arrive as well.
                 until = max(until, ahead.read_to.stream_seq)
             if held:
                 self._release(stream)
@@ -240,8 +241,7 @@ class _Round:
     def _next_page(
         self, stream: str, end: StreamHead | None
     ) -> tuple[StreamPage, StreamHead, CheckedPage] | None:
-        """The verified page behind the end of what is known of a stream, where it ends, and what
-        it holds."""
+        """The verified page after the stream's known end, its end, and its content."""
         after = 0 if end is None else end.stream_seq
         fitting = self._page_events
         while True:
@@ -297,18 +297,18 @@ def _take(
     try:
         answer = submit([command, TakeForeignEnds()])
     except (AppendError, ForeignEventRefused) as fault:
-        # Not the log's or a projector's fault: an event id that is here already, for one.
+        # Not a fault of the log or a projector: for example, an event id that exists here.
         raise PageFault("refused", f"{stream} behind {after}: {fault}") from fault
     outcome = answer.outcomes[0]
     if isinstance(outcome, Refused):
         raise PageFault(outcome.code, outcome.message)
-    submit([TakeForeignEnds()])  # an erasure asks the log for what was committed before it
+    submit([TakeForeignEnds()])  # an erasure reads only committed events of the log
     return len(page.events)
 
 
 def _check_history(offered: SignedHead, here: StreamHead | None, epoch: int, log: EventLog) -> None:
-    """Raises PageFault if the peer now signs less, or other, than it had signed. A peer that
-    was restored from a backup continues in a later epoch: it may have less of an earlier one."""
+    """Raises PageFault if the peer now signs less than before, or something else. A peer restored
+    from a backup continues in a later epoch: it may have less of an earlier one."""
     stream, seq = offered.stream, offered.stream_seq
     if here is None or seq > here.stream_seq:
         return
@@ -330,7 +330,7 @@ def _hold(
     state: PeerStream | None,
     statement: SignedHeads,
 ) -> None:
-    """Stop replaying a stream until an operator releases it; keep signed contradictions."""
+    """Stop replaying a stream until an operator releases it; store signed contradictions."""
     earlier = None if state is None else state.statement
     forked = fault.code == "chain" and "prev_hash" in fault.detail
     contradicts = fault.code in ("rollback", "equivocation") or forked
@@ -356,5 +356,5 @@ def _hold(
 
 
 def as_document(statement: SignedHeads) -> dict[str, Any]:
-    """A statement as plain data, to be kept in an event."""
+    """A statement as plain data, for an event."""
     return msgspec.to_builtins(statement)

@@ -1,4 +1,4 @@
-"""What a peer may replay of this node: streams it is granted, signed heads, pages."""
+"""The part of this node that a peer may replay: granted streams, signed heads, pages."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from engramlog.replay.federation.page import PAGE_BYTES, PAGE_FORMAT, Row, Strea
 def offered(
     peer: PeerRow, streams: Collection[str], node_id: str, scopes: Collection[str]
 ) -> list[str]:
-    """Those of this node's own streams that a peer may replay.
+    """This node's own streams that a peer may replay.
 
     Args:
-        scopes: that may leave this node at all, and that the peer's token names.
+        scopes: those that may leave this node and that the peer's token names.
     """
     grants = peer.grants
     if not peer.active or grants is None or not grants.serve:
@@ -37,15 +37,15 @@ def offered(
 
 
 def signed_streams(identity: Identity, streams: dict[str, StreamHead], now_us: int) -> SignedHeads:
-    """The node's statement about some of its streams. It does not say how long the log is."""
+    """The node's statement about some of its streams. It does not reveal the log's length."""
     return sign_heads(identity, Head(), streams, now_us)
 
 
 def read_page(
     identity: Identity, log: EventLog, stream: str, after_seq: int, limit: int, now_us: int
 ) -> StreamPage | None:
-    """The events of a stream behind ``after_seq``, at most ``limit`` and ``PAGE_BYTES``; a larger
-    event is a page alone. None if there is none."""
+    """The events of a stream after ``after_seq``, at most ``limit`` and ``PAGE_BYTES``; a larger
+    event is a page alone. None without events."""
     events = log.read_stream(stream, after_seq, limit, PAGE_BYTES)
     if not events:
         return None

@@ -1,4 +1,4 @@
-"""Checking a page before anything of it is appended. Pure."""
+"""Checks a page before any of it is appended. Pure."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ HEADER_BYTES_MAX = 16 * 1024
 ROTATIONS_MAX = 1_000
 SCHEMA_VERSION_MAX = 65_535
 FUTURE_WAIT_MS_MAX = 86_400_000
-"""Events that are up to a day ahead wait; beyond, their stream is held."""
+"""Events up to a day ahead wait; for later ones their stream is held."""
 UNREADABLE = (
     msgspec.MsgspecError, KeyError, TypeError, AttributeError, UnicodeDecodeError, RecursionError,
 )  # fmt: skip
-"""What decoding bytes of a stranger may raise."""
+"""Errors from decoding a stranger's bytes."""
 
 
 def check_statement(statement: SignedHeads, peer: PeerRow) -> None:
-    """Raises PageFault unless the peer signed the statement, with a key that speaks for it now:
-    the one that is known here, or one that it was rotated to since."""
+    """Raises PageFault unless the peer signed the statement with a valid key: the known one, or a
+    later one by rotation."""
     if statement.node_id != peer.node_id:
         raise PageFault("signature", f"the heads are of {statement.node_id}, not {peer.node_id}")
     if len(statement.rotations) > ROTATIONS_MAX:
@@ -53,8 +53,8 @@ def check_statement(statement: SignedHeads, peer: PeerRow) -> None:
 
 
 class CheckedPage(Struct, frozen=True):
-    """What a page that may be taken in holds: events whose content breaks a rule, and the ids of
-    the facts that the others state here."""
+    """The content of an acceptable page: the events that break a content rule, and the ids of the
+    facts that the others state here."""
 
     refused: tuple[RefusedEvent, ...]
     fact_ids: tuple[str, ...]
@@ -63,16 +63,16 @@ class CheckedPage(Struct, frozen=True):
 def check_page(
     page: StreamPage, peer: PeerRow, stream: str, before: StreamHead | None, now_us: int
 ) -> CheckedPage:
-    """Whether a page continues a stream of a peer, and holds nothing it may not.
+    """Check that a page continues a stream of a peer, and that the peer may send its content.
 
     Args:
-        before: where the stream ends here; None if nothing of it is here.
+        before: the stream's end here; None for a new stream.
         now_us: this node's clock.
 
     Raises:
         PageFault: ``signature``, ``chain``, ``scope``, ``kind``, ``hlc_skew``, ``oversized``,
             ``instruction``, ``withheld`` or ``malformed``.
-        ClockAwaited: an event is to be taken later.
+        ClockAwaited: an event may only be taken later.
     """
     if page.stream != stream:
         raise PageFault("chain", f"asked for {stream}, got {page.stream}")
@@ -110,10 +110,9 @@ def check_page(
 
 
 def check_stream(stream: str, peer: PeerRow) -> tuple[str, str]:
-    """What a stream is of: ``("scope", name)`` or ``("garden", id)``.
+    """The partition of a stream: ``("scope", name)`` or ``("garden", id)``.
 
-    Raises:
-        PageFault: ``scope``: it is none of the peer's, or not granted to it.
+    Raises: PageFault: ``scope``: the stream is not the peer's, or not granted to it.
     """
     parts = stream.removeprefix(f"{peer.node_id}/").split("/")
     if not stream.startswith(f"{peer.node_id}/") or len(parts) != 3 or not parts[0].isdigit():
@@ -137,7 +136,7 @@ def _check_event(
     erased: frozenset[bytes],
     now_us: int,
 ) -> tuple[Header, Payload | None, int]:
-    """An event's header, what it says, and from when on it may be taken."""
+    """An event's header, its payload, and when it may be taken."""
     if len(event.header) > HEADER_BYTES_MAX or len(event.payload or b"") > PAYLOAD_BYTES_MAX:
         raise PageFault("oversized", "an event is larger than any may be")
     try:
@@ -165,8 +164,8 @@ def _check_event(
 
 
 def _due_us(header: Header, where: str, now_us: int) -> int:
-    """From when on an event may be taken: its clock readings may be a little ahead by then; old
-    ones are welcome. Raises PageFault ``hlc_skew`` for a reading too far ahead to wait for."""
+    """When an event may be taken: its clock readings may then be a little ahead; old ones are
+    accepted. Raises PageFault ``hlc_skew`` for a reading too far ahead."""
     due_us = 0
     for reading_ms in (header.hlc // COUNTER_LIMIT, header.recorded_at // 1000):
         if reading_ms - now_us // 1000 > FUTURE_WAIT_MS_MAX:
@@ -178,20 +177,20 @@ def _due_us(header: Header, where: str, now_us: int) -> int:
 
 
 def _instructs(payload: Payload | None) -> bool:
-    """Whether an event states something that is to be followed, not only known."""
+    """Whether an event states an instruction."""
     return isinstance(payload, FactAsserted) and payload.value.interpret_as == "instruction"
 
 
 def _check_payload(
     header: Header, data: bytes, partition: tuple[str, str], where: str
 ) -> Payload | None:
-    """What an event says; None if only a later release knows."""
+    """An event's payload; None for a kind of a later release."""
     try:
         payload = decode_payload(header, data)
     except UNREADABLE as fault:
         raise PageFault("malformed", f"{where}: {fault}") from fault
     if isinstance(payload, UnknownPayload):
-        return None  # kept and chained, projected as nothing
+        return None  # stored and chained, projected as nothing
     if header.kind not in REPLICATED:
         raise PageFault("kind", f"{where}: {header.kind} never leaves its node")
     _check_place(payload, partition, where)

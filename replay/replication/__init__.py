@@ -1,1 +1,1 @@
-"""Replicas: a node that is a copy of another, event by event, until it is promoted."""
+"""Replicas: a node that copies another, event by event, until it is promoted."""

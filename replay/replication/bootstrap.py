@@ -1,8 +1,8 @@
-"""A new replica's tables from a snapshot of its primary, instead of projecting the whole log.
+"""A new replica's tables from a snapshot of its primary, to avoid projecting the whole log.
 
-The log comes first, checked event by event. A snapshot counts only if it ends at an event of
-that log, was made by this release's projectors, arrives as its document says, and every row
-of it gives the digests that the document states. On any difference the log is replayed.
+The log comes first, checked event by event. A snapshot counts only if it ends at an event of that
+log, was made by this release's projectors, matches its document, and its rows give the digests in
+the document. Otherwise the log is replayed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,9 @@ class SnapshotSource(Protocol):
     """A primary's snapshots, over any transport."""
 
     def documents(self) -> list[Snapshot]:
-        """What the primary has, newest first.
+        """The primary's snapshots, newest first.
 
-        Raises:
-            PrimaryUnreachable: no answer came.
-            SnapshotFault: what came cannot be read.
+        Raises: PrimaryUnreachable: no answer came. SnapshotFault: the answer cannot be read.
         """
         ...
 
@@ -46,11 +44,11 @@ def fetch_snapshot(
     now_us: int,
     progress: Progress = lambda _done, _total: None,
 ) -> Snapshot | None:
-    """Fetch the newest snapshot that holds, for the tables to be made from; None if there
-    is none, and they are made from the log alone.
+    """Fetch the newest valid snapshot, to make the tables from it; None if there is none and the
+    log alone must make them.
 
     Args:
-        progress: called with (bytes so far, bytes in all).
+        progress: called with (bytes so far, all bytes).
     """
     try:
         offered = source.documents()
@@ -60,7 +58,7 @@ def fetch_snapshot(
     head = log.head().position
     for snapshot in offered:
         if snapshot.position > head:
-            continue  # of events that came after the last page
+            continue  # it has events after the last page
         try:
             return _fetched(source, snapshots, log, snapshot, now_us, progress)
         except SnapshotFault as fault:

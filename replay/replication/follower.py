@@ -1,7 +1,7 @@
-"""Following a primary: fetch a page, check it, append it, project it, again.
+"""Follows a primary: fetches a page, checks it, appends it, projects it, again.
 
-One thread, one request at a time; the request waits at the primary until there is something
-to fetch, so a replica is behind by little more than one round trip.
+One thread, one request at a time. The primary holds the request until an event comes, so a replica
+is behind by little more than one round trip.
 """
 
 from __future__ import annotations
@@ -27,18 +27,17 @@ _log = logging.getLogger(__name__)
 
 
 class PrimaryUnreachable(Exception):
-    """The primary did not answer, or not with a page; the next attempt may go better."""
+    """The primary did not answer with a page; the next attempt may succeed."""
 
 
 class LogSource(Protocol):
     """A primary's log, over any transport."""
 
     def fetch(self, after: int, after_hash: bytes, limit: int, wait_seconds: float) -> CopyPage:
-        """The events behind ``after``, waiting at most that long for the first.
+        """The events after ``after``, waiting at most that long for the first.
 
-        Raises:
-            PrimaryUnreachable: no page came.
-            ReplicationError: what came cannot be followed, ever.
+        Raises: PrimaryUnreachable: no page came. ReplicationError: the answer can never be
+        followed.
         """
         ...
 
@@ -46,8 +45,8 @@ class LogSource(Protocol):
 
 
 class FollowerStatus(Struct, frozen=True):
-    """A replica's state. ``lag`` in positions; ``behind_us`` since it last held all that
-    the primary had, None before the first time. ``fault`` needs an operator."""
+    """A replica's state. ``lag`` in positions; ``behind_us``: since it last had everything of the
+    primary, None before the first time. ``fault`` needs an operator."""
 
     connected: bool
     primary_position: int
@@ -66,10 +65,10 @@ class PrimaryFollower:
     """Copies a primary's log through ``append`` until stopped.
 
     Args:
-        source: where pages come from; closed with the follower.
+        source: of pages; closed with the follower.
         log: the copy, for its position.
-        append: makes events durable and shows them; raises CorruptLog or StorageError.
-        node_id: whose log it must be.
+        append: makes events durable and publishes them; raises CorruptLog or StorageError.
+        node_id: the required node of the log.
         now_us: the clock of ``behind_us``.
         seen: called with the primary's current public key.
     """
@@ -114,7 +113,7 @@ class PrimaryFollower:
         )
 
     def start(self) -> None:
-        """Follow from its own thread."""
+        """Follow in a new thread."""
         self._thread = threading.Thread(target=self._run, name="replica", daemon=True)
         self._thread.start()
 
@@ -126,10 +125,9 @@ class PrimaryFollower:
             self._thread.join()
 
     def step(self, wait_seconds: float) -> bool:
-        """Fetch and append one page; whether the copy now holds all that the primary had.
+        """Fetch and append one page; whether the copy now has everything of the primary.
 
-        Raises:
-            PrimaryUnreachable, ReplicationError, CorruptLog, StorageError.
+        Raises: PrimaryUnreachable, ReplicationError, CorruptLog, StorageError.
         """
         head = self._log.head().position
         last = self._log.read_stored(head - 1, 1) if head else []
@@ -180,7 +178,7 @@ class PrimaryFollower:
 
 
 def catch_up(follower: PrimaryFollower, progress: Callable[[int, int], None]) -> None:
-    """Copy until the copy holds all that the primary had, for a start with much to copy.
+    """Copy until the copy has everything of the primary, for a start with much to copy.
 
     Raises as ``PrimaryFollower.step``.
     """

@@ -1,4 +1,4 @@
-"""Pages of the log as they travel from a primary to its replicas: whole events, as stored."""
+"""Pages of the log in transit from a primary to its replicas: whole events, as stored."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from engramlog.eventlog.log import CopyableLog, KeyCopy
 PAGE_FORMAT = 1
 PAGE_EVENTS_MAX = 10_000
 PAGE_BYTES = 8 * 1024 * 1024
-"""Where a page ends, give or take ``STEP_EVENTS``."""
+"""Where a page ends, to within ``STEP_EVENTS``."""
 PAGE_BYTES_MAX = 1024 * 1024 * 1024
-"""A page over this is refused unread: one step of the largest events stays far below."""
+"""A larger page is refused unread: one step of the largest events is far smaller."""
 STEP_EVENTS = 500
 COMPRESSION_LEVEL = 1
 
@@ -26,18 +26,18 @@ Row = tuple[int, int, int, str | None, bytes, bytes, bytes | None, bytes | None]
 
 
 class ReplicationError(EventLogError):
-    """What came is no page of the log that this replica copies."""
+    """The answer is not a page of the log that this replica copies."""
 
 
 class Diverged(ReplicationError):
-    """The primary's log does not contain what the replica has: they went different ways."""
+    """The primary's log lacks events that the replica has: their histories differ."""
 
 
 class CopyPage(Struct, frozen=True, array_like=True):
     """Events after a position, and the primary's head.
 
-    ``head`` is the primary's last position, ``now_us`` its clock, ``node_id`` and
-    ``public_key`` (base64) whose log this is.
+    ``head``: the primary's last position. ``now_us``: its clock. ``node_id`` and ``public_key``
+    (base64): the log's node.
     """
 
     format: int
@@ -49,7 +49,7 @@ class CopyPage(Struct, frozen=True, array_like=True):
     keys: list[KeyCopy]
 
     def stored(self) -> list[Stored]:
-        """The events as the log keeps them."""
+        """The events as stored in the log."""
         return [Stored(*row) for row in self.events]
 
 
@@ -63,10 +63,9 @@ def read_page(
     public_key: str,
     now_us: int,
 ) -> CopyPage:
-    """The events behind ``after`` (at most ``limit``).
+    """The events after ``after`` (at most ``limit``).
 
-    Raises:
-        Diverged: the event at ``after`` has another hash than ``after_hash``, or none.
+    Raises: Diverged: the event at ``after`` is missing, or has another hash than ``after_hash``.
     """
     check_agreement(log, after, after_hash)
     events: list[Stored] = []
@@ -84,7 +83,7 @@ def read_page(
 
 
 def check_agreement(log: CopyableLog, position: int, event_hash: bytes) -> None:
-    """Raises Diverged if this log's event at ``position`` is not the one of that hash."""
+    """Raises Diverged unless this log's event at ``position`` has that hash."""
     if position == 0:
         return
     found: Sequence[Stored] = log.read_stored(position - 1, 1)
@@ -97,12 +96,12 @@ def check_agreement(log: CopyableLog, position: int, event_hash: bytes) -> None:
 
 
 def encode_page(page: CopyPage) -> bytes:
-    """A page as it travels: zlib over MessagePack."""
+    """The bytes of a page: zlib over MessagePack."""
     return zlib.compress(msgspec.msgpack.encode(page), COMPRESSION_LEVEL)
 
 
 def decode_page(data: bytes) -> CopyPage:
-    """A page that came. Raises ReplicationError."""
+    """A page from its bytes. Raises ReplicationError."""
     try:
         unpacker = zlib.decompressobj()
         plain = unpacker.decompress(data, PAGE_BYTES_MAX)

@@ -1,4 +1,4 @@
-"""``replica.json``: whose copy a data directory is. Without it the directory is a primary's."""
+"""``replica.json``: the primary of a replica's data directory. A primary has no such file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROMOTED_FILE = "replica.promoted.json"
 
 
 class ReplicaState(Struct, frozen=True):
-    """The primary: where it answers, its node id and its key (base64)."""
+    """The primary: its address, its node id and its key (base64)."""
 
     primary_url: str
     node_id: str
@@ -23,12 +23,12 @@ class ReplicaState(Struct, frozen=True):
 
 
 def load_state(folder: Path) -> ReplicaState | None:
-    """Whose replica the directory is; None if it is not a replica. Raises DataDirectoryError."""
+    """The directory's primary; None if it is not a replica. Raises DataDirectoryError."""
     return _load(folder / STATE_FILE)
 
 
 def promoted_state(folder: Path) -> ReplicaState | None:
-    """Whose replica it was before it was promoted. Raises DataDirectoryError."""
+    """The primary before the promotion. Raises DataDirectoryError."""
     return _load(folder / PROMOTED_FILE)
 
 
@@ -38,7 +38,7 @@ def save_state(folder: Path, state: ReplicaState) -> None:
 
 
 def end_state(folder: Path) -> None:
-    """The directory is a primary's from here on."""
+    """Make the directory a primary's from now on."""
     (folder / STATE_FILE).rename(folder / PROMOTED_FILE)
     sync_folder(folder)
 
@@ -46,7 +46,7 @@ def end_state(folder: Path) -> None:
 def _load(path: Path) -> ReplicaState | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=ReplicaState)
-    except (FileNotFoundError, NotADirectoryError):  # the latter is said by who opens it
+    except (FileNotFoundError, NotADirectoryError):  # opening the directory reports the latter
         return None
     except (OSError, msgspec.MsgspecError) as fault:
         raise DataDirectoryError(f"cannot read {path}: {fault}") from fault

@@ -1,7 +1,7 @@
-"""Payloads that a copy of a log lacks although no erasure in it names them.
+"""Missing payloads in a copy of a log without an erasure that names them.
 
-A primary that was lost between an erased event and its erasure leaves such a copy. The replica
-that is promoted names them itself: what it was copied without, it never had.
+A primary that was lost between an erased event and its erasure leaves such a copy. When the replica
+is promoted, it names them itself: it never had them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PAGE_EVENTS = 10_000
 
 
 def unexplained_erasure(log: ReadableLog) -> FactErased | None:
-    """An erasure that names every such event; None if there is none."""
+    """An erasure that names every such event; None if there are none."""
     missing: dict[bytes, Header] = {}
     after = 0
     while page := log.read_stored(after, PAGE_EVENTS):

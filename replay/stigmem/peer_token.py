@@ -1,6 +1,6 @@
-"""Peer tokens (wire 3.2): JWTs signed with a node's federation key, one for each request.
+"""Peer tokens (wire 3.2): JWTs signed with a node's federation key, one per request.
 
-Times are in milliseconds, as the protocol has them.
+Times are in milliseconds, as in the protocol.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ AGE_MS_MAX = 24 * 3_600_000
 TOKEN_LENGTH_MAX = 4096
 NONCE_LENGTH_MAX = 200
 NONCES_MAX = 50_000
-"""Of one peer, remembered at a time; a peer that sends more locks out itself alone."""
+"""The most nonces kept per peer; a peer that sends more locks out only itself."""
 _HEADER = {"alg": "EdDSA", "typ": "JWT"}
 
 
 class PeerTokenError(Exception):
-    """The token proves nothing; ``code`` is the protocol's word for why."""
+    """The token is invalid; ``code`` is the protocol's word for the reason."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -38,7 +38,7 @@ class PeerTokenError(Exception):
 
 
 class PeerClaims(Struct, frozen=True):
-    """What a token says."""
+    """The claims of a token."""
 
     iss: str
     sub: str
@@ -49,8 +49,8 @@ class PeerClaims(Struct, frozen=True):
 
 
 class Nonces:
-    """Which nonces were used. One nonce is one request; a token signed before this memory
-    began is refused, because whether it was used is unknown."""
+    """Used nonces. One nonce is one request. A token signed before this memory began is refused,
+    because it may have been used."""
 
     def __init__(self, began_ms: int) -> None:
         self._began_ms = began_ms
@@ -91,8 +91,7 @@ def check_peer_token(
 ) -> tuple[ProtocolPeer, PeerClaims]:
     """The peer that signed a token for this node, and its claims.
 
-    Raises:
-        PeerTokenError: in the protocol's words.
+    Raises: PeerTokenError: in the protocol's words.
     """
     signed, claims, signature = _parsed(text)
     peer = find(claims.iss)

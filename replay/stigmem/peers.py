@@ -1,4 +1,4 @@
-"""What the protocol's federation must know of a peer."""
+"""The record of a peer for the protocol's federation."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from msgspec import Struct
 
 
 class ProtocolPeer(Struct, frozen=True):
-    """A declared peer. ``public_key`` is base64url without padding, as it was declared;
-    ``scopes`` are those of the agreement; ``active`` is whether it is approved now."""
+    """A declared peer. ``public_key`` is base64url without padding, as declared. ``scopes``: those
+    of the agreement. ``active``: whether it is approved now."""
 
     node_id: str
     node_url: str
@@ -17,13 +17,13 @@ class ProtocolPeer(Struct, frozen=True):
     scopes: frozenset[str]
     active: bool
     pulled: bool = True
-    """Whether facts are to be fetched from it."""
+    """Whether this node fetches facts from it."""
     served: bool = True
     """Whether it may fetch facts of ours."""
 
 
 class PeerBook(Protocol):
-    """The peers there are now."""
+    """The present peers."""
 
     def find(self, node_id: str) -> ProtocolPeer | None:
         """The peer of this node id, approved or not."""

@@ -1,10 +1,10 @@
-"""Pulling a node that speaks only the protocol, in spite of its faults (wire 3.6).
+"""Pulls a node that speaks only the protocol, in spite of its faults (wire 3.6).
 
-What a page holds is sorted by clock reading as numbers, taken fact by fact, and written
-together with the cursor behind it, so a crash loses and repeats nothing. What is refused is
-named in the log and passed. Each scope has its own cursor, so one that is granted late, by
-either side, comes from its beginning. The cursor sent is moved back by a little: nodes that compare
-readings as text hide facts behind a cursor that they have already handed out.
+A page's facts are sorted by clock reading as numbers, taken one by one, and written together with
+the next cursor, so a crash loses and repeats nothing. Refused facts are named in the log and
+skipped. Each scope has its own cursor, so a scope that either side grants late starts from its
+beginning. The cursor sent is a little earlier than the one reached: nodes that compare readings as
+text hide facts behind a cursor that they have already returned.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from engramlog.replay.stigmem.records import (
 
 PAGE_FACTS = 500
 PAGES_MAX = 200
-"""Pages of one round; the next begins where it stopped."""
+"""Pages of one round; the next round continues."""
 OVERLAP_MS = 1_000
 ITEMS_MAX = 10_000
 
 
 class PeerFault(Exception):
-    """A peer did not answer with a page; nothing was taken, the next round asks again."""
+    """A peer did not answer with a page; nothing was taken, the next round retries."""
 
 
 class PeerForbids(PeerFault):
@@ -52,7 +52,7 @@ class FactSource(Protocol):
 
 
 class RoundReport(Struct, frozen=True):
-    """What one round did. ``held`` says why it stopped before the peer's end, if it did;
+    """The outcome of one round. ``held``: why it stopped before the peer's end, if it did.
     ``more``: it stopped at ``PAGES_MAX``."""
 
     pages: int
@@ -70,22 +70,22 @@ class _Page(Struct, frozen=True):
 
 
 class Desk(Protocol):
-    """What the puller asks of the node."""
+    """The puller's interface to the node."""
 
     def cursor(self, scope: str) -> str:
-        """Where the next page of a scope begins; empty at the start."""
+        """The cursor of a scope's next page; empty at the start."""
         ...
 
     def settled(self, names: Sequence[str]) -> dict[str, str]:
-        """Those of the peer's fact ids that were taken before (empty), or why not."""
+        """The peer's fact ids that were settled before: empty text if taken, else the reason."""
         ...
 
     def known(self, facts: Sequence[FactAsserted]) -> list[bool]:
-        """Of each fact, whether it is here, by whichever way it came."""
+        """Whether each fact is here, through any peer."""
         ...
 
     async def take(self, command: ReceiveForeign) -> tuple[int, int]:
-        """Write a page; how many were accepted and refused."""
+        """Write a page; how many facts were accepted and refused."""
         ...
 
 
@@ -147,7 +147,7 @@ def page_command(
     reached: str,
     now_us: int,
 ) -> tuple[ReceiveForeign | None, str | None]:
-    """What is new on a page, and why the rest of it has to wait, if it has to."""
+    """The new facts on a page, and why the rest has to wait, if it does."""
     settled = desk.settled([name_of(record) for record in facts])
     fresh = [record for record in facts if not _is_settled(record, settled, bounds)]
     fresh.sort(key=lambda record: (hlc_of(record) or 0, name_of(record)))
@@ -182,21 +182,21 @@ def page_command(
 
 
 def _is_settled(record: object, settled: dict[str, str], bounds: RecordBounds) -> bool:
-    """Whether nothing is left to do for a record: one that was refused for its scope comes
-    again once that is granted."""
+    """Whether a record needs nothing more: one refused for its scope comes again once the scope is
+    granted."""
     code = settled.get(name_of(record))
     return code is not None and not (code == OUTSIDE and scope_of(record) in bounds.scopes)
 
 
 def rewound(cursor: str) -> str | None:
-    """The cursor to send: a little before what was reached, in a form that is smaller than any
-    reading of its millisecond or later, as number and as text."""
+    """The cursor to send: a little before the reached one, in a form that is smaller than any
+    reading of its millisecond or later, both as number and as text."""
     wall_ms = reading(cursor) // COUNTER_LIMIT - OVERLAP_MS
     return None if wall_ms <= 0 else f"{wall_ms:013d}.0"
 
 
 def reading(cursor: str) -> int:
-    """A cursor as a number; 0 for none."""
+    """A cursor as a number; 0 without one."""
     try:
         return parse_hlc(cursor)
     except ValueError:

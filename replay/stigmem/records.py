@@ -1,7 +1,7 @@
-"""A fact as the protocol's federation carries it, and what of it is worth taking (wire 3.5).
+"""A fact in the protocol's federation, and the part of it that this node takes (wire 3.5).
 
-Nothing here trusts the peer: every field is checked, and whatever does not hold is refused
-by itself, with a code, so that no fact can spoil its page.
+Nothing here trusts the peer: every field is checked, and each invalid fact is refused by itself,
+with a code, so that it does not affect the rest of its page.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from engramlog.projections.writing.content_rules import content_fault
 NAME_LENGTH_MAX = 2048
 PARENTS_MAX = 1000
 OUTSIDE = "scope_not_permitted"
-"""Refused for its scope, which the agreement does not cover."""
+"""The agreement does not cover the fact's scope."""
 _TYPES = ("string", "text", "number", "boolean", "datetime", "ref", "null")
 
 
 class RecordBounds(Struct, frozen=True):
-    """What is taken of a peer: its node id, the agreed scopes, the longest value in bytes, and
-    the source that a push must name (None on pulls)."""
+    """What this node takes from a peer: its node id, the agreed scopes, the longest value in bytes,
+    and the required source of a push (None on pulls)."""
 
     node_id: str
     scopes: frozenset[str]
@@ -42,7 +42,7 @@ class _Refusal(Exception):
 
 
 def name_of(record: object) -> str:
-    """The peer's id of a record, or a name made of what it sent in its place."""
+    """The peer's id of a record, or a name made from the invalid id."""
     fields = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
     given = fields.get("id")
     if isinstance(given, str) and 0 < len(given) <= NAME_LENGTH_MAX and given.isprintable():
@@ -52,7 +52,7 @@ def name_of(record: object) -> str:
 
 
 def hlc_of(record: object) -> int | None:
-    """The clock reading of a record, padded or not; None if it has none."""
+    """The clock reading of a record, padded or not; None without one."""
     fields = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
     try:
         return parse_hlc(str(fields.get("hlc")))
@@ -61,13 +61,13 @@ def hlc_of(record: object) -> int | None:
 
 
 def scope_of(record: object) -> object:
-    """What a record says of its scope."""
+    """The scope field of a record."""
     return cast("dict[str, Any]", record).get("scope") if isinstance(record, dict) else None
 
 
 def dated(record: object) -> object:
-    """A pushed record whose clock reading is null, with that of its timestamp; others as they are.
-    What is pulled is never read so: its readings say where the next page begins."""
+    """A pushed record whose clock reading is null, with the reading of its timestamp; others
+    unchanged. Pulled records are not changed: their readings are the cursors of the next page."""
     if not isinstance(record, dict):
         return record
     fields = cast("dict[str, Any]", record)
@@ -81,12 +81,12 @@ def dated(record: object) -> object:
 
 
 def is_ahead(hlc: int, now_us: int) -> bool:
-    """Whether a reading lies too far in the future to be taken now."""
+    """Whether a reading is too far in the future to be taken now."""
     return hlc // 1000 - now_us // 1000 > FUTURE_SKEW_MS_MAX
 
 
 def taken(record: object, bounds: RecordBounds) -> FactAsserted | RefusedFact:
-    """The fact to wrap, or why not."""
+    """The fact to wrap, or the reason of its refusal."""
     name = name_of(record)
     try:
         if not isinstance(record, dict):
@@ -273,8 +273,8 @@ def _check_cid(
     confidence: float,
     scope: str,
 ) -> None:
-    """The peer's content id must be one that this content has: over a number as it was written
-    (``42`` and ``42.0`` are one number), with ``interpret_as`` or without."""
+    """Check that the peer's content id fits the content: with the number as written (``42`` and
+    ``42.0`` are one number), with ``interpret_as`` or without."""
     cid = record.get("cid")
     if cid is None:
         return

@@ -1,4 +1,4 @@
-"""A page of what this node stated, for peers that pull by the protocol (wire 3.3)."""
+"""A page of this node's facts, for peers that pull by the protocol (wire 3.3)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engramlog.projections.tables.peers.protocol_outbox import (
 
 
 class FactsPage(Struct, frozen=True):
-    """Records in the order of their clock readings; ``hlc`` is of the last one."""
+    """Records in the order of their clock readings; ``hlc`` is that of the last one."""
 
     rows: list[FactRow]
     hlc: int | None
@@ -38,10 +38,10 @@ def facts_page(
     cursor: int,
     limit: int,
 ) -> FactsPage:
-    """What this node stated or retracted after a clock reading, in some scopes.
+    """The facts that this node stated or retracted after a clock reading, in some scopes.
 
-    Readings of this node ascend with its positions, so a page begins at a position and none
-    is ever skipped or sent twice.
+    Readings of this node ascend with its positions, so a page begins at a position and no fact is
+    skipped or sent twice.
     """
     start = position_of(log, cursor)
     rights = Authorization(node_id, frozenset({"read"}), scopes, ceiling=OPEN_CLASS)
@@ -72,7 +72,7 @@ def _shown(view: View, each: Outgoing) -> bool:
 
 
 def position_of(log: EventLog, hlc: int) -> int:
-    """The last position that was received at or before a clock reading; 0 if none."""
+    """The last position received at or before a clock reading; 0 without one."""
     low, high = 0, log.head().position
     while low < high:
         middle = (low + high + 1) // 2
@@ -84,8 +84,8 @@ def position_of(log: EventLog, hlc: int) -> int:
 
 
 def _whole(found: list[Outgoing], limit: int) -> list[Outgoing]:
-    """At most ``limit``, or as many more as share the last one's position: a cursor cannot
-    point between them."""
+    """At most ``limit``, plus those at the last one's position: a cursor cannot lie between
+    them."""
     if len(found) <= limit:
         return found
     last = found[limit - 1].position

@@ -1,7 +1,7 @@
-"""Signed tombstones and revocations, as the protocol carries them (wire 5.5).
+"""Signed tombstones and revocations in the protocol's form (wire 5.5).
 
-A record is signed over its canonical JSON (sorted keys, no spaces, UTF-8) without
-``signature`` and ``reason``: a reason may be struck out later, and the record still holds.
+The signature covers a record's canonical JSON (sorted keys, no spaces, UTF-8) without ``signature``
+and ``reason``: a reason may be deleted later, and the record stays valid.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class WireRevocation(Struct, frozen=True):
 
 
 class NotTaken(Exception):
-    """A peer's record has no effect here; ``code`` says why."""
+    """A peer's record has no effect here; ``code`` gives the reason."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class NotTaken(Exception):
 
 
 class TombstoneBounds(Struct, frozen=True):
-    """What a peer's records may do here: its node id and key (base64url), the scopes that are
+    """The allowed effect of a peer's records here: its node id and key (base64url), the scopes
     shared with it, and whether it may hide facts of others."""
 
     node_id: str
@@ -69,11 +69,10 @@ class TombstoneBounds(Struct, frozen=True):
 
 
 def command_of(record: dict[str, Any], bounds: TombstoneBounds) -> TombstoneSet | TombstoneRevoked:
-    """What a peer's record asks for, as far as it may.
+    """The command for a peer's record, limited to its grants.
 
-    Raises:
-        NotTaken: ``tombstone_malformed``, ``tombstone_signature_invalid``,
-            ``tombstone_not_granted`` or ``tombstone_invalid_scope``.
+    Raises: NotTaken: ``tombstone_malformed``, ``tombstone_signature_invalid``,
+    ``tombstone_not_granted`` or ``tombstone_invalid_scope``.
     """
     shape = WireRevocation if "tombstone_id" in record else WireTombstone
     try:
@@ -134,12 +133,12 @@ def new_revocation_id() -> str:
 
 
 def key_id_of(identity: Identity) -> str:
-    """What names a node's signing key in its records."""
+    """The name of a node's signing key in its records."""
     return fingerprint(wire_key(identity.public_key_b64))
 
 
 def signed_bytes(record: dict[str, Any]) -> bytes:
-    """What a record's signature is made over."""
+    """The signed bytes of a record."""
     body = {name: value for name, value in record.items() if name not in _UNSIGNED}
     return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 

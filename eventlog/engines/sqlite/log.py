@@ -153,7 +153,7 @@ class SqliteLog(SqliteReading, AppendingLog):
                 (each.actor, each.key): KeyUse(each.digest, each.first_position, each.last_position)
                 for each in keys
             }
-            # Also erase what the other log erased, whatever the progress of the copy was then.
+            # Also erase what the other log erased, at any progress of the copy.
             self.store(links, uses, erased_of(links))
             stored = True
         finally:
