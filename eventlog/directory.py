@@ -1,13 +1,13 @@
-"""One node's data directory: its layout, its lock, and whether it is where it was.
+"""One node's data directory: its layout, its lock, and the detection of copies.
 
     log.db           the event log, the only truth
     projections.db   views of it; may be deleted
     identity/        the signing key (see ``identity``) and ``place.json``
     lock             held with ``flock`` while a process writes; names its pid
 
-Two nodes with one identity would write two histories under one name, so a copied
-directory is refused. A copy shows in the key file's inode; moving or renaming the
-directory within a file system leaves that as it is.
+Two nodes with one identity would write two histories under one name, so a copied directory
+is refused. A copy has another inode of the key file; moving or renaming the directory within
+a file system keeps the inode.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every engine of the event log promises. Each engine's test class inherits it."""
+"""The contract of every event log engine. Each engine's test class inherits it."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ times = st.none() | st.integers(START_US - 5_000_000, START_US + 5_000_000)
 
 
 class Agreement(RuleBasedStateMachine):
-    """MemoryLog is the model, SqliteLog what is tested; also across reopening."""
+    """MemoryLog is the model for SqliteLog; also across reopening."""
 
     @initialize()
     def open(self) -> None:
@@ -75,7 +75,7 @@ class Agreement(RuleBasedStateMachine):
         condition: Expect | None,
     ) -> None:
         assert self.open_transactions is not None
-        if key is not None:  # a request's events are its caller's
+        if key is not None:  # a request's events have its caller as actor
             batch = [replace(draft, actor=key.actor) for draft in batch]
         answers: list[object] = []
         for transaction in self.open_transactions:

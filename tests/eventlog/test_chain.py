@@ -1,4 +1,4 @@
-"""A link that does not hold is refused with the reason, whatever was changed."""
+"""Every broken link is refused with the reason."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def after(stored: Stored) -> StreamHead:
 
 
 def rewritten(stored: Stored, **changes: object) -> Stored:
-    """The event with another header, hashed as if it had always been so."""
+    """The event with another header and a matching hash."""
     header = msgspec.structs.replace(decode_header(stored.header), **changes)
     data = encode_header(header)
     return msgspec.structs.replace(stored, header=data, hash=header_hash(data))

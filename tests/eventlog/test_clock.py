@@ -1,4 +1,4 @@
-"""Hybrid clocks order what happened, survive bad peers, and identifiers follow time."""
+"""Hybrid clocks order events and survive bad peers, and identifiers follow time."""
 
 from __future__ import annotations
 

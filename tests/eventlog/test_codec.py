@@ -1,4 +1,4 @@
-"""Decoding: the future is kept, a disguise is refused, damage names its position."""
+"""Decoding: future kinds are kept, wrong kinds refused, and damage names its position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A copy of a log is that log, byte for byte and position for position, or it is refused."""
+"""A copy of a log equals it, byte for byte and position for position, or is refused."""
 
 from __future__ import annotations
 

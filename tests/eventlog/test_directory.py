@@ -1,4 +1,4 @@
-"""A data directory belongs to one process and one place; copies are noticed, moves are not."""
+"""A data directory belongs to one process and one place; copies are detected, moves are allowed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Golden bytes: what a release once wrote, every later release reads and writes the same.
+"""Golden bytes: every later release reads and writes what an earlier one wrote.
 
-The hashes are computed here with hashlib alone, from what FORMAT.md says.
+The hashes are computed here with hashlib alone, by FORMAT.md.
 """
 
 from __future__ import annotations

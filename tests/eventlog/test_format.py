@@ -42,7 +42,7 @@ def test_the_worked_example_is_the_fixture_and_hashes_as_it_says() -> None:
 
 
 def _hex_part(line: str) -> str:
-    """The bytes of an example line, without the words after them."""
+    """The bytes of an example line, without its comment."""
     return re.split(r"\s{2,}", line)[0]
 
 

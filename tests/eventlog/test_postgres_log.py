@@ -1,4 +1,4 @@
-"""The log in PostgreSQL keeps the contract, and what only several writers can break."""
+"""The log in PostgreSQL keeps the contract, and the promises for several writers."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_same_drafts_become_the_same_bytes_as_in_sqlite(
 def test_writers_on_many_connections_leave_no_gap_and_no_event_behind_a_reader(
     postgres_url: str,
 ) -> None:
-    """The fault of a plain ``serial``: numbers given out in one order and committed in another."""
+    """The fault of a plain ``serial``: numbers assigned in one order and committed in another."""
     writers, batches, size = 4, 12, 3
     logs = [open_log(postgres_url, clock=SystemClock()) for _ in range(writers)]
     done = threading.Event()
@@ -224,7 +224,7 @@ def test_a_log_goes_on_after_a_write_that_the_server_refused_at_any_time(
             "CREATE TRIGGER no_space BEFORE INSERT ON engramlog.events"
             " EXECUTE FUNCTION engramlog.full();"
         )
-        for number in range(8):  # the driver prepares statements when they are used often
+        for number in range(8):  # the driver prepares frequent statements
             db.execute("ALTER TABLE engramlog.events DISABLE TRIGGER no_space")
             assert log.append([fact()]).events[0].position == number + 1
             db.execute("ALTER TABLE engramlog.events ENABLE TRIGGER no_space")
@@ -260,7 +260,7 @@ def test_another_event_at_the_same_position_is_another_history(
 
 
 def replace_log(server: Server, events: int) -> None:
-    """Another history in the same place, as a failover to a server that lagged would leave it."""
+    """Another history in the same place, as after a failover to a lagging server."""
     with psycopg.connect(server.url(), autocommit=True) as db:
         db.execute("DROP SCHEMA engramlog CASCADE")
     prepare(server.url(), "node")

@@ -1,4 +1,4 @@
-"""The package's door: what ``eventlog`` offers by name is exactly what it says it offers."""
+"""The names that ``eventlog`` exports are exactly those it lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log in SQLite keeps the contract, and what only a file can promise."""
+"""The log in SQLite keeps the contract, and the promises of a file."""
 
 from __future__ import annotations
 

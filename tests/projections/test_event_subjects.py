@@ -1,4 +1,4 @@
-"""Every event says in a few words what it is about, or names the facts that it touched."""
+"""Every event has a subject in a few words, or names the facts that it touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The views of a node that holds some scopes of a log: those of the whole log, without the rest."""
+"""The views of a node with some scopes of a log equal those of the whole log, without the rest."""
 
 from __future__ import annotations
 

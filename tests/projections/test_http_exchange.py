@@ -1,4 +1,4 @@
-"""Requests to other machines: no host holds a thread for longer than its limits."""
+"""Requests to other machines: no host blocks a thread beyond its limits."""
 
 from __future__ import annotations
 

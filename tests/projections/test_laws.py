@@ -98,7 +98,7 @@ def test_each_part_of_a_memory_image_that_followed_equals_one_that_was_loaded(
         for part, these in contents(loaded).items():
             assert these == those[part], part
         if len(kept(followed)) == followed.published:
-            # What was crowded or confidential stays so: it only saves a look.
+            # Crowded or confidential marks stay set: they only save look-ups.
             assert crowded(loaded) == crowded(followed)
             assert loaded.attributes.confidential == followed.attributes.confidential
         for position in range(followed.position + 1):
@@ -174,18 +174,18 @@ def test_every_fact_that_ended_has_its_retraction(steps: list[Step]) -> None:
 
 
 MAY_NAME_ERASED = {
-    # A resolution that stays names its winner.
+    # A remaining resolution names its winner.
     "conflicts": {"winner_id", "resolution_fact_id"},
     # The reason of a merged memory names the memory it went into.
     "fact_retractions": {"reason"},
-    # A fact keeps what it was derived from: a dangling parent is valid.
+    # A fact keeps its parents: a dangling parent is valid.
     "facts": {"derived_from"},
-    # An event that applied deltas, where it made other facts as well.
+    # An event of deltas that also made other facts.
     "deltas": {"fact_id", "replaces", "retracted"},
     # The index of what erasures name.
     "erasure_names": {"event_id"},
 }
-"""Columns that may name an erased fact, by its id alone."""
+"""Columns that may name an erased fact, only by its id."""
 
 
 @given(histories())
@@ -203,7 +203,7 @@ def test_erased_text_is_nowhere_and_the_chain_verifies(steps: list[Step]) -> Non
         with node.reader.pool.connection() as db:
             for projector in PROJECTORS:
                 if projector.name == "erasures":
-                    continue  # they name the facts, by their ids
+                    continue  # they name the facts by their ids
                 for table in projector.tables:
                     names = [row[1] for row in query(db, f"PRAGMA table_info({table})")]
                     for column in {*names} - MAY_NAME_ERASED.get(table, set()):
@@ -242,7 +242,7 @@ def test_an_erased_fact_was_never_known_not_even_in_the_past() -> None:
 
 
 def test_histories_reach_resolutions_and_decay() -> None:
-    """The moves mean what the laws speak of."""
+    """The random moves cover the cases of the laws."""
     steps = [
         Step("assert", START_US, 0, asserted(value=VALUES[0])),
         Step("assert", START_US, 0, asserted(value=VALUES[1], source=SOURCES[1])),

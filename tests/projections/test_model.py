@@ -1,4 +1,4 @@
-"""A node against a model of plain lists: what is live, what contradicts, what is shown."""
+"""A node against a model of plain lists: live facts, contradictions, visible facts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def opened() -> Generator[Node, None, None]:
 
 
 def take(node: Node, model: Model, step: Step) -> None:
-    """One step of a history, by the node and by the model."""
+    """Apply one step of a history to the node and to the model."""
     intent = intent_at(step, node)
     if intent is None:
         return
@@ -99,7 +99,7 @@ def test_shown_conflicts_are_pairs_that_contradict_and_none_is_missing(steps: li
 
 
 def _pairs(node: Node, model: Model, moment: Moment) -> list[tuple[Fact, Fact]]:
-    """Contradictions between claims; a conflict with a denial is not one of them."""
+    """Contradictions between claims, without conflicts over denials."""
     found = [(model.facts[each.newer], model.facts[each.older]) for each in shown(node, moment)]
     return [(newer, older) for newer, older in found if newer not in older.denied_by]
 
@@ -107,8 +107,8 @@ def _pairs(node: Node, model: Model, moment: Moment) -> list[tuple[Fact, Fact]]:
 def _check_key(
     model: Model, key: tuple[str, str, str], pairs: list[tuple[Fact, Fact]], at_us: int
 ) -> None:
-    """As many conflicts as there are values but one at most, and some if there are any; each
-    is of another older value, and the newest value of all is never the older one."""
+    """At most one conflict less than values, and at least one if there are rivals; each for another
+    older value, and the newest value is never the older side."""
     facts = [fact for fact in model.facts if fact.key == key and claims(fact)]
     valid = [fact for fact in facts if not fact.expired(at_us)]
     opposed = [fact for fact in valid if model.rivals(fact, at_us)]
@@ -164,7 +164,7 @@ def test_what_a_caller_may_not_read_changes_nothing_for_them(steps: list[Step]) 
 
 
 def _seen(node: Node, at_us: int) -> list[object]:
-    """All that a caller of scope local can tell."""
+    """Everything that a caller of scope local can see."""
     view = node.reader.pin()
     moment = Moment(view.position, at_us)
     slots = known(view, LOCAL, moment)
@@ -178,7 +178,7 @@ def _seen(node: Node, at_us: int) -> list[object]:
         view.confidence(slots, moment).tolist(),
         view.trust(slots, moment).tolist(),
         view.contradicted(slots, moment, LOCAL).tolist(),
-        # One declaration may open several at once; their order is then that of random names.
+        # One declaration may open several at once, in the order of random names.
         sorted(_said(view, each) for each in shown(node, moment, LOCAL)),
     ]
 

@@ -12,7 +12,7 @@ TODAY = date(2024, 5, 15)  # a Wednesday
 
 
 def spans(text: str, *years: int) -> list[tuple[str, str]]:
-    """First day and last day of everything named."""
+    """First day and last day of every date."""
     return [
         (first.isoformat(), (after - timedelta(1)).isoformat())
         for named in named_dates(text, TODAY)

@@ -1,4 +1,4 @@
-"""Texts and their numbers in arrays: each leads to the other, for any texts."""
+"""Texts and their numbers in arrays: each finds the other, for any texts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_numbers_and_texts_lead_to_each_other_and_gaps_to_nothing(
 def test_many_texts_of_few_places_are_all_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if all hashes were the same: the last text stands behind all others."""
+    """With equal hashes for all: the last text is after all others."""
     monkeypatch.setattr("engramlog.projections.text_table._hash", lambda *_: b"\7" + bytes(7))
     texts = [f"text {number}" for number in range(200)]
     table = again(tmp_path / "1", TextTable(), texts, set())

@@ -1,4 +1,4 @@
-"""Which snapshots of a primary a new replica takes, and when it replays the log instead."""
+"""Which of a primary's snapshots a new replica takes, and when it replays the log instead."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.worlds.histories import asserted
 
 
 class Offer:
-    """A primary's snapshots as they come: documents and bytes."""
+    """A primary's snapshots in transit: documents and bytes."""
 
     def __init__(self, *offered: tuple[Snapshot, bytes]) -> None:
         self.offered = list(offered)
@@ -117,7 +117,7 @@ def test_a_primary_that_goes_or_has_none_leaves_the_log(node: Node, tmp_path: Pa
     offer = Offer(taken(node, 6), taken(node, 3))
     offer.cut = True
     assert fetch_snapshot(offer, copies, node.log, 0) is None
-    assert offer.asked == [6]  # it is not asked again
+    assert offer.asked == [6]  # it is not requested again
     assert not list(copies.folder.glob("*"))
 
     class Older(Offer):

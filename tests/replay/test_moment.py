@@ -1,4 +1,4 @@
-"""Which moment a caller means, and which texts mean none."""
+"""Which moment a text means, and which texts mean none."""
 
 from __future__ import annotations
 
@@ -107,11 +107,11 @@ def test_other_texts_mean_no_moment(log: MemoryLog, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "floor_s", "kept"),
     [
-        ("position:3", 25, True),  # what was known at 25 s: the next event came at 30 s
+        ("position:3", 25, True),  # known at 25 s: the next event came at 30 s
         ("position:2", 25, False),
         ("position:0", 5, True),
         ("position:0", 10, False),
-        ("position:5", 99, True),  # the head, though nothing has happened since 90 s
+        ("position:5", 99, True),  # the head, although the last event came at 90 s
         ("position:4", 90, False),
         ("1970-01-01T00:00:25Z", 25, True),
         ("1970-01-01T00:00:24.999999Z", 25, False),

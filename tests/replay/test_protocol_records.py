@@ -1,4 +1,4 @@
-"""What a peer sends is a fact or a refusal, never an exception, whatever it is."""
+"""Every input from a peer becomes a fact or a refusal, never an exception."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_the_sent_cursor_is_before_the_reached_one_as_number_and_as_text(
 
 
 class _Desk:
-    """A desk at which nothing is known."""
+    """A desk that knows no fact."""
 
     def cursor(self, scope: str) -> str:
         return ""

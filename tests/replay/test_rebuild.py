@@ -1,4 +1,4 @@
-"""Rebuilds that cannot end well leave the tables in use as they were."""
+"""Failing rebuilds leave the tables in use unchanged."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_writer_that_is_too_busy_to_swap_leaves_the_old_tables_in_use(
 def test_a_key_revoked_right_after_the_swap_opens_nothing(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The writer's next look at the keys is at the new file, however slow the rebuild ends."""
+    """The writer next reads keys from the new file, however late the rebuild ends."""
     digest = "ab" * 32
     issue = KeyIssued(
         key_id=str(uuid4()),
@@ -166,7 +166,7 @@ def test_a_rebuild_under_writing_threads_loses_nothing(node: Node) -> None:
     ],
 )
 def test_a_damaged_file_of_tables_is_made_again(tmp_path: Path, damage: str) -> None:
-    """The tables are a view of the log: whatever befalls them, the log gives them back."""
+    """The tables are a view of the log: after any damage they are made again."""
     node = Node.open(tmp_path / "data")
     other = Node.open(tmp_path / "other")
     say(node, 1)

@@ -1,4 +1,4 @@
-"""Pages of a log, and following them: what does not fit is refused, what fails is tried again."""
+"""Pages of a log, and following them: unfitting pages are refused, failures retried."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_page_that_was_cut_or_altered_is_refused(primary: SqliteLog, copy: Sql
         except (EventLogError, OverflowError):
             seen += 1
             continue
-        # What is outside the hashes: whose page it is, and when and through whom it came.
+        # The part outside the hashes: the page's node, and when and through which peer events came.
         told = [(each.header, each.hash, each.payload) for each in copy.read_stored(0, 100)]
         real = [(each.header, each.hash, each.payload) for each in primary.read_stored(0, 4)]
         assert told == real

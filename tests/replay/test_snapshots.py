@@ -1,4 +1,4 @@
-"""Snapshots: what a rebuild starts from, and what it passes over."""
+"""Snapshots: when a rebuild starts from one, and when it skips one."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def altered(file: Path) -> None:
 
 
 def says(document: Path, **fields: object) -> None:
-    """Let a document say something else."""
+    """Change the content of a document."""
     stated = msgspec.json.decode(document.read_bytes())
     document.write_bytes(msgspec.json.encode({**stated, **fields}))
 
@@ -201,7 +201,7 @@ def test_what_a_crash_left_unfinished_is_removed_at_the_next_start(tmp_path: Pat
 
 def test_automatic_ones_make_room_and_those_asked_for_stay(node: Node) -> None:
     asked = node.snapshot().position
-    assert not node.snapshot(automatic=True).automatic  # the one that was asked for stays so
+    assert not node.snapshot(automatic=True).automatic  # the requested one stays manual
     for number in range(4):
         say(node, 1, f"more {number} ")
         assert node.snapshot(automatic=True).automatic
@@ -242,7 +242,7 @@ def test_another_version_of_a_projector_makes_the_tables_again_by_itself(
     seen: list[tuple[int, int]] = []
     node = Node.open(tmp_path / "data", progress=lambda done, total: seen.append((done, total)))
     assert current_generation(node.directory.projections_path) != old
-    assert seen == [(0, events), (events, events)]  # the snapshot of the old version is of no use
+    assert seen == [(0, events), (events, events)]  # the old version's snapshot is unusable
     assert node.reader.digests().local == before.local
     assert node.writer.store.outdated == []
     report = node.rebuild()
@@ -271,7 +271,7 @@ def test_snapshots_are_whole_while_others_write(node: Node) -> None:
     taken = [node.snapshot() for _ in range(4)]
     stop.set()
     writer.join()
-    # Where nothing was written in between, the later one took the place of the earlier.
+    # Without writes in between, the later one replaced the earlier.
     last = {each.position: each for each in taken}
     assert len(last) > 1
     for each in last.values():

@@ -1,4 +1,4 @@
-"""``verify`` finds the first thing wrong with a log, names its position, and never raises."""
+"""``verify`` finds the first fault of a log, names its position, and never raises."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Tamper = Callable[[Path], VerifyReport]
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A log of nine events in two streams, with nothing left in its write-ahead log."""
+    """A log of nine events in two streams, with an empty write-ahead log."""
     path = tmp_path / "log.db"
     clock = FixedClock(START_US)
     with open_log(path, clock) as log:
@@ -50,8 +50,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def damaged(path: Path, *statements: str, triggers_back: bool = False) -> VerifyReport:
-    """The report after someone with an editor has been at the file, who may put the triggers
-    back."""
+    """The report after someone edited the file, with or without restoring the triggers."""
     db = apsw.Connection(str(path))
     triggers: list[str] = []
     for table in ("streams", "events", "payloads", "idempotency"):
@@ -190,7 +189,7 @@ def test_what_is_missing_in_the_middle_is_found(path: Path, statement: str) -> N
 
 @pytest.fixture
 def keyed(path: Path) -> Path:
-    """The log with two requests that had idempotency keys, one of several events."""
+    """The log with two requests with idempotency keys, one of several events."""
     with open_log(path, FixedClock(START_US + 1_000_000)) as log:
         for key, count in (("one", 1), ("many", 3)):
             log.append(facts(count), idempotency=Idempotency("agent:alice", key, b"digest"))

@@ -1,4 +1,4 @@
-"""The archive: what it holds equals the log, and damage is found, named and mended."""
+"""The archive equals the log, and its damage is found, named and repaired."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_damaged_segment_is_named_and_written_again(node: Node, damage: Any, w
 
 
 def test_damage_never_reaches_an_answer(node: Node) -> None:
-    """``sources`` itself looks, so no caller has to ask first."""
+    """``sources`` itself checks, so no caller has to."""
     write(node, 25)
     archive = opened(node)
     head = node.log.head().position
@@ -168,8 +168,8 @@ def test_the_archive_of_another_log_is_not_believed(node: Node, tmp_path: Path) 
 def test_a_crash_while_sealing_leaves_nothing_that_counts(
     node: Node, monkeypatch: pytest.MonkeyPatch, call: int
 ) -> None:
-    """Stopped at the n-th rename (segment, manifest, segment): what was done before counts,
-    the rest is done again."""
+    """Stopped at the n-th rename (segment, manifest, segment): finished steps count, the rest is
+    repeated."""
     write(node, 25)
     archive = opened(node)
     count = 0

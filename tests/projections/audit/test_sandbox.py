@@ -1,4 +1,4 @@
-"""Audit statements answer what they should and reach nothing else."""
+"""Audit statements give the right answers and reach nothing else."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_caller_reads_the_streams_of_their_scopes_alone(node: Node, desk: Audi
     assert ask(desk, node, "SELECT DISTINCT scope FROM facts", AUDITOR).rows == [["local"]]
     kinds = ask(desk, node, "SELECT DISTINCT stream LIKE '%/local' FROM events", AUDITOR).rows
     assert kinds == [[True]]
-    # Reading the file behind the views shows no more than the views do.
+    # The file behind the views holds no more than the views show.
     raw = ask(desk, node, "SELECT current_setting('allowed_paths')[1]", AUDITOR).rows[0][0]
     behind = f"SELECT DISTINCT scope FROM '{raw}' WHERE kind = 'fact_asserted'"
     assert ask(desk, node, behind, AUDITOR).rows == [["local"]]

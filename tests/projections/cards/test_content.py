@@ -1,4 +1,4 @@
-"""What a card says, against texts and counts worked out by hand."""
+"""The text of a card, against texts and counts worked out by hand."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_the_cap_keeps_the_best_facts_and_counts_the_others() -> None:
     assert shown == {f"f{n}" for n in range(len(shown))}, "the best, and none passed over"
     assert card.omitted == 400 - len(shown) > 0
     assert f"\n… {card.omitted} lower-confidence facts omitted\n" in card.markdown
-    # A row here is 81 or 82 bytes, and no more than two rows of room are left unused.
+    # A row here is 81 or 82 bytes, and less than two rows of space are left.
     assert TOKENS_MAX * 4 - 3 * 82 < len(card.markdown.encode()) <= TOKENS_MAX * 4
     assert [each.relation for each in card.shown] == sorted(each.relation for each in card.shown)
 

@@ -1,4 +1,4 @@
-"""A card at any moment is what a naive writer makes of the facts its reader sees there."""
+"""A card at any moment equals that of a naive writer over its reader's facts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def reader_of(*scopes: str) -> Authorization:
 
 
 class Naive:
-    """Cards by the seed's words, from the model's plain facts."""
+    """Cards by the seed's text, from the model's plain facts."""
 
     def __init__(self) -> None:
         self.model = Model()

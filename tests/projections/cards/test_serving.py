@@ -1,4 +1,4 @@
-"""When a card is fresh, stale or thrown away, and who may be handed one (seed §20.4.3, §20.4.5)."""
+"""When a card is fresh, stale or dropped, and who may get one (seed §20.4.3, §20.4.5)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ READER = Authorization("agent:reader", frozenset({"read"}), frozenset({"local"})
 
 
 class Desk:
-    """A node, its cards, and a clock that the test moves."""
+    """A node, its cards, and a clock that the test controls."""
 
     def __init__(self, path: Path, **options: Any) -> None:
         self.clock = FixedClock(START_US)
@@ -67,7 +67,7 @@ class Desk:
         return self.cards.serve(view, key, rights, moment, **options)
 
     def warm(self) -> Served:
-        """Let the queue do what waits; then ask."""
+        """Let the queue work, then read the card."""
         self.work()
         served = self.serve()
         assert served.card is not None
@@ -75,7 +75,7 @@ class Desk:
         return served
 
     def work(self) -> None:
-        """What the queue's thread would do."""
+        """Do the work of the queue's thread."""
         while self.cards.queue._wishes:
             _, work = self.cards.queue._wishes.popitem(last=False)
             work()
@@ -274,7 +274,7 @@ def test_a_card_that_shows_an_expired_fact_is_thrown_away(desk: Desk) -> None:
     desk.say("tag:x")
     desk.serve()
     desk.warm()
-    desk.clock.advance(10 * DAY_US)  # no event says so
+    desk.clock.advance(10 * DAY_US)  # no event marks this
     assert desk.serve().card is None
     assert "memory:role" not in desk.warm().card.markdown  # type: ignore[union-attr]
 
@@ -283,7 +283,7 @@ def test_a_card_that_shows_an_expired_fact_is_thrown_away(desk: Desk) -> None:
 
 
 class Slow:
-    """A generator that waits until it is let go."""
+    """A generator that waits for its release."""
 
     def __init__(self) -> None:
         self.go = threading.Event()
@@ -376,7 +376,7 @@ def test_a_card_never_mixes_gardens_and_is_for_their_readers_only(tmp_path: Path
     desk = Desk(path)
     member = Authorization("agent:m", frozenset({"read"}), frozenset({"local"}), frozenset({"g1"}))
     inside = CardKey(ENTITY, "local", "g1")
-    for _ in range(2):  # not yet written, and then from the cache
+    for _ in range(2):  # first not written, then from the cache
         texts = {}
         for key in (KEY, inside, CardKey(ENTITY, "local", "g2")):
             for reader in (READER, member):

@@ -1,4 +1,4 @@
-"""Cards as units of meaning: their vectors live as long as they do, and can lift their facts."""
+"""Vectors of cards: they live as long as their cards, and can raise their facts' scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors within a budget: what does not fit is in a file, and every answer is the same."""
+"""Vectors within a budget: the excess is in a file, and every answer is the same."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STARTS: I64 = np.cumsum(np.random.default_rng(3).integers(1, 4, COUNT)).astype(n
 
 
 def units(count: int, seed: int) -> F32:
-    """Rows around a few directions, many of them equally far from any other."""
+    """Rows around a few directions, many of them at equal distances."""
     chance = np.random.default_rng(seed)
     rows = 2.0 * chance.standard_normal((6, D))[chance.integers(0, 6, count)]
     rows = rows + chance.standard_normal((count, D))
@@ -142,7 +142,7 @@ def test_a_budget_of_a_megabyte_is_held(tmp_path: Path, monkeypatch: pytest.Monk
     assert vectors.in_file
     assert len(vectors.likely(query, slots, 300)) >= 300
     vectors.cosines(query, slots)
-    # What SQLite and sqlite-vec ever held: caches, searches and rows.
+    # The most that SQLite and sqlite-vec held: caches, searches and rows.
     assert apsw.memory_high_water(False) - before <= budget
     vectors.close()
 
@@ -246,7 +246,7 @@ def test_another_process_reads_what_the_writing_one_has(tmp_path: Path) -> None:
 def test_a_forgotten_vector_leaves_no_trace(tmp_path: Path) -> None:
     path = tmp_path / "search"
     vectors = kept(path)
-    # Not in their order, so that SQLite moves rows from page to page.
+    # In random order, so that SQLite moves rows from page to page.
     for part in np.array_split(np.random.default_rng(4).permutation(ALL), 20):
         vectors.put(part, ROWS[part])
     gone = list(range(0, COUNT, 7))

@@ -57,7 +57,7 @@ def test_vectors_agree_with_the_exact_formulas(model: MiniLM) -> None:
 
 
 def by_the_book(tensors: dict[str, F32], numbers: list[int]) -> np.ndarray:
-    """BERT as its paper has it, one text at a time, in double precision."""
+    """BERT as in its paper, one text at a time, in double precision."""
     w = {name: tensor.astype(np.float64) for name, tensor in tensors.items()}
     erf = np.vectorize(math.erf)
 

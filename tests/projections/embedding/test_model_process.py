@@ -50,10 +50,10 @@ def test_it_is_started_with_the_first_text_and_ends_with_close(model: ModelProce
 
 
 def killed_while(model: ModelProcess, purpose: Purpose) -> list[object]:
-    """What comes of a text that waits while the process is killed."""
+    """The outcome of a text that waits while the process is killed."""
     model.embed(["a text"])
     first = pid_of(model)
-    os.kill(first, signal.SIGSTOP)  # so that the request surely waits
+    os.kill(first, signal.SIGSTOP)  # so that the request must wait
     came: list[object] = []
 
     def ask() -> None:

@@ -41,7 +41,7 @@ QUICK: dict[Purpose, Patience] = {
 
 
 class Time:
-    """Pauses that take no time and are written down."""
+    """Pauses that take no time and are recorded."""
 
     def __init__(self) -> None:
         self.pauses: list[float] = []

@@ -1,4 +1,4 @@
-"""Blocks of vectors in files: the same vectors as were written, or not used."""
+"""Blocks of vectors in files: the vectors as written, or not used."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_the_file_asks_for_what_is_built_in() -> None:
 
 
 def test_every_character_is_taken_for_what_the_library_takes_it_for() -> None:
-    """Of the planes that have only ideographs, some."""
+    """For the planes that hold only ideographs, a sample."""
     codes = [*range(0xD800), *range(0xE000, 0x20000), *range(0x20000, 0x110000, 89)]
     edges = [0x2A6DF, 0x2A6E0, 0x2A700, 0x2B81F, 0x2B820, 0x2B91F, 0x2B920, 0x2CEAF, 0x2CEB0]
     codes += [*edges, 0x2F800, 0x2FA1F, 0x2FA20, *range(0xE0000, 0xE0200)]
@@ -64,7 +64,7 @@ def test_every_character_is_taken_for_what_the_library_takes_it_for() -> None:
 def test_real_texts_have_the_same_numbers() -> None:
     pages = [*ROOT.glob("docs/*.md"), *ROOT.glob("fixtures/conversation/*.*")]
     texts = [line for page in pages for line in page.read_text("utf-8").splitlines()]
-    texts += [page.read_text("utf-8") for page in pages]  # longer than the model reads
+    texts += [page.read_text("utf-8") for page in pages]  # longer than the model's limit
     assert len(texts) > 1_000
     ours = [OURS.encode(text, TEXT_TOKENS_MAX) for text in texts]
     assert ours == [encoding.ids for encoding in LIBRARY.encode_batch_fast(texts)]

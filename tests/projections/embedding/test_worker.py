@@ -67,7 +67,7 @@ class Stage:
         self.node.write(RetractFact(fact_id=fact, scopes=frozenset(SCOPES)))
 
     def settled(self) -> list[str]:
-        """Ids in the table once everything written so far was followed."""
+        """Ids in the table once the worker has followed every write."""
         assert self.embeddings.wait(self.node.log.head().position, SECONDS_MAX)
         return self.in_table()
 
@@ -307,7 +307,7 @@ def test_closing_does_not_wait_for_what_waits(stage: Stage) -> None:
     stage.provider.fault = ProviderUnavailable("away", retry_after_seconds=1000)
     stage.say("one")
     until(lambda: stage.embeddings.status().error == "away")
-    # Were it to wait for the next attempt, the test would run into its time limit.
+    # If it waited for the next attempt, the test would reach its time limit.
     stage.embeddings.close()
     stage.embeddings.close()
 

@@ -1,4 +1,4 @@
-"""Matchers: which one decides, and what its templates say."""
+"""Matchers: which one decides, and what its templates give."""
 
 from __future__ import annotations
 

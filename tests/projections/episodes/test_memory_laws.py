@@ -33,7 +33,7 @@ QUICK = settings(max_examples=25, deadline=None)
 
 
 def told(db: apsw.Connection, position: int) -> list[Any]:
-    """All that the queries say at a position."""
+    """All answers of the queries at a position."""
     mine = [
         (
             reading.recent(db, RIGHTS, position, user=user, limit=100),
@@ -75,7 +75,7 @@ def test_the_past_is_what_a_node_with_only_those_events_says(steps: list[Step]) 
 @given(histories())
 @QUICK
 def test_what_deltas_name_is_what_the_log_did(steps: list[Step]) -> None:
-    """Every fact of a delta was asserted because of it, and every retraction it names."""
+    """A delta caused every assertion and every retraction that it names."""
     with tempfile.TemporaryDirectory() as folder:
         node = Node.open(Path(folder) / "data", clock=FixedClock(START_US))
         live_through(node, steps)
@@ -99,7 +99,7 @@ def test_what_deltas_name_is_what_the_log_did(steps: list[Step]) -> None:
         stated, ended = made.get(event.event_id, (set(), set()))
         named = {delta.fact_id for delta in event.payload.deltas if delta.fact_id is not None}
         assert stated <= named
-        assert named - stated <= ever  # a pin of equal content keeps the fact
+        assert named - stated <= ever  # an equal pin keeps the fact
         assert ended == {fact for delta in event.payload.deltas for fact in delta.retracted}
         ever |= named
 
@@ -108,7 +108,7 @@ def test_what_deltas_name_is_what_the_log_did(steps: list[Step]) -> None:
 
 
 def outcome(node: Node) -> list[Any]:
-    """The final facts, and every delta, without what differs between any two runs."""
+    """The final facts, and every delta, without parts that differ between runs."""
     position = node.log.head().position
     with node.reader.pool.connection() as db:
         facts = [
@@ -125,7 +125,7 @@ def outcome(node: Node) -> list[Any]:
 
 
 def consolidated(path: Path, said: Sequence[tuple[Any, ...]], sizes: Sequence[int]) -> list[Any]:
-    """What is made of episodes that come in batches of these sizes, with a pass after each."""
+    """The outcome for episodes in batches of these sizes, with a pass after each."""
     node = Node.open(path, clock=FixedClock(START_US))
     rule: Rule = parse_rule({"id": "classifier", "cadence": {"every": 1}})
     episodes = [episode(number, each) for number, each in enumerate(said)]
@@ -161,7 +161,7 @@ def test_one_pass_or_many_make_the_same_of_episodes(
 @given(st.lists(said, min_size=1, max_size=12))
 @QUICK
 def test_no_episode_is_lost(said: list[tuple[Any, ...]]) -> None:
-    """Each is in a delta, was rejected, or was set aside."""
+    """Each is in a delta, was rejected, or is in quarantine."""
     with tempfile.TemporaryDirectory() as folder:
         node = Node.open(Path(folder) / "data", clock=FixedClock(START_US))
         episodes = tuple(episode(number, each) for number, each in enumerate(said))

@@ -1,4 +1,4 @@
-"""Provenance as text: one rule a type, and no guessing."""
+"""Provenance as text: one rule per type, and no guessing."""
 
 from __future__ import annotations
 

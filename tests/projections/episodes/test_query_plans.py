@@ -1,4 +1,4 @@
-"""Questions about episodes and deltas find their rows by an index, however many there are."""
+"""Questions about episodes and deltas find their rows by an index."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_no_table_is_read_whole(db: apsw.Connection, name: str) -> None:
         aliases = (*TABLES, *"edmfsiv")
         scanned = [step for step in plan if step.split()[:2] in [["SCAN", t] for t in aliases]]
         assert not scanned, plan
-        # All of a scope or garden is no better than all there is.
+        # Reading a whole scope or garden is as bad as reading the whole table.
         assert not [step for step in plan if step.endswith("(partition=?)")], plan
 
 
@@ -88,7 +88,7 @@ def statements(db: apsw.Connection, ask: Callable[[apsw.Connection], Any]) -> li
 
 
 def _steps(plan: apsw.ext.QueryPlan | None) -> list[str]:
-    """What SQLite does, flat."""
+    """SQLite's steps as a flat list."""
     if plan is None:
         return []
     return [plan.detail, *(step for part in plan.sub or () for step in _steps(part))]

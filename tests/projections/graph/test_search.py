@@ -1,4 +1,4 @@
-"""Search as one types looks at few facts where many match, and at all where few do."""
+"""Search as you type reads few facts if many match, and all if few do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RIGHTS = Authorization(
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """Facts that all say "ledger"; the first alone says "falcon"."""
+    """Facts that all contain "ledger"; only the first contains "falcon"."""
     opened = Node.open(tmp_path_factory.mktemp("search") / "data")
     said = ["falcon ledger", *(f"ledger entry {number}" for number in range(1, FACTS))]
     facts = [

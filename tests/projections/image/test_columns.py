@@ -1,4 +1,4 @@
-"""The memory image's storage: it grows under readers, and what they pinned stays."""
+"""The memory image's storage grows under readers, and their pinned data stays."""
 
 from __future__ import annotations
 

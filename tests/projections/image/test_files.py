@@ -1,4 +1,4 @@
-"""The memory image in files: the same as from the tables and from the events, or not used."""
+"""The memory image in files: equal to that from tables and from events, or not used."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def assert_alike(node: Node, image: MemoryImage) -> None:
 def test_an_image_from_files_is_the_one_from_the_tables_and_the_one_that_was_folded(
     steps: list[Step], cuts: list[int]
 ) -> None:
-    """Written repeatedly, each time by a node that started from the file before."""
+    """Written repeatedly, each time by a node that started from the previous file."""
     with tempfile.TemporaryDirectory() as folder, lived([]) as node:
         files = ImageFiles(Path(folder))
         begun = 0
@@ -99,7 +99,7 @@ def test_a_file_that_is_torn_or_damaged_anywhere_is_not_used() -> None:
         path = only_file(node)
         whole = path.read_bytes()
         assert files.restored(node.log) is not None
-        # The zeros between sections belong to none of them.
+        # The zeros between sections belong to no section.
         spots = [at for at in range(0, len(whole), 997) if whole[at]]
         for at in [*spots, len(whole) - 40]:
             path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])

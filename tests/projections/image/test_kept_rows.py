@@ -1,4 +1,4 @@
-"""Rows kept in memory: found again, bounded, and gone with an erasure."""
+"""Cached rows: found again, bounded, and dropped with an erasure."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_the_tokenizer_sees_ascii_alone() -> None:
 def test_version_two_sees_every_script_and_leaves_no_gaps() -> None:
     one, other = sign_v2(["valtokezelo"]), sign_v2(["budapest"])
     assert one != bytes(BYTES) != other
-    # One plane of random bits a term: about half of the bits agree.
+    # One plane of random bits per term: about half of the bits agree.
     rows = np.frombuffer(one, dtype=np.uint8).reshape(1, BYTES)
     assert 0.3 < similarities(rows, other)[0] < 0.7
     assert sign_v2([]) == bytes(BYTES)

@@ -1,4 +1,4 @@
-"""Effective confidence by memory type: the goldens of abmind A12 and what must hold besides."""
+"""Effective confidence by memory type: the goldens of abmind A12 and further invariants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain arrays of what abmind looks at, for tests of formulas."""
+"""Plain arrays of abmind's inputs, for tests of formulas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.worlds.recall_world import NOW_US
 
 
 def memories(*facts: dict[str, Any]) -> Memories:
-    """One fact a dict: what it says of itself; the rest is as of a fact that says nothing."""
+    """One fact per dict: its attributes; the rest has default values."""
 
     def column(name: str, otherwise: float, kind: type[Any]) -> Any:
         return np.array([fact.get(name, otherwise) for fact in facts], dtype=kind)

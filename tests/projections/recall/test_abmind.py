@@ -103,7 +103,7 @@ def test_only_the_stages_asked_for_run() -> None:
     answer = asked(world, "kitten", stages=frozenset({"Sf"}))
     assert statuses(answer) == {
         "Sf": "completed", "Se": "not-requested", "Ss": "not-requested", "S6": "not-requested",
-        "S8": "completed",  # the graph is always asked
+        "S8": "completed",  # the graph always runs
     }  # fmt: skip
     assert len(answer.results) == 1
 
@@ -244,10 +244,10 @@ def test_evidence_is_weak_unless_one_fact_holds_every_keyword_from_a_words_begin
         return answer.weak_evidence
 
     assert weak("guards", "service") is False
-    assert weak("guard", "serv") is False  # words may go on
-    assert weak("guards", "dog") is True  # but not begin before
+    assert weak("guard", "serv") is False  # a longer word matches
+    assert weak("guards", "dog") is True  # but not with other letters before
     assert weak("guards", "zebra") is True
-    # Short keywords count, and those behind the eighth; so do all words of a phrase, together.
+    # Short keywords count, and those after the eighth; so do all words of a phrase, together.
     assert weak("guards", "Go") is False
     assert weak("guards", "ox") is True
     words = ("the", "watchdog", "guards", "go", "service", "of", "project", "whose")
@@ -269,7 +269,7 @@ def test_what_only_a_signature_finds_is_evidence_and_no_stage_is_weak() -> None:
 
     assert evidence(text) == ("strong", False)
     assert evidence("unrelated") == ("none", True)
-    assert asked(world, text).weak_evidence is None  # its Sf does not tell
+    assert asked(world, text).weak_evidence is None  # its Sf cannot tell
 
 
 def test_unreadable_facts_are_no_evidence() -> None:
@@ -334,7 +334,7 @@ def test_every_fact_has_its_metadata(profile: str) -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_edges_of_an_entity_are_found_at_their_fixed_score(profile: str) -> None:
     world = World()
-    # "acme" stands at the far end alone: no word of the question is in the fact's own text.
+    # "acme" is only the edge's far end: no word of the question is in the fact's own text.
     world.ref(user("alice"), "rel:works_at", user("acme"))
     world.ref(user("bob"), "rel:knows", user("carol"))
     answer = asked(world, "where alice works", profile=profile, explain=True)

@@ -1,4 +1,4 @@
-"""abmind's profiles where facts have vectors: confirming, refuting, and who is waited for."""
+"""abmind's profiles over facts with vectors: confirming, refuting, and waiting for vectors."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_what_meaning_does_not_confirm_is_halved(world: World, provider: Any, ca
     assert factor(answer, "confirm_penalty") == {"kitten plays": 1.0, LONG: 0.5}
     hits = {stage.label: stage.hits for stage in answer.stages}
     assert (hits["Sf"], hits["Se"]) == (2, 1)
-    # Sf comes first: the raw score of Se is not what counts.
+    # Sf comes first: the raw score of Se does not count.
     first = answer.results[0]
     assert first.explain is not None
     assert first.score == pytest.approx(first.explain["stages"]["fuzzy"]["raw"])
@@ -191,7 +191,7 @@ def test_a_vector_without_its_fact_hides_none_and_a_missing_one_is_reported(
     for n, text in enumerate(("long gone words", "not embedded yet", "midnight tester paradox")):
         world.fact(user(f"u{n}"), "said", text)
     semantics = embedded(world, provider, cache, without=(1,))
-    world.retract(0)  # as many vectors as facts now, and yet one fact has none
+    world.retract(0)  # as many vectors as facts, but one fact lacks its vector
     answer = about(
         world, semantics, "midnight", "tester", "paradox", stages=frozenset({"Se"}), limit=1
     )
@@ -238,7 +238,7 @@ def test_keywords_mean_what_is_left_of_them_and_a_message_what_it_says(
     message = about(world, semantics, "thanks midnight tester paradox", intent="ambient")
     assert message.dropped_terms == ("thanks",)
     assert semantics.known("thanks midnight tester paradox") is not None
-    assert outcomes(message)["Sf"] == ("completed", 1)  # the others are not searched for
+    assert outcomes(message)["Sf"] == ("completed", 1)  # the others are not searched
 
 
 def test_a_search_that_is_skipped_leaves_the_provider_alone(

@@ -1,4 +1,4 @@
-"""What others call a speaker is read as the speaker's own name."""
+"""A name that others use for a speaker is read as the speaker's own name."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_surroundings_reach_as_far_as_shares_do() -> None:
         say(world, text)
     at, slots = surveyed(world), np.array([2], dtype=np.int32)
     talk = conversations(at, TALK, slots)
-    # What is two after it gets a share of it, as it gets a share of what is two before.
+    # A fact shares with the one two after it, and with the one two before it.
     assert surroundings(talk, TALK, slots).tolist() == [0, 1, 2, 3, 4]
 
 
@@ -219,7 +219,7 @@ said = st.tuples(
 @settings(max_examples=25, deadline=None)
 @given(st.lists(said, min_size=1, max_size=10))
 def test_unreadable_facts_change_nothing(history: list[tuple[str, str, str, bool]]) -> None:
-    """Score for score, a store with facts of others equals one without them."""
+    """A store with facts of others gives the same scores as one without them."""
     whole, own = World(), World()
     for n, (text, source, scope, retracted) in enumerate(history):
         worlds = (whole, own) if scope == "company" else (whole,)

@@ -1,4 +1,4 @@
-"""S8: short paths and edges of the entities a question names. Expectations by hand."""
+"""S8: short paths and edges of the entities in a question. Expectations by hand."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def paths(world: World, one: str, other: str, *scopes: str) -> list[str]:
 
 
 def chain() -> World:
-    """alice works at acme, which is in budapest; mars is known, and far."""
+    """alice works at acme, which is in budapest; mars is known but far."""
     world = World()
     world.ref("user:alice", "works-at", "user:acme")
     world.ref("user:acme", "located-in", "user:budapest")
@@ -95,7 +95,7 @@ def test_an_edge_that_may_not_be_read_leads_nowhere() -> None:
     assert paths(world, "alice", "acme") == []
     assert paths(world, "alice", "budapest") == []
     assert len(paths(world, "alice", "budapest", "company", "team")) == 1
-    # Nor does it make its entity known: the edge of acme is there for acme alone.
+    # Nor does it make its entity known: acme's edge is only acme's.
     assert found(surveyed(world, "alice")) == {}
     assert found(surveyed(world, "alice acme")) == {1: (0.6, 1)}
 
@@ -144,7 +144,7 @@ def test_the_first_known_name_alone() -> None:
     world = chain()
     at = surveyed(world, "is mars near alice or acme", depth=1)
     assert found(at, first_only=True) == {2: (0.6, 1)}
-    # Without that, alice and acme are joined by an edge.
+    # Without it, an edge joins alice and acme.
     assert found(at) == {0: (0.6, 1)}
 
 

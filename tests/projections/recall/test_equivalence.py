@@ -1,4 +1,4 @@
-"""The fast paths of recall against the straightforward reading of the same definitions."""
+"""The fast paths of recall against a plain implementation of the same definitions."""
 
 from __future__ import annotations
 

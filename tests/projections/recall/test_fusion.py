@@ -1,4 +1,4 @@
-"""Fusion by reciprocal ranks: what the seed says, and what must not matter."""
+"""Fusion by reciprocal ranks: the seed's numbers, and invariants."""
 
 from __future__ import annotations
 

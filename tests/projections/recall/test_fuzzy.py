@@ -1,4 +1,4 @@
-"""Sf alone: abmind's black-box cases (its own, and those its faults suggest)."""
+"""Sf alone: abmind's black-box cases, and further ones for its faults."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HEAD = Parameters(
 
 
 def told(world: World, text: str, *, scope: str = "company", **own: str) -> int:
-    """A memory: what it says, and its original or keywords."""
+    """A memory: its text, and its original or keywords."""
     attributes = FactAttributes(**own) if own else None  # pyright: ignore[reportArgumentType]
     entity = user(f"u{world.position}")
     return world.fact(entity, "memory:said", text, scope=scope, attributes=attributes)
@@ -105,7 +105,7 @@ def test_an_entry_among_several_is_a_phrase() -> None:
     world = World()
     beside = told(world, "The project deadline is Friday")
     apart = told(world, "The project has no deadline")
-    # "zebra" only makes it a list: one entry of two words would be cut.
+    # "zebra" only makes it a list: one entry of two words would be split.
     assert find(world, "project deadline", "zebra").slots.tolist() == [beside]
     assert find(world, "project", "deadline").slots.tolist() == [beside, apart]
     assert find(world, "project deadline").slots.tolist() == [beside, apart]

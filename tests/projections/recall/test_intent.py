@@ -1,5 +1,5 @@
-"""Ambient and explicit questions: which words are dropped, when nothing is searched for, and
-whose facts decide it."""
+"""Ambient and explicit questions: which words are dropped, when no search runs, and whose facts
+decide."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SEEN = "thanks"
 
 
 def courteous() -> World:
-    """Twelve facts with a courtesy and two about something, as abmind's own tests have it."""
+    """Twelve facts with a courtesy and two about something, as in abmind's tests."""
     world = World()
     told(world, "The migration runs every night before the release")
     told(world, "The migration owns the staging rollback procedure", original="a migráció")
@@ -85,7 +85,7 @@ def test_a_word_that_tells_something_is_searched_for_without_the_others() -> Non
     answer = asked(world, SEEN, "rollback")
     assert (answer.skipped, answer.dropped_terms) == (None, (SEEN,))
     assert texts(answer) == ["The migration owns the staging rollback procedure"]
-    assert answer.weak_evidence is False  # it holds every keyword that is left
+    assert answer.weak_evidence is False  # it holds every remaining keyword
     plain = asked(world, SEEN, "rollback", intent=None)
     assert len(plain.results) == 10
     assert plain.weak_evidence is True  # no fact holds both
@@ -112,7 +112,7 @@ def test_rare_and_unknown_words_are_searched_for(word: str) -> None:
 
 
 def test_what_the_index_does_not_know_is_counted_by_its_letters() -> None:
-    # No value holds "köszi"; the user's own words do, with and without its accent.
+    # No value holds "köszi"; only the user's own words do, with and without its accent.
     assert asked(courteous(), "köszi").skipped == NO_INFORMATIVE_TERMS
     assert asked(courteous(), "koszi").skipped == NO_INFORMATIVE_TERMS
     assert asked(courteous(), "migráció").skipped is None
@@ -121,7 +121,7 @@ def test_what_the_index_does_not_know_is_counted_by_its_letters() -> None:
 def test_of_a_long_message_only_so_many_words_are_looked_up() -> None:
     world = World()
     names = [f"alpha{n}beta" for n in range(20)]
-    inside = " ".join(f"x{name}x" for name in names)  # known by their letters alone
+    inside = " ".join(f"x{name}x" for name in names)  # known only by their letters
     for _ in range(10):
         told(world, f"thanks {inside}")
     assert asked(world, " ".join(names)).dropped_terms == tuple(names[:16])
@@ -134,7 +134,7 @@ def test_the_askers_own_words_are_reason_enough_to_search() -> None:
     world = courteous()
     assert asked(world, SEEN, original="köszi szépen").skipped == NO_INFORMATIVE_TERMS
     answer = asked(world, SEEN, original="köszi migráció")
-    # All keywords are common, but they are not taken away: there would be nothing to look for.
+    # All keywords are common, but they stay: otherwise none would be left.
     assert (answer.skipped, answer.dropped_terms) == (None, ())
 
 
@@ -225,10 +225,10 @@ def test_unreadable_facts_decide_nothing() -> None:
         told(world, f"thanks and other words {n}", scope="team")
     for n in range(12):
         told(world, f"a note about thing {n}")
-    assert asked(world, SEEN).skipped is None  # none of those readable holds it
+    assert asked(world, SEEN).skipped is None  # no readable fact holds it
     both = reader("company", "team")
     assert asked(world, SEEN, authorization=both).skipped == NO_INFORMATIVE_TERMS
-    # Nor do they make rare what is common here.
+    # Hidden facts do not make a common word rare either.
     assert asked(world, "note").skipped == NO_INFORMATIVE_TERMS
     assert asked(world, "note", authorization=both).skipped is None
 
@@ -262,7 +262,7 @@ _ASKED = st.lists(st.sampled_from(("thanks", "note", "köszi", "daily note", "ze
 
 
 def seen(answer: RecallAnswer) -> Any:
-    """All of an answer but slots, positions and milliseconds."""
+    """All of an answer except slots, positions and milliseconds."""
     found = [(each.row.id, each.score, each.why, each.breakdown) for each in answer.results]
     stages = [(stage.name, stage.status, stage.hits, stage.detail) for stage in answer.stages]
     told = (answer.skipped, answer.dropped_terms, answer.evidence, answer.weak_evidence)

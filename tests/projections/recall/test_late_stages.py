@@ -1,4 +1,4 @@
-"""A stage that misses its deadline costs an answer its share, and never the answer."""
+"""A stage that misses its deadline costs an answer its share, never the whole answer."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def threads() -> Generator[Executor]:
 
 
 def found_late(monkeypatch: pytest.MonkeyPatch, threads: Executor, **late: Run) -> list[str]:
-    """Facts recalled for "ledger" where stages begin only once the graph, which builds on what
-    they find, is done with nothing."""
+    """Facts recalled for "ledger" if stages start only after the graph, which builds on their hits,
+    has ended without any."""
     world = World()
     world.fact(user("a"), "memory:note", "ledger")
     built = Event()

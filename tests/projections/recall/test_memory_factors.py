@@ -1,4 +1,4 @@
-"""abmind's factors, by the numbers its pages publish and cases worked out by hand."""
+"""abmind's factors, by its published numbers and cases worked out by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MONDAY_TEN_US = 1_705_312_800_000_000
 
 
 def features(*facts: dict[str, Any], **more: Any) -> Features:
-    """Features of facts that only differ in what abmind keeps of them."""
+    """Features of facts that differ only in abmind's data."""
     count = len(facts)
     plain = np.ones(count)
     return Features(
@@ -41,7 +41,7 @@ def features(*facts: dict[str, Any], **more: Any) -> Features:
 def test_negative_emotion_counts_as_positive_does() -> None:
     at = features({"emotion": 5}, {"emotion": -5}, {})
     assert (0.5 + own.emotion_additive(at, own.PerPoint())).tolist() == [0.6, 0.6, 0.5]
-    # It breaks ties and no more: 0.30 with the strongest emotion stays under 0.70 without.
+    # It only breaks ties: 0.30 with the strongest emotion stays under 0.70 without.
     assert 0.30 + own.emotion_additive(at, own.PerPoint())[0] < 0.70
 
 

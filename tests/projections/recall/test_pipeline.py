@@ -392,7 +392,7 @@ def test_facts_the_caller_may_not_read_change_nothing(
 
 
 def told_apart(answer: RecallAnswer) -> Any:
-    """Everything of an answer that a caller sees: all but slots and positions."""
+    """Everything of an answer that a caller sees: all except slots and positions."""
     facts = [
         (each.row.id, each.score, each.breakdown, each.hop_distance, each.token_estimate,
          each.effective_confidence, each.contradicted, each.why, each.explain)

@@ -289,7 +289,7 @@ def test_diversity_is_judged_by_vectors(provider: Any, cache: Any) -> None:
     vectors.put(np.array([0, 1, 2], dtype=np.int32), np.stack([base, other, base]))
     by_vectors = [each.slot for each in ask(world, semantics, "tea", lambda_mmr=0.3).results]
     by_words = [each.slot for each in ask(world, None, "tea", lambda_mmr=0.3).results]
-    # Whichever comes first, the next is the one least like it.
+    # Whichever comes first, the next is the least similar one.
     assert {by_vectors[0], by_vectors[1]} in ({0, 1}, {1, 2})
     assert {by_words[0], by_words[1]} in ({0, 2}, {1, 2})
 

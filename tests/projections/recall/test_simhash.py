@@ -27,7 +27,7 @@ def told(world: World, text: str, **more: str) -> int:
 
 
 def numbered(world: World, slots: list[int], numbers: list[int]) -> None:
-    """Have the facts' ids say these numbers."""
+    """Give the facts' ids these numbers."""
     world.view().tie[slots] = numbers
 
 
@@ -87,7 +87,7 @@ def test_a_sample_of_thousands_is_spread_over_all_of_them() -> None:
     sample = sampled(slots, 5_000, view)
     by_key = sorted(range(50_000), key=lambda n: (n + 1) * 2654435761 % 2147483647)
     assert sample.tolist() == sorted(by_key[:5_000])
-    assert np.bincount(sample // 12_500).min() > 1_000  # 1,250 each, were it wholly even
+    assert np.bincount(sample // 12_500).min() > 1_000  # 1,250 each if perfectly even
 
 
 def test_what_holds_no_word_is_like_nothing() -> None:

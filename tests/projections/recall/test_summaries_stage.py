@@ -1,4 +1,4 @@
-"""S6 over paragraphs that are facts: keywords, order, the cap, and what is not there."""
+"""S6 over paragraphs that are facts: keywords, order, limit, and exclusions."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_filters_hold_as_in_every_stage() -> None:
 @pytest.mark.parametrize("name", ["abmind", "abmind-head"])
 def test_in_abminds_profiles_paragraphs_are_no_memories(name: str) -> None:
     world = World()
-    # Written down in another order than that of the periods.
+    # Recorded in another order than that of the periods.
     days = ("2026-06-22", "2026-06-29", "2026-06-15")
     slots = {day: weekly(world, day, f"deploy number {n}") for n, day in enumerate(days)}
     memory = world.fact("project:x", "memory:note", "deploy done")
@@ -190,7 +190,7 @@ def test_in_abminds_profiles_paragraphs_are_no_memories(name: str) -> None:
     assert found[memory].startswith("Sf")
     assert [found[slot] for slot in slots.values()] == ["S6:consolidation:weekly"] * 3
     order = [each.slot for each in answer.results if each.slot != memory]
-    # Equally scored and equally alike, so only the periods decide.
+    # Equal scores and equal similarity, so only the periods decide.
     assert order == [slots[day] for day in sorted(days, reverse=True)]
     scores = {each.score for each in answer.results if each.slot != memory}
     assert scores == {0.5}

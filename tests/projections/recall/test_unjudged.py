@@ -1,4 +1,4 @@
-"""A fact that has no vector yet is judged by the stages that can judge it."""
+"""The other stages judge a fact that has no vector yet."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_what_was_just_written_in_the_words_of_the_question_is_found_where_its_v
     told = ask(world, cache, query, profile, ())
     before = ask(world, cache, query, profile, (new,))
     assert new in [each.slot for each in before.results]
-    # abmind scores by one stage alone, and halves what another stage did not confirm.
+    # abmind scores by one stage alone, and halves a score that no other stage confirmed.
     alone = not any(set(words) <= set(other) for other in others)
     if profile != "abmind" and alone and told.results[0].slot == new:
         assert before.results[0].slot == new

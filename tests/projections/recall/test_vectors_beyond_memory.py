@@ -1,4 +1,4 @@
-"""Recall over vectors that do not fit into memory: the answers of a node where they do."""
+"""Recall over vectors beyond memory gives the answers of a node with them in memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def direction(text: str) -> F32:
 
 
 class Directions:
-    """A model that knows one direction a word."""
+    """A model with one direction per word."""
 
     def query(self, text: str) -> F32:
         total = np.sum([direction(word) for word in text.split()], axis=0)

@@ -1,4 +1,4 @@
-"""Capabilities: what they allow after narrowing, and every way to forge one that must fail."""
+"""Capabilities: their rights after narrowing, and forgeries that must fail."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def test_every_flipped_bit_of_a_bearer_is_seen(identity: Identity) -> None:
             verified = verify(decode_bearer(text))
         except CapabilityInvalid:
             continue
-        # The proof's clamped bits and case-blind hex say the same thing twice, nothing more.
+        # The proof's clamped bits and case-blind hex are two spellings of the same, nothing more.
         assert verified.grant == genuine.grant
         assert verified.subject == genuine.subject
 

@@ -60,7 +60,7 @@ PLAIN = TrustPolicy()
         (TrustEvidence(identity="key", observations=100, failures=5), 0.3),
         # 4 of 100 failed: under 5 %, but not without failure: .14 + .21 + .07
         (TrustEvidence(identity="key", observations=100, failures=4), 0.42),
-        # nine observations tell nothing yet, whatever failed: .14 + .15 + .07
+        # nine observations prove nothing yet, failed or not: .14 + .15 + .07
         (TrustEvidence(identity="key", observations=9, failures=9), 0.36),
     ],
 )
@@ -209,7 +209,7 @@ def test_tables_image_and_past_agree_on_trust(moves: list[tuple[str, Any]]) -> N
             seen: dict[int, list[float]] = {}
             for number, (actor, move) in enumerate(moves):
                 intent = move
-                if isinstance(move, KeyIssued):  # every raw key is another one
+                if isinstance(move, KeyIssued):  # every raw key is a new one
                     intent = msgspec.structs.replace(move, key_sha256=f"{number:064x}")
                 answer = node.writer.submit([intent], actor=actor).result()
                 if answer.outcomes[0].events:  # type: ignore[union-attr]
@@ -230,7 +230,7 @@ def test_tables_image_and_past_agree_on_trust(moves: list[tuple[str, Any]]) -> N
             refs = np.flatnonzero(view.object >= 0).astype(np.int32)
             positions = view.from_position[refs].tolist()
             assert edges == dict(zip(positions, view.trust(refs, now).tolist(), strict=True))
-            with replayed(node.log.read(0, 10_000), 7) as store:  # however events are batched
+            with replayed(node.log.read(0, 10_000), 7) as store:  # at any batch size
                 assert edges == dict(query(store.db, EDGES))
         finally:
             node.close()

@@ -1,4 +1,5 @@
-"""Which paths are summaries, of what, and how their text is cut. Dates by a printed calendar."""
+"""Which paths are summaries, their periods, and how their text is split. Dates by a printed
+calendar."""
 
 from __future__ import annotations
 

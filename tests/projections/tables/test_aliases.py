@@ -1,4 +1,4 @@
-"""The alias book against a plain model of it, and names that are like a name."""
+"""The alias book against a plain model, and similar names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attributes through the log: as of any position, rebuilt, erased, and by whose word."""
+"""Attributes through the log: at any position, rebuilt, erased, and from whose events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contradictions that went missing once, or were seen where none was; each by name."""
+"""Contradictions once missed or wrongly reported; each by name."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_the_winner_of_one_conflict_is_in_conflict_with_a_third_value(node: Node
 
 
 def test_the_facts_that_are_shown_may_win(node: Node) -> None:
-    """Also where the fact that the conflict began with has been retracted since."""
+    """Also if the fact that opened the conflict has since been retracted."""
     older = says(node, "A", "one")
     gone = says(node, "A", "two")
     newer = says(node, "B", "three")
@@ -164,7 +164,7 @@ def test_declaring_a_relation_set_valued_ends_its_conflicts_and_undoing_it_bring
 def test_a_retraction_may_name_facts_in_any_order_and_twice(
     node: Node, tmp_path: Path, order: tuple[int, ...]
 ) -> None:
-    """As that of a claim of several peers may: the tables take it and stay right."""
+    """A claim of several peers may do so: the tables accept it and stay right."""
     ids = [says(node, v, source) for v, source in (("A", "one"), ("B", "two"), ("A", "three"))]
     store = ProjectionStore(tmp_path / "other.db")
     events = node.log.read(0, 100)

@@ -1,4 +1,4 @@
-"""Connections are set as their openers say."""
+"""Connections have the settings of their openers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edges over random histories: what §20.1.3 promises of them beyond mirroring their facts."""
+"""Edges over random histories: the promises of §20.1.3 beyond mirroring their facts."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_edges_end_softly_and_say_which_sweep_touched_them(steps: list[Step]) ->
 
 
 def test_an_edge_and_its_fact_decay_in_one_transaction(tmp_path: Path) -> None:
-    """Whatever a reader sees while sweeps run, fact and edge are of one sweep."""
+    """Every read during sweeps shows fact and edge of the same sweep."""
     node = Node.open(tmp_path / "data", clock=FixedClock(START_US))
     seen: set[tuple[float, float]] = set()
     swept = threading.Event()

@@ -1,4 +1,4 @@
-"""Whose erasure takes which fact, and what else goes with it."""
+"""Who may erase which fact, and what else is erased with it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def erases(node: Node, *facts: str, **fields: object) -> Done:
 
 
 def kinds_left(node: Node) -> list[tuple[str, bool]]:
-    """Every event after the node's first: its kind, and whether its payload is there."""
+    """Every event after the node's first: its kind, and whether it has its payload."""
     return [(event.kind, event.payload is not None) for event in node.log.read(1, 1000)]
 
 
@@ -117,7 +117,7 @@ def foreign_erasure(last: Recorded, fact: str) -> Recorded:
 
 
 def approve(store: ProjectionStore, grants: PeerGrants) -> None:
-    """An active peer with these grants, however it came to be one."""
+    """An active peer with these grants, however it was approved."""
     columns = {row[1]: row[2] for row in query(store.db, "PRAGMA table_info(peers)")}
     known = {
         "peer_id": "p", "node_id": PEER, "state": "active",
@@ -269,7 +269,7 @@ def test_only_records_of_recalls_are_erased_by_event_id(node: Node) -> None:
 
 
 def test_a_rebuild_begun_before_an_erasure_ends_with_it(node: Node, tmp_path: Path) -> None:
-    """The rebuilt file has read what was erased when it meets the erasure."""
+    """The rebuilt file has read the text when it meets the erasure."""
     facts = [
         says(node, text, source) for text, source in (("A", "s:1"), ("B", "s:2"), ("C", "s:3"))
     ]

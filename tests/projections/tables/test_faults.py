@@ -1,4 +1,4 @@
-"""Faults around the writer that once hit the wrong caller, or everybody."""
+"""Past faults around the writer that hit the wrong caller, or all callers."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_command_that_comes_in_while_the_writer_closes_is_answered(node: Node)
     while not node.writer._closed:
         pass
     late = Submission([role("late")], "agent:t", None, None, False)
-    node.writer._queue.put(late)  # as submit does that looked before the writer closed
+    node.writer._queue.put(late)  # as a submit that checked before the writer closed
     gate.set()
     closing.join()
     with pytest.raises(WriterClosed):
@@ -93,7 +93,7 @@ def test_a_rebuild_of_tables_that_fell_behind_brings_the_memory_image_up_too(nod
     node.reader.image.tail.settle()
     store = node.writer.store
     store.db = FailingOnce(store.db)  # type: ignore[assignment]
-    acknowledged = done(node.write(role("B"))[0])  # at a key that the tables decide
+    acknowledged = done(node.write(role("B"))[0])  # at a key whose decision reads the tables
     assert node.status()["degraded"] is not None
     node.rebuild()
     node.write(role("C", relation="tag:y"))
@@ -108,7 +108,7 @@ def test_a_fault_of_the_machine_halts_no_projector(
     def broken(*_: object) -> None:
         raise apsw.ReadOnlyError("the disk was remounted")
 
-    done(node.write(role("0"))[0])  # what follows is at a key that the tables decide
+    done(node.write(role("0"))[0])  # the next write is at a key whose decision reads the tables
     node.reader.image.tail.settle()
     head = node.log.head()
     with monkeypatch.context() as patch:

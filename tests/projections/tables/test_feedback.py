@@ -1,4 +1,4 @@
-"""When recalls returned facts, and what became of them: live, as of any position, rebuilt."""
+"""When recalls returned facts, and their feedback: live, at any position, rebuilt."""
 
 from __future__ import annotations
 

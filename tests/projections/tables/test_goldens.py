@@ -134,7 +134,7 @@ def test_a_ref_is_a_uri() -> None:
         (1.0, 2 * DAY_S, 0.0, 0.25),
         (1.0, 3 * DAY_S, 0.0, 0.125),
         (1.0, 3 * DAY_S, 0.2, 0.2),
-        (0.1, DAY_S, 0.2, 0.1),  # a floor never lifts what was lower from the start
+        (0.1, DAY_S, 0.2, 0.1),  # a floor never raises a lower base
         (1.0, 1_000 * DAY_S, 0.0, 0.0),
         (0.123456789, 0.0, 0.0, 0.123457),
         (1.0, -DAY_S, 0.0, 1.0),  # from the future: not older than now
@@ -240,7 +240,7 @@ ROWS = [
 def test_a_record_of_confidence_0_ends_its_own_sources_facts_and_denies_equal_ones(
     value: Value, source: str, several: bool, ended: tuple[str, ...], denied: tuple[str, ...]
 ) -> None:
-    """Wire 5.2; of a set-valued relation, other values are other facts."""
+    """Wire 5.2; on a set-valued relation, other values are other facts."""
     own = {row[0] for row in ROWS if row[1] == source}
     assert zero_targets(value, own, several, list(ROWS)) == (ended, denied)
 
@@ -283,7 +283,7 @@ def test_instants_are_read_to_the_microsecond(text: str, instant_us: int) -> Non
         "2026-01-31T12:00:00+02",
         "2026-01-31T12:00:00,5Z",
         "2026-02-29T12:00:00Z",
-        "2026-01-31T24:00:00Z",  # newer Pythons would take it, older ones not
+        "2026-01-31T24:00:00Z",  # newer Pythons accept it, older ones do not
         "2026-01-31T12:00:60Z",
         "2026-W05-6T12:00:00Z",
         "2026-01-31T12:00:00Z\n",

@@ -1,4 +1,4 @@
-"""The statements of the write path find their rows by an index, however many facts there are."""
+"""The statements of the write path find their rows by an index."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_write_path_scans_no_table(db: apsw.Connection, name: str) -> None:
 
 
 def _steps(plan: apsw.ext.QueryPlan | None) -> list[str]:
-    """What SQLite does, flat."""
+    """SQLite's steps as a flat list."""
     if plan is None:
         return []
     return [plan.detail, *(step for part in plan.sub or () for step in _steps(part))]

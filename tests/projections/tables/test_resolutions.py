@@ -1,4 +1,4 @@
-"""The note of a resolution speaks of the facts that it settled, in whatever order they come."""
+"""A resolution's note is about the facts it settled, in any order of arrival."""
 
 from __future__ import annotations
 

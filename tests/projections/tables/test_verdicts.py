@@ -1,4 +1,4 @@
-"""Verdicts as rows, in the memory image, under review, and what they hide first."""
+"""Verdicts as rows, in the memory image, under review, and what they hide before counting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sanitizer finds, what it leaves alone, and what it hands to models."""
+"""What the sanitizer finds, what it does not touch, and what it passes to models."""
 
 from __future__ import annotations
 
@@ -235,8 +235,8 @@ UNITS = (
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("unit", UNITS)
 def test_time_is_linear_in_the_text(unit: str) -> None:
-    """A quarter of a million bytes, the longest value, of what regexes backtrack over: where
-    time grew with the square of the length, this would take minutes and be stopped."""
+    """A quarter of a million bytes, the longest value, of text that makes regexes backtrack: in
+    quadratic time this takes minutes and reaches the limit."""
     text = (unit * (262_144 // len(unit.encode())))[:262_144]
     scan(text)
     clean(text)

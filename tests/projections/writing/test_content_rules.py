@@ -1,4 +1,4 @@
-"""What content may be: each rule by itself, and that what HTTP takes breaks none."""
+"""Content rules: each by itself, and that HTTP accepts nothing that breaks one."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ _TYPES = st.sampled_from(["string", "text", "number", "boolean", "datetime", "re
 @given(kind=_TYPES, v=_JSON | st.sampled_from(["2026-01-31T12:00:00Z", "user:x", 1e300, 0.1, -0.0]))
 def test_every_value_that_http_takes_breaks_no_rule(kind: str, v: Any) -> None:
     if isinstance(v, str) and "\x00" in v:
-        return  # no body holds it
+        return  # no body can contain it
     try:
         value = FactValue.model_validate({"type": kind, "v": v}).stored()
     except ValidationError:

@@ -129,7 +129,7 @@ def test_a_request_that_was_wholly_refused_is_decided_again(node: Node) -> None:
 
 
 def test_a_key_that_an_earlier_version_kept_of_a_refusal_is_decided_again(node: Node) -> None:
-    """Version 0.1 kept the key of a request that was refused, and not why."""
+    """Version 0.1 kept the key of a refused request, but not the reason."""
     node.log.append([], idempotency=KEY)
     (refused,) = answers(node, misplaced())
     assert isinstance(refused, Refused)

@@ -25,7 +25,7 @@ from tests.worlds.waiting import until
 
 @pytest.fixture(autouse=True)
 def behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables that follow when they are asked, and not by themselves."""
+    """Tables that follow only on request."""
     monkeypatch.setattr(table_tail, "SECONDS_MAX", 3_600.0)
 
 
@@ -176,7 +176,7 @@ def test_while_the_tables_fail_nothing_more_is_taken(
 
 
 def _life(seed: int) -> list[Command]:
-    """Facts stated, stated again, in several versions and ended, a few keys for all."""
+    """Facts stated, restated, changed and ended, over a few keys."""
     chance = random.Random(seed)
     return [
         asserted(
@@ -190,7 +190,7 @@ def _life(seed: int) -> list[Command]:
 
 
 def _lived(folder: Path, seed: int) -> tuple[list[Any], Node]:
-    """What a node answers to a life, facts named by the order in which answers named them."""
+    """A node's answers to a life, with facts named by their order in the answers."""
     node = Node.open(folder, clock=FixedClock(1_700_000_000_000_000))
     names: dict[str, int] = {}
     answers: list[Any] = []

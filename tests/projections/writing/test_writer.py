@@ -1,4 +1,5 @@
-"""The writer under faults: what is acknowledged is durable, and what fails, fails alone."""
+"""The writer under faults: acknowledged writes are durable, and a failure affects only its own
+caller."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def ids(node: Node) -> set[str]:
 
 
 def in_one_group(node: Node, *commands: Submission) -> None:
-    """Have the writer take these commands together."""
+    """Make the writer take these commands together."""
     node.writer.exclusive(lambda: node.writer._write(list(commands))).result()
 
 

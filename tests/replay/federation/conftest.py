@@ -1,4 +1,4 @@
-"""Fixtures: a node on a real socket, and a forger that serves on another."""
+"""Fixtures: a node on a real socket, and a forger on another."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def clock() -> FixedClock:
 
 @pytest.fixture
 def live(tmp_path: Path, clock: FixedClock) -> Iterator[LiveNode]:
-    """A node that has peers, for ``stop`` and ``close`` to end."""
+    """A node with peers, for ``stop`` and ``close`` to end."""
     node = LiveNode(
         tmp_path / "node", clock=clock, federation_enabled=True, federation_insecure=True
     )
@@ -31,7 +31,7 @@ def live(tmp_path: Path, clock: FixedClock) -> Iterator[LiveNode]:
 
 @pytest.fixture
 def hostile(tmp_path: Path, clock: FixedClock) -> Iterator[Callable[..., HostilePeer]]:
-    """Make a peer that serves what a forger made."""
+    """Make a peer that serves a forger's streams."""
     made: list[HostilePeer] = []
 
     def make(name: str = "forger") -> HostilePeer:

@@ -1,4 +1,4 @@
-"""Attributes between nodes: a source's own word travels and hides, another's does not."""
+"""Attributes between nodes: a source's own travel and hide, those of others do not."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_reclassification_travels_and_hides_and_only_its_own_nodes_counts(
         member.restart()
         assert not readable(member, fact)
 
-    # What it takes with it: its own words, and those that were set elsewhere.
+    # Erased with it: its own words, and those set elsewhere.
     (outcome,) = one.submit(
         [EraseFacts(erasure_id="e", fact_ids=(fact,), scopes=ALL_SCOPES)]
     ).outcomes

@@ -1,4 +1,4 @@
-"""What a hostile peer may answer on a real socket, and that nothing of it gets further."""
+"""Answers of a hostile peer on a real socket: none has an effect."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fault(live: LiveNode, peer_id: str) -> str:
 
 
 def sound(live: LiveNode) -> None:
-    """The node still serves, is whole, and rebuilds to what it is."""
+    """The node still serves, verifies, and rebuilds to the same."""
     assert live.node.status()["degraded"] is None
     assert live.state(v="after all that")["id"]
     assert verify(live.node.log).fault is None
@@ -112,7 +112,7 @@ def test_a_bad_page_holds_its_stream_and_no_other(
     assert reasons.keys() == {"company"}
     assert reasons["company"].startswith(reason + ":")
     assert texts(live) == {"also good", "of another peer"}
-    # The operator releases it, the peer has come to its senses, and replaying continues.
+    # The operator releases the stream, the peer behaves again, and replaying continues.
     peer.alter_page = lambda page: page
     body = {"stream": peer.forger.stream(), "reason": "looked at"}
     path = f"/v1/federation/peers/{peer_id}/release"
@@ -148,7 +148,7 @@ def test_an_impossible_header_holds_the_stream(
     reasons = until(lambda: held(live, peer_id))
     assert reasons.keys() == {"company"}
     assert reasons["company"].startswith(reason + ":"), reasons
-    # A page is taken whole or not at all; what is oversized is asked for in smaller ones.
+    # A page is taken completely or not at all; an oversized one is requested in smaller pages.
     before = {"before"} if reason == "oversized" else set[str]()
     until(lambda: texts(live) == {"also good", *before})
     sound(live)
@@ -420,7 +420,7 @@ def test_a_long_stream_is_asked_for_page_by_page_each_of_them_once(
     until(lambda: texts(live, scope="public") == {"also good"})
     last = {each["stream"]: each["last_seq"] for each in detail(live, peer_id)["streams"]}
     assert last == {peer.forger.stream(): count, peer.forger.stream("public"): 1}
-    # Behind a full last page one more is asked for, in vain.
+    # After a full last page the node requests one more, which is empty.
     assert peer.asked.count(EVENTS_PATH) == pages + 1
     assert held(live, peer_id) == {}
 
@@ -434,7 +434,7 @@ SILENCE = msgspec.structs.replace(WHOLE, whole_seconds=10_000.0)
 def test_a_peer_that_sends_slowly_for_ever_holds_no_other(
     live: LiveNode, hostile: Make, slow: str, path: str
 ) -> None:
-    # Only the rule that a case is about can end it before the test's own time limit.
+    # Only the rule under test can end it before the test's own time limit.
     live.service().peers.limits = WHOLE if slow == "just fast enough" else SILENCE
     peer, honest = hostile(), hostile("honest")
     peer.forger.state("good")
@@ -462,7 +462,7 @@ def test_a_peer_that_sends_slowly_for_ever_holds_no_other(
 
 
 async def drip(transport: Any, slow: str) -> None:
-    """Send as slowly as a test wants, until the other side has gone."""
+    """Send as slowly as the test wants, until the other side closes."""
     begin = {
         "silent": b"", "headers": b"HTTP/1.1 200 OK\r\nX-A: ",
         "drip": b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n",

@@ -1,4 +1,4 @@
-"""Real changes, told by several origins, come to the same everywhere."""
+"""Real changes, stated by several origins, give the same everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events of peers whose content breaks a rule are kept, chained, and mean nothing."""
+"""Peers' events that break a content rule are kept and chained, and have no meaning."""
 
 from __future__ import annotations
 

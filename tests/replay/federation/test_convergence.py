@@ -1,4 +1,4 @@
-"""Nodes that have the same streams agree, whatever came when."""
+"""Nodes with the same streams agree, in any order of arrival."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_replica_starts_between_an_erased_event_and_its_erasure(tmp_path: Path
     try:
         states_six_and_erases_the_first(a)
         copy = Copy(tmp_path / "copy", a.node)
-        for _ in range(20):  # opened again each time
+        for _ in range(20):  # reopened each time
             copy.follow(a.node, a.clock, steps=1, page=2)
         with closing(Node.open(copy.folder, clock=a.clock)) as replica:
             assert replica.reader.digests().local == a.digests().local
@@ -128,7 +128,7 @@ def test_a_replica_is_promoted_between_an_erased_event_and_its_erasure(tmp_path:
         assert "withheld" in fault.reason
         node.promote()
         assert verify(node.log).fault is None
-        # The fact is as gone as any that was erased: it does not come back.
+        # The fact is gone like any erased one: it does not come back.
         assert node.reader.slot_of(first) is None
         assert erased_of(node, first)
         assert node.rebuild().compared

@@ -1,4 +1,4 @@
-"""What a peer says against our facts: a denial, another value, a source's name that is not its."""
+"""A peer's events against our facts: a denial, another value, another source's name."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def disputed(node: Member, fact: str) -> bool:
 
 
 def listed(node: Member) -> list[str]:
-    """Values that a default list shows."""
+    """Values in a default list."""
     view, moment = node.node.reader.pin(), node.node.moment()
     slots = np.flatnonzero(view.claimed(np.arange(view.count, dtype=np.int32), moment))
     shown = slots[preferred(view, slots.astype(np.int32), moment, everything())]

@@ -1,4 +1,4 @@
-"""What came of peers goes into files as far as it counts here, whatever order it came in."""
+"""Exports hold peers' events that have effect here, in any order of arrival."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def stated(value: str) -> AssertFact:
 
 
 def memories(node: Node) -> list[Any]:
-    """Facts, and how deltas made them, in this node's order."""
+    """Facts, and the deltas that made them, in this node's order."""
     tables = meaning(node)
     facts = [json.loads(row) for row in tables["facts"]]
     deltas = [json.loads(row) for row in tables["deltas"]]
@@ -91,7 +91,7 @@ def test_deltas_that_came_apart_go_out_whole(tmp_path: Path, seed: int) -> None:
 
 
 class RetractAnything(OwnShape, frozen=True):
-    """What a node may put into its own stream: the end of anybody's facts."""
+    """The end of any source's facts, as a node may put into its own stream."""
 
     fact: str
 

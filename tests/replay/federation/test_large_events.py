@@ -1,4 +1,4 @@
-"""Pages are cut by bytes as they are read; a peer that takes less is asked for less."""
+"""Pages are limited in bytes; a peer that accepts less is asked for less."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A missing payload is explained by an erasure in any stream; until then its stream waits."""
+"""An erasure in any stream explains a missing payload; until then its stream waits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Three = tuple[Member, Member, Member]
 
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[Three]:
-    """``a`` and ``b`` erase each other's facts; ``c`` has ``b`` for a peer, and no ``a`` yet."""
+    """``a`` and ``b`` erase each other's facts; ``c`` has ``b`` as a peer, and not yet ``a``."""
     a, b, c = (Member(tmp_path, name) for name in "abc")
     a.meet(b, ERASES)
     b.meet(a, ERASES)
@@ -57,8 +57,8 @@ def stream_of(member: Member) -> str:
 
 
 class Upto(Link):
-    """Shows so many events of each stream, as a node of an older release that names in its own
-    stream nothing of what others erased."""
+    """Shows so many events of each stream, like a node of an older release that does not name
+    others' erasures in its own stream."""
 
     def __init__(self, client: Member, server: Member, last: int) -> None:
         super().__init__(client, server)
@@ -78,7 +78,7 @@ class Upto(Link):
 
 
 def erased_by_another(a: Member, b: Member) -> None:
-    """``b`` states two facts, of which ``a`` erases the first."""
+    """``b`` states two facts; ``a`` erases the first."""
     fact = state(b, "goes")
     state(b, "stays")
     a.pull(Link(a, b))

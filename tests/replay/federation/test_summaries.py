@@ -1,4 +1,4 @@
-"""Summaries travel with their scope: the same paragraphs, and never another owner's end."""
+"""Summaries travel with their scope: the same paragraphs, and never the end of another owner's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def record(member: Member, text: str | None, scope: str = "company") -> None:
 
 
 def known(member: Member) -> list[list[str]]:
-    """Paragraphs of every summary that stands, by what the facts say."""
+    """Paragraphs of every current summary, by the facts' texts."""
     reader = member.node.reader
     view, moment = reader.pin(), member.node.moment()
     with reader.pool.connection() as db:

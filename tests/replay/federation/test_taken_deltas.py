@@ -1,4 +1,4 @@
-"""Deltas of a granted peer stand for nothing that others state, and take no name of theirs."""
+"""Deltas of a granted peer affect no fact that others state, and take none of their names."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_delta_of_a_peer_takes_no_fact_from_anothers(live: LiveNode, hostile: 
 
 
 def test_a_name_is_ours_before_it_is_a_peers(live: LiveNode, hostile: Make) -> None:
-    """A peer states a fact under a name of ours, with an id of a later time than any."""
+    """A peer states a fact under a name of ours, with a later id than all others."""
     assert apply(live, delta("add", id="f-1"), scope="company").is_success
     peer = hostile()
     later = IdentifierSource(peer.forger.id).next(START_US * 2)
@@ -95,7 +95,7 @@ def test_a_name_is_ours_before_it_is_a_peers(live: LiveNode, hostile: Make) -> N
 def test_what_a_peer_stated_first_is_stated_here_all_the_same(
     live: LiveNode, hostile: Make
 ) -> None:
-    """A fact of a peer under our name that says the same is the peer's to retract."""
+    """A peer's equal fact under our name is the peer's to retract."""
     (probe,) = apply(live, delta("add", id="f-1"), scope="company").json()["results"]
     record = live.call("GET", f"/v1/facts/{probe['fact_id']}").json()
     gone = {"fact_ids": [probe["fact_id"]], "wait": True}

@@ -1,4 +1,4 @@
-"""Ids are their origin's: what a granted peer says under another's id keeps nothing out."""
+"""Ids belong to their origin: a granted peer's event under another's id blocks nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Make = Callable[..., HostilePeer]
 def test_an_event_under_the_id_of_anothers_keeps_that_one_out_of_nothing(
     live: LiveNode, hostile: Make
 ) -> None:
-    """A peer sees another's event and sends one of its own under the same id, earlier."""
+    """A peer sees another's event and sends its own under the same id, earlier."""
     honest, squatter = hostile("honest"), hostile("squatter")
     honest.forger.state("true")
     honest.forger.state("and more")
@@ -84,7 +84,7 @@ def test_an_episode_of_a_peer_takes_no_id_from_those_recorded_here(
 def test_a_fact_whose_id_another_peer_took_first_comes_all_the_same(
     live: LiveNode, hostile: Make
 ) -> None:
-    """A peer sees the id of another's fact and states one of its own under it, earlier."""
+    """A peer sees the id of another's fact and states its own under it, earlier."""
     honest, squatter = hostile("honest"), hostile("squatter")
     taken = "0190a5b6-0000-7000-8000-000000000001"
     honest.forger.add(

@@ -1,4 +1,4 @@
-"""Who may ask for streams: every token that proves nothing is turned away at the socket."""
+"""Who may request streams: the socket refuses every invalid token."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECOND_MS = 1_000
 
 
 def ask(live: LiveNode, path: str, token: str | None) -> tuple[int, Any]:
-    """Status and detail of one request for what only peers may have."""
+    """Status and detail of one request that only peers may make."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     wanted = {"stream": f"{live.node.node_id}/1/scope/company", "after": 0, "limit": 10}
     query = wanted if path == EVENTS_PATH else {}
@@ -56,14 +56,14 @@ def test_only_a_fresh_token_of_an_approved_peer_for_this_node_is_let_in(
 
 
 def in_the_name_of(forger: Forger, signer: Forger, target: str) -> str:
-    """A token that says it is the forger's, under another's signature."""
+    """A token in the forger's name with another's signature."""
     head, claims, _ = forger.token(target).split(".")
     signature = signer.identity.sign(f"{head}.{claims}".encode())
     return f"{head}.{claims}.{to_url_text(signature)}"
 
 
 def unsigned(forger: Forger, target: str) -> str:
-    """The old trick: a header that says that no signature is needed."""
+    """The old trick: a header that claims that no signature is needed."""
     _, claims, _ = forger.token(target).split(".")
     head = to_url_text(msgspec.json.encode({"alg": "none", "typ": "JWT"}))
     return f"{head}.{claims}."

@@ -1,4 +1,5 @@
-"""What a peer sends is checked before any of it is kept: no altered byte, nothing out of place."""
+"""A peer's page is checked before any of it is stored: altered bytes and misplaced events are
+refused."""
 
 from __future__ import annotations
 
@@ -120,7 +121,7 @@ def test_no_altered_byte_of_a_transmitted_page_gives_other_events(
             check_page(found, b.peer(a), stream_of(a), None, b.clock.now_us())
         except PageFault:
             continue
-        assert found.events == page.events  # only what is not evidence may differ
+        assert found.events == page.events  # only parts that are not evidence may differ
 
 
 @pytest.mark.parametrize("cut", [0, 1, 10, -1])
@@ -263,7 +264,7 @@ def test_scopes_that_were_not_granted_neither_leave_nor_enter(tmp_path: Path) ->
 
 
 class Forger(Link):
-    """A peer that shows another history, or less of the one it showed."""
+    """A peer that shows another history, or a shorter one than before."""
 
     def __init__(self, client: Member, server: Member, other: Member) -> None:
         super().__init__(client, server)
@@ -323,7 +324,7 @@ def test_a_peer_restored_from_a_backup_is_replayed_on_and_accused_of_nothing(
     shutil.rmtree(a.folder)
     restore_backup(tmp_path / "monday", a.folder, lambda *_: None)
     a.node = type(a.node).open(a.folder, clock=a.clock)
-    assert b.pull(Link(b, a)).faults == {}  # it has said nothing in its new epoch yet
+    assert b.pull(Link(b, a)).faults == {}  # it has written nothing in its new epoch yet
     fresh = say(a, "said after the restore")
     assert b.pull(Link(b, a)).faults == {}
     assert all(b.node.reader.slot_of(fact) is not None for fact in (lost, fresh))

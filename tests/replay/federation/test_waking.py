@@ -1,4 +1,4 @@
-"""What an operator changes takes effect at once, also while a peer holds its answer back."""
+"""An operator's change takes effect at once, even while a peer delays its answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Make = Callable[..., HostilePeer]
 
 
 def holds_back(peer: HostilePeer) -> list[bool]:
-    """Have a peer answer no request that may wait; whether one waits now."""
+    """Make a peer delay every request that may wait; returns whether one waits now."""
     waiting: list[bool] = []
 
     async def answer(request: web.Request) -> web.Response:
