@@ -20,6 +20,7 @@ from engramlog.eventlog.event import Recorded, UnknownPayload
 from engramlog.eventlog.kinds import FactErased
 from engramlog.projections.columns.entity_names import EntityNames
 from engramlog.projections.columns.fact_columns import FactColumns
+from engramlog.projections.columns.machine_names import MachineNames
 from engramlog.projections.columns.name_signatures import NameSignatures
 from engramlog.projections.columns.remembered_answers import Remembered
 from engramlog.projections.columns.sealed_facts import (
@@ -234,6 +235,7 @@ class MemoryImage:
         facts = self.facts
         self.simhashes = {n: TextSignatures(sign) for n, sign in signers(facts.tokenize).items()}
         self.texts = FactTexts(facts.entities, facts.relations, facts.said, self.attributes.by_slot)
+        self.machines = MachineNames(facts.entities)
         self.content_terms = ContentTerms(facts.entities, facts.relations, facts.tokenize)
 
     def _stands_at(self, event_id: bytes) -> int | None:

@@ -10,6 +10,7 @@ from engramlog.eventlog.kinds import FactAttributes, TrustPolicy
 from engramlog.projections.arrays import F64, I32, I64, U8, Bool, Keys
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.columns.fact_columns import ColumnView
+from engramlog.projections.columns.machine_names import MachineNames
 from engramlog.projections.columns.remembered_answers import Remembered
 from engramlog.projections.columns.tombstone_mask import Hiding
 from engramlog.projections.image.fact_texts import FactTexts
@@ -186,6 +187,11 @@ class View(ColumnView):
         return [number for kind in kinds if (number := said.number(kind, text)) is not None]
 
     @property
+    def machines(self) -> MachineNames:
+        """Which entities are assistants, tools and other machines."""
+        return self._image.machines
+
+    @property
     def texts(self) -> FactTexts:
         """The texts of facts for searches letter by letter."""
         return self._image.texts
@@ -326,9 +332,11 @@ class View(ColumnView):
         keys, of = np.unique(self.key[slots], return_inverse=True)
         first = np.zeros(len(keys), dtype=np.int32)
         first[of] = slots
+        relations = self.relation[first].tolist()
+        shared = {number for number in set(relations) if self.is_set_valued(number, moment)}
         lists = [
-            self.key_slots(key) if not self.is_set_valued(relation, moment) else first[:0]
-            for key, relation in zip(keys.tolist(), self.relation[first].tolist(), strict=True)
+            first[:0] if relation in shared else self.key_slots(key)
+            for key, relation in zip(keys.tolist(), relations, strict=True)
         ]
         group = np.repeat(np.arange(len(keys)), [len(each) for each in lists])
         siblings: I32 = np.concatenate(lists)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +42,6 @@ from engramlog.projections.recall.stages.candidates import Candidates, StageOutc
 from engramlog.projections.recall.stages.running import run_stages
 
 if TYPE_CHECKING:
-    from engramlog.eventlog.kinds import FactAttributes
     from engramlog.projections.authorization import Authorization
     from engramlog.projections.cards.source import CardSource
     from engramlog.projections.embedding.semantics import Semantics
@@ -218,68 +216,64 @@ def _all_recalled(
 ) -> tuple[Recalled, ...]:
     slots = np.array([each.slot for each in selected], dtype=np.int32)
     labels = {choice.name: choice.label or choice.name for choice in plan.profile.stages}
-    finders: list[list[tuple[str, Candidates]]] = [[] for _ in selected]
+    reasons = [
+        [f"parent of {each.provenance_of}"] if each.provenance_of else [] for each in selected
+    ]
+    found_by = [""] * len(selected)
     for name, found in hits.items():
-        for number in np.flatnonzero(np.isin(slots, found.slots)).tolist():
-            finders[number].append((labels[name], found))
+        numbers = np.flatnonzero(np.isin(slots, found.slots))
+        for number, of_stage in zip(numbers.tolist(), found.why(slots[numbers]), strict=True):
+            reasons[number] += of_stage
+            part = "" if found.origin is None else f":{found.origin(selected[number].slot)}"
+            found_by[number] = found_by[number] or f"{labels[name]}{part}"
     attributes = surveyed.view.stated_attributes(slots, surveyed.moment)
-    numbers = Breakdowns(scored, plan.profile.factors, [each.index for each in selected])
+    breakdowns = Breakdowns(scored, plan.profile.factors, [each.index for each in selected])
+    numbers = zip(*_numbers(surveyed, scored, selected), strict=True)
     return tuple(
-        _recalled(
-            surveyed,
-            scored,
-            each,
-            weights,
-            chance,
-            finders[number],
-            attributes[number],
-            partial(numbers.of, number),
+        Recalled(
+            slot=each.slot,
+            row=each.row,
+            score=score,
+            breakdown=breakdowns.of(number, trust),
+            hop_distance=hops,
+            token_estimate=each.tokens,
+            confidence=confidence,
+            source_trust=trust,
+            effective_confidence=confidence * trust,
+            contradicted=contradicted,
+            why=tuple(reasons[number]),
+            found_by=found_by[number],
+            provenance_of=each.provenance_of,
+            explain=(
+                _explain(scored, each.index, weights, chance) if surveyed.request.explain else None
+            ),
+            attributes=attributes[number],
         )
-        for number, each in enumerate(selected)
+        for number, (each, (score, hops, confidence, trust, contradicted)) in enumerate(
+            zip(selected, numbers, strict=True)
+        )
     )
 
 
-def _recalled(
-    surveyed: Survey,
-    scored: Scored,
-    each: Selected,
-    weights: dict[str, float],
-    chance: Chance | None,
-    finders: Sequence[tuple[str, Candidates]],
-    attributes: FactAttributes | None,
-    breakdown: Callable[[float], dict[str, float]],
-) -> Recalled:
-    """``finders``: the labels of the stages that found it. Adds the trust in its source to
-    ``breakdown``."""
-    features, fused = scored.features, scored.fused
-    index = each.index
-    if index is None:  # a parent that no stage found: it has properties, but no score
-        features = load_features(surveyed, np.array([each.slot], dtype=np.int32))
-    at = index or 0
-    confidence, trust = float(features.confidence[at]), float(features.source_trust[at])
-    reasons = [f"parent of {each.provenance_of}"] if each.provenance_of else []
-    found_by = ""
-    for label, found in finders:
-        reasons += found.why(each.slot)
-        part = "" if found.origin is None else f":{found.origin(each.slot)}"
-        found_by = found_by or f"{label}{part}"
-    return Recalled(
-        slot=each.slot,
-        row=each.row,
-        score=0.0 if index is None else float(scored.score[index]),
-        breakdown=breakdown(trust),
-        hop_distance=0 if index is None else int(fused.hops[index]),
-        token_estimate=each.tokens,
-        confidence=confidence,
-        source_trust=trust,
-        effective_confidence=confidence * trust,
-        contradicted=bool(features.contradicted[at]),
-        why=tuple(reasons),
-        found_by=found_by,
-        provenance_of=each.provenance_of,
-        explain=_explain(scored, index, weights, chance) if surveyed.request.explain else None,
-        attributes=attributes,
-    )
+def _numbers(
+    surveyed: Survey, scored: Scored, selected: Sequence[Selected]
+) -> tuple[list[float], list[int], list[float], list[float], list[bool]]:
+    """Score, hops, confidence, source trust and whether it is contradicted, of each selected
+    fact. A parent that no stage found has the last three alone."""
+    at = np.array([each.index or 0 for each in selected], dtype=np.int64)
+    features = scored.features
+    score, hops = scored.score[at].tolist(), scored.fused.hops[at].tolist()
+    confidence = features.confidence[at].tolist()
+    trust = features.source_trust[at].tolist()
+    contradicted = features.contradicted[at].tolist()
+    for number, each in enumerate(selected):
+        if each.index is None:
+            own = load_features(surveyed, np.array([each.slot], dtype=np.int32))
+            score[number], hops[number] = 0.0, 0
+            confidence[number] = float(own.confidence[0])
+            trust[number] = float(own.source_trust[0])
+            contradicted[number] = bool(own.contradicted[0])
+    return score, hops, confidence, trust, contradicted
 
 
 def _with_use(surveyed: Survey, results: tuple[Recalled, ...]) -> tuple[Recalled, ...]:

@@ -11,7 +11,6 @@ from msgspec import Struct
 from engramlog.projections.arrays import F64, I32, I64, Bool
 from engramlog.projections.recall.factors.lineage import derivation_depth
 from engramlog.projections.recall.factors.memory_features import DAY_US, Memories, load_memories
-from engramlog.projections.recall.factors.roles import is_machine
 from engramlog.projections.recall.request import Situation
 from engramlog.projections.recall.stages.candidates import Candidates
 
@@ -31,7 +30,7 @@ class Features(Struct, frozen=True):
     stages' scores by stage, 0 for facts that a stage did not find. ``strong``: strong hits by a
     stage's own rule, and ``cosine``: of the fact's vector with the question's (NaN without a
     vector); None if no stage can tell. ``memories`` and ``machine`` (said by an assistant or a
-    tool, see ``roles``) are loaded only for factors that need them.
+    tool, see ``machine_names``) are loaded only for factors that need them.
     """
 
     age_days: F64
@@ -88,7 +87,7 @@ def load_features(
         strong=_strong(slots, hits or {}),
         cosine=_cosines(survey, slots) if "cosine" in needs else None,
         memories=load_memories(survey, slots) if "memories" in needs else None,
-        machine=_machine(survey, slots) if "speakers" in needs else None,
+        machine=view.machines.among(view.entity[slots]) if "speakers" in needs else None,
     )
 
 
@@ -111,10 +110,3 @@ def _cosines(survey: Survey, slots: I32) -> F64 | None:
     if embedded.any():
         cosines[embedded], _ = semantics.cosines(query, slots[embedded])
     return cosines
-
-
-def _machine(survey: Survey, slots: I32) -> Bool:
-    distinct, of = np.unique(survey.view.entity[slots], return_inverse=True)
-    text = survey.view.entities.text
-    machine = np.array([is_machine(text(number)) for number in distinct.tolist()], dtype=np.bool_)
-    return machine[of]

@@ -23,9 +23,9 @@ def repeats_last(view: View, slots: I32, contradicted: Bool, order: I32) -> tupl
     if len(disputed) < 2:
         return order, len(order)
     said = slots[order[disputed]]
-    what = np.stack([view.key[said], view.value[said], view.source[said]], axis=1)
-    _, first = np.unique(what, axis=0, return_index=True)
+    what = np.stack([view.key[said], view.value[said], view.source[said]])
+    alike = np.lexsort(what)  # stable: the best of those alike comes first
+    repeats = (what[:, alike[1:]] == what[:, alike[:-1]]).all(axis=0)
     repeated = np.zeros(len(order), dtype=np.bool_)
-    repeated[disputed] = True
-    repeated[disputed[first]] = False
+    repeated[disputed[alike[1:][repeats]]] = True
     return np.concatenate([order[~repeated], order[repeated]]), int(np.count_nonzero(~repeated))

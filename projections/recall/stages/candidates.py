@@ -36,18 +36,18 @@ class Candidates(Struct, frozen=True):
     """Facts that a stage proposes.
 
     ``slots`` ascending and unique; raw ``scores`` above 0; ``hops`` from a seed (0 for direct
-    hits); ``why`` in words for one slot; ``detail``: how the stage found facts, or what it could
-    not read, if anything. ``ages``: sort keys of slots, older first. ``origin``: the part of the
-    stage that found a fact; None without parts. ``strong``: facts that hold every keyword; None if
-    the stage cannot tell. ``unjudged``: ascending slots of facts that the stage could not judge
-    yet. ``builds_on``: whether the stage judged by other stages' hits instead of by the facts
-    themselves.
+    hits); ``why`` gives reasons in words, of each of some of the slots; ``detail``: how the stage
+    found facts, or what it could not read, if anything. ``ages``: sort keys of slots, older first.
+    ``origin``: the part of the stage that found a fact; None without parts. ``strong``: facts that
+    hold every keyword; None if the stage cannot tell. ``unjudged``: ascending slots of facts that
+    the stage could not judge yet. ``builds_on``: whether the stage judged by other stages' hits
+    instead of by the facts themselves.
     """
 
     slots: I32
     scores: F64
     hops: I32
-    why: Callable[[int], list[str]]
+    why: Callable[[I32], list[list[str]]]
     detail: str = ""
     ages: Callable[[I32], Keys] = by_slot
     origin: Callable[[int], str] | None = None

@@ -66,9 +66,13 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     slots, away = dated[kept], away[kept]
     scores = np.exp(-away / parameters.decay_days)
 
-    def why(slot: int) -> list[str]:
-        day = _day(int(view.valid_from[slot]))
-        return [f"dates: of {day.isoformat()}, {away[np.searchsorted(slots, slot)]:.0f} days away"]
+    def why(chosen: I32) -> list[list[str]]:
+        days = [_day(instant_us).isoformat() for instant_us in view.valid_from[chosen].tolist()]
+        apart = away[slots.searchsorted(chosen)].tolist()
+        return [
+            [f"dates: of {day}, {count:.0f} days away"]
+            for day, count in zip(days, apart, strict=True)
+        ]
 
     return Candidates(slots, scores, np.zeros(len(slots), dtype=np.int32), why, ages=view.ages)
 

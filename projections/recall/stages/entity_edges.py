@@ -72,8 +72,11 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     hops: I32 = np.array([min(p.hops for p in paths[n]) for n in slots.tolist()], dtype=np.int32)
     scores = np.where(hops > 1, parameters.two_hop_score, parameters.edge_score)
 
-    def why(slot: int) -> list[str]:
-        return [f"S8:entity-graph: {path.text(survey.view)}" for path in paths[slot]]
+    def why(chosen: I32) -> list[list[str]]:
+        return [
+            [f"S8:entity-graph: {path.text(survey.view)}" for path in paths[slot]]
+            for slot in chosen.tolist()
+        ]
 
     ages = survey.view.ages
     return Candidates(slots, scores, hops, why, ages=ages, origin=lambda _slot: "entity-graph")

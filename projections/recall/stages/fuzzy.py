@@ -84,7 +84,10 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
         slots,
         _scores(survey, parameters, pool, slots),
         np.zeros(len(slots), dtype=np.int32),
-        lambda slot: [f"fuzzy: by {pool[slot].origin}, {pool[slot].of}"],
+        lambda slots: [
+            [f"fuzzy: by {found.origin}, {found.of}"]
+            for found in map(pool.__getitem__, slots.tolist())
+        ],
         detail=_counts(pool),
         ages=survey.view.ages,
         origin=lambda slot: pool[slot].origin,

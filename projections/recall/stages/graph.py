@@ -182,7 +182,11 @@ def _facts(
     surviving = mask[walked]
     np.maximum.at(scores, np.searchsorted(slots, walked[surviving]), best[targets[surviving]])
     hops = np.maximum(reached.hops[view.entity[slots]], 0)
-    return Candidates(slots, scores, hops, lambda slot: _why(survey, reached, slot), ages=view.ages)
+
+    def why(chosen: I32) -> list[list[str]]:
+        return [_why(survey, reached, slot) for slot in chosen.tolist()]
+
+    return Candidates(slots, scores, hops, why, ages=view.ages)
 
 
 def _newest(survey: Survey, entities: I64) -> I32:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import compress
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -45,11 +46,6 @@ class Term(Struct, frozen=True):
     slots: I32
     frequencies: F64
 
-    def stands_in(self, slot: int) -> bool:
-        """Whether a fact holds the term."""
-        at = int(self.slots.searchsorted(slot))
-        return at < len(self.slots) and int(self.slots[at]) == slot
-
     def frequency(self, slots: I32) -> F64:
         """How often each of ``slots`` holds the term."""
         if not len(self.slots):
@@ -66,9 +62,14 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     if survey.context is not None:
         slots, scores = _in_context(survey, survey.context, terms, parameters, slots, scores)
 
-    def why(slot: int) -> list[str]:
-        held = [term.text for term in terms if term.stands_in(slot)]
-        return [f"lexical: holds {', '.join(held)}" if held else "lexical: near facts that match"]
+    def why(chosen: I32) -> list[list[str]]:
+        texts = [term.text for term in terms]
+        holds = [(term.frequency(chosen) > 0).tolist() for term in terms]
+        found: list[list[str]] = []
+        for of_fact in zip(*holds, strict=True):
+            held = ", ".join(compress(texts, of_fact))
+            found.append([f"lexical: holds {held}" if held else "lexical: near facts that match"])
+        return found
 
     hops = np.zeros(len(slots), dtype=np.int32)
     detail = "; ".join(f"{word} is read as {name}" for word, name in survey.names.items())

@@ -86,9 +86,12 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     lent = (near_query > cosines)[near]
     slots, cosines = slots[near], near_query[near]
 
-    def why(slot: int) -> list[str]:
-        where = " in its context" if lent[np.searchsorted(slots, slot)] else ""
-        return [f"semantic: cosine {_at(slots, cosines, slot):.3f}{where} with the query"]
+    def why(chosen: I32) -> list[list[str]]:
+        at = slots.searchsorted(chosen)
+        return [
+            [f"semantic: cosine {cosine:.3f}{' in its context' if near else ''} with the query"]
+            for cosine, near in zip(cosines[at].tolist(), lent[at].tolist(), strict=True)
+        ]
 
     scores: F64 = (cosines - parameters.floor) / (1.0 - parameters.floor)
     details = [f"partial: {missing} facts are not embedded yet"] if missing else []
@@ -189,11 +192,14 @@ def _lifted(survey: Survey, parameters: Parameters, query: F32, found: Candidate
     own[np.searchsorted(slots, found.slots)] = found.scores
     given[np.searchsorted(slots, about)] = share
 
-    def why(slot: int) -> list[str]:
-        reasons = found.why(slot) if _holds(found.slots, slot) else []
-        if _at(slots, given, slot) > _at(slots, own, slot):
-            entity = survey.view.entities.text(int(survey.view.entity[slot]))
-            reasons = [*reasons, f"semantic: by the card of {entity}"]
+    def why(chosen: I32) -> list[list[str]]:
+        alone = np.isin(chosen, found.slots)
+        of_their_own = iter(found.why(chosen[alone]))
+        reasons = [next(of_their_own) if each else [] for each in alone.tolist()]
+        at = slots.searchsorted(chosen)
+        for number in np.flatnonzero(given[at] > own[at]).tolist():
+            entity = survey.view.entities.text(int(survey.view.entity[chosen[number]]))
+            reasons[number].append(f"semantic: by the card of {entity}")
         return reasons
 
     hops = np.zeros(len(slots), dtype=np.int32)
@@ -207,12 +213,3 @@ def _held(slots: I32, among: I32, *, inside: bool) -> I32:
         return slots[:0] if inside else slots
     at = np.minimum(np.searchsorted(among, slots), len(among) - 1)
     return slots[(among[at] == slots) == inside]
-
-
-def _at(slots: I32, numbers: F64, slot: int) -> float:
-    return float(numbers[np.searchsorted(slots, slot)])
-
-
-def _holds(slots: I32, slot: int) -> bool:
-    at = int(np.searchsorted(slots, slot))
-    return at < len(slots) and int(slots[at]) == slot

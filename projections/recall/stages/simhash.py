@@ -63,8 +63,9 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     best = near[best_indices(likeness[near], parameters.cap, lambda at: ages(slots[near[at]]))]
     slots, likeness = slots[best], likeness[best]
 
-    def why(slot: int) -> list[str]:
-        return [f"simhash: {likeness[np.searchsorted(slots, slot)]:.3f} of the bits agree"]
+    def why(chosen: I32) -> list[list[str]]:
+        alike = likeness[slots.searchsorted(chosen)].tolist()
+        return [[f"simhash: {each:.3f} of the bits agree"] for each in alike]
 
     missing = len(survey.survivors) - compared
     detail = f"{compared} of {compared + missing} facts compared" if missing else ""

@@ -68,9 +68,9 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
             break
     by_slot = {each.slot: each for each in found.values()}
 
-    def why(slot: int) -> list[str]:
-        passage = by_slot[slot]
-        return [f"S6:consolidation:{passage.period.tier}: holds {passage.keyword}"]
+    def why(slots: I32) -> list[list[str]]:
+        passages = [by_slot[slot] for slot in slots.tolist()]
+        return [[f"S6:consolidation:{p.period.tier}: holds {p.keyword}"] for p in passages]
 
     chosen: I32 = np.array(sorted(by_slot), dtype=np.int32)
     scores = np.full(len(chosen), parameters.score)

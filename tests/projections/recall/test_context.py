@@ -144,8 +144,8 @@ def test_bm25_counts_shares_of_the_neighbours_words() -> None:
     # idf × 1 × 2 / (1 + 0.5 + 0.5 × 4/5) and idf × 0.5 × 2 / (0.5 + 0.5 + 0.5 × 6/5).
     assert found.slots.tolist() == [0, 1]
     assert found.scores.tolist() == pytest.approx([idf * 2 / 1.9, idf / 1.6])
-    assert found.why(0) == ["lexical: holds ledger"]
-    assert found.why(1) == ["lexical: near facts that match"]
+    assert found.why(np.array([0], dtype=np.int32)) == [["lexical: holds ledger"]]
+    assert found.why(np.array([1], dtype=np.int32)) == [["lexical: near facts that match"]]
 
 
 def test_a_long_fact_gets_and_gives_less() -> None:

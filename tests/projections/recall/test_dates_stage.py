@@ -50,7 +50,7 @@ def test_facts_of_the_day_score_1_and_those_near_it_less() -> None:
     assert at.scores.tolist() == pytest.approx(
         [1.0, math.exp(-(2 + 10 / 24) / 3), math.exp(-(14 / 24) / 3)], abs=1e-6
     )
-    assert at.why(1) == ["dates: of 2023-05-06, 2 days away"]
+    assert at.why(np.array([1], dtype=np.int32)) == [["dates: of 2023-05-06, 2 days away"]]
 
 
 def test_what_lasted_counts_for_all_its_time() -> None:

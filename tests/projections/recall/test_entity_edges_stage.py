@@ -218,7 +218,9 @@ def test_it_is_switched_off_like_the_graph() -> None:
 def test_reasons_show_the_way() -> None:
     world = chain()
     hits = entity_edges.run(surveyed(world, "alice budapest"), Parameters(), {})
-    assert hits.why(1) == ["S8:entity-graph: alice —[works-at]→ acme —[located-in]→ budapest"]
+    assert hits.why(np.array([1], dtype=np.int32)) == [
+        ["S8:entity-graph: alice —[works-at]→ acme —[located-in]→ budapest"]
+    ]
 
 
 def test_at_most_so_many_paths_in_all() -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engramlog.projections.columns.machine_names import is_machine
 from engramlog.projections.recall.factors.factors import (
     FACTORS,
     NAMED_STAGES,
@@ -31,7 +32,6 @@ from engramlog.projections.recall.factors.factors import (
     substance,
 )
 from engramlog.projections.recall.factors.features import Features
-from engramlog.projections.recall.factors.roles import is_machine
 from engramlog.projections.recall.request import Situation
 from tests.projections.recall.remembered import memories, recalled_every
 from tests.worlds.recall_world import NOW_US

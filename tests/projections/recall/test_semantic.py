@@ -98,7 +98,7 @@ def test_the_score_is_the_cosine_of_every_survivor(provider: Any, cache: Any) ->
     assert dict(zip(found.slots.tolist(), found.scores.tolist(), strict=True)) == pytest.approx(
         expected, abs=2e-6
     )
-    assert found.why(0) == ["semantic: cosine 1.000 with the query"]
+    assert found.why(np.array([0], dtype=np.int32)) == [["semantic: cosine 1.000 with the query"]]
     assert found.detail == ""
 
 
@@ -120,7 +120,9 @@ def test_in_context_a_fact_is_as_near_as_with_its_neighbours(provider: Any, cach
     assert dict(zip(found.slots.tolist(), found.scores.tolist(), strict=True)) == pytest.approx(
         expected, abs=2e-6
     )
-    assert found.why(1) == [f"semantic: cosine {lent:.3f} in its context with the query"]
+    assert found.why(np.array([1], dtype=np.int32)) == [
+        [f"semantic: cosine {lent:.3f} in its context with the query"]
+    ]
 
 
 def test_a_feed_has_no_context(provider: Any, cache: Any) -> None:

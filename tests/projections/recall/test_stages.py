@@ -85,7 +85,7 @@ def test_lexical_reasons_name_the_terms_held() -> None:
     world = four_documents()
     request = RecallRequest(query="apple banana")
     found = lexical.run(surveyed(world, request), lexical.Parameters(), {})
-    assert found.why(2) == ["lexical: holds banana"]
+    assert found.why(np.array([2], dtype=np.int32)) == [["lexical: holds banana"]]
 
 
 def linked() -> World:
@@ -143,7 +143,9 @@ def test_entities_of_the_best_hits_are_seeds() -> None:
     # "ledger" hits atlas, which alice's edge reaches backwards: 1/2 * 0.9 / ln 3
     found = graph_hits(linked(), RecallRequest(query="ledger"), graph.Parameters(), 1)
     assert by_slot(found) == pytest.approx({0: 0.409608, 1: 0.409608}, abs=1e-6)
-    assert found.why(0) == [f"graph: 1 hop from {user('atlas')} by rel:works-on"]
+    assert found.why(np.array([0], dtype=np.int32)) == [
+        [f"graph: 1 hop from {user('atlas')} by rel:works-on"]
+    ]
 
 
 def test_a_seed_by_hit_is_reached_from_another_seed_but_never_from_itself() -> None:

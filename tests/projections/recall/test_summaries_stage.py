@@ -117,7 +117,8 @@ def test_it_says_where_it_comes_from() -> None:
     world = World()
     slot = weekly(world, "2026-06-15", "deploy")
     hits = summaries.run(surveyed(world, "the deploy"), summaries.Parameters(), {})
-    assert hits.why(slot) == ["S6:consolidation:weekly: holds deploy"]
+    assert hits.slots.tolist() == [slot]
+    assert hits.why(hits.slots) == [["S6:consolidation:weekly: holds deploy"]]
 
 
 @pytest.mark.parametrize(
