@@ -1,7 +1,7 @@
 """The demo: real, dated history through the real write path, then questions over real HTTP.
 
 The fixture's own dates become the log's receipt times, so that "as of" reaches back to
-1957. The node listens on this machine only and asks for no key.
+1957. The node listens on this machine only and needs no key.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _SHOWN = ("query", "scope", "as_of")
 
 
 def run_demo(*, port: int, once: bool, data: Path | None) -> int:
-    """Load, serve, ask, print; then serve on until interrupted unless ``once``.
+    """Load, serve, ask, print; then serve until interrupted unless ``once``.
 
     Raises:
-        ServingError: the port is taken.
+        ServingError: the port is in use.
         CommandError: the directory is not new, or an answer is empty.
     """
     if data is not None and data.exists() and any(data.iterdir()):
@@ -77,7 +77,7 @@ def run_demo(*, port: int, once: bool, data: Path | None) -> int:
 
 
 def load(data: Path) -> None:
-    """Import the fixture into a new directory, its dates as receipt times."""
+    """Import the fixture into a new directory, with its dates as receipt times."""
     with HISTORY.open("rb") as raw:
         start_us = recorded_us(decode_line(raw.readline()))
     clock = FixedClock(start_us)
@@ -98,7 +98,7 @@ def load(data: Path) -> None:
 
 
 def show(client: Client, url: str) -> None:
-    """Ask and print. Raises CommandError if an answer is empty."""
+    """Ask and print the answers. Raises CommandError if an answer is empty."""
     _show_recall(client, url, None)
     _show_recall(client, url, EARLIER)
     _show_life(client, url)
@@ -186,7 +186,7 @@ def _require(found: list[Any], what: str) -> None:
 
 
 def _serve_until_stopped(announcement: str) -> None:
-    """Say so, and wait for SIGINT or SIGTERM."""
+    """Print the announcement, and wait for SIGINT or SIGTERM."""
     stopped = threading.Event()
 
     def handler(_number: int, _frame: object) -> None:

@@ -1,9 +1,9 @@
-"""Every setting of a node: its name, default, meaning and where its value comes from.
+"""Every setting of a node: its name, default, meaning and source.
 
-A value is taken from the first of: command-line flag, ``STIGMEM_*`` environment variable,
-TOML file, default. A key of the file that no setting has is an error; a variable that no
-setting has is a warning, because other programs share the prefix. ``docs/settings.md``
-lists each setting, and a test holds the page to this file.
+A value comes from the first of: command-line flag, ``STIGMEM_*`` environment variable, TOML file,
+default. An unknown key in the file is an error. An unknown variable is a warning, because other
+programs share the prefix. ``docs/settings.md`` lists each setting; a test compares the page with
+this file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from engramlog.projections.normalization import SCOPES, normalize_uri
 from engramlog.projections.writing.content_rules import VALUE_BYTES_MAX
 
 PREFIX = "STIGMEM_"
-"""Variables of the protocol's clients, which share the prefix and mean nothing to a node."""
+"""Variables of the protocol's clients, which share the prefix and which nodes ignore."""
 
 _LABEL = re.compile(r"^[^\s*]*\*?$")
 
@@ -37,8 +37,8 @@ Labels = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_list)]
 
 
 class Settings(BaseSettings):
-    """A node's settings, validated. Field ``x`` is the variable ``STIGMEM_X``, the key ``x``
-    of the file, and the flag ``--x`` where a command has one."""
+    """A node's settings, validated. Field ``x`` is the variable ``STIGMEM_X``, the key ``x`` of the
+    file, and the flag ``--x`` if a command has one."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
@@ -177,7 +177,7 @@ class Settings(BaseSettings):
     value_bytes_max: int = Field(
         default=262_144, ge=1, le=VALUE_BYTES_MAX, description="Largest value of a fact."
     )
-    time_travel_enabled: bool = Field(default=True, description="`as_of` is served; off: 501.")
+    time_travel_enabled: bool = Field(default=True, description="Serve `as_of`; off: 501.")
     time_travel_allow_fact_query_as_of: bool = Field(
         default=True, description="`GET /v1/facts` takes `as_of`; off: 403."
     )
@@ -304,21 +304,21 @@ class Settings(BaseSettings):
         return scopes
 
     def as_of_floor_us(self, now_us: int) -> int | None:
-        """The earliest instant that ``as_of`` may name; None for all."""
+        """The earliest instant that ``as_of`` may name; None if any."""
         if not self.as_of_retention_days:
             return None
         return now_us - round(self.as_of_retention_days * 86_400 * 1_000_000)
 
     @property
     def explaining(self) -> Literal["none", "read", "admin"]:
-        """``explain_permission``, decided."""
+        """``explain_permission`` with ``auto`` resolved."""
         if self.explain_permission == "auto":
             return "admin" if self.auth_required else "read"
         return self.explain_permission
 
     @property
     def embedding(self) -> EmbeddingSettings:
-        """What is set of embeddings and their vectors."""
+        """The settings of embeddings and their vectors."""
         return EmbeddingSettings(
             provider=self.embed_provider if self.embed_enabled else "none",
             model=self.embed_model or None,

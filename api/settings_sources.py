@@ -1,4 +1,4 @@
-"""Where the settings of a node come from: flags, ``STIGMEM_*`` variables, the TOML file."""
+"""The sources of a node's settings: flags, ``STIGMEM_*`` variables, the TOML file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CLIENT_VARIABLES = frozenset(
 
 
 class SettingsError(Exception):
-    """A setting cannot be used; the message names it and where its value came from."""
+    """A setting is not usable; the message names it and its source."""
 
 
 class _File(InitSettingsSource):
@@ -44,14 +44,14 @@ def load_settings(
     *,
     config: Path | None = None,
 ) -> tuple[Settings, list[str]]:
-    """The settings in force, and warnings about variables nothing reads.
+    """The settings in force, and warnings about unknown variables.
 
     Args:
         flags: values of command-line flags; ``None`` means not given.
-        config: the TOML file; by default ``engramlog.toml`` of the data directory, if there.
+        config: the TOML file; by default ``engramlog.toml`` of the data directory, if it exists.
 
     Raises:
-        SettingsError: the file cannot be read, holds an unknown key, or a value is unusable.
+        SettingsError: the file is unreadable or has an unknown key, or a value is not usable.
     """
     given = {name: value for name, value in flags.items() if value is not None}
     path = config if config is not None else _default_file(given)
@@ -77,7 +77,7 @@ def load_settings(
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """One warning for each ``STIGMEM_*`` variable that neither a node nor a client reads."""
+    """One warning for each ``STIGMEM_*`` variable that nodes and clients ignore."""
     known = {variable(name) for name in Settings.model_fields} | CLIENT_VARIABLES
     return [
         f"{name} is not a setting and is ignored{_suggest(name, known)}"
@@ -92,7 +92,7 @@ def variable(field: str) -> str:
 
 
 def settings_table() -> str:
-    """Every setting as a Markdown table; ``docs/settings.md`` holds exactly this."""
+    """Every setting as a Markdown table; ``docs/settings.md`` contains exactly this."""
     rows = ["| variable | default | meaning |", "|---|---|---|"]
     for name, field in Settings.model_fields.items():
         default: Any = field.default
@@ -102,7 +102,7 @@ def settings_table() -> str:
 
 
 def _toml(value: Any) -> str:
-    """A default as the file would write it."""
+    """A default in TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
@@ -132,7 +132,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def _suggest(name: str, known: set[str] | frozenset[str]) -> str:
-    """A hint at the known name that is most like this one; their prefix counts for nothing."""
+    """A hint at the known name that is most similar, ignoring their prefix."""
     bare = {each.removeprefix(PREFIX): each for each in known}
     close = difflib.get_close_matches(name.removeprefix(PREFIX), bare, n=1, cutoff=0.7)
     return f"; did you mean {bare[close[0]]}?" if close else ""

@@ -1,6 +1,6 @@
 """engramlog: a memory for AI agents, over an append-only event log.
 
-This module is the public door. Everything else is reached through it or is internal.
+This module is the public door. Users reach everything else through it; the rest is internal.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name when it is first used, so that ``import engramlog`` stays quick."""
+    """Load a public name on first use, so that ``import engramlog`` is quick."""
     if name == "__version__":
         from importlib.metadata import version
 

@@ -1,8 +1,7 @@
 """The protocol's fact chain (wire 1.6): a hash chain over the facts a caller can read.
 
-It is a function of the log, so nothing is stored: the running head is kept per set of
-readable scopes and continued from where the last request left it. Every fact's content id
-is recomputed on the way.
+It is a function of the log, so nothing is stored. Memory keeps the running head per set of readable
+scopes, and each request continues from there. On the way it recomputes every fact's content id.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from engramlog.projections.tables.facts.fact_rows import FactRow
 
 PAGE_FACTS = 5_000
 CHAINS_MAX = 64
-"""Running heads kept; there are at most 16 sets of scopes, times gardens."""
+"""Running heads to keep; at most 16 sets of scopes exist, times gardens."""
 
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 
@@ -57,14 +56,14 @@ class FactChains:
     def proof(
         self, reader: Reader, view: View, authorization: Authorization, moment: Moment
     ) -> dict[str, Any]:
-        """``chain_proof`` of what the caller could read at the moment.
+        """The ``chain_proof`` of all facts that the caller could read at the moment.
 
         Raises:
-            ApiError: 409 ``fact_chain_mismatch`` for a fact that is not its content id.
+            ApiError: 409 ``fact_chain_mismatch`` if a fact does not match its content id.
         """
-        if view.confidential:  # whose chain it is depends on who asks, and may change behind it
+        if view.confidential:  # its facts depend on the caller, and may change in the past
             return _proof(_continued(Running(), reader, view, authorization, moment))
-        # Only what the caller may read makes a chain.
+        # The chain depends only on the rights to read.
         rights = msgspec.structs.replace(
             authorization, principal="", permissions=frozenset(), sources=()
         )

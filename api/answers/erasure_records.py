@@ -1,4 +1,4 @@
-"""What was erased, may not be erased, or is hidden by a tombstone, as answers carry it."""
+"""Answers about erasures, legal holds and tombstones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engramlog.projections.tables.facts.tombstones import TombstoneRevocationRow
 
 
 class SignedReceipt(Struct):
-    """The receipt's document, as it was ``signed``, and the signature."""
+    """The receipt's document as ``signed``, and the signature."""
 
     document: dict[str, Any]
     signed: str
@@ -22,8 +22,8 @@ class SignedReceipt(Struct):
 
 
 class ErasureRecord(Struct):
-    """The state of an erasure. ``clean``: nothing of it is left in any file; ``receipt`` says
-    so under the node's key. ``step`` and ``error``: of the cleaning that is under way."""
+    """The state of an erasure. ``clean``: no file contains any of it; ``receipt`` confirms this
+    under the node's key. ``step`` and ``error``: of the cleaning in progress."""
 
     erasure_id: str
     status: Literal["cleaning", "clean"]
@@ -39,8 +39,8 @@ class ErasureRecord(Struct):
 
 
 class ErasureBegun(ErasureRecord):
-    """``derived_fact_ids``: facts that stay, although they were derived from erased ones.
-    ``episode_ids``: episodes that stay, although erased facts were made from them."""
+    """``derived_fact_ids``: facts derived from erased ones, which stay. ``episode_ids``: episodes
+    behind erased facts, which stay."""
 
     fact_ids: list[str]
     derived_fact_ids: list[str]
@@ -48,7 +48,7 @@ class ErasureBegun(ErasureRecord):
 
 
 class HoldRecord(Struct):
-    """What may not be erased."""
+    """A fact or entity under legal hold."""
 
     target_kind: Literal["fact", "entity"]
     target: str
@@ -71,14 +71,14 @@ class TombstoneRecord(Struct):
 
 
 class TombstoneMade(TombstoneRecord):
-    """``erasure``: the requested one, if anything had to be erased."""
+    """``erasure``: the requested one, if it erased anything."""
 
     erasure: ErasureBegun | UnsetType = UNSET
     warnings: Warnings = UNSET
 
 
 class ListedTombstone(TombstoneRecord):
-    """``stands``: whether it is in force; ``node_id``: the peer that it came from."""
+    """``stands``: whether it is in force; ``node_id``: the peer that sent it."""
 
     stands: bool
     node_id: str | None
@@ -99,7 +99,7 @@ class RevocationRecord(Struct):
 
 
 class TombstoneNotice(Struct):
-    """For admins: a tombstone that hides something of an answer."""
+    """For admins: a tombstone that hides a part of an answer."""
 
     entity_uri: str
     tombstone_id: str
@@ -108,12 +108,12 @@ class TombstoneNotice(Struct):
 
 
 def hold_record(hold: LegalHold) -> HoldRecord:
-    """A legal hold as answers carry it."""
+    """A legal hold in the form of answers."""
     return HoldRecord(hold.target_kind, hold.target, hold.actor, format_instant(hold.set_at))
 
 
 def tombstone_record(row: TombstoneRow) -> TombstoneRecord:
-    """A tombstone as it was signed."""
+    """A tombstone as signed."""
     return TombstoneRecord(
         id=row.tombstone_id,
         entity_uri=row.entity_uri,
@@ -128,7 +128,7 @@ def tombstone_record(row: TombstoneRow) -> TombstoneRecord:
 
 
 def revocation_record(row: TombstoneRevocationRow) -> RevocationRecord:
-    """A revocation as it was signed."""
+    """A revocation as signed."""
     return RevocationRecord(
         id=row.revocation_id,
         tombstone_id=row.tombstone_id,

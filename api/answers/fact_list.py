@@ -1,7 +1,7 @@
 """The list of facts: filters, order and pages.
 
-Newest first by (hlc, id). ``total`` counts every match at the walk's moment, so it is the
-same on every page however many writes come between. Source: wire 2.2.
+Newest first by (hlc, id). ``total`` counts every match at the walk's moment, so concurrent writes
+do not change it. Source: wire 2.2.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Place = tuple[int, str]
 
 
 class ListFilters(Struct, frozen=True, kw_only=True):
-    """What a list asks for; entity and source in stored form, times in microseconds."""
+    """The filters of a list; entity and source in stored form, times in microseconds."""
 
     entity: str | None = None
     relation: str | None = None
@@ -37,7 +37,7 @@ class ListFilters(Struct, frozen=True, kw_only=True):
     prefer_newest: bool = False
     attested: bool | None = None
     trusted_from: float = 0.0
-    """Least effective confidence of facts whose source is not fully trusted."""
+    """Least effective confidence of facts from sources without full trust."""
 
 
 class FactListPage(Struct, frozen=True):
@@ -50,7 +50,7 @@ class FactListPage(Struct, frozen=True):
 
     @property
     def last(self) -> Place:
-        """The place of the last fact."""
+        """The sort key of the last fact."""
         return self.rows[-1].hlc, self.rows[-1].id
 
 
@@ -79,8 +79,8 @@ def matching(view: View, authorization: Authorization, moment: Moment, filters: 
 
 
 def _trusted(view: View, slots: I32, moment: Moment, least: float) -> Bool:
-    """Which facts are not hidden for want of trust. A fact that a fully trusted source is
-    unsure of is not distrusted, and one that ended has no confidence to lose."""
+    """Which facts their source's trust does not hide. A low confidence from a fully trusted source
+    does not hide a fact, and ended facts stay visible."""
     trust = view.trust(slots, moment)
     shown: Bool = trust >= 1.0
     doubted = np.flatnonzero(~shown)
@@ -90,7 +90,7 @@ def _trusted(view: View, slots: I32, moment: Moment, least: float) -> Bool:
 
 
 def _narrowed(view: View, filters: ListFilters) -> I32 | None:
-    """Slots that pass the filters by name; None if there are none."""
+    """Slots that pass the filters by name; None if no filter applies."""
     named = (filters.entity, filters.relation, filters.source, filters.attested)
     if all(each is None for each in named):
         return None
@@ -113,7 +113,7 @@ def _narrowed(view: View, filters: ListFilters) -> I32 | None:
 def page_of(
     reader: Reader, view: View, slots: I32, *, limit: int, after: Place | None
 ) -> FactListPage:
-    """The page of ``limit`` facts behind ``after``, newest first by (hlc, id)."""
+    """The page of ``limit`` facts after ``after``, newest first by (hlc, id)."""
     total = len(slots)
     chosen, ties = slots, 0
     if after is not None:
@@ -122,7 +122,7 @@ def page_of(
     chosen = _newest(view, chosen, limit + 1 + ties)
     rows = reader.rows([int(position) for position in view.from_position[chosen]])
     places = [(row.hlc, row.id, n) for n, row in enumerate(rows)]
-    places.sort(reverse=True)  # an id is one fact's alone
+    places.sort(reverse=True)  # ids are unique
     if after is not None:
         places = [place for place in places if place[:2] < after]
     shown = [n for _, _, n in places[:limit]]
@@ -136,7 +136,7 @@ def page_of(
 
 
 def _newest(view: View, slots: I32, count: int) -> I32:
-    """At least ``count`` slots of highest hlc, with everything equal to the last of them."""
+    """At least ``count`` slots with the highest hlc, including all that tie with the last."""
     if len(slots) <= count:
         return slots
     hlc = view.hlc[slots]

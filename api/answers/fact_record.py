@@ -1,4 +1,4 @@
-"""What a fact looks like in an answer, and moments. ``records.py`` builds the facts."""
+"""The models of facts and moments in answers. ``fact_records.py`` builds the facts."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from engramlog.projections.normalization import SCOPES
 Record: TypeAlias = Annotated[
     dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/FactRecord"})
 ]
-"""A fact as ``FactRecord`` describes it, with the keys that a route adds."""
+"""A fact in the form of ``FactRecord``, with the keys that a route adds."""
 WireScope: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": list(SCOPES)})]
 """The name of a scope."""
 Warnings: TypeAlias = list[str] | UnsetType
-"""What was sent and is ignored; left out if there is nothing to say."""
+"""The ignored parts of the request; omitted if empty."""
 
 
 class WireValue(Struct):
-    """``v``: text, a number, true or false, or null, as ``type`` says."""
+    """``v``: text, a number, true, false or null, depending on ``type``."""
 
     type: ValueType
     v: str | float | bool | None
@@ -30,14 +30,14 @@ class WireValue(Struct):
 
 
 class WireParent(Struct):
-    """A fact that this one was derived from."""
+    """A parent of this fact."""
 
     hash: str
     fact_id: str | UnsetType = UNSET
 
 
 def wire_hash(digits: str) -> str:
-    """A content id as answers carry it."""
+    """A content id in the form of answers."""
     return f"sha256:{digits}"
 
 
@@ -79,19 +79,19 @@ class FactRecord(Struct):
 
 
 class MomentRecord(Struct):
-    """The moment that a question was answered at."""
+    """The moment of an answer."""
 
     position: int
     instant: str
 
 
 def wire_moment(moment: Moment) -> MomentRecord:
-    """A moment as answers carry it."""
+    """A moment in the form of answers."""
     return MomentRecord(moment.position, format_instant(moment.instant_us))
 
 
 class ShortFact(Struct):
-    """What a fact states."""
+    """The statement of a fact."""
 
     id: str
     entity: str

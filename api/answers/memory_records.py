@@ -1,4 +1,4 @@
-"""Episodes and deltas as answers carry them."""
+"""Episodes and deltas in the form of answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engramlog.projections.moment import format_instant
 
 
 class EpisodeRecord(Struct):
-    """An episode as the asked moment knew it."""
+    """An episode as of the requested moment."""
 
     id: str
     key: str
@@ -39,7 +39,7 @@ class EpisodeRecord(Struct):
 
 
 class DeltaOutcome(Struct):
-    """``applied``, ``known`` (it was applied before) or ``rejected``."""
+    """``applied``, ``known`` (applied earlier) or ``rejected``."""
 
     delta_id: str
     kind: Literal["add", "update", "delete", "noop"]
@@ -50,7 +50,7 @@ class DeltaOutcome(Struct):
 
 
 class DeltaRecord(Struct):
-    """A delta that was applied, or rejected for a reason."""
+    """An applied delta, or a rejected one with the reason."""
 
     delta_id: str
     kind: Literal["add", "update", "delete", "noop"]
@@ -76,7 +76,7 @@ class DeltaRecord(Struct):
 
 
 def episode_record(episode: Episode) -> EpisodeRecord:
-    """An episode as the wire carries it."""
+    """An episode in wire form."""
     last = episode.last_access_us
     return EpisodeRecord(
         id=episode.id,
@@ -102,7 +102,7 @@ def episode_record(episode: Episode) -> EpisodeRecord:
 
 
 def applied_record(row: dict[str, Any]) -> DeltaRecord:
-    """A row of ``deltas`` as the wire carries it."""
+    """A row of ``deltas`` in wire form."""
     record = _record(row, "applied")
     record.promotion_ts = format_instant(row["promotion_us"])
     record.confidence = row["confidence"]
@@ -114,14 +114,14 @@ def applied_record(row: dict[str, Any]) -> DeltaRecord:
 
 
 def rejected_record(row: dict[str, Any]) -> DeltaRecord:
-    """A row of ``delta_rejections`` as the wire carries it."""
+    """A row of ``delta_rejections`` in wire form."""
     record = _record(row, "rejected")
     record.reason, record.message = row["reason"], row["message"]
     return record
 
 
 def delta_document(delta: MemoryDelta) -> dict[str, Any]:
-    """A delta as the wire carries it."""
+    """A delta in wire form."""
     made: dict[str, Any] = msgspec.to_builtins(delta)
     made["promotion_ts"] = format_instant(made.pop("promotion_us"))
     if made.get("expected_version", 0) is None:

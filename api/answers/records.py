@@ -1,4 +1,4 @@
-"""The wire form of a fact: the protocol's keys in the protocol's order, ours at the end."""
+"""The wire form of facts: the protocol's keys in the protocol's order, ours at the end."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _TEXTS = frozenset({"text", "string", "ref", "datetime"})
 
 
 class Volatile(Struct, frozen=True):
-    """What a moment and a caller make of a fact."""
+    """The fields of a fact that depend on moment and caller."""
 
     confidence: float
     contradicted: bool
     source_trust: float | None = None
     quarantine: str | None = None
     """The fact's state in a quarantine garden: ``pending``, ``promoted``, ``rejected`` or
-    ``withdrawn``; None for facts that are in none."""
+    ``withdrawn``; None for facts outside quarantine."""
     attributes: FactAttributes | None = None
-    """None if the fact has none of its own."""
+    """None if the fact has no attributes."""
 
 
 def volatile_of(
@@ -88,7 +88,8 @@ def records_of(
     node_id: str,
     rows: Sequence[FactRow] | None = None,
 ) -> list[Record]:
-    """Full records of slots, in order, as a GET answers them; ``rows`` where they were read."""
+    """Full records of slots, in order, as a GET answers them; ``rows``: the slots' rows, if the
+    caller has them."""
     chosen: I32 = np.asarray(slots, dtype=np.int32)
     if rows is None:
         rows = reader.rows(view.from_position[chosen].tolist())
@@ -99,10 +100,10 @@ def records_of(
 def record_of(
     row: FactRow, now: Volatile, node_id: str, warnings: list[str] | None = None
 ) -> Record:
-    """A stored fact as the wire carries it.
+    """A stored fact in wire form.
 
-    Made for every fact of every answer: what most facts have is copied, which costs less than
-    naming everything.
+    Runs for every fact of every answer, so it copies a template of the common values, which is
+    faster than naming every key.
     """
     value_type, value_v = row.value_type, row.value_v
     v = value_v if value_type in _TEXTS else wire_v(value_type, value_v)
@@ -147,7 +148,7 @@ def record_of(
 
 
 def record_of_event(event: Recorded, now: Volatile, warnings: list[str]) -> Record:
-    """A fact just written, from the event that recorded it: no table is read."""
+    """A fact just written, from its event; reads no table."""
     fact, header = event.payload, event.header
     assert isinstance(fact, FactAsserted)
     value, parents, attestation = fact.value, fact.derived_from, fact.attestation
@@ -177,7 +178,7 @@ _PLAIN: Record = dict.fromkeys(
 
 
 def wire_attributes(attributes: FactAttributes) -> dict[str, Any]:
-    """All attributes by name; those not given have their defaults."""
+    """All attributes by name; defaults for missing ones."""
     return msgspec.structs.asdict(attributes)
 
 

@@ -1,17 +1,16 @@
-"""What the sanitizer mode makes of facts on their way out.
+"""The sanitizer mode's effect on facts in answers.
 
-The log and the tables keep every byte; a mode is how they are served, now and for the past.
+The log and the tables keep every byte; the mode decides how to serve them, now and for the past.
 
-``off`` serves as recorded. ``warn`` adds warnings, and gives recall the cleaned values.
-``strip`` takes the sentences that hold a sentinel out of values, wherever they are shown, and
-says which sentinels they were; facts with a flagged name are absent, and so are all flagged ones
-from what is made of several facts (cards, neighbours, exports, notices).
-``block`` shows flagged facts in lists without their values, and not at all where the flag
-is in a name (a name cannot be left out of a fact); recall and neighbours do not know them.
-``quarantine`` hides flagged facts from everything but their review.
+``off`` serves as recorded. ``warn`` adds warnings, and gives recall the cleaned values. ``strip``
+removes the sentences with a sentinel from values in every answer, and lists the sentinels. It omits
+facts with a flagged name, and all flagged facts from results that combine several (cards,
+neighbours, exports, notices). ``block`` lists flagged facts without their values, and omits those
+with a flagged name (a fact cannot go without its name). Recall and neighbours ignore flagged facts.
+``quarantine`` hides flagged facts except from their review.
 
-A content id belongs to the recorded bytes alone: a record whose value was changed carries
-``cid`` null and the id under ``recorded_cid``, so that no honest record ever fails a check.
+A content id covers the recorded bytes alone. So a record with a changed value has ``cid`` null and
+the id under ``recorded_cid``; no unchanged record ever fails a check.
 """
 
 from __future__ import annotations
@@ -60,23 +59,22 @@ _WITHHELD_FROM_MODELS: dict[Mode, int] = {
 
 
 def look_up_rights(mode: Mode, rights: Authorization) -> Authorization:
-    """The caller's rights when facts are listed or looked up."""
+    """The caller's rights for lists and look-ups."""
     return rights.withholding(_WITHHELD_FROM_LOOK_UPS[mode])
 
 
 def model_rights(mode: Mode, rights: Authorization) -> Authorization:
-    """The caller's rights when facts are chosen for a model: nothing held back is counted."""
+    """The caller's rights for results that a model reads: withheld facts do not count."""
     return rights.withholding(_WITHHELD_FROM_MODELS[mode])
 
 
 def recall_rights(mode: Mode, rights: Authorization) -> Authorization:
-    """The caller's rights in recall, whose records are stripped where the mode says so."""
+    """The caller's rights in recall, which strips records in mode ``strip``."""
     return look_up_rights(mode, rights) if mode == "strip" else model_rights(mode, rights)
 
 
 class Screen(Struct, frozen=True):
-    """What to do to each record of one answer: its codes, and which values to leave out, or to
-    strip."""
+    """The changes to each record of an answer: its codes, and which values to omit or to strip."""
 
     codes: tuple[tuple[str, ...], ...] = ()
     redacted: tuple[bool, ...] = ()
@@ -84,7 +82,7 @@ class Screen(Struct, frozen=True):
     strips: bool = False
 
     def show(self, index: int, record: Record) -> Record:
-        """The ``index``-th record as this caller gets it."""
+        """The ``index``-th record, as this caller may see it."""
         if not self.codes or not self.codes[index]:
             return record
         shown = record | {"sanitizer_warnings": list(self.codes[index])}
@@ -110,13 +108,13 @@ class Screen(Struct, frozen=True):
 
 
 def _mute(record: Record, change: Callable[[str], str]) -> dict[str, Any]:
-    """The attributes, with their free texts changed."""
+    """The attributes with changed free texts."""
     attributes: dict[str, Any] = record["attributes"]
     return attributes | {name: change(attributes[name]) for name in FREE_TEXTS}
 
 
 def _stripped(record: Record, codes: Sequence[str]) -> Record:
-    """What changes in a record whose value and free texts are stripped."""
+    """The changes of a record whose value and free texts are stripped."""
     text = record["value"]["v"]
     left = stripped(text) if isinstance(text, str) else text
     changed = {"attributes": _mute(record, stripped)} if "attributes" in record else {}
@@ -127,7 +125,7 @@ def _stripped(record: Record, codes: Sequence[str]) -> Record:
 
 
 def for_model(mode: Mode, text: str) -> str:
-    """A text made of several facts, such as a card, as the mode gives it to a model."""
+    """A text from several facts, such as a card, for a model under this mode."""
     return stripped(text) if mode == "strip" else clean(text)
 
 
@@ -149,11 +147,11 @@ def screen(
     cleaned: bool = False,
     whole: bool = False,
 ) -> Screen:
-    """What the mode makes of the facts of ``slots``, in order.
+    """The mode's changes to the facts of ``slots``, in order.
 
     Args:
         cleaned: the values are for a model.
-        whole: nothing is left out (answers to the one who wrote it, and to reviewers).
+        whole: omit nothing (answers to the writer, and to reviewers).
     """
     flags = view.flags(slots)
     if mode == "off" or not (flags & NOTED).any():
@@ -170,7 +168,7 @@ def screen(
 
 
 def warned_record(record: Record, event: Recorded, mode: Mode) -> Record:
-    """The record of a fact just written, with what the sanitizer found in it."""
+    """The record of a fact just written, with the sanitizer's findings."""
     assert isinstance(event.payload, FactAsserted)
     codes = () if mode == "off" else verdict_of(event.payload).codes
     return record | {"sanitizer_warnings": list(codes)} if codes else record

@@ -1,4 +1,4 @@
-"""What a subscriber receives, as JSON: the rights of the moment, the fact, the signature."""
+"""Messages to subscribers as JSON: present rights, facts, signatures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SubscriptionEvent(Struct):
 def rights_of(
     node: Node, settings: Settings, subscription: SubscriptionRow
 ) -> Authorization | None:
-    """What the subscriber may read now; None if their key opens nothing any more."""
+    """The subscriber's present rights to read; None if their key is no longer valid."""
     now_us = node.clock.now_us()
     gardens = node.reader.gardens.of_member(subscription.subscriber)
     if subscription.key_id is None:
@@ -68,8 +68,7 @@ def rights_of(
 def notices_after(
     node: Node, subscription: SubscriptionRow, rights: Authorization, after: int
 ) -> tuple[list[tuple[int, Notice, Record]], int]:
-    """(position, notice, body) of what there is to tell behind a position, and how far the log
-    was read for it."""
+    """(position, notice, body) of each change after a position, and the last position read."""
     view = node.reader.pin()
     found: list[tuple[int, Notice, Record]] = []
     read_to = after
@@ -105,7 +104,7 @@ def _fact(node: Node, view: View, notice: Notice) -> Record:
 def event_record(
     subscription: SubscriptionRow, notice: Notice, body: Record, delivered_to: int, position: int
 ) -> SubscriptionEvent:
-    """A notice as the protocol lists it (wire 5.6)."""
+    """A notice in the protocol's form (wire 5.6)."""
     delivered = position <= delivered_to
     return SubscriptionEvent(
         id=notice.id,
@@ -122,7 +121,7 @@ def event_record(
 
 
 def webhook_body(subscription: SubscriptionRow, notice: Notice, body: Record) -> bytes:
-    """What is posted: the change, or for ``wake`` only that there is one."""
+    """The body to post: the change, or for ``wake`` only that one exists."""
     message: dict[str, Any] = {
         "event_id": notice.id,
         "idempotency_key": notice.id,
@@ -135,12 +134,12 @@ def webhook_body(subscription: SubscriptionRow, notice: Notice, body: Record) ->
 
 
 def secret_of(node: Node, subscription_id: str) -> str:
-    """The subscription's signing secret: made of the node's own, kept nowhere."""
+    """The subscription's signing secret, derived from the node's own and stored nowhere."""
     return hmac.new(
         node.cursor_key, f"webhook {subscription_id}".encode(), hashlib.sha256
     ).hexdigest()
 
 
 def signature_of(secret: str, body: bytes) -> str:
-    """``sha256=`` and the HMAC of a webhook's body, for its receiver to check."""
+    """``sha256=`` and the HMAC of a webhook's body, for its receiver to verify."""
     return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()

@@ -10,7 +10,7 @@ from engramlog.api.answers.fact_record import MomentRecord, Record
 
 
 class MomentState(Struct):
-    """What was known at a moment."""
+    """The facts at a moment."""
 
     facts: list[Record]
     total: int
@@ -19,7 +19,7 @@ class MomentState(Struct):
 
 
 class ErasedFact(Struct):
-    """A fact that was erased."""
+    """An erased fact."""
 
     fact_id: str
     erasure_id: str
@@ -27,7 +27,7 @@ class ErasedFact(Struct):
 
 
 class Difference(Struct, rename={"from_": "from"}):
-    """What became of facts between two moments. Lists are there as asked; ``erased`` is for
+    """The changes of facts between two moments. Has the requested lists; ``erased`` is for
     admins."""
 
     from_: MomentRecord
@@ -61,7 +61,7 @@ class TouchRecord(Struct):
 
 
 class BeliefPoint(Struct):
-    """Confidence from a position on."""
+    """The confidence from a position on."""
 
     position: int
     at: str
@@ -70,8 +70,8 @@ class BeliefPoint(Struct):
 
 
 class FactLife(Struct):
-    """A fact's events and the course of confidence in it. Of an erased fact, for admins alone,
-    the events that name it."""
+    """A fact's events, and its confidence over time. For an erased fact, and only for admins: the
+    events that name it."""
 
     fact: Record | None
     events: list[TouchRecord]

@@ -1,1 +1,1 @@
-"""Asking other nodes over HTTP."""
+"""HTTP clients for other nodes."""

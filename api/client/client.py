@@ -1,7 +1,7 @@
 """A small blocking HTTP client for the command line: JSON in, JSON out, one connection.
 
-It speaks to a node by URL, with a key if one is needed. Failures of either side come back
-as ``ClientError`` with a sentence a person can act on.
+It calls a node by URL, with a key if the node needs one. Failures of either side become
+``ClientError`` with an actionable sentence.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ _Shape = TypeVar("_Shape")
 class ClientError(Exception):
     """A request failed.
 
-    Attributes:
-        status: the HTTP status, 0 if no answer came.
-        code: the node's stable error code, where it gave one.
-        answer: the answer's JSON, as sent.
+    Attributes: status: the HTTP status, 0 without an answer.
+        code: the node's stable error code, if any.
+        answer: the answer's JSON, unchanged.
     """
 
     def __init__(
@@ -40,7 +39,7 @@ class ClientError(Exception):
 
 
 class Client:
-    """Requests to one node. Not for use by several threads at once."""
+    """Requests to one node. For one thread at a time."""
 
     def __init__(
         self, url: str, key: str | None = None, timeout_seconds: float = TIMEOUT_SECONDS
@@ -81,7 +80,7 @@ class Client:
         raw: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """One request; ``raw`` is sent as it is, ``body`` as JSON; ``headers`` on top of the
+        """One request; ``raw`` is sent unchanged, ``body`` as JSON; ``headers`` on top of the
         client's own. Raises ClientError."""
         data = raw if raw is not None or body is None else msgspec.json.encode(body)
         status, answer = self._exchange(method, self._target(path, query), data, headers or {})
@@ -102,7 +101,7 @@ class Client:
         query: Mapping[str, object] | None = None,
         body: object = None,
     ) -> bytes:
-        """The bytes of an answer that is no JSON. Raises ClientError."""
+        """The bytes of an answer that is not JSON. Raises ClientError."""
         data = None if body is None else msgspec.json.encode(body)
         status, answer = self._exchange(method, self._target(path, query), data, {})
         if status >= 400:
@@ -110,8 +109,8 @@ class Client:
         return answer
 
     def lines(self, path: str, query: Mapping[str, object] | None = None) -> Iterator[bytes]:
-        """The lines of an answer that may be too long to hold, each with its end. Raises
-        ClientError, also where the answer breaks off."""
+        """The lines of an answer of any length, each with its end. Raises ClientError, also if the
+        answer breaks off."""
         try:
             self._connection.request("GET", self._target(path, query), None, self._headers)
             response = self._connection.getresponse()
@@ -170,7 +169,7 @@ def _text(value: object) -> str:
 
 
 def failure_of(status: int, body: Any) -> ClientError:
-    """The error of an answer, in one line whichever of the protocol's shapes it has."""
+    """The error of an answer in one line, from any of the protocol's shapes."""
     found: Any = _shaped(body, _Failure).detail
     entries, detail = _shaped(found, list[Any]), _shaped(found, dict[str, Any])
     code = str(detail.get("code", ""))
@@ -186,7 +185,7 @@ class _Failure(Struct):
 
 
 def _shaped(value: object, shape: type[_Shape]) -> _Shape:
-    """``value`` as ``shape``; the shape's default where it is something else."""
+    """``value`` as ``shape``; the shape's default if it does not match."""
     try:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""What a node elsewhere says of itself."""
+"""Reads the discovery document of another node."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from engramlog.projections.http_exchange import HttpFault, exchange, open_sessio
 DISCOVERY_SECONDS = 5.0
 DISCOVERY_BYTES_MAX = 1_000_000
 EVENTS_WIRE = "engramlog_events"
-"""Key of the document by which our nodes know each other."""
+"""The document's key by which our nodes recognise each other."""
 
 
 async def discovered(url: str, *, private: bool) -> dict[str, Any] | None:
-    """The discovery document of the node at a URL; None if it cannot be read.
+    """The discovery document of the node at a URL; None if it is not readable.
 
     Args:
         private: whether it may be in private networks and on loopback.

@@ -32,16 +32,15 @@ _LIMITS = AnswerLimits()
 
 
 class Woken(Exception):
-    """This side ended the wait for other heads: the question may have changed."""
+    """This side ended the wait for new heads: the request may have changed."""
 
 
 class HttpPeerSource:
-    """Connections are kept open; each request carries its own token. Behind a full page the
-    next is asked for at once, so that the peer reads it while this one is being taken in.
+    """Keeps connections open; each request carries its own token. After a full page, requests the
+    next at once, so that the peer reads it while this node takes the first.
 
-    ``wait_seconds``: how long the peer is to hold back heads that have not changed. ``private``:
-    whether the peer may have plain http and a private address; this is checked for the address
-    that is connected to, each time.
+    ``wait_seconds``: how long the peer should withhold unchanged heads. ``private``: whether the
+    peer may use plain http and private addresses; every connection checks its address.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class HttpPeerSource:
         self._ahead: tuple[str, Future[HttpAnswer]] | None = None
 
     def heads(self) -> SignedHeads:
-        """See ``PeerSource``; waits for heads other than the last ones. Raises Woken."""
+        """See ``PeerSource``; waits for heads that differ from the last ones. Raises Woken."""
         at_once = self._waking.is_set() or not self._seen
         self._waking.clear()
         wait = 0.0 if at_once else self.wait_seconds
@@ -87,7 +86,7 @@ class HttpPeerSource:
         try:
             statement = msgspec.json.decode(answer.body, type=SignedHeads)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
-            raise PageFault("malformed", f"the heads cannot be read: {fault}") from fault
+            raise PageFault("malformed", f"cannot read the heads: {fault}") from fault
         self._seen = answer.headers.get("etag", "")
         return statement
 
@@ -104,26 +103,26 @@ class HttpPeerSource:
         return page
 
     def digests(self) -> PeerDigests:
-        """The digests of the peer's streams and tombstones, and what it holds of ours."""
+        """Digests of the peer's streams and tombstones, and of its copies of ours."""
         body = self._get(_target(DIGESTS_PATH, {}), HEADS_BYTES_MAX).body
         try:
             return msgspec.json.decode(body, type=PeerDigests)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
-            raise PeerUnreachable(f"the digests cannot be read: {fault}") from fault
+            raise PeerUnreachable(f"cannot read the digests: {fault}") from fault
 
     def forget(self) -> None:
-        """Ask for heads at once the next time, changed or not."""
+        """Do not wait for changed heads the next time."""
         self._seen = ""
 
     def wake(self) -> None:
-        """The same, and end a wait for them; from any thread."""
+        """The same, and end a current wait; from any thread."""
         self._waking.set()
         held = self._held
         if held is not None:
             held.cancel()
 
     def close(self) -> None:
-        """End the connection, also under a request that waits. Idempotent."""
+        """End the connection, even during a request. Idempotent."""
         self._http.close()
 
     def _get(self, target: str, most: int) -> HttpAnswer:
@@ -131,7 +130,7 @@ class HttpPeerSource:
         if ahead is not None and ahead[0] == target:
             return self._answered(ahead[1])
         if ahead is not None:
-            ahead[1].cancel()  # its answer is of no use any more
+            ahead[1].cancel()  # its answer is obsolete
         return self._answered(self._begun(target, most))
 
     def _answered(self, asked: Future[HttpAnswer]) -> HttpAnswer:

@@ -1,4 +1,4 @@
-"""A peer's facts over HTTP, one page per request, each with its own token."""
+"""A peer's facts over HTTP: one page per request, each with its own token."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
 
 class PeerBusy(PeerFault):
-    """The peer asks to be left alone for ``seconds``."""
+    """The peer requests a pause of ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"the peer asks to wait {seconds:g} s")
+        super().__init__(f"the peer requests a pause of {seconds:g} s")
         self.seconds = seconds
 
 
@@ -39,11 +39,10 @@ class HttpFactSource:
 
 
 class PeerSession:
-    """Requests to peers, made in a running loop and closed there.
+    """Requests to peers, created and closed in a running loop.
 
-    Args:
-        private: whether peers may have plain http and private addresses; this is checked for the
-            address that is connected to, each time.
+    Args: private: whether peers may use plain http and private addresses; every connection checks
+        its address.
     """
 
     def __init__(self, *, private: bool) -> None:
@@ -51,7 +50,7 @@ class PeerSession:
         self._session = open_session(connector=checked_connector(private=private))
 
     async def fetch(self, url: str, query: dict[str, str], token: str) -> object:
-        """What a peer answers to one request. Raises PeerFault."""
+        """A peer's answer to one request. Raises PeerFault."""
         if address_fault(url, private=self._private) is not None:
             raise PeerFault(f"{url} is no address that a peer may have")
         headers = {"Authorization": f"Bearer {token}", "Stigmem-Verify": "full"}

@@ -18,11 +18,11 @@ PATH = "/v1/replication/events"
 SNAPSHOTS_PATH = "/v1/replication/snapshots"
 SNAPSHOTS_BYTES_MAX = 16 * 1024 * 1024
 LIMITS = AnswerLimits(silence_seconds=30.0, whole_seconds=600.0)
-"""Beyond what was waited for."""
+"""In addition to the requested wait."""
 
 
 class HttpLogSource:
-    """One connection, kept open. ``close`` may come from another thread and ends a wait."""
+    """One connection, kept open. ``close`` works from another thread and ends a wait."""
 
     def __init__(self, url: str, key: str) -> None:
         self._http = BlockingHttp(url, {"Authorization": f"Bearer {key}"} if key else {})
@@ -39,7 +39,7 @@ class HttpLogSource:
         return decode_page(answer.body)
 
     def documents(self) -> list[Snapshot]:
-        """See ``SnapshotSource``. A primary of an older release has none."""
+        """See ``SnapshotSource``. Primaries of older releases have none."""
         answer = self._get(SNAPSHOTS_PATH, SNAPSHOTS_BYTES_MAX)
         if answer.status == 404:
             return []
@@ -55,7 +55,7 @@ class HttpLogSource:
             raise PrimaryUnreachable(f"cannot reach {self.url}: {fault}") from fault
 
     def close(self) -> None:
-        """End the connection, also under a request that waits. Idempotent."""
+        """End the connection, even during a request. Idempotent."""
         self._http.close()
 
     def _get(self, target: str, most: int, waited_seconds: float = 0.0) -> HttpAnswer:

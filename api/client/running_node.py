@@ -1,4 +1,4 @@
-"""The node that serves a data directory, found through its control file."""
+"""Finds the node that serves a data directory, through its control file."""
 
 from __future__ import annotations
 

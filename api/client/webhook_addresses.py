@@ -1,4 +1,4 @@
-"""Where requests for others may go: public addresses, resolved once for each connection."""
+"""Allowed addresses of outgoing requests: public ones, resolved once per connection."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 
 class AddressRefused(OSError):
-    """The address is none that may be asked."""
+    """The address is not allowed."""
 
 
 def address_fault(url: str, *, private: bool) -> str | None:
-    """Why nothing is sent to ``url``; None if its text alone says nothing against it.
+    """Why requests to ``url`` are forbidden; None if its text is acceptable.
 
-    Args:
-        private: whether private networks, loopback and plain http are allowed.
+    Args: private: whether to allow private networks, loopback and plain http.
     """
     try:
         parts = urlsplit(url)
@@ -39,7 +38,7 @@ def address_fault(url: str, *, private: bool) -> str | None:
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is one of the internet, also when written as IPv6."""
+    """Whether an IP address is public, also in IPv6 notation."""
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address):
         inner = found.ipv4_mapped or found.sixtofour
@@ -49,12 +48,12 @@ def is_public(address: str) -> bool:
 
 
 def checked_connector(*, private: bool) -> TCPConnector:
-    """Connections of a session that go only where ``PublicResolver`` lets them."""
+    """A session's connections, limited to the addresses of ``PublicResolver``."""
     return TCPConnector(resolver=PublicResolver(private=private))
 
 
 class PublicResolver(AbstractResolver):
-    """Resolves names to public addresses alone; the connection goes to what was checked here."""
+    """Resolves names to public addresses only; connections use the checked address."""
 
     def __init__(self, *, private: bool) -> None:
         self._private = private

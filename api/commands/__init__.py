@@ -1,1 +1,1 @@
-"""From a request to a command or a question, without HTTP: rights, names, defaults."""
+"""From a request to a command or a query, without HTTP: rights, names, defaults."""

@@ -1,4 +1,4 @@
-"""From an assert request to the writer's command: every rule that needs the caller or the node."""
+"""From an assert request to the writer's command: the rules that need the caller or the node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMESPACES_HINT = "use a namespace such as 'memory:' or 'rel:'"
 
 
 class Assertion(Struct, frozen=True):
-    """A command, and what the answer should warn of."""
+    """A command, and the warnings for the answer."""
 
     command: AssertFact
     warnings: list[str]
@@ -33,10 +33,10 @@ class Assertion(Struct, frozen=True):
 async def state_fact(
     context: RequestContext, request: AssertRequest, idempotency: Idempotency | None
 ) -> tuple[Done, list[str]]:
-    """State a fact; its outcome, and what the answer should warn of.
+    """State a fact; its outcome, and the warnings for the answer.
 
     Raises:
-        ApiError: as ``assertion_of``, and where the writer refuses it.
+        ApiError: as ``assertion_of``, and if the writer refuses it.
     """
     assertion = assertion_of(context, request)
     return await context.do(assertion.command, idempotency=idempotency), assertion.warnings
@@ -89,13 +89,13 @@ def assertion_of(context: RequestContext, request: AssertRequest) -> Assertion:
 
 
 def check_entity(context: RequestContext, entity: str) -> None:
-    """Raises ApiError 403 if the caller may not speak of ``entity``."""
+    """Raises ApiError 403 if the caller may not state facts about ``entity``."""
     if not context.authorization.covers(entity):
         raise coded("entity_forbidden", f"this capability does not cover entity {entity!r}")
 
 
 def check_source(context: RequestContext, source: str) -> None:
-    """Raises ApiError 403 if the caller may not speak in the name of ``source``."""
+    """Raises ApiError 403 if the caller may not write as ``source``."""
     if not context.authorization.writes_as(source):
         raise coded("source_forbidden", f"this key may not write as source {source!r}")
 
@@ -107,15 +107,15 @@ def check_may_end(context: RequestContext, source: str) -> None:
 
 
 def check_ends_everything(context: RequestContext) -> None:
-    """Raises ApiError 403 if the caller may not end the facts of every source: what ends,
-    hides or weakens them anywhere asks for that."""
+    """Raises ApiError 403 if the caller may not end the facts of every source: commands that end,
+    hide or weaken any facts need this."""
     if not context.authorization.ends_everything:
         raise coded("source_forbidden", "this key may not end facts of every source")
 
 
 def check_attributes(context: RequestContext, attributes: FactAttributes | None) -> None:
-    """Raises ApiError 403 if a fact claims more trust than the caller may lend it: content
-    does not raise its own."""
+    """Raises ApiError 403 if a fact claims more trust than the caller may give: content must not
+    raise its own trust."""
     if attributes is None or context.authorization.may("admin"):
         return
     if attributes.trust > UNTRUSTED_TRUST_MAX:
@@ -127,7 +127,7 @@ def check_attributes(context: RequestContext, attributes: FactAttributes | None)
 
 
 def check_value(context: RequestContext, value: Value) -> None:
-    """Raises ApiError 403 for an instruction without the right, 413 for too long a value."""
+    """Raises ApiError 403 for an instruction without the permission, 413 for too long a value."""
     refusal = instruction_refusal(value, context.authorization.permissions)
     if refusal is not None:
         raise refused(refusal)
@@ -147,7 +147,7 @@ def _check_rights(context: RequestContext, request: AssertRequest) -> None:
 
 
 def _check_feedback(context: RequestContext, request: AssertRequest) -> None:
-    """A session that has read a scope writes there only with provenance from it (wire 1.7)."""
+    """A session that has read a scope may write there only with provenance from it (wire 1.7)."""
     session = context.session()
     if session is None:
         return

@@ -1,7 +1,7 @@
-"""Attestation: a source signs what it states, with a key registered here (wire 1.6).
+"""Attestation: a source signs its facts, with a key registered here (wire 1.6).
 
-The message is ``entity\\nrelation\\ntype\\nv\\nsource`` in UTF-8, entity and source as the
-request gives them, ``v`` as the content id covers it; Ed25519, base64url without padding.
+The message is ``entity\\nrelation\\ntype\\nv\\nsource`` in UTF-8: entity and source as in the
+request, ``v`` as the content id covers it. The signature is Ed25519, base64url without padding.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ PUBLIC_KEY_BYTES = 32
 def attestation_of(
     context: RequestContext, request: AssertRequest, value: Value
 ) -> Attestation | None:
-    """The verified attestation of a request, if it carries one.
+    """The verified attestation of a request, if it has one.
 
     Raises:
-        ApiError: 400 for an unknown or revoked key or a wrong signature, or where one is
-            required; 403 for a key of another entity.
+        ApiError: 400 for an unknown or revoked key or a wrong signature, or if a required one is
+            missing; 403 for a key of another entity.
     """
     given = request.attestation
     if given is None:
@@ -37,7 +37,7 @@ def attestation_of(
     if key is None:
         raise ApiError(400, f"attestation.key_id {given.key_id!r} not found")
     if key.status == "revoked":
-        raise ApiError(400, f"attestation.key_id {given.key_id!r} has been revoked")
+        raise ApiError(400, f"attestation.key_id {given.key_id!r} is revoked")
     if key.entity_uri != context.caller.principal:
         raise ApiError(403, "attestation key belongs to a different entity")
     message = "\n".join((request.entity, request.relation, value.type, value.v, request.source))
@@ -50,14 +50,14 @@ def attestation_of(
 
 
 def check_unattested(context: RequestContext) -> None:
-    """Raises ApiError 400 if this node takes no fact without its source's signature."""
+    """Raises ApiError 400 if this node requires the source's signature on every fact."""
     if context.service.settings.attestation_required:
         message = "attestation required; register an agent key at POST /v1/auth/agent-keys"
         raise ApiError(400, message)
 
 
 def decoded(text: str) -> bytes:
-    """Bytes of base64url, padded or not. Raises ValueError."""
+    """Bytes of base64url, with or without padding. Raises ValueError."""
     try:
         data = text.rstrip("=").encode("ascii")
         return base64.b64decode(data + b"=" * (-len(data) % 4), b"-_", validate=True)

@@ -1,4 +1,4 @@
-"""Sweeps: which policies apply, and how many facts they would touch."""
+"""Sweeps: which policies apply, and how many facts they would change."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ REQUEST_POLICY_ID = "request"
 
 
 class Reach(Struct, frozen=True):
-    """``scanned``: facts that hold and that a policy covers. ``decayed``: those that would
-    change."""
+    """``scanned``: live facts under a policy. ``decayed``: facts that would change."""
 
     scanned: int
     decayed: int
@@ -35,7 +34,7 @@ class Reach(Struct, frozen=True):
 def policy_of_request(
     ttl_seconds: float | None, min_confidence: float | None
 ) -> DecayPolicy | None:
-    """The policy that a sweep carries itself, if it does; a TTL of 0 ends everything."""
+    """The policy in a sweep's own fields, if any; a TTL of 0 ends everything."""
     if ttl_seconds is None and min_confidence is None:
         return None
     return DecayPolicy(
@@ -49,7 +48,7 @@ def reach_of(
     moment: Moment,
     policies: Sequence[DecayPolicy],
 ) -> Reach:
-    """What a sweep of the caller's scopes would touch at the moment."""
+    """The reach of a sweep over the caller's scopes at the moment."""
     slots = live(view, authorization, moment)
     labels = view.relation[slots].astype(np.int64) * len(SCOPES) + view.scope[slots]
     scanned = changed = 0

@@ -1,4 +1,5 @@
-"""From a name as given to what it means: the stored form, and for entities aliases (wire 1.3)."""
+"""From a name as given to its meaning: the stored form, and for entities the alias' target (wire
+1.3)."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ def stored_uri(text: str) -> str:
 
 
 def entity_named(context: ReadingContext, text: str, position: int) -> str:
-    """The entity that a name meant at a position.
+    """The entity that a name means at a position.
 
-    Sources have no aliases: whose name a fact is stated in is a matter of keys.
+    Sources have no aliases: keys decide who may write as which source.
 
     Raises:
         ApiError: 400 ``invalid_entity_uri``.
@@ -28,7 +29,7 @@ def entity_named(context: ReadingContext, text: str, position: int) -> str:
 
 
 def value_meant(context: ReadingContext, value: Value, position: int) -> Value:
-    """The value; a ref to an alias as a ref to the entity, so that its edge leads there."""
+    """The value; a ref to an alias becomes a ref to the entity, so that its edge leads there."""
     if value.type != "ref":
         return value
     name = normalize_ref(value.v)

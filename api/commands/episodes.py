@@ -47,20 +47,20 @@ from engramlog.projections.moment import Moment, format_instant, parse_instant
 from engramlog.projections.writing.commands import ApplyDeltas, RecordEpisodes
 
 PAYLOAD_REST_BYTES_MAX = 4_096
-"""What a payload may hold beside the fact itself."""
+"""Bytes of a payload besides the fact itself."""
 _TRIPLES = UUID("d6a1c7de-40a3-5d0f-8f0e-7b1f53b8c1aa")
 _encode = msgspec.json.Encoder().encode
 
 
 class Where(Struct, frozen=True):
-    """A scope, or a garden in it, that the caller may write in."""
+    """A scope, or a garden in it, in which the caller may write."""
 
     scope: str
     garden_id: str | None
 
 
 def writable(context: RequestContext, scope: str, garden: str | None) -> Where:
-    """Where a request writes. Raises ApiError 403, 404."""
+    """The place of a request's writes. Raises ApiError 403, 404."""
     context.check_scope(scope)
     return Where(scope, None if garden is None else entered_garden(context, garden).id)
 
@@ -71,7 +71,7 @@ def writable(context: RequestContext, scope: str, garden: str | None) -> Where:
 def recording_of(
     context: RequestContext, where: Where, episodes: Sequence[EpisodeBody]
 ) -> RecordEpisodes:
-    """The command of recording episodes; those without a timestamp happened now."""
+    """The command that records episodes; without a timestamp, they happened now."""
     now_us = context.node.clock.now_us()
     limit = context.service.settings.value_bytes_max
     for index, episode in enumerate(episodes):
@@ -100,7 +100,7 @@ def recording_of(
 
 
 def application_of(context: RequestContext, request: DeltasRequest) -> ApplyDeltas:
-    """The command of applying deltas. Raises ApiError 403, 404, 422."""
+    """The command that applies deltas. Raises ApiError 403, 404, 422."""
     check_unattested(context)
     where = writable(context, request.scope, request.garden_id)
     place = MemoryPlace(request.user, request.agent, where.scope, where.garden_id)
@@ -126,7 +126,7 @@ def application_of(context: RequestContext, request: DeltasRequest) -> ApplyDelt
 
 
 def delta_of(body: DeltaBody) -> MemoryDelta:
-    """A delta of the wire as the node has it."""
+    """A delta of the wire in the node's form."""
     common: dict[str, Any] = {
         "source_episode_ids": list(body.source_episode_ids),
         "promotion_us": parse_instant(body.promotion_ts),
@@ -170,7 +170,7 @@ def _check_payload(context: RequestContext, payload: dict[str, Any], index: int)
     rest = {key: value for key, value in payload.items() if value is not said}
     if len(_encode(rest)) > PAYLOAD_REST_BYTES_MAX:
         where = ("body", "deltas", index, "fact_payload")
-        message = f"beside the fact a payload has at most {PAYLOAD_REST_BYTES_MAX} bytes"
+        message = f"a payload may have {PAYLOAD_REST_BYTES_MAX} bytes besides the fact"
         raise unprocessable([entry("invalid_payload", where, message)])
     limit = context.service.settings.value_bytes_max
     if isinstance(said, str) and len(said.encode()) > limit:
@@ -178,7 +178,7 @@ def _check_payload(context: RequestContext, payload: dict[str, Any], index: int)
 
 
 def promotion_of(context: RequestContext, request: TriplesRequest) -> ApplyDeltas:
-    """The command of promoting triples: an ``add`` each, under an id made of the triple, so that
+    """The command that promotes triples: one ``add`` each. Its id derives from the triple, so
     promoting it again changes nothing."""
     check_unattested(context)
     where = writable(context, request.scope, request.garden_id)
@@ -240,7 +240,7 @@ def memory_facts(
     pattern: FactPattern,
     limit: int,
 ) -> list[MemoryFact]:
-    """The facts that match, oldest first, as the caller may see them at the moment."""
+    """The matching facts, oldest first, visible to the caller at the moment."""
     reader = context.node.reader
     with reader.pool.connection() as db:
         rows = reading_deltas.memory_facts_at(
@@ -266,7 +266,7 @@ def memory_facts(
 def _versioned(
     context: RequestContext, view: View, authorization: Authorization, row: dict[str, Any]
 ) -> dict[str, Any]:
-    """A row whose version counts those facts of its name that the caller may read."""
+    """A row whose version counts the facts of its name that the caller may read."""
     if row["version"] == 1:
         return row
     with context.node.reader.pool.connection() as db:

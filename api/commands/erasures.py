@@ -24,11 +24,11 @@ from engramlog.projections.writing.commands import EraseFacts
 from engramlog.replay.erasing import receipts_of
 
 TEXT_LENGTH_MIN = 4
-"""Shorter values are not looked for in the questions of recalls: they are in too many."""
+"""Shorter values are too common to look for in the questions of recalls."""
 
 
 async def erase(context: RequestContext, request: ErasureRequest) -> ErasureBegun:
-    """Erase, and wait for the cleaning if the request says so.
+    """Erase; then wait for the cleaning if the request says so.
 
     Raises:
         ApiError: 404 ``fact_not_found``, 403 ``scope_forbidden``, 423 ``legal_hold``.
@@ -64,8 +64,8 @@ async def erase(context: RequestContext, request: ErasureRequest) -> ErasureBegu
 
 
 def _telling(context: RequestContext, fact_ids: list[str], entity: str | None) -> list[str]:
-    """Events of recall receipts whose question or request repeats what is to be erased. Those
-    that returned an erased fact are found while cleaning."""
+    """Events of recall receipts whose question or request repeats a text to erase. The cleaning
+    finds the receipts that returned an erased fact."""
     reader = context.node.reader
     view = reader.pin()
     number = None if entity is None else view.entities.number(entity)
@@ -93,12 +93,12 @@ def known_erasure(context: RequestContext, erasure_id: str) -> ErasureRow:
     """Raises ApiError 404 ``erasure_not_found``."""
     row = context.node.reader.ask(find_erasure, erasure_id)
     if row is None:
-        raise coded("erasure_not_found", "there is no such erasure")
+        raise coded("erasure_not_found", "no such erasure")
     return row
 
 
 def erasure_record(context: RequestContext, row: ErasureRow) -> ErasureRecord:
-    """An erasure as answers carry it."""
+    """An erasure in the form of answers."""
     receipt = context.node.reader.ask(find_erasure_receipt, row.erasure_id)
     cleaning = context.service.cleaning
     signed = None

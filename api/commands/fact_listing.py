@@ -23,7 +23,7 @@ from engramlog.projections.moment import Moment, parse_instant
 
 _KIND = "facts"
 _UNBOUND = frozenset({"cursor", "limit", "tail"})
-"""Parameters that may change from page to page."""
+"""Parameters that may change between pages."""
 
 
 def listed(
@@ -48,7 +48,7 @@ def listed(
 
 
 def notices_of(context: RequestContext, query: FactsQuery) -> list[TombstoneNotice]:
-    """Tombstones that keep facts from the list, for admins; with its first page."""
+    """For admins, with the first page: tombstones that hide facts of the list."""
     view = context.view()
     if not view.hiding or not context.authorization.may("admin"):
         return []
@@ -69,13 +69,13 @@ def _cards(
     moment: Moment,
     filters: ListFilters,
 ) -> tuple[FactListPage, list[Record], str | None]:
-    """Cards are facts only to those who ask for them; a page holds all of an entity's."""
+    """Cards appear as facts only on request; a page holds all cards of an entity."""
     records = card_records(context, view, authorization, moment, filters)
     return FactListPage([], [], len(records), more=False), records[: query.limit], None
 
 
 def _walk(context: RequestContext, query: FactsQuery, view: View) -> Cursor:
-    """Where this page starts: the cursor's walk, its continuation, or a new one."""
+    """The start of this page: the cursor's walk, its continuation, or a new one."""
     digest = filters_digest(
         {name: getattr(query, name) for name in FactsQuery.model_fields if name not in _UNBOUND}
     )
@@ -116,7 +116,7 @@ def _next(context: RequestContext, walk: Cursor, page: FactListPage) -> str | No
 
 
 def _hidden_below(view: View, query: FactsQuery, moment: Moment) -> float:
-    """Effective confidence under which facts of doubtful sources are left out (wire 3.5)."""
+    """Effective confidence below which the list omits facts of doubtful sources (wire 3.5)."""
     policy = view.trust_policy(moment)
     if query.include_low_trust or policy.mode == "off":
         return 0.0

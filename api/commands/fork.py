@@ -1,4 +1,4 @@
-"""A fork: what a question would be answered if something had been said, touching nothing."""
+"""A fork: the answer to a question after hypothetical writes, without changing anything."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from engramlog.projections.moment import Moment, format_instant
 from engramlog.replay.fork import scratch_at
 
 _MADE_UP = ("recall_id", "receipt_id")
-"""Keys of a recall's answer that name it for later: nothing of a fork is kept."""
+"""Keys that identify a recall later: a fork stores nothing, so it omits them."""
 
 
 class Fork(Struct, rename={"with_": "with"}):
-    """An answer without what is supposed, with it, and the difference: ids ``added`` and
-    ``removed`` (with their ranks, in a recall), and ``moved`` or ``changed``."""
+    """An answer without the suppositions, one with them, and the difference: ids ``added`` and
+    ``removed`` (with ranks, for a recall), and ``moved`` or ``changed``."""
 
     moment: MomentRecord
     supposed: list[SupposedOutcome]
@@ -38,11 +38,11 @@ class Fork(Struct, rename={"with_": "with"}):
 
 
 def fork(context: RequestContext, body: ForkBody) -> Fork:
-    """The answer without what is supposed, the answer with it, and how they differ.
+    """The answer without the suppositions, the answer with them, and the difference.
 
     Raises:
-        ApiError: ``fork_too_large``, ``supposition_refused``, ``as_of_*``, and any with which the
-            question itself is refused.
+        ApiError: ``fork_too_large``, ``supposition_refused``, ``as_of_*``, and the question's own
+            errors.
     """
     position, instant_us = _moment(context, body)
     node = context.node
@@ -61,7 +61,7 @@ def fork(context: RequestContext, body: ForkBody) -> Fork:
                 "time_travel_enabled": True,
                 "time_travel_allow_recall_as_of": True,
                 "time_travel_allow_fact_query_as_of": True,
-                "as_of_retention_days": 0.0,  # its moment was checked
+                "as_of_retention_days": 0.0,  # checked above
             }
         )
         service = replace(context.service, node=there, settings=settings)
@@ -96,7 +96,7 @@ def _moment(context: RequestContext, body: ForkBody) -> tuple[int | None, int]:
             f"position {at.position} is beyond {most}, the last at which this node forks",
             fork_events_max=most,
         )
-    # What is supposed is received then, and nothing is received before what came earlier.
+    # The suppositions are received then, and receipt times never go back.
     instant_us = max(at.instant_us, context.node.log.received_at(at.position))
     return (None if body.as_of is None else at.position), instant_us
 

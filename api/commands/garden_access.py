@@ -1,7 +1,7 @@
-"""Which garden a request means, and what its caller may know of it.
+"""The garden that a request names, and whether its caller may know of it.
 
-To a caller who is no member a garden does not exist (404, as for an absent one), unless the
-caller may administer the node: then it is there, but its facts are not (403).
+For callers who are not members, a garden does not exist (404, as if absent). For admins of the node
+it exists, but its facts are forbidden (403).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def garden_uri(context: ReadingContext, slug: str) -> str:
 
 
 def known_garden(context: ReadingContext, name: str) -> Garden:
-    """The garden of a slug, uuid or URI. Raises ApiError 404 for what the caller is not to
-    know of, the same as for what is not there."""
+    """The garden of a slug, uuid or URI. Raises ApiError 404, the same for absent gardens and for
+    those that the caller may not know of."""
     text = name.strip().lower()
     found = _URI.fullmatch(text)
     if found is not None:
@@ -56,22 +56,22 @@ def entered_garden(context: ReadingContext, name: str) -> Garden:
 def within(
     context: ReadingContext, authorization: Authorization, name: str | None
 ) -> Authorization:
-    """Rights narrowed to the garden that a request filters by, if it does."""
+    """The rights, narrowed to the garden in the request's filter, if any."""
     return authorization if name is None else authorization.within(entered_garden(context, name).id)
 
 
 def member_of(context: ReadingContext) -> str | None:
-    """Whose roles the writer is to ask for; None for the machine's owner."""
+    """The member whose roles the writer has to check; None for the machine's owner."""
     return None if context.authorization.every_garden else context.caller.principal
 
 
 def admin_of(context: ReadingContext) -> str | None:
-    """Whose admin role the writer is to ask for; None for those who administer the node."""
+    """The member whose admin role the writer has to check; None for admins of the node."""
     return None if context.authorization.may("admin") else member_of(context)
 
 
 def swept_gardens(context: ReadingContext) -> tuple[str, ...]:
-    """The gardens that a sweep by this caller reaches: those it may write in, or ``*``."""
+    """The gardens that this caller's sweep reaches: those it may write in, or ``*``."""
     rights = context.authorization
     if rights.every_garden:
         return ("*",)

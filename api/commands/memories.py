@@ -23,18 +23,18 @@ from engramlog.projections.memories.deduplication_rules import (
 from engramlog.projections.writing.commands import AssertFact, MergeMemories, StoreMemory
 from engramlog.projections.writing.comparison_window import confidential_memories, recent_memories
 
-NO_VECTORS = "no embeddings: paraphrases were not looked for"
+NO_VECTORS = "no embeddings: paraphrases were not compared"
 
 
 class MemoryToStore(Struct, frozen=True):
-    """A command, and what the answer should warn of."""
+    """A command, and the warnings for the answer."""
 
     command: StoreMemory
     warnings: list[str]
 
 
 def refusal_of(request: MemoryRequest, owner: str) -> str | None:
-    """Why a memory is not stored, in abmind's manner: an answer, and no fault."""
+    """Why abmind would not store a memory: an answer, not an error."""
     if not request.content.strip():
         return "content is empty"
     if is_ownerless(owner):
@@ -43,7 +43,7 @@ def refusal_of(request: MemoryRequest, owner: str) -> str | None:
 
 
 async def memory_of(context: RequestContext, request: MemoryRequest, owner: str) -> MemoryToStore:
-    """The command of one memory, with the vectors that it is to be compared by made.
+    """The command of one memory; makes the vectors for its comparisons first.
 
     Raises:
         ApiError: as ``assertion_of``.
@@ -61,7 +61,7 @@ async def memory_of(context: RequestContext, request: MemoryRequest, owner: str)
 
 
 def _reading(context: RequestContext) -> Authorization:
-    """What the caller may read: nothing, where the key only writes."""
+    """The facts that the caller may read; none if its key only writes."""
     rights = context.authorization
     return rights if rights.may("read") else rights.narrowed(frozenset())
 
@@ -81,8 +81,8 @@ async def _likeness(
 
 
 def _make_vectors(context: RequestContext, fact: AssertFact, semantics: Semantics) -> None:
-    """Have the vectors of the new text and of those it may paraphrase. What comes between
-    here and the writer has made its own."""
+    """Make the vectors of the new text and of those it may paraphrase. Facts written before the
+    command runs make their own."""
     text = fact.value.v
     semantics.contents.make([text])
     view = context.view()
@@ -96,7 +96,7 @@ def _make_vectors(context: RequestContext, fact: AssertFact, semantics: Semantic
 
 
 def _likest(semantics: Semantics, text: str, slots: I32) -> list[int]:
-    """The likest of many, by the vectors that recall has of them: those without one last."""
+    """The most similar of many, by recall's vectors; slots without a vector come last."""
     if len(slots) > CONFIDENTIAL_MAX:
         vector = semantics.contents.vector(text)
         assert vector is not None
@@ -111,8 +111,7 @@ def merge_of(context: RequestContext, ids: list[str]) -> MergeMemories:
     """The command of a merge.
 
     Raises:
-        ApiError: 404 where a memory is not there for the caller; 403 where it is not theirs to
-            speak for.
+        ApiError: 404 if a memory is not visible; 403 if the caller may not end it.
     """
     view = context.view()
     named = [context.node.reader.slot_of(fact) for fact in ids]

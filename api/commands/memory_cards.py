@@ -1,4 +1,4 @@
-"""Memory cards on the wire: as their own answer, in a recall, and as facts."""
+"""Memory cards on the wire: as an answer, in a recall, and as facts."""
 
 from __future__ import annotations
 
@@ -33,12 +33,11 @@ from engramlog.projections.tables.facts.cards import SUMMARY_RELATION as SUMMARY
 
 
 class MemoryCard(Struct):
-    """What a reader sees of one entity in one scope, as one text: the protocol's keys (wire 5.3),
-    then ours.
+    """An entity in one scope as one text: the protocol's keys (wire 5.3), then ours.
 
-    ``summary`` is the protocol's short form, ``markdown`` the whole. ``facts`` counts what
-    belongs in the card, ``omitted`` what of it did not fit. ``contradictions`` lists the ids
-    of the facts on the sides of each open one.
+    ``summary`` is the protocol's short form, ``markdown`` the whole. ``facts`` counts the card's
+    facts, ``omitted`` those that did not fit. ``contradictions`` lists the ids of the facts on each
+    side of the open ones.
     """
 
     entity_uri: str
@@ -64,13 +63,13 @@ class MemoryCard(Struct):
 
 
 def card_source(context: ReadingContext, at: MomentQuery) -> CardSource:
-    """The cards of now; of another moment, ones that are exact."""
+    """The present cards; for another moment, exact ones."""
     live_now = at.as_of is None and at.valid_at is None
     return context.service.cards if live_now else PastCards(context.node.reader.rows)
 
 
 def card_answer(card: Card, served: Served, mode: Mode) -> MemoryCard:
-    """The card as answers carry it."""
+    """The card in the form of answers."""
     key = card.key
     return MemoryCard(
         entity_uri=key.entity,
@@ -95,7 +94,7 @@ def card_answer(card: Card, served: Served, mode: Mode) -> MemoryCard:
 
 
 def memory_card_of(served: Served | None, mode: Mode) -> dict[str, Any]:
-    """What a recall says of the card of its entity."""
+    """A recall's fields about the card of its entity."""
     if served is None:
         return {"memory_card": None, "card_stale": False, "force_refresh_timeout": False}
     card = served.card
@@ -110,7 +109,7 @@ def memory_card_of(served: Served | None, mode: Mode) -> dict[str, Any]:
 
 
 def card_record(context: RequestContext, view: View, moment: Moment, card_id: str) -> Record | None:
-    """The card with this id as a fact; None if the caller can see no such card."""
+    """The card with this id as a fact; None if the caller cannot see it."""
     key = context.node.reader.ask(find_card, card_id)
     if key is None:
         return None
@@ -124,8 +123,8 @@ def card_records(
     moment: Moment,
     filters: ListFilters,
 ) -> list[Record]:
-    """Cards of an entity as a list of facts, newest first: one for each place in which the
-    caller sees facts of it."""
+    """An entity's cards as facts, newest first: one per scope or garden with facts that the caller
+    sees."""
     if filters.entity is None or filters.attested or filters.source not in (None, CARD_SOURCE):
         return []
     number = view.entities.number(filters.entity)

@@ -1,6 +1,6 @@
-"""Who asks, under which rights and at which moment: what commands need of a request.
+"""The caller, rights and moment of a request, for commands.
 
-Nothing of HTTP is in it: a recall worker and a fork make their own contexts.
+Independent of HTTP: recall workers and forks make their own contexts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ReadingContext:
-    """Who asks, and what may be read: also in a process that follows a node."""
+    """The caller and its rights to read; also in a process that follows a node."""
 
     service: ReadingService
     caller: Caller
@@ -59,22 +59,22 @@ class ReadingContext:
         object.__setattr__(self, "node", self.service.node)
 
     def session(self) -> str | None:
-        """The caller's session, where the request belongs to one."""
+        """The caller's session, if the request has one."""
         return None
 
     @cached_property
     def authorization(self) -> Authorization:
-        """The caller's rights in lists and look-ups, as the sanitizer mode leaves them."""
+        """The caller's rights in lists and look-ups, under the sanitizer mode."""
         return look_up_rights(self.service.settings.sanitizer_mode, self.caller.authorization)
 
     @cached_property
     def own_rights(self) -> Authorization:
-        """The caller's rights where one fact is named, or stated again."""
+        """The caller's rights to a fact that the request names or states again."""
         return self.authorization.alone()
 
     @cached_property
     def model_authorization(self) -> Authorization:
-        """The caller's rights where facts are put together for a model (neighbours, cards)."""
+        """The caller's rights in results for a model (neighbours, cards)."""
         return model_rights(self.service.settings.sanitizer_mode, self.caller.authorization)
 
     @cached_property
@@ -83,7 +83,7 @@ class ReadingContext:
         return recall_rights(self.service.settings.sanitizer_mode, self.caller.authorization)
 
     def shown(self, view: View) -> Shown:
-        """What the caller sees of episodes and deltas."""
+        """The episodes and deltas that the caller may see."""
         return Shown(view, self.authorization)
 
     # -- when to look ---------------------------------------------------------------------
@@ -93,12 +93,12 @@ class ReadingContext:
         return self.node.reader.pin()
 
     def moment(self, view: View, at: MomentQuery | None = None, *, allowed: bool = True) -> Moment:
-        """The moment a request asks about: now, or its ``as_of`` and ``valid_at``.
+        """The moment of a request: now, or its ``as_of`` and ``valid_at``.
 
         ``allowed``: the setting that lets this route look back.
 
         Raises:
-            ApiError: 400 ``as_of_*``; 501 or 403 where time travel is switched off.
+            ApiError: 400 ``as_of_*``; 501 or 403 if time travel is off.
         """
         now_us = self.node.clock.now_us()
         moment = Moment(view.position, now_us)
@@ -116,7 +116,7 @@ class ReadingContext:
         return moment
 
     def check_retained(self, moment: Moment) -> None:
-        """Raises ApiError 400 ``as_of_before_retention_floor`` for one that is too old."""
+        """Raises ApiError 400 ``as_of_before_retention_floor`` if it is too old."""
         floor_us = self.service.settings.as_of_floor_us(self.node.clock.now_us())
         if floor_us is not None and moment.instant_us < floor_us:
             fault = before_floor(floor_us)
@@ -128,7 +128,7 @@ class ReadingContext:
                 501,
                 {
                     "code": "time_travel_plugin_not_loaded",
-                    "message": "time-travel queries are switched off on this node",
+                    "message": "time-travel queries are off on this node",
                 },
             )
         if not allowed:
@@ -143,7 +143,7 @@ class ReadingContext:
     # -- rights ---------------------------------------------------------------------------
 
     def check_held(self, scope: object) -> None:
-        """Raises ApiError 421 where this node does not hold ``scope`` of its log."""
+        """Raises ApiError 421 if this node does not hold ``scope`` of its log."""
         held = self.node.log.held
         if scope in EVERY_SCOPE - held:
             raise coded("scope_not_held", scope_not_held(held, f"scope {scope!r}"))
@@ -155,7 +155,7 @@ class ReadingContext:
             raise coded("scope_forbidden", f"this key does not cover scope {scope!r}")
 
     def check_scopes(self, scopes: Collection[str]) -> None:
-        """As ``check_scope``, of all of them."""
+        """``check_scope`` for several."""
         for scope in scopes:
             self.check_held(scope)
         beyond = sorted(set(scopes) - self.authorization.scopes)
@@ -163,9 +163,9 @@ class ReadingContext:
             raise coded("scope_forbidden", f"this key does not cover scopes {beyond}")
 
     def check_served(self, fact_id: str) -> None:
-        """Raises ApiError 404 if the sanitizer mode hides the fact from this caller, a
-        tombstone hides it from everybody, a capability does not reach its entity, its
-        classification is too high, or the caller may not read and did not say it."""
+        """Raises ApiError 404 if the caller may not see the fact: the sanitizer mode hides it from
+        this caller, a tombstone hides it from all, a capability does not cover its entity, its
+        classification is too high, or the caller neither may read it nor stated it."""
         view, slot = self.view(), self.node.reader.slot_of(fact_id)
         if slot is not None and slot < view.count:
             if not self.authorization.covers(view.entities.text(int(view.entity[slot]))):
@@ -183,7 +183,7 @@ class ReadingContext:
                 raise plain("fact_not_found")
 
     def narrowed(self, scope: str | None, *, for_model: bool = False) -> Authorization:
-        """The caller's rights, within one scope of a query string.
+        """The caller's rights, narrowed to the scope in a query string.
 
         Args:
             for_model: as ``model_authorization``.
@@ -207,11 +207,10 @@ class ReadingContext:
         whole: bool = False,
         rows: Sequence[FactRow] | None = None,
     ) -> list[Record]:
-        """Full records of slots, in order, as the sanitizer mode lets them be seen.
+        """Full records of slots, in order, under the sanitizer mode.
 
-        Args:
-            whole: for the one who wrote them.
-            rows: of the slots, where they were read already.
+        Args: whole: for their writer.
+            rows: of the slots, if the caller has them.
         """
         reader, node_id = self.node.reader, self.node.node_id
         chosen: I32 = np.asarray(slots, dtype=np.int32)
@@ -228,12 +227,12 @@ class RequestContext(ReadingContext):
     node: Node = field(init=False)
 
     async def in_pool(self, work: Callable[[], Result]) -> Result:
-        """Run a read beside the event loop; one that may take long goes to ``in_long_pool``."""
+        """Run a read in a thread; long reads use ``in_long_pool``."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.service.pool, work)
 
     async def in_long_pool(self, work: Callable[[], Result], *, admitted: bool = False) -> Result:
-        """Run what may take long where it keeps no other read waiting. Raises as ``LongWork``."""
+        """Run long work where it delays no other read. Raises as ``LongWork``."""
         return await self.service.long.run(self.caller.principal, work, admitted=admitted)
 
     async def submit(
@@ -243,15 +242,15 @@ class RequestContext(ReadingContext):
         idempotency: Idempotency | None = None,
         atomic: bool = False,
     ) -> WriteAnswer:
-        """Hand commands to the writer and wait until they are durable."""
+        """Submit commands to the writer and wait until they are durable."""
         answer = LoopAnswer()
         principal = self.caller.principal
         self.node.writer.take(Submission(commands, principal, idempotency, None, atomic, answer))
         return await answer.future
 
     async def embedded(self, position: int) -> bool:
-        """Whether everything up to ``position`` gets its vector while the setting lets us
-        wait; True if embeddings are off and there is nothing to wait for."""
+        """Whether everything up to ``position`` gets its vector within the time that the setting
+        allows; True if embeddings are off."""
         embeddings = self.node.embeddings
         if embeddings is None or embeddings.space is None:
             return True
@@ -263,7 +262,7 @@ class RequestContext(ReadingContext):
         return True
 
     async def do_all(self, commands: Sequence[Command]) -> None:
-        """Intents that must happen together. Raises ApiError if one of them is refused."""
+        """Submit intents together. Raises ApiError if the writer refuses one."""
         for outcome in (await self.submit(commands, atomic=True)).outcomes:
             if isinstance(outcome, Refused):
                 raise refused(outcome)
@@ -271,8 +270,8 @@ class RequestContext(ReadingContext):
     async def do(
         self, command: Command, *, idempotency: Idempotency | None = None, atomic: bool = False
     ) -> Done:
-        """One command that must happen; with ``atomic`` a refused one leaves no trace, so that it
-        is decided again when it is repeated. Raises ApiError if the writer refuses it."""
+        """Submit one command. With ``atomic``, a refusal leaves no trace, so a repetition is
+        decided again. Raises ApiError if the writer refuses it."""
         answer = await self.submit([command], idempotency=idempotency, atomic=atomic)
         outcome = answer.outcomes[0]
         if isinstance(outcome, Refused):

@@ -1,7 +1,7 @@
-"""What is supposed in a fork, decided as the node would decide it.
+"""The suppositions of a fork, decided as the node would decide them.
 
-Two things must allow a supposition: the caller's rights of today, and what the node was at the
-moment. Every one goes through the very code that a write of it goes through.
+A supposition needs both: the caller's present rights, and the node's state at the moment. Each uses
+the same code as a real write.
 """
 
 from __future__ import annotations
@@ -50,12 +50,11 @@ def suppose(
 ) -> list[SupposedOutcome]:
     """Write everything in the scratch node, in order; the outcome of each.
 
-    Args:
-        context: the caller at the node itself, for the rights of today.
+    Args: context: the caller at the node itself, for the present rights.
         scratch: the same caller at the scratch node.
 
     Raises:
-        ApiError: with the status of what was refused, ``supposition_refused`` and which it was.
+        ApiError: with the refusal's status, ``supposition_refused`` and the supposition's index.
     """
     results: list[SupposedOutcome] = []
     for index, item in enumerate(items):
@@ -92,7 +91,7 @@ def _refused(index: int, fault: ApiError) -> ApiError:
         fault.status,
         {
             "code": "supposition_refused",
-            "message": f"supposition {index} would have been refused",
+            "message": f"the node refused supposition {index}",
             "index": index,
             "error": fault.body()["detail"],
         },
@@ -118,7 +117,7 @@ def _command(context: RequestContext, scratch: RequestContext, item: Supposed) -
 
 
 def _retraction(scratch: RequestContext, item: BatchRetract) -> RetractFact:
-    """Of a fact that the caller may see today."""
+    """Retract a fact that the caller may see now."""
     scratch.check_served(item.id)
     view, slot = scratch.view(), scratch.node.reader.slot_of(item.id)
     if slot is None or not _readable(scratch, slot):
@@ -161,7 +160,7 @@ def _resolution(scratch: RequestContext, item: SupposeResolve) -> ResolveConflic
 
 
 def _sweep(context: RequestContext, scratch: RequestContext, item: SupposeSweep) -> SweepDecay:
-    """Of what the caller may sweep today, by the policies of the moment or the item's own."""
+    """Sweep the facts that the caller may sweep now, by the moment's policies or the item's own."""
     if item.scope is not None:
         if item.scope not in SCOPES:
             raise ApiError(400, f"scope must be one of {sorted(SCOPES)}")

@@ -1,4 +1,4 @@
-"""Setting and revoking tombstones, and saying which of them hid something."""
+"""Setting and revoking tombstones, and naming those that hide facts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def entity_meant(context: RequestContext, text: str) -> str:
 
 
 async def set_tombstone(context: RequestContext, request: TombstoneRequest) -> TombstoneMade:
-    """Hide an entity, after erasing it if the request says so.
+    """Hide an entity, after erasing it if requested.
 
     Raises:
         ApiError: 400 ``tombstone_invalid_scope`` or ``tombstone_entity_uri_invalid``, 403
@@ -100,7 +100,7 @@ async def set_tombstone(context: RequestContext, request: TombstoneRequest) -> T
 async def revoke_tombstone(
     context: RequestContext, tombstone_id: str, reason: str
 ) -> RevocationRecord:
-    """Let a tombstone hide nothing any more.
+    """Revoke a tombstone: it hides nothing from now on.
 
     Raises:
         ApiError: 404 ``tombstone_not_found``, 409 ``tombstone_already_revoked``, 403.
@@ -136,7 +136,7 @@ async def revoke_tombstone(
 async def _erased(
     context: RequestContext, entity: str, request: TombstoneRequest
 ) -> ErasureBegun | None:
-    """The erasure of all about an entity; None if there is nothing to erase."""
+    """The erasure of all facts about an entity; None if it has none."""
     asked = ErasureRequest(
         entity=entity, reason="request", wait=request.wait, timeout_s=request.timeout_s
     )
@@ -150,7 +150,10 @@ async def _erased(
 
 def _check_erasure(request: TombstoneRequest) -> None:
     if request.erase and request.legal_hold:
-        raise coded("erasure_beside_hold", "a legal hold keeps what erase would take: not both")
+        raise coded(
+            "erasure_beside_hold",
+            "a legal hold keeps the facts that erase would remove: choose one",
+        )
     if request.erase and request.scope not in EVERY_SCOPE:
         raise coded("erasure_of_one_scope", "erase takes every scope: scope must be 'all'")
 
@@ -165,8 +168,8 @@ def _check_rights(context: RequestContext, entity: str, scope: str) -> None:
 
 
 def notices_over(view: View, authorization: Authorization, slots: I32) -> list[TombstoneNotice]:
-    """The tombstones that hide some of ``slots``, which the caller could read without them;
-    for admins alone, to everybody else there is nothing."""
+    """The tombstones that hide some of ``slots`` that the caller could otherwise read; empty except
+    for admins."""
     if not view.hiding or not authorization.may("admin") or not len(slots):
         return []
     return [
@@ -179,8 +182,8 @@ def notices_over(view: View, authorization: Authorization, slots: I32) -> list[T
 def notices_in_recall(
     view: View, authorization: Authorization, moment: Moment, asked: RecallRequest
 ) -> list[TombstoneNotice]:
-    """The tombstones that keep facts from a recall: of the entity it asks about, or facts that
-    hold a word of its question."""
+    """The tombstones that hide facts from a recall: of its entity, or facts with a word of its
+    question."""
     if not view.hiding or not authorization.may("admin"):
         return []
     rights = authorization.past_tombstones()

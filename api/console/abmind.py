@@ -1,6 +1,6 @@
 """The ``abmind`` command: abmind's own commands and flags, over a node.
 
-``recall``, ``store`` and ``hook`` are those of ``engramlog``, as abmind's users type them.
+``recall``, ``store`` and ``hook`` are commands of ``engramlog`` under abmind's names.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def build_abmind_parser() -> argparse.ArgumentParser:
 
 
 def run_recall(args: argparse.Namespace) -> int:
-    """Ask by keywords; usage and exit code 1 where they or the user are missing, as in abmind."""
+    """Ask by keywords; without keywords or a user, print usage and return 1, as abmind does."""
     missing = [
         flag
         for flag, given in (("--translated", args.translated), ("--user-id", args.user_id))

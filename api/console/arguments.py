@@ -1,4 +1,4 @@
-"""What commands share on their command line: the directory or URL they are about, and the key."""
+"""Options that commands share: the directory or URL, and the key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from engramlog.api.client.client import Client
 
-if TYPE_CHECKING:  # loaded by the commands that read settings
+if TYPE_CHECKING:  # only commands that read settings load it
     from engramlog.api.settings import Settings
 
 KEY_VARIABLE = "STIGMEM_API_KEY"
@@ -18,11 +18,11 @@ URL_VARIABLE = "STIGMEM_URL"
 
 
 class CommandError(Exception):
-    """A command failed; the message is the one line the user sees."""
+    """A command failed; the message is the one line to print."""
 
 
 def add_data_arguments(parser: argparse.ArgumentParser, *, json: bool = False) -> None:
-    """``--data`` and ``--config``; with ``json``, the flag for an answer to programs."""
+    """Adds ``--data`` and ``--config``; with ``json`` also ``--json``."""
     parser.add_argument(
         "--data",
         dest="data_dir",
@@ -38,7 +38,7 @@ def add_data_arguments(parser: argparse.ArgumentParser, *, json: bool = False) -
 
 
 def add_target_arguments(parser: argparse.ArgumentParser, *, json: bool = False) -> None:
-    """``--data`` or ``--url``, and the key for the latter; ``json`` as above."""
+    """Adds ``--data`` or ``--url``, and the key for the latter; ``json`` as above."""
     add_data_arguments(parser, json=json)
     parser.add_argument(
         "--url", metavar="URL", help="a node to ask instead of a directory (default: STIGMEM_URL)"
@@ -63,7 +63,7 @@ def settings_of(args: argparse.Namespace, **flags: object) -> Settings:
 
 
 def url_of(args: argparse.Namespace) -> str | None:
-    """The URL to ask, if the command is not about a directory."""
+    """The URL of the node, unless the command is for a directory."""
     if args.url is not None and args.data_dir is not None:
         raise CommandError("give either --data or --url, not both")
     if args.url is None and args.data_dir is None:
@@ -73,7 +73,7 @@ def url_of(args: argparse.Namespace) -> str | None:
 
 
 def client_for_url(args: argparse.Namespace, url: str) -> Client:
-    """A client with the key of the variable that ``--key-env`` names."""
+    """A client with the key from the variable that ``--key-env`` names."""
     key = os.environ.get(args.key_env)
     if key is None and args.key_env != KEY_VARIABLE:
         raise CommandError(f"environment variable {args.key_env} is not set")

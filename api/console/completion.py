@@ -1,4 +1,4 @@
-"""``engramlog completion``: words for the shell, from the command line's own description."""
+"""``engramlog completion``: completions for the shell, from the command line's own parser."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run_completion(args: argparse.Namespace) -> int:
 
 
 def words_of(parser: argparse.ArgumentParser, path: str = "") -> dict[str, list[str]]:
-    """What may follow each command: its commands and its options."""
+    """The possible next words of each command: its commands and options."""
     below: dict[str, argparse.ArgumentParser] = {}
     options: list[str] = []
     for action in parser._actions:  # pyright: ignore[reportPrivateUsage]  # argparse has no other way

@@ -53,7 +53,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "node.demo": ("demo",),
     "completion": ("completion",),
 }
-"""The commands of each module below ``engramlog.api.console``. Only the requested one is loaded."""
+"""The commands of each module below ``engramlog.api.console``. A run loads only the requested
+one."""
 UNAUTHORIZED = 401
 EXIT_INTERRUPTED = 130
 EPILOG = """\
@@ -84,7 +85,7 @@ def build_parser(modules: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentP
 
 
 def _needed(given: Sequence[str]) -> Sequence[str]:
-    """The modules that these arguments are about: all of them where no command is named."""
+    """The modules that these arguments need: all if they name no command."""
     command = next((each for each in given if not each.startswith("-")), None)
     if command is None and "--version" in given:
         return ()
@@ -92,7 +93,7 @@ def _needed(given: Sequence[str]) -> Sequence[str]:
 
 
 def unknown_command(given: Sequence[str]) -> str | None:
-    """What is wrong with the first word, where no command is called so."""
+    """The error message if the first word is not a command, else None."""
     command = next((each for each in given if not each.startswith("-")), None)
     known = [name for made in COMMANDS.values() for name in made]
     if command is None or command in known:
@@ -101,12 +102,12 @@ def unknown_command(given: Sequence[str]) -> str | None:
 
     close = get_close_matches(command, known, 1)
     meant = f"did you mean {close[0]!r}?" if close else "engramlog --help lists the commands"
-    return f"there is no command {command!r}; {meant}"
+    return f"no command {command!r}; {meant}"
 
 
 def expected() -> tuple[type[Exception], ...]:
-    """Failures whose message is all the user needs. Whatever raised one has loaded it, so
-    this is asked only of a failure."""
+    """Failures whose message is all the user needs. A failure's own module is loaded already, so
+    these imports run only on failure."""
     from engramlog.api.node.node import LogNotEmpty, NotAReplica
     from engramlog.api.node.replicating import ReplicaError
     from engramlog.api.node.serving import ServingError
@@ -129,7 +130,7 @@ def expected() -> tuple[type[Exception], ...]:
 def _version() -> str:
     try:
         return version("engramlog")
-    except PackageNotFoundError:  # run from a source tree that is not installed
+    except PackageNotFoundError:  # run from a source tree without installation
         return "(source tree)"
 
 
@@ -146,17 +147,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 def execute(
     parser: Callable[[], argparse.ArgumentParser], given: Sequence[str], program: str = "engramlog"
 ) -> int:
-    """Run what a command line says; returns the exit code. ``parser`` makes its parser."""
+    """Run the command of a command line; returns the exit code. ``parser`` makes the parser."""
     for name in THREADS_OF_LIBRARIES:
         os.environ.setdefault(name, "1")
-    try:  # also while a command's modules load, which takes a moment
+    try:  # also while loading a command's modules, which takes a moment
         args = parser().parse_args(given)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     try:
         code: int = args.run(args)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of our output has gone, as ``head`` does
+    except BrokenPipeError:  # the reader of our output has ended, as ``head`` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
@@ -179,14 +180,14 @@ def execute(
 
 
 def _remedy(fault: Exception, args: argparse.Namespace) -> str:
-    """How to give the key that a node missed. Only a command knows what takes it, not the
-    client, which peers and replicas use as well."""
+    """How to supply a key that a node required. The command knows its options; the client, which
+    peers and replicas use too, does not."""
     refused = isinstance(fault, ClientError) and fault.status == UNAUTHORIZED
     return " (give a key with --key-env NAME)" if refused and "key_env" in args else ""
 
 
 def one_line(fault: Exception) -> str:
-    """An error's message without line breaks, and without the number of a file's error."""
+    """An error's message without line breaks and without an error number."""
     if isinstance(fault, OSError) and fault.strerror and isinstance(fault.filename, str):
         return f"{fault.filename}: {fault.strerror}"
     return " ".join(str(fault).split()) or type(fault).__name__

@@ -23,8 +23,8 @@ from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.tables.declared.usual_relations import USUAL_RELATIONS
 
 Embedding = Literal["off", "pinned", "begun"]
-"""Whether a directory is opened with its embeddings: ``pinned`` where serving it has begun any,
-``begun`` in any case."""
+"""Whether to open a directory with its embeddings: ``pinned``: if serving has pinned a model;
+``begun``: always."""
 
 
 def open_node(
@@ -39,14 +39,13 @@ def open_node(
 ) -> Node:
     """Open the data directory, with a progress bar while it catches up.
 
-    Args:
-        embedding: how facts are embedded, for commands that recall or serve.
+    Args: embedding: how to embed facts, for commands that recall or serve.
         accept_rollback: see ``Node.open``.
-        imports: what an import says of relations is all that is to be said of them.
+        imports: the import alone declares relations; adds no usual ones.
 
     Raises:
-        CommandError: it does not exist and ``create`` is not given.
-        DirectoryLocked and the other errors of ``Node.open``.
+        CommandError: it does not exist and ``create`` is off. DirectoryLocked and the other errors
+        of ``Node.open``.
     """
     path = settings.data_dir
     if not create and not is_data_directory(path):
@@ -76,12 +75,12 @@ def opened(settings: Settings, *, create: bool, embedding: Embedding) -> Generat
     """A client of the directory for the length of a ``with`` block; see ``reach``.
 
     Raises:
-        CommandError: it is held by a process that does not answer.
+        CommandError: another process holds it and does not answer.
     """
     try:
         node = open_node(settings, create=create)
     except DirectoryLocked as fault:
-        running = running_node(settings.data_dir)  # it may have begun to serve just now
+        running = running_node(settings.data_dir)  # a node may serve it by now
         if running is None:
             raise CommandError(f"{fault}, which does not answer commands") from fault
         yield running
@@ -99,7 +98,7 @@ def embedded(node: Node, settings: Settings, embedding: Embedding) -> Generator[
     try:
         if embedding == "begun" or (embedding == "pinned" and node.pinned_space() is not None):
             node.embed(follow_pin(settings.embedding, node.pinned_space()))
-        # The port is for this command alone: what the node says of its address stays true.
+        # The port is temporary: the node reports its configured URL.
         here = {"host": "127.0.0.1", "port": 0, "node_url": settings.public_url}
         quiet = settings.model_copy(update=here)
         with serve_in_background(node, quiet) as control:

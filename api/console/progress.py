@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-if TYPE_CHECKING:  # only work that takes long loads it
+if TYPE_CHECKING:  # only long work loads it
     from tqdm import tqdm
 
 
@@ -21,7 +21,7 @@ class Bar:
         self._bar: tqdm[NoReturn] | None = None
 
     def show(self, done: int, total: int) -> None:
-        """Show how far it is."""
+        """Show the progress."""
         if self._hidden:
             return
         bar = self._bar
@@ -41,7 +41,7 @@ class Bar:
 
 @contextmanager
 def progress_bar(title: str, unit: str, *, quiet: bool = False) -> Generator[Bar]:
-    """A bar for the length of a ``with`` block; nothing where stderr is not a terminal."""
+    """A bar within a ``with`` block; shows nothing if stderr is not a terminal."""
     bar = Bar(title, unit, quiet)
     try:
         yield bar

@@ -1,5 +1,5 @@
-"""How a command reaches a node: by URL, through the running node of a directory, or by
-opening the directory itself. Either way it asks over HTTP, so there is one way to ask."""
+"""How a command reaches a node: by URL, through the running node of a directory, or by opening the
+directory. In each case it uses HTTP."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ if TYPE_CHECKING:  # only commands that open a directory load it
 def reach(
     args: argparse.Namespace, *, create: bool = False, embedding: Embedding = "off"
 ) -> Generator[Client]:
-    """A client for the length of a ``with`` block.
+    """A client within a ``with`` block.
 
-    Args:
-        create: make the directory if there is none.
-        embedding: whether a directory is opened with its embeddings: ``pinned`` where serving
-            it has begun any, ``begun`` in any case.
+    Args: create: create the directory if it does not exist.
+        embedding: whether to open a directory with its embeddings: ``pinned``: if serving has
+            pinned a model; ``begun``: always.
 
     Raises:
-        CommandError: the directory is held by a process that does not answer.
+        CommandError: another process holds the directory and does not answer.
     """
     url = url_of(args)
     if url is not None:

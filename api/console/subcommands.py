@@ -1,4 +1,4 @@
-"""Adding commands to the parser, all in one manner: help, examples, and what to run."""
+"""Adding commands to the parser in one way: help, examples, and the function to run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Subcommands:
         return parser
 
     def group(self, name: str, summary: str, examples: str) -> Subcommands:
-        """A command that has its own commands."""
+        """A command with subcommands."""
         return Subcommands(self.add(name, summary, examples))
 
     def _help(self, _: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Answers as text for people: aligned columns, values and instants in short form."""
+"""Answers as text for people: aligned columns, with short values and instants."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ CELL_MAX = 200
 
 
 def print_json(body: object) -> int:
-    """An answer as indented JSON on stdout; the exit code of a command that ends with it."""
+    """Print an answer as indented JSON; the exit code of a command that ends with it."""
     text = msgspec.json.format(msgspec.json.encode(body), indent=2)
     print(text.decode())
     return 0
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str = "") -> None:
-    """Aligned columns, or ``empty`` where there are no rows.
+    """Print aligned columns, or ``empty`` if there are no rows.
 
-    A cell is cut at 200 characters, so that one long value does not pad every line; on a terminal
-    the widest columns are cut until the line fits.
+    Cuts cells at 200 characters, so that one long value does not pad every line. On a terminal,
+    cuts the widest columns until the lines fit.
     """
     if not rows and empty:
         print(empty)
@@ -47,7 +47,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, empty
 
 
 def value_text(value: dict[str, Any]) -> str:
-    """A typed value as a person would write it."""
+    """A typed value in a person's notation."""
     v = value.get("v")
     if v is None:
         return "(null)"
@@ -60,13 +60,13 @@ def value_text(value: dict[str, Any]) -> str:
 
 
 def short_name(uri: str) -> str:
-    """``stigmem://authority/type/id`` → ``type/id``; other names as they are."""
+    """``stigmem://authority/type/id`` → ``type/id``; other names unchanged."""
     parts = uri.removeprefix("stigmem://").split("/", 1)
     return parts[1] if uri.startswith("stigmem://") and len(parts) == 2 else uri
 
 
 def day(instant: str | None) -> str:
-    """The date of an instant, ``-`` for none."""
+    """The date of an instant, ``-`` if it is None."""
     return "-" if instant is None else instant[:10]
 
 

@@ -1,1 +1,1 @@
-"""What lies between every request and its handler: identity, permission, bodies, errors, quotas."""
+"""The steps between a request and its handler: identity, permission, body, errors, quotas."""

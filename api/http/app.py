@@ -1,7 +1,7 @@
 """The HTTP application: the route table turned into a server.
 
 Each request goes identify → permission → handler → answer, and every failure leaves
-through ``errors``. Paths are matched as sent: ``//`` in a raw URI stays.
+through ``errors``. Paths match as sent: ``//`` in a raw URI stays.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PLAIN_DETAIL = {404: "Not Found", 405: "Method Not Allowed"}
 def create_app(
     node: Node, settings: Settings, *, control_token: str | None = None
 ) -> web.Application:
-    """The application over an open node. The node stays the caller's to close.
+    """The application over an open node. The caller closes the node.
 
     ``control_token``: a bearer token with every right, for the machine's own command line.
     """
@@ -170,7 +170,7 @@ class _Guard:
 
 
 def _answer_to(fault: Exception, request: web.Request) -> web.StreamResponse:
-    """What a failure is answered with. Raises what is a redirection or the like again."""
+    """The answer to a failure. Raises redirections and the like again."""
     if isinstance(fault, ApiError):
         return _failure(fault)
     if isinstance(fault, web.HTTPException):
@@ -197,7 +197,7 @@ def _answer_to(fault: Exception, request: web.Request) -> web.StreamResponse:
 
 
 def _methods_of(request: web.Request) -> frozenset[str]:
-    """The methods that the path of a request takes. Raises HTTPNotFound."""
+    """The methods of a request's path. Raises HTTPNotFound."""
     fault = request.match_info.http_exception
     if isinstance(fault, web.HTTPMethodNotAllowed):
         return frozenset(fault.allowed_methods)
@@ -212,7 +212,8 @@ def _failure(fault: ApiError) -> web.Response:
 
 
 async def _release_waiting(app: web.Application) -> None:
-    """A stop waits for running requests, and these would wait for the log."""
+    """Waiting requests would delay the stop: it waits for running requests, and they wait for the
+    log."""
     app[SERVICE].commits.stop()
 
 

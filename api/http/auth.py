@@ -1,6 +1,7 @@
-"""Who is asking: a bearer key or no key, compiled once per request into an Authorization.
+"""Authentication: the caller behind a bearer key or none, compiled once per request into an
+Authorization.
 
-Keys are found by their SHA-256, so one request costs one lookup however many keys exist.
+The node looks keys up by SHA-256, so a request costs one lookup for any number of keys.
 """
 
 from __future__ import annotations
@@ -32,32 +33,32 @@ from engramlog.projections.writing.held_commands import scope_not_held
 ANONYMOUS = Authorization(
     "anon:trusted", frozenset({"read", "write", "federate"}), frozenset(SCOPES)
 )
-"""Who asks when authentication is off and no valid key came."""
+"""The caller if authentication is off and the request has no valid key."""
 
 PRINCIPAL = web.RequestKey("principal", str)
-"""Who makes a request, for the line that is logged of it."""
+"""The caller, for the access log."""
 CONTROL = Authorization(
     "system:control", frozenset(PERMISSIONS), frozenset(SCOPES), every_garden=True
 )
-"""The command line on the node's own machine, by the token in its data directory. It sees
-every garden: a reader of the token can read the log beside it too."""
+"""The command line on the node's own machine, by the token in its data directory. It sees every
+garden: a reader of the token can also read the log next to it."""
 
 KEY_LENGTH_MAX = 512
 CALLERS_KEPT = 256
-"""Callers whose rights are compiled and remembered."""
+"""Callers to remember with their compiled rights."""
 CAPABILITY_PRINCIPAL = "capability:"
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
 class Caller(Struct, frozen=True):
-    """The one who asks: rights, and the key that proved them (None for anonymous)."""
+    """A caller: its rights, and the key that proves them (None if anonymous)."""
 
     authorization: Authorization
     key_id: str | None = None
     capability: str | None = None
     """The id of the capability that proved the rights, if one did."""
     issuer: str | None = None
-    """Who issued that capability: what its holders do counts as done by this one."""
+    """That capability's issuer: the node charges it for what the holders do."""
 
     @property
     def principal(self) -> str:
@@ -65,7 +66,7 @@ class Caller(Struct, frozen=True):
 
     @property
     def charged(self) -> str | None:
-        """On whose quota the request counts; None if it counts on none."""
+        """The principal whose quota the request uses; None if it uses none."""
         return self.principal if self.key_id is not None else self.issuer
 
 
@@ -81,11 +82,11 @@ def identify(
     issuers: Mapping[str, Issuer] | None = None,
     known: KnownCallers | None = None,
 ) -> Caller:
-    """The caller behind an Authorization header. The bearer of a capability is that
-    capability's holder or refused, also where no key is required.
+    """The caller behind an Authorization header. A request with a capability gets the capability's
+    holder or a refusal, even if the node needs no keys.
 
     Raises:
-        ApiError: 401 in the protocol's words, where a key is required and none is good.
+        ApiError: 401 in the protocol's words if the node needs a key and this one is not valid.
     """
     digest = b""
     if known is not None and header:
@@ -117,7 +118,7 @@ def identify(
 
 @lru_cache(maxsize=CALLERS_KEPT)
 def _of_key(row: KeyRow, gardens: frozenset[str]) -> Caller:
-    """The caller that a key makes, as a member of these gardens."""
+    """The caller of a key, as a member of these gardens."""
     rights = Authorization(
         row.entity_uri,
         frozenset(row.permissions),
@@ -130,10 +131,10 @@ def _of_key(row: KeyRow, gardens: frozenset[str]) -> Caller:
 
 
 class KnownCallers:
-    """Callers by the key they show, as long as the keys and the gardens are those that made them.
+    """Callers by key, valid while keys and gardens are unchanged.
 
-    A key ring is replaced whole when a key is issued or revoked, so what is remembered of another
-    ring opens nothing. Headers are remembered by their digest. Used in one event loop.
+    Issuing or revoking a key replaces the whole key ring; callers of an earlier ring are dropped.
+    Headers are kept only as digests. Used in one event loop.
     """
 
     def __init__(self) -> None:
@@ -151,17 +152,17 @@ class KnownCallers:
         return found[0] if found is not None and now_us < found[1] else None
 
     def keep(self, digest: bytes, caller: Caller, expires_at_us: int | None) -> None:
-        """Remember the caller of a good key, just found in the ring last asked about."""
+        """Remember the caller of a valid key, just found in the current ring."""
         if len(self._callers) >= CALLERS_KEPT:
             self._callers.clear()
         self._callers[digest] = (caller, LIVE if expires_at_us is None else expires_at_us)
 
 
 def holder(text: str, ring: CapabilityRing, issuers: Mapping[str, Issuer], now_us: int) -> Caller:
-    """The caller that a capability makes: the token's rights and nothing else.
+    """The caller of a capability: the token's rights and nothing else.
 
-    Its principal is the token, not the subject: what the subject owns or belongs to
-    (keys, gardens) is not the holder's. It may write as the subject.
+    Its principal is the token, not the subject: the holder has neither the subject's keys nor its
+    gardens. It may write as the subject.
 
     Raises:
         ApiError: 401 with the reason.
@@ -170,7 +171,7 @@ def holder(text: str, ring: CapabilityRing, issuers: Mapping[str, Issuer], now_u
         verified, grant = ring.accept(text, issuers, now_us)
     except CapabilityInvalid as fault:
         code = str(fault.args[0])
-        message = f"the capability is not accepted: {code.removeprefix('token_')}"
+        message = f"capability not accepted: {code.removeprefix('token_')}"
         raise ApiError(401, {"code": code, "message": message}, headers=_CHALLENGE) from fault
     rights = Authorization(
         f"{CAPABILITY_PRINCIPAL}{verified.token_id}",
@@ -180,20 +181,22 @@ def holder(text: str, ring: CapabilityRing, issuers: Mapping[str, Issuer], now_u
         entities=grant.entities,
     )
     own = ring.get(verified.token_id) is not None
-    issuer = verified.issuer if own else verified.node_id  # names of other nodes are not ours
+    issuer = (
+        verified.issuer if own else verified.node_id
+    )  # names from other nodes mean nothing here
     return Caller(rights, capability=verified.token_id, issuer=issuer)
 
 
 def own_issuer(node_id: str, public_key: str) -> dict[str, Issuer]:
-    """This node believes its own tokens, for all they say."""
+    """The node believes all claims of its own tokens."""
     return {node_id: Issuer(node_id, public_key, Grant(frozenset(VERBS)))}
 
 
 def of_held_scopes(caller: Caller, held: frozenset[str], permission: str) -> Caller:
-    """The caller of a node that holds some scopes of its log: with rights in those alone.
+    """The caller on a node that holds some scopes of its log: its rights are limited to these.
 
     Raises:
-        ApiError: 421 where another node asks, which needs the whole log.
+        ApiError: 421 for another node, which needs the whole log.
     """
     if permission in ("peer", "federate", "replicate"):
         raise coded("scope_not_held", scope_not_held(held, "other nodes"))
@@ -216,5 +219,5 @@ def _bearer(header: str | None) -> str | None:
     longest = BEARER_LENGTH_MAX if token.startswith(BEARER_PREFIX) else KEY_LENGTH_MAX
     if scheme.lower() != "bearer" or not 0 < len(token) <= longest:
         return None
-    # Headers may carry any bytes; keys are ASCII, so anything else is just a wrong key.
+    # Headers may carry any bytes; keys are ASCII, so other bytes are a wrong key.
     return token if token.isascii() else "?"

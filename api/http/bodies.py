@@ -1,7 +1,7 @@
 """Bytes in, bytes out: bounded request bodies, strict JSON, JSON answers.
 
-JSON is read by msgspec: no NaN or Infinity, no lone surrogates, UTF-8 only. NUL is refused
-wherever it stands. Repeated query parameters are refused; unknown ones are reported.
+msgspec reads JSON: no NaN or Infinity, no lone surrogates, UTF-8 only. NUL is refused everywhere.
+Repeated query parameters are refused; unknown ones cause a warning.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ Model = TypeVar("Model", bound=BaseModel)
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 _PLUS = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9:.]+) ([0-9]{2}:[0-9]{2})$")
-"""An instant whose ``+`` arrived as a space, since a query string writes a space so."""
+"""An instant whose ``+`` arrived as a space, because query strings encode a space as ``+``."""
 JSON_DEPTH_MAX = 100
 """Deepest nesting of a body."""
 INFLATED_RATIO_MAX = 100
-"""Bytes that a byte of a compressed body may become."""
+"""Bytes to which a byte of a compressed body may inflate."""
 _NUL = re.compile(rb"\\u0000|\x00")
 _FAULTS = (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError)
 
 
 class DirectResponse(web.Response):
-    """An answer whose bytes are at hand, written in one go.
+    """An answer whose bytes are ready, written in one go.
 
-    aiohttp asks a response about chunks, compression, cookies and lengths before it writes a
-    header. Most answers know them all: JSON, with its length, over a connection that stays open.
-    What needs more, such as HEAD or a connection that closes, takes aiohttp's own way. Signals
-    (``on_response_prepare``) are not sent; the node has none.
+    Before aiohttp writes a header, it examines a response for chunks, compression, cookies and
+    lengths. Most answers need none of this: JSON of known length, over a connection that stays
+    open. Others, such as HEAD or a closing connection, take aiohttp's own way. Sends no signals
+    (``on_response_prepare``); the node uses none.
     """
 
     _writer: AbstractStreamWriter | None = None
@@ -99,7 +99,7 @@ def answer(
 def json_answer(
     data: bytes, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """A response of JSON that is written already."""
+    """A response of encoded JSON."""
     return DirectResponse(
         body=data, status=status, headers=headers, content_type="application/json"
     )
@@ -111,8 +111,8 @@ def encoded(body: object) -> bytes:
 
 
 async def read_bytes(request: web.Request, limit: int) -> bytes:
-    """The request's body. Raises ApiError 413 as soon as it passes ``limit`` bytes, 400
-    ``malformed_body`` where it does not arrive as its headers say."""
+    """The request's body. Raises ApiError 413 as soon as it exceeds ``limit`` bytes, 400
+    ``malformed_body`` if it does not match its headers."""
     declared = request.content_length
     if declared is not None and declared > limit:
         raise _too_large(limit)
@@ -124,7 +124,7 @@ async def read_bytes(request: web.Request, limit: int) -> bytes:
     size = 0
     content = request.content
     try:
-        if content.is_eof():  # all of it came with the header
+        if content.is_eof():  # the whole body came with the header
             data = content.read_nowait()
             if len(data) > limit:
                 raise _too_large(limit)
@@ -154,13 +154,13 @@ def _too_large(limit: int) -> ApiError:
 
 
 def parse_json(data: bytes, what: str = "the body") -> Any:
-    """Strict JSON. Raises ApiError 400 ``malformed_json``, which says ``what`` is none."""
+    """Strict JSON. Raises ApiError 400 ``malformed_json`` with ``what`` in the message."""
     try:
         value = _decode(data)
     except _FAULTS as fault:
         raise coded("malformed_json", f"{what} is not JSON: {_reason(fault)}") from fault
     if data.count(b"{") + data.count(b"[") > JSON_DEPTH_MAX and _too_deep(value):
-        raise coded("malformed_json", f"{what} is nested deeper than {JSON_DEPTH_MAX} levels")
+        raise coded("malformed_json", f"{what} has more than {JSON_DEPTH_MAX} levels")
     if _NUL.search(data) and _holds_nul(value):
         raise coded("malformed_json", "strings must not hold the NUL character")
     return value
@@ -182,7 +182,7 @@ def _too_deep(value: Any) -> bool:
 
 
 def _items(value: Any) -> Iterable[Any]:
-    """What a list or an object holds."""
+    """The items of a list or an object."""
     if isinstance(value, list):
         return cast("list[Any]", value)
     return cast("dict[str, Any]", value).values() if isinstance(value, dict) else ()
@@ -216,7 +216,7 @@ def parse_body(model: type[Model], data: bytes) -> Model:
 
 
 def unknown_fields(item: BaseModel) -> list[str]:
-    """Names the caller sent that the model does not have, in the order sent."""
+    """Names in the request that the model lacks, in the order sent."""
     return list(item.model_extra or {})
 
 
@@ -233,7 +233,7 @@ def query_of(model: type[Model], request: web.Request) -> Model:
     if repeated:
         raise unprocessable(
             [
-                entry("repeated_parameter", ["query", name], "must be given at most once")
+                entry("repeated_parameter", ["query", name], "must occur at most once")
                 for name in repeated
             ]
         )
@@ -248,7 +248,7 @@ def query_of(model: type[Model], request: web.Request) -> Model:
 
 @cache
 def _without_query(model: type[Model]) -> Model:
-    """What no parameter asks for. Shared, as nothing changes a question once it is read."""
+    """The model of an empty query string. Shared, because no code changes a query."""
     return validated(model, {}, "query")
 
 

@@ -1,8 +1,9 @@
-"""What a web page may make a browser ask of this node, and what it may read of the answer.
+"""The requests that web pages may make to this node through a browser, and the answers they may
+read.
 
-A page elsewhere is refused by its ``Origin``. A page that was served under a name which now
-points here (DNS rebinding) is refused by its ``Host``, where no key prevents it. A body
-that a browser sends without asking first (a preflight) is refused where it bears no key.
+``Origin`` shows pages of other sites; they are refused. ``Host`` shows pages under another name
+that now points here (DNS rebinding); without authentication, they are refused. A body that browsers
+send without a preflight is refused if it comes without a key.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ LOOPBACK_HOST = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
 SIMPLE_TYPES = frozenset(
     {"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"}
 )
-"""Types of a body that a browser sends to any site without a preflight."""
+"""Media types of bodies that browsers send to any site without a preflight."""
 _PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True)
 class BrowserPolicy:
-    """See the module. Made once of the settings."""
+    """See the module. Made once from the settings."""
 
     origins: frozenset[str]
     origin_pattern: re.Pattern[str] | None
@@ -40,7 +41,7 @@ class BrowserPolicy:
 
     @classmethod
     def of(cls, settings: Settings) -> BrowserPolicy:
-        """The policy that the settings ask for."""
+        """The policy from the settings."""
         pattern = settings.cors_allowed_origin_regex
         hosts = None
         if not settings.auth_required:
@@ -57,12 +58,12 @@ class BrowserPolicy:
 
     @property
     def configured(self) -> bool:
-        """Whether pages of any other origin are let in."""
+        """Whether pages of other origins have access."""
         return bool(self.origins or self.origin_pattern or self.dev_localhost)
 
     def check(self, request: web.Request) -> None:
-        """Raises ApiError 403 ``host_forbidden`` or ``origin_forbidden``, 415 for a body that a
-        browser would send unasked."""
+        """Raises ApiError 403 ``host_forbidden`` or ``origin_forbidden``, 415 for a body that
+        browsers send without a preflight."""
         headers = request.headers
         origin = headers.get(hdrs.ORIGIN)
         if self.hosts is not None or origin is not None:
@@ -74,7 +75,7 @@ class BrowserPolicy:
                 raise ApiError(415, {"code": "unsupported_media_type", "message": message})
 
     def _check_names(self, request: web.Request, origin: str | None) -> None:
-        """Raises ApiError 403 for the requested name, or the requesting page."""
+        """Raises ApiError 403 for a wrong host name or a foreign page."""
         host, port = _host_of(request)
         if self.hosts is not None and not self._is_own(host):
             raise coded("host_forbidden", f"this node does not answer under the name {host!r}")
@@ -92,7 +93,7 @@ class BrowserPolicy:
         return origin in self.origins
 
     def headers(self, request: web.Request) -> dict[str, str]:
-        """What tells the browser that the page may read the answer."""
+        """The headers that let the page read the answer."""
         if not self.configured:
             return {}
         headers = {"Vary": "Origin"}
@@ -105,7 +106,7 @@ class BrowserPolicy:
         return headers
 
     def preflight(self, request: web.Request, methods: frozenset[str]) -> web.Response:
-        """The answer to OPTIONS: which methods the route takes, and what a page may send."""
+        """The answer to OPTIONS: the route's methods, and the headers that a page may send."""
         allowed = ", ".join(sorted(methods | {"OPTIONS"}))
         headers = {"Allow": allowed, **self.headers(request)}
         if "Access-Control-Allow-Origin" in headers:
@@ -122,7 +123,7 @@ class BrowserPolicy:
 
 
 def _host_of(request: web.Request) -> tuple[str, int | None]:
-    """The name and port a request was sent to."""
+    """The name and port in the request's ``Host``."""
     try:
         parts = urlsplit(f"//{request.headers.get(hdrs.HOST, '')}")
         return (parts.hostname or "").rstrip("."), parts.port
@@ -131,7 +132,7 @@ def _host_of(request: web.Request) -> tuple[str, int | None]:
 
 
 def _parts(origin: str) -> tuple[str, int | None] | None:
-    """Host and port of an origin; None for one that has none, as ``null``."""
+    """Host and port of an origin; None if it has none, as ``null``."""
     try:
         parts = urlsplit(origin)
         port = parts.port or _PORTS.get(parts.scheme)

@@ -1,4 +1,4 @@
-"""One request on its way through a handler: who asks, what of, and at which moment."""
+"""One request on its way through a handler: its caller, its target, its moment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from engramlog.projections.moment import Moment
 IDEMPOTENCY_KEY_LENGTH_MAX = 255
 WARNING_HEADER = "X-Stigmem-Warning"
 WARNED_MAX = 5
-"""Names that one answer's header warns of, each cut to so many characters:"""
+"""Names in the header of warnings, each cut to this many characters:"""
 _WARNED_LENGTH_MAX = 60
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -34,7 +34,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class Call(RequestContext):
-    """A request over HTTP, and the context in which it asks."""
+    """A request over HTTP, with its context."""
 
     request: web.Request
 
@@ -42,7 +42,7 @@ class Call(RequestContext):
         """A part of the path."""
         return self.request.match_info[name]
 
-    # -- what came ------------------------------------------------------------------------
+    # -- the request --------------------------------------------------------------------
 
     async def raw(self, limit: int | None = None) -> bytes:
         """The raw body, at most ``limit`` bytes. Raises ApiError 413."""
@@ -54,7 +54,7 @@ class Call(RequestContext):
         return self._of_held_scopes(parse_body(model, await self.raw()))
 
     async def body_if_any(self, model: type[Model]) -> Model:
-        """The JSON body, or what an empty object says. Raises ApiError 400, 413 or 422."""
+        """The JSON body; an empty one counts as ``{}``. Raises ApiError 400, 413 or 422."""
         return parse_body(model, (await self.raw()).strip() or b"{}")
 
     def query(self, model: type[Model]) -> Model:
@@ -62,7 +62,7 @@ class Call(RequestContext):
         return self._of_held_scopes(query_of(model, self.request))
 
     def _of_held_scopes(self, asked: Model) -> Model:
-        """What was asked, unless it names a scope that this node does not hold. Raises ApiError."""
+        """The request, unless it names a scope that this node does not hold. Raises ApiError."""
         if self.node.log.held != EVERY_SCOPE:
             named: object = getattr(asked, "scope", None)
             of_garden = getattr(asked, "garden_id", None) is not None
@@ -88,17 +88,17 @@ class Call(RequestContext):
         return text or None
 
     def credential(self) -> bytes:
-        """What tells this caller's credential from every other: of the key, not of its owner."""
+        """A digest that identifies the caller's credential: the key, not its owner."""
         given = self.request.headers.get("Authorization", "")
         return sha256(f"{self.caller.principal}\n{given}".encode(errors="replace")).digest()
 
     def note_facts(self, facts: Iterable[Mapping[str, Any]]) -> None:
-        """Remember for the session the scopes of records that were shown."""
+        """Note the scopes of shown records as read in the session."""
         if self.session() is not None:
             self.note_read(frozenset(str(fact["scope"]) for fact in facts))
 
     def note_read(self, scopes: Sequence[str] | frozenset[str]) -> None:
-        """Remember for the session that these scopes were read."""
+        """Note scopes as read in the session."""
         session = self.session()
         if session is not None:
             self.service.sessions.note_read(self.caller.principal, session, scopes)
@@ -113,8 +113,8 @@ class Call(RequestContext):
         *,
         unbound: frozenset[str] = frozenset({"cursor", "limit"}),
     ) -> Cursor:
-        """Where a list continues: behind the query's cursor, or at its beginning at ``moment``.
-        ``unbound``: parameters that may change from page to page.
+        """The start of a list's page: after the query's cursor, or at the list's beginning at
+        ``moment``. ``unbound``: parameters that may change between pages.
 
         Raises:
             ApiError: ``invalid_cursor`` or ``cursor_expired``.
@@ -128,7 +128,7 @@ class Call(RequestContext):
         )
 
     def cursor_behind(self, walk: Cursor, place: tuple[int | str, ...]) -> str:
-        """The cursor of the page that begins behind ``place``."""
+        """The cursor of the page that begins after ``place``."""
         cursors = self.service.cursors
         expires_at_us = cursors.expiry(self.node.clock.now_us())
         return cursors.seal(replace(walk, expires_at_us=expires_at_us, place=place))
@@ -140,8 +140,8 @@ class Call(RequestContext):
         limit: int,
         place: Callable[[Row], tuple[int | str, ...]],
     ) -> tuple[Sequence[Row], str | None]:
-        """The first ``limit`` rows, and the cursor of the next page where more were found;
-        ``place``: of a row, to go on behind."""
+        """The first ``limit`` rows, and the cursor of the next page if more follow; ``place``: a
+        row's sort key, after which to continue."""
         shown = found[:limit]
         return shown, None if len(found) <= limit else self.cursor_behind(walk, place(shown[-1]))
 
@@ -170,7 +170,7 @@ class Call(RequestContext):
 
 
 class Warns(Protocol):
-    """An answer that has room for warnings; unset, they are left out."""
+    """An answer with room for warnings; omitted if unset."""
 
     warnings: Warnings
 
@@ -179,7 +179,8 @@ Answer = TypeVar("Answer", bound="dict[str, Any] | Warns")
 
 
 def warned(body: Answer, *parts: BaseModel | None) -> Answer:
-    """``body`` with ``warnings`` where something sent is ignored; else as the protocol has it."""
+    """``body``, with ``warnings`` if the node ignores a part of the request; otherwise exactly the
+    protocol's."""
     warnings = ignored(*parts)
     if warnings and isinstance(body, dict):
         body["warnings"] = warnings
@@ -189,7 +190,7 @@ def warned(body: Answer, *parts: BaseModel | None) -> Answer:
 
 
 def ignored(*parts: BaseModel | None) -> list[str]:
-    """Warnings that name the fields and parameters nothing reads."""
+    """Warnings that name the unused fields and parameters."""
     return [
         unread(name, frozenset(type(part).model_fields))
         for part in parts
@@ -199,7 +200,7 @@ def ignored(*parts: BaseModel | None) -> list[str]:
 
 
 def parameters_of(model: type[BaseModel]) -> frozenset[str]:
-    """What a query string may hold for the model."""
+    """The parameters of the model's query string."""
     return frozenset(field.alias or name for name, field in model.model_fields.items())
 
 
@@ -211,8 +212,7 @@ def unread(name: str, known: Collection[str]) -> str:
 
 
 def note_unread(response: web.StreamResponse, request: web.Request, known: frozenset[str]) -> None:
-    """Name the parameters of the request that its route does not have in a header, which every
-    answer has room for."""
+    """Name unknown parameters of the request in a header, because every answer has room for one."""
     names = [name for name in dict.fromkeys(request.query) if name not in known]
     if names:
         warnings = [

@@ -1,4 +1,4 @@
-"""Large answers as gzip, for clients that take it."""
+"""Large answers as gzip, for clients that accept it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import gzip
 from aiohttp import web
 
 COMPRESSED_FROM_BYTES = 4_096
-"""Smaller bodies gain less than it costs."""
+"""For smaller bodies, compression costs more than it saves."""
 _LEVEL = 5
 
 
 def is_large(response: web.StreamResponse) -> bool:
-    """Whether the body is at hand, plain, and worth compressing."""
+    """Whether the body is in memory, uncompressed, and worth compressing."""
     return (
         isinstance(response, web.Response)
         and isinstance(response.body, bytes)
@@ -23,7 +23,7 @@ def is_large(response: web.StreamResponse) -> bool:
 
 
 async def compress(request: web.Request, response: web.Response) -> None:
-    """Compress a large body where the client asks for it."""
+    """Compress a large body if the client accepts it."""
     response.headers.add("Vary", "Accept-Encoding")
     if takes_gzip(request.headers.get("Accept-Encoding", "")):
         assert isinstance(response.body, bytes)

@@ -1,9 +1,10 @@
-"""Connections to the node: how many there may be, and how slow they may be.
+"""Limits on connections to the node: how many, and how slow.
 
-What an unknown caller can hold open costs file descriptors, which the log needs too. A connection
-beyond the bounds is answered 503 and closed; one that does not send its header in time, stops in
-a body, stays idle, or does not take its answer is ended. What a request itself may take long for
-is not limited here: while it runs and its body is read, nothing is asked of the caller.
+Open connections of unknown callers cost file descriptors, which the log needs too. A connection
+beyond the limits gets 503 and closes. So does, without an answer, one that sends its header too
+slowly, stalls in a body, stays idle, or does not take its answer. These limits do not bound a
+request's own
+work: while it runs with its body read, the caller need not do anything.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ IDLE_SECONDS_MAX = 75.0
 """Between two requests."""
 WINDOW_SECONDS = 10.0
 BODY_BYTES_PER_WINDOW_MIN = 4_096
-"""What a body must bring in every window in which the node is ready to read."""
+"""What a body must bring in each window in which the node reads."""
 STALLED_WINDOWS_MAX = 3
-"""Windows in which a caller may take nothing of an answer that waits."""
+"""Windows in which a caller may take no bytes of a waiting answer."""
 SWEEP_SECONDS = 1.0
 DESCRIPTORS_KEPT = 256
-"""File descriptors that callers never get: the log, the tables and new work have them."""
+"""File descriptors reserved from callers: for the log, the tables and new work."""
 BACKLOG = 128
 
 _BUSY = (
@@ -42,9 +43,8 @@ _BODY = b'{"detail":{"code":"too_many_connections","message":"too many connectio
 class Connections:
     """All connections of one listening socket. Used in the event loop alone.
 
-    Args:
-        most: how many in all; fewer where the process may not open so many files.
-        most_each: how many of one address.
+    Args: most: how many in all; fewer if the process may not open so many files.
+        most_each: how many per address.
     """
 
     def __init__(self, most: int, most_each: int) -> None:
@@ -60,7 +60,7 @@ class Connections:
         return len(self._open)
 
     def admit(self, connection: ClientConnection) -> bool:
-        """Whether there is room for one more, which then counts."""
+        """Whether there was room for the connection, which then counts."""
         address = connection.address
         if len(self._open) >= self.most or self._by_address[address] >= self.most_each:
             self.refused += 1
@@ -72,7 +72,7 @@ class Connections:
         return True
 
     def remove(self, connection: ClientConnection) -> None:
-        """The connection is closed."""
+        """Forget a closed connection."""
         if connection in self._open:
             self._open.remove(connection)
             self._by_address[connection.address] -= 1
@@ -90,7 +90,7 @@ class Connections:
 
 
 class ClientConnection(asyncio.Protocol):
-    """One connection: it passes everything on to aiohttp's protocol, and watches the time."""
+    """One connection: passes everything on to aiohttp's protocol, and watches the time."""
 
     def __init__(self, connections: Connections, inner: asyncio.Protocol) -> None:
         self.address = ""
@@ -106,7 +106,7 @@ class ClientConnection(asyncio.Protocol):
         self._stalled = 0
         self._unsent = 0
 
-    # -- what asyncio calls ---------------------------------------------------------------
+    # -- called by asyncio --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -143,16 +143,16 @@ class ClientConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._inner.resume_writing()
 
-    # -- what the application says --------------------------------------------------------
+    # -- called by the application ------------------------------------------------------
 
     def begin(self, request: web.Request) -> None:
-        """A request's header has come."""
+        """Note that a request's header has come."""
         self._request = request
         self._open_window(monotonic())
         self._stalled = 0
 
     def finish(self) -> None:
-        """Its answer has been made: the next request may come."""
+        """Note that the answer is made: the next request may come."""
         self._request = None
         self._idle = True
         self._deadline = monotonic() + IDLE_SECONDS_MAX
@@ -160,13 +160,13 @@ class ClientConnection(asyncio.Protocol):
     # -- time -----------------------------------------------------------------------------
 
     def overdue(self, now: float) -> bool:
-        """Whether the caller had its time. Called every ``SWEEP_SECONDS``."""
+        """Whether the caller is out of time. Called every ``SWEEP_SECONDS``."""
         assert self._transport is not None
         unsent = self._transport.get_write_buffer_size()
         if self._request is None and not unsent:
             return now >= self._deadline
         if not self._transport.is_reading():
-            self._open_window(now)  # this node is the one that is slow
+            self._open_window(now)  # the node itself is slow here
         if now < self._window_ends:
             return False
         stopped = (
@@ -191,7 +191,7 @@ class ClientConnection(asyncio.Protocol):
 
 
 class WatchedSite(web.SockSite):
-    """A listening socket whose connections are bounded and watched."""
+    """A listening socket that limits and watches its connections."""
 
     def __init__(
         self, runner: web.AppRunner, sock: socket.socket, connections: Connections
@@ -212,14 +212,14 @@ class WatchedSite(web.SockSite):
 
 
 def connection_of(request: web.Request) -> ClientConnection | None:
-    """The connection that a request came over; None if nothing watches it."""
+    """The connection of a request; None if it is not watched."""
     transport = request.transport
     found = None if transport is None else transport.get_protocol()
     return found if isinstance(found, ClientConnection) else None
 
 
 def descriptors() -> int:
-    """How many files this process may have open; raised as far as it may raise that itself."""
+    """How many files this process may have open, after raising its limit as far as it may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         try:

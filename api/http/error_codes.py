@@ -1,4 +1,4 @@
-"""The codes of failures: their statuses, what they mean, and the protocol's sentences for some."""
+"""The error codes with their statuses and meanings, and the protocol's sentences for some."""
 
 from __future__ import annotations
 
@@ -258,13 +258,13 @@ ERRORS = (
     ErrorRow(503, "oidc_not_enabled", "identity tokens are not supported"),
     ErrorRow(507, "storage_full", "no space"),
 )
-"""Every code with its own status. A code of the writer that is missing here answers 422."""
+"""Every code with its status. A code of the writer without an entry answers 422."""
 
 STATUS_BY_CODE: dict[str, int] = {code: row.status for row in ERRORS for code in row.codes.split()}
 
 
 def errors_by_status() -> str:
-    """Every code as Markdown lists; ``docs/errors.md`` holds exactly this."""
+    """Every code as Markdown lists; ``docs/errors.md`` contains exactly this."""
     parts: list[str] = []
     for status, rows in groupby(ERRORS, key=lambda row: row.status):
         parts.append(f"## {status}\n")
@@ -304,7 +304,7 @@ PLAIN_TEXT: dict[str, str] = {
     "slug_exists": "slug already exists",
     "not_a_quarantine": "this endpoint is only valid for quarantine gardens",
 }
-"""Codes that the protocol answers with a bare sentence instead of an object."""
+"""Codes for which the protocol answers a bare sentence instead of an object."""
 
 SENTENCES = frozenset(
     {
@@ -319,11 +319,11 @@ SENTENCES = frozenset(
         "quarantine_has_pending_facts",
     }
 )
-"""Codes of refusals whose message is itself the protocol's bare sentence."""
+"""Codes of refusals whose message is the protocol's bare sentence."""
 
 
 SEED_SENTENCES = frozenset({"fact_not_found"})
-"""Codes of the seed (§20.8) where the protocol has a bare sentence."""
+"""Codes of the seed (§20.8) for which the protocol has a bare sentence."""
 
 CODE_HEADER = "X-Error-Code"
 """Carries the code of every failure that has one."""

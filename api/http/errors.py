@@ -1,9 +1,9 @@
-"""Every way a request can fail, and the bytes a caller sees for it.
+"""Every way in which a request can fail, and the answer's bytes.
 
 ``error_codes`` maps stable codes to statuses; a table here maps typed errors to codes. A handler
-raises ``ApiError`` (or lets a typed error pass); nothing else turns a failure into an answer.
-Bodies follow the protocol: ``{"detail": text}``, ``{"detail": {"code", "message", …}}`` or
-the list of ``{"type", "loc", "msg", "input"}`` of a 422. Never a stack trace.
+raises ``ApiError`` or lets a typed error pass; only this module turns failures into answers. Bodies
+follow the protocol: ``{"detail": text}``, ``{"detail": {"code", "message", …}}`` or the list of
+``{"type", "loc", "msg", "input"}`` of a 422. Never a stack trace.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ CODE_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
     (DimensionMismatch, "embed_dimensionality_mismatch"),
     (WrongDimensions, "embed_dimensionality_mismatch"),
 )
-"""Typed errors of the rooms below → code; the first match counts."""
+"""Typed errors of the lower rooms → code; the first match counts."""
 
 
 class ApiError(Exception):
@@ -89,7 +89,7 @@ class ApiError(Exception):
 
     @property
     def entries(self) -> list[dict[str, Any]]:
-        """The entries of a 422 list; none of other failures."""
+        """The entries of a 422 list; empty for other failures."""
         if not isinstance(self.detail, list):
             return []
         return cast("list[dict[str, Any]]", self.detail)
@@ -113,14 +113,13 @@ def plain(code: str) -> ApiError:
 
 
 def _sentence(code: str, message: str) -> ApiError:
-    """A bare sentence with its code beside it: in a header, and under ``errors`` if the seed has
-    the code."""
+    """A bare sentence. Its code is in a header, and under ``errors`` if the seed has the code."""
     told = {"errors": [{"code": code, "message": message}]} if code in SEED_SENTENCES else {}
     return ApiError(STATUS_BY_CODE[code], message, headers={CODE_HEADER: code}, extra=told)
 
 
 def refused(refusal: Refused) -> ApiError:
-    """What the writer refused, as the caller sees it."""
+    """The answer to a writer's refusal."""
     if refusal.code in PLAIN_TEXT:
         return plain(refusal.code)
     status = STATUS_BY_CODE.get(refusal.code)
@@ -133,7 +132,7 @@ def refused(refusal: Refused) -> ApiError:
 
 
 def from_typed(fault: Exception) -> ApiError | None:
-    """The answer for a typed error of the rooms below; None if there is none."""
+    """The answer for a typed error of the lower rooms; None for other errors."""
     for kind, code in CODE_BY_ERROR:
         if isinstance(fault, kind):
             return coded(code, str(fault))
@@ -181,7 +180,7 @@ _ECHO_ITEMS_MAX = 50
 
 
 def _echo(given: Any) -> object:
-    """The caller's input as it may be echoed: no secrets, nothing long."""
+    """The caller's input for an error message, without secrets and shortened."""
     if isinstance(given, dict):
         fields = cast("dict[Any, Any]", given)
         return {

@@ -1,8 +1,8 @@
 """Counters and latencies of this process, in the Prometheus text format.
 
 Label values are route patterns, methods and statuses only: never ids, entities or queries.
-Some numbers are shown twice: under our names, and under those that the protocol's dashboards
-read (``stigmem_``), without the labels that would name principals or peers.
+Some numbers appear twice: under our names, and under the names that the protocol's dashboards read
+(``stigmem_``), without the labels that would name principals or peers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Sample(NamedTuple):
 
 
 class _Answered(NamedTuple):
-    """Requests that are counted together."""
+    """The labels by which requests are counted."""
 
     route: str
     method: str
@@ -37,7 +37,7 @@ class _Answered(NamedTuple):
 
 
 class _Durations(Struct):
-    """How long some requests took: how many in each bucket, and seconds in all."""
+    """The durations of some requests: how many in each bucket, and seconds in all."""
 
     counts: list[int]
     seconds: float = 0.0
@@ -48,14 +48,14 @@ class _Durations(Struct):
 
 
 class Metrics:
-    """Requests by route, method and status, and how long they took."""
+    """Requests by route, method and status, and their durations."""
 
     def __init__(self) -> None:
         self._answered: dict[_Answered, _Durations] = {}
 
     def observe(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count one answered request."""
-        # a plain tuple finds the named one, and costs less
+        # a plain tuple finds the named one, and is faster
         found = self._answered.get((route, method, status))  # pyright: ignore[reportArgumentType]
         if found is None:
             found = self._answered[_Answered(route, method, status)] = _none()
@@ -63,7 +63,7 @@ class Metrics:
         found.seconds += seconds
 
     def render(self, samples: Iterable[Sample]) -> str:
-        """The exposition text: requests, then the samples given."""
+        """The exposition text: requests, then ``samples``."""
         lines: list[str] = []
         seen: set[str] = set()
         for name, meaning, value, labels, kind in (*self._counts(), *samples):
@@ -107,7 +107,7 @@ class Metrics:
     def _histogram(
         self, name: str, meaning: str, labels_of: Callable[[_Answered], str | None]
     ) -> Iterator[str]:
-        """One histogram for each of the labels; requests whose labels are None are left out."""
+        """One histogram per set of labels; omits requests whose labels are None."""
         found: dict[str, _Durations] = {}
         for key in sorted(self._answered):
             labels = labels_of(key)

@@ -1,4 +1,4 @@
-"""OpenAPI 3.1 from the route table and the models: nothing is written twice.
+"""OpenAPI 3.1, generated from the route table and the models.
 
 Requests are pydantic models. Answers are the structs that handlers build.
 """
@@ -22,17 +22,17 @@ from engramlog.api.http.routing import Media, Route
 from engramlog.api.schemas.field_texts import field_text
 
 DOCUMENT: web.AppKey[Callable[[], bytes]] = web.AppKey("document")
-"""The document as JSON; made on first use, as few starts need it."""
+"""The document as JSON, made on first use: few processes need it."""
 _SEGMENT = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
 _TEMPLATE = "#/components/schemas/{model}"
 _MEANINGS = {
     400: "The request cannot be understood; `detail.code` says why.",
-    401: "A key is required, or the one sent is not good.",
+    401: "The request needs a key, or the key is not valid.",
     403: "The caller lacks a right.",
     404: "Not found, or not visible to the caller.",
-    405: "The method is not allowed here.",
+    405: "The route does not have this method.",
     409: "The request conflicts with the state of the node.",
-    410: "It was erased. Only admins get this answer.",
+    410: "The fact is erased. Only admins get this answer.",
     413: "The body or a value is too large.",
     422: "A field is missing or wrong.",
     423: "A legal hold forbids it.",
@@ -46,11 +46,11 @@ _BYTES = {"type": "string", "format": "binary"}
 _LINES = "An array; or as `application/x-ndjson`, one item a line."
 HEADER_MEANINGS = {
     "X-Stigmem-Capability": "A capability token with verb write, in place of a peer token.",
-    "Idempotency-Key": "Repeats of a request with the same key are answered, not written again.",
+    "Idempotency-Key": "Repeated requests with the same key are answered, not written again.",
     "Stigmem-Session": "Id of the caller's session, at most 128 characters.",
     "Last-Event-ID": "The id of the last received event; the stream continues after it.",
     "Stigmem-Verify": "`full` adds `chain_proof` to the answer.",
-    "Accept": "`application/vnd.stigmem.x11+json` asks for status 400 where POST answers 422.",
+    "Accept": "With `application/vnd.stigmem.x11+json`, the status is 400 instead of 422.",
 }
 
 
@@ -80,7 +80,7 @@ def openapi_path(path: str) -> str:
 
 
 def release() -> str:
-    """The release that is installed; "0" where none is."""
+    """The installed release; "0" if none is."""
     try:
         return version("engramlog")
     except PackageNotFoundError:
@@ -115,13 +115,13 @@ def _request_body(route: Route, schema: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def examples() -> dict[str, dict[str, Any]]:
-    """Of the main routes, by method and path: a ``request`` with ``query`` and ``path``, and the
-    ``answer`` to it."""
+    """Examples of the main routes, by method and path: a ``request`` with ``query`` and ``path``,
+    and the ``answer`` to it."""
     return msgspec.json.decode(files(schemas).joinpath("examples.json").read_bytes())
 
 
 def _show(operation: dict[str, Any], example: dict[str, Any]) -> None:
-    """Put an example into what describes its route."""
+    """Put an example into a route's description."""
     given = {**example.get("path", {}), **example.get("query", {})}
     for each in operation["parameters"]:
         if each["name"] in given:
@@ -182,7 +182,7 @@ def _responses(route: Route) -> dict[str, Any]:
         responses[str(status)] = response
     errors = set(route.errors) | {500}
     if _SEGMENT.search(route.path):
-        errors.add(404)  # what is in the path may be no name at all
+        errors.add(404)  # the path's name may be malformed
     if route.permission != "none":
         errors |= {401, 403, 429} if route.permission != "any" else {401, 429}
     if route.body is not None:
@@ -204,7 +204,7 @@ def _responses(route: Route) -> dict[str, Any]:
 
 
 def _media(media_type: str) -> dict[str, Any]:
-    """A type of ours is bytes as well, which generators of clients know how to hand out."""
+    """Our own media types are bytes as well, which client generators can hand out."""
     if media_type.startswith("text/"):
         return {media_type: {}}
     return dict.fromkeys((media_type, "application/octet-stream"), _BYTES)
@@ -248,7 +248,7 @@ def _schemas(routes: Sequence[Route]) -> dict[str, Any]:
 
 
 def _described(model: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema with a text for each field."""
+    """The schema with each field's text."""
     fields: dict[str, dict[str, Any]] = schema.get("properties", {})
     described = {
         name: {"description": field_text(name, model), **_typed(field)}
@@ -258,8 +258,8 @@ def _described(model: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _typed(part: Any) -> Any:
-    """What generators of clients need besides: every list says of what, every choice of which
-    type, and a reference is nothing else."""
+    """Completes a schema for client generators: item types of lists, types of choices, and
+    references alone."""
     if isinstance(part, list):
         return [_typed(each) for each in cast("list[Any]", part)]
     if not isinstance(part, dict):
@@ -275,7 +275,7 @@ def _typed(part: Any) -> Any:
 
 
 def _as_sent(schema: dict[str, Any]) -> dict[str, Any]:
-    """An answer has no defaults: what is not left out is always there."""
+    """A schema of answers: fields with defaults are always present, unless omitted."""
     fields: dict[str, dict[str, Any]] = schema.get("properties", {})
     always = set(schema.get("required", ())) | {
         name for name in fields if "default" in fields[name]
@@ -298,22 +298,22 @@ _CODED: dict[str, Any] = {
     "type": "object",
     "required": ["code", "message"],
     "properties": {
-        "code": {"type": "string", "description": "What is wrong, in a word that stays the same."},
-        "message": {"type": "string", "description": "What is wrong, for people."},
+        "code": {"type": "string", "description": "The error's stable code."},
+        "message": {"type": "string", "description": "The error's message, for people."},
     },
 }
 _ENTRY: dict[str, Any] = {
     "type": "object",
     "required": ["type", "loc", "msg"],
     "properties": {
-        "type": {"type": "string", "description": "What is wrong, in a word."},
+        "type": {"type": "string", "description": "The error's code."},
         "loc": {
             "type": "array",
             "items": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
             "description": "Where: body, query or path, then names and places.",
         },
-        "msg": {"type": "string", "description": "What is wrong, for people."},
-        "input": {"description": "What was sent there."},
+        "msg": {"type": "string", "description": "The error's message, for people."},
+        "input": {"description": "The input there."},
     },
 }
 _WRONG = "What is wrong."
@@ -331,7 +331,7 @@ _ERROR_SCHEMAS: dict[str, Any] = {
             "errors": {
                 "type": "array",
                 "items": {"$ref": _TEMPLATE.format(model="CodedError")},
-                "description": "Each thing that is wrong, where there are several.",
+                "description": "The errors, if there are several.",
             },
         },
     },

@@ -1,5 +1,5 @@
-"""Reading one's own writes from any node: an answer names the position that the node has shown,
-and a request may name one that must have been."""
+"""Read-your-writes on any node: an answer names the node's visible position, and a request may
+require a minimum."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from engramlog.api.node.service import Service
 POSITION_HEADER = "X-Engramlog-Position"
 POSITION_PARAMETER = "min_position"
 WAIT_SECONDS_MAX = 5.0
-"""How long a request waits for this node to come to the position it names."""
+"""Longest wait for the required position."""
 
 
 def names_position(request: web.Request) -> bool:
-    """Whether the request names a position that must have been shown."""
+    """Whether the request requires a position."""
     return POSITION_HEADER in request.headers or POSITION_PARAMETER in request.query_string
 
 
 async def at_position(request: web.Request, service: Service) -> web.Request:
-    """The request once the node has shown the position that it names, if it names one.
+    """The request, once the node has reached the required position, if any.
 
-    Raises ApiError: the position is no number, or is not reached in time.
+    Raises ApiError: the position is not a number, or not reached in time.
     """
     wanted = request.query.get(POSITION_PARAMETER, request.headers.get(POSITION_HEADER))
     if wanted is None:
@@ -41,5 +41,5 @@ async def at_position(request: web.Request, service: Service) -> web.Request:
 
 
 def note_position(response: web.StreamResponse, service: Service) -> None:
-    """Say which position the answer is at, or after."""
+    """Name the answer's position, or a later one."""
     response.headers.setdefault(POSITION_HEADER, str(service.node.reader.image.position))

@@ -1,7 +1,7 @@
-"""What a route is: one row beside its handler, from which everything else is made.
+"""Routes: one row next to each handler, from which everything else follows.
 
-The rows drive the router, the permission check, OpenAPI and the docs page, so no route
-can lack one of them.
+The router, the permission check, OpenAPI and the docs page all read the rows, so no route lacks one
+of these.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Permission: TypeAlias = Literal[
     "any",
     "none",
 ]
-"""``any``: every known caller. ``none``: everybody. ``peer``: a peer, by its token. ``operator``:
-an admin; where no key is asked for, every caller."""
+"""``any``: every known caller. ``none``: all callers. ``peer``: a peer, by its token. ``operator``:
+an admin; on a node without keys, every caller."""
 
 Handler: TypeAlias = Callable[[Call], Awaitable[web.StreamResponse]]
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
 class Media(Struct, frozen=True):
-    """An answer that is no JSON: its media type, and words for it."""
+    """A non-JSON answer: its media type and a description."""
 
     type: str
     words: str
@@ -47,14 +47,14 @@ class Route(Struct, frozen=True, kw_only=True):
 
     Attributes:
         group: the docs chapter.
-        body, query: models of the request; ``lines`` where the body is many of them.
-        answers: status → model, a list of one, several models (any of them), words for a JSON
-            object, ``Media``, or None (no body, or a page).
-        errors: statuses beyond 401, 403, 422, 429 and 500, beyond 400 and 413 with a body, and
-            beyond 404 with a name in the path.
+        body, query: models of the request; ``lines`` if the body has many of them.
+        answers: status → model, a list of one, several models (any of them), a description of a
+            JSON object, ``Media``, or None (no body, or a page).
+        errors: statuses in addition to 401, 403, 422, 429 and 500; to 400 and 413 with a body; to
+            404 with a name in the path.
         headers: request headers it reads.
-        delegable: whether a capability opens it: everything it shows or changes is bounded by
-            scope and entity, and passes the caller's mask first. All others want a key.
+        delegable: whether capabilities open it. Then everything it shows or changes has a scope and
+            an entity, and passes the caller's mask first. All other routes need a key.
     """
 
     method: str
@@ -74,7 +74,7 @@ class Route(Struct, frozen=True, kw_only=True):
 
     @property
     def operation_id(self) -> str:
-        """A name of method and path, unique to one route."""
+        """A unique name from method and path."""
         return "_".join((self.method.lower(), *_WORD.findall(self.path)))
 
 
@@ -82,7 +82,7 @@ _WORD = re.compile(r"[A-Za-z0-9]+")
 
 
 class Routes:
-    """The rows of one file, in the order in which they are written.
+    """The rows of one file in source order.
 
     Args:
         group: their docs chapter.
@@ -109,7 +109,7 @@ class Routes:
         delegable: bool = False,
         group: str | None = None,
     ) -> Callable[[AnyHandler], AnyHandler]:
-        """The row of the handler that follows; arguments are those of ``Route``."""
+        """Add the row of the handler that follows; the arguments are those of ``Route``."""
 
         def added(handler: AnyHandler) -> AnyHandler:
             row = Route(

@@ -1,4 +1,4 @@
-"""Answers as files: the same rows as JSON would have, flat, in CSV or Parquet."""
+"""Answers as files: the rows of the JSON answer, flat, in CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def records_as(form: str, name: str, records: Sequence[dict[str, Any]]) -> web.R
 def table_as(
     form: str, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> web.Response:
-    """A table as a file to save."""
+    """A table as a download."""
     body = as_csv(columns, rows) if form == "csv" else as_parquet(columns, rows)
     return web.Response(
         body=body,

@@ -1,1 +1,1 @@
-"""The node as a server of the Model Context Protocol: a face over its HTTP API."""
+"""The node as a server of the Model Context Protocol, over its HTTP API."""

@@ -1,4 +1,4 @@
-"""Arguments of the tools: the very models of the HTTP routes, with nothing unknown allowed."""
+"""Arguments of the tools: the models of the HTTP routes, without unknown fields."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class LintScope(LintBody):
 
 
 class Poll(BaseModel):
-    """One look at what a scope holds, from where the last one ended."""
+    """A look at a scope's facts, from the end of the last one."""
 
     model_config = _STRICT
 
@@ -163,5 +163,5 @@ TIME_TRAVEL: dict[str, type[BaseModel]] = {
 
 
 def checked(model: type[Model], given: Mapping[str, Any]) -> Model:
-    """The arguments as ``model``, types taken strictly. Raises pydantic's ValidationError."""
+    """The arguments as ``model``, with strict types. Raises pydantic's ValidationError."""
     return model.model_validate(dict(given), strict=True)

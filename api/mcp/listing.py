@@ -1,7 +1,7 @@
-"""What a client is shown of each tool: short schemas, since every model reads all of them.
+"""The clients' view of each tool: short schemas, since models read all of them.
 
-A tool takes every argument of its route; listed are those that a model needs, without what only
-repeats the defaults and limits that the node checks anyway.
+A tool takes every argument of its route. The list shows those that a model needs, without defaults
+and limits, which the node checks.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def listed(tool: Tool) -> ListedTool:
 
 
 def input_schema(tool: Tool) -> dict[str, Any]:
-    """The arguments that are shown, each with its meaning."""
+    """The listed arguments, each with its meaning."""
     found: dict[str, dict[str, Any]] = {}
     for model in tool.models:
         for name, part in _fields_of(model).items():
@@ -78,7 +78,7 @@ def input_schema(tool: Tool) -> dict[str, Any]:
 
 
 def output_schema(answers: Mapping[str, str] | None) -> dict[str, Any] | None:
-    """The keys that an answer always has; None for a tool that answers with text."""
+    """The keys that every answer has; None for a tool that answers text."""
     if answers is None:
         return None
     return {
@@ -94,7 +94,7 @@ def _fields_of(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
 
 
 def _short(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A property without what the node checks anyway, and without ``or null``."""
+    """A property without the node's checks and without ``or null``."""
     kinds = [each for each in part.get("anyOf", ()) if each.get("type") != "null"]
     if len(kinds) == 1:
         part = {**kinds[0], **{k: v for k, v in part.items() if k != "anyOf"}}

@@ -1,4 +1,4 @@
-"""What a tool asks of the node, and how the node's refusals read to a model."""
+"""A tool's request to the node, and the node's refusals in words for a model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CODE_BY_STATUS = {
 
 
 class NodeRequest(Struct, frozen=True, kw_only=True):
-    """One HTTP request. ``writes``: it changes the memory, so it carries an idempotency key."""
+    """One HTTP request. ``writes``: it changes the memory, so it has an idempotency key."""
 
     method: Literal["GET", "POST"]
     path: str
@@ -36,12 +36,11 @@ class NodeRequest(Struct, frozen=True, kw_only=True):
 
 
 class ToolFailure(Exception):
-    """A call that fails, as the model is to read it.
+    """A failed call, as the model reads it.
 
-    Attributes:
-        status: the node's HTTP status; 0 if it did not answer or was not asked.
-        code: stable, of ``docs/errors.md`` where the node gave one.
-        fields: what else the node said (``detail`` without code and message).
+    Attributes: status: the node's HTTP status; 0 without a request or an answer.
+        code: stable; the node's from ``docs/errors.md``, if any.
+        fields: the rest of the node's ``detail``.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class ToolFailure(Exception):
 
 
 def failure_of_node(fault: ClientError) -> ToolFailure:
-    """What the node refused, with its own code if it has one."""
+    """The node's refusal, with its code if any."""
     detail = _detail(fault.answer)
     message = str(fault)
     if isinstance(detail, dict):
@@ -75,7 +74,7 @@ def failure_of_node(fault: ClientError) -> ToolFailure:
 
 
 def failure_of_arguments(fault: ValidationError) -> ToolFailure:
-    """Arguments that do not fit the tool's schema, in the shape of the node's own 422."""
+    """Arguments that do not match the tool's schema, in the form of the node's own 422."""
     entries = entries_of(fault, "body")
     sentences = (_sentence(item) for item in entries)
     return ToolFailure(0, _code_of(entries), "; ".join(sentences), {"detail": entries})

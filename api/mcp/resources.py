@@ -1,6 +1,6 @@
-"""Resources and the prompt: what a person picks in a host's menu, where tools are the model's.
+"""Resources and the prompt. People pick these in a host's menu; tools are for the model.
 
-``engramlog://entity/URI`` is what is known of an entity, ``engramlog://card/URI`` its card.
+``engramlog://entity/URI`` has an entity's facts, ``engramlog://card/URI`` its card.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from engramlog.projections.normalization import entity_display
 ENTITY_PREFIX = "engramlog://entity/"
 CARD_PREFIX = "engramlog://card/"
 LISTED_FACTS = 200
-"""The newest facts, whose entities are listed."""
+"""Newest facts whose entities to list."""
 ENTITY_FACTS = 200
 PROMPT_TOKENS = 2_000
 PROMPT = Prompt(
@@ -53,7 +53,7 @@ TEMPLATES = [
 
 
 class Asking(Protocol):
-    """Sends a request in the caller's name. Raises ToolFailure."""
+    """Sends a request for the caller. Raises ToolFailure."""
 
     def __call__(self, request: NodeRequest) -> dict[str, Any]: ...
 
@@ -75,7 +75,7 @@ def resources(ask: Asking) -> list[Resource]:
 
 
 def read(ask: Asking, uri: str) -> TextResourceContents:
-    """What a resource holds. Raises ToolFailure ``resource_not_found``."""
+    """The content of a resource. Raises ToolFailure ``resource_not_found``."""
     if uri.startswith(ENTITY_PREFIX):
         entity = unquote(uri.removeprefix(ENTITY_PREFIX))
         query = {"entity": entity, "limit": ENTITY_FACTS, "fields": "compact"}
@@ -86,11 +86,11 @@ def read(ask: Asking, uri: str) -> TextResourceContents:
         entity = quote(unquote(uri.removeprefix(CARD_PREFIX)), safe=":/")
         card = ask(NodeRequest(method="GET", path=f"/v1/cards/{entity}"))
         return TextResourceContents(uri=uri, mime_type="text/markdown", text=card["summary"])
-    raise ToolFailure(404, "resource_not_found", f"there is no resource {uri}")
+    raise ToolFailure(404, "resource_not_found", f"no resource {uri}")
 
 
 def prompt(ask: Asking, question: str) -> GetPromptResult:
-    """The question, with the lines that may answer it."""
+    """The question, with lines that may answer it."""
     found = ask(
         NodeRequest(
             method="POST",

@@ -1,7 +1,7 @@
-"""The tools: what each is called, takes, asks of the node, and answers.
+"""The tools: names, arguments, requests to the node, and answers.
 
-Each is one route of the HTTP API. Its arguments are checked by the route's own model and sent
-as they came, so that a tool means what its route means.
+Each is one route of the HTTP API. The route's own model checks the arguments, which then go on
+unchanged. So a tool means what its route means.
 """
 
 from __future__ import annotations
@@ -32,17 +32,16 @@ CONTENT_DIRECTIVE = (
 class Tool(Struct, frozen=True, kw_only=True):
     """One tool.
 
-    Attributes:
-        models: what its arguments are checked by.
-        shown: the arguments that clients are shown; ``required`` those that must be given.
+    Attributes: models: check its arguments.
+        shown: the arguments that clients see; ``required``: those they must give.
         ask: checked arguments → the request; raises ValidationError or ToolFailure.
         shape: the node's answer → the tool's.
-        answers: what structured answers always hold, and what kind of thing each is; None for a
-            tool whose answer may be text alone.
-        unread: keys of the answer that the text leaves out, because others say the same.
-        jobs: where the route's jobs are found, if it has any.
-        writes: it changes the memory; ``destructive`` where it takes something away,
-            ``repeatable`` where doing it twice is doing it once.
+        answers: the keys of every structured answer, with their types; None for a tool whose answer
+            may be text alone.
+        unread: keys that the text omits, because others repeat them.
+        jobs: the path of the route's jobs, if any.
+        writes: it changes the memory; ``destructive`` if it removes something, ``repeatable`` if
+            repeating it changes nothing.
     """
 
     name: str
@@ -78,7 +77,7 @@ def _post(model: type[BaseModel], path: str, *, writes: bool) -> Callable[[Given
 
 
 def _segment(text: str) -> str:
-    """A URI or id as part of a path: the protocol's clients send ``:`` and ``/`` as they are."""
+    """A URI or id as part of a path; like the protocol's clients, it keeps ``:`` and ``/``."""
     return quote(text, safe=":/")
 
 
@@ -147,8 +146,8 @@ def _time_travel(given: Given) -> NodeRequest:
     if model is None:
         names = ", ".join(TIME_TRAVEL)
         raise ToolFailure(0, "invalid_arguments", f"what: must be one of {names}")
-    if "format" in given:  # the routes can answer files; a tool cannot
-        raise ToolFailure(0, "invalid_arguments", "format: there is no such field")
+    if "format" in given:  # routes can answer files, tools cannot
+        raise ToolFailure(0, "invalid_arguments", "format: no such field")
     found = checked(model, given)
     query = _rest(given, "what")
     if isinstance(found, arguments.FactLifeArguments):
@@ -171,7 +170,7 @@ def _with_directive(answer: Answer) -> Answer:
 
 
 def is_text(tool: Tool, answer: Answer) -> bool:
-    """Whether the answer is one text, which a structure beside it would only say again."""
+    """Whether the answer is one text, which a structure would only repeat."""
     return tool.answers is None and "text" in answer
 
 
@@ -180,7 +179,7 @@ def _polled(answer: Answer) -> Answer:
 
 
 def text_of(tool: Tool, answer: Answer) -> str:
-    """The answer as a model reads it: lines as they are, else JSON with nothing in it twice."""
+    """The answer as text for a model: lines unchanged, else JSON without repetitions."""
     if is_text(tool, answer):
         return str(answer["text"])
     read = {name: each for name, each in answer.items() if name not in tool.unread}
@@ -354,4 +353,4 @@ TOOLS: tuple[Tool, ...] = (
         answers={},
     ),
 )
-"""In the order in which clients show them."""
+"""In the order that clients show."""

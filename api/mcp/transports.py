@@ -1,4 +1,4 @@
-"""The two ways in: stdio for a client that starts the server, streamable HTTP for many."""
+"""The two transports: stdio for a client that starts the server, streamable HTTP for many."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 class HttpAddress(Struct, frozen=True, kw_only=True):
-    """Where to listen. ``names``: hosts under which clients may call it, beside the address
-    itself and this machine's own names; anything else is refused, so that no web page can
-    reach the server through its own name (DNS rebinding)."""
+    """Where to listen. ``names``: further hosts under which clients may call it, besides the
+    address and this machine's own names. All others are refused, so that no web page can reach the
+    server through its own name (DNS rebinding)."""
 
     host: str = "127.0.0.1"
     port: int = 8766
@@ -48,10 +48,10 @@ def serve_stdio(server: Server[Any]) -> None:
 def serve_http(
     server: Server[Any], address: HttpAddress, on_ready: Callable[[HttpAddress], None]
 ) -> None:
-    """Serve many clients until SIGINT or SIGTERM. Raises ServingError if the address is taken.
+    """Serve many clients until SIGINT or SIGTERM. Raises ServingError if the address is in use.
 
-    Calls keep no state between them, so the protocol's sessions are not used: a client continues
-    after a restart of this server.
+    Calls share no state, so it does not use the protocol's sessions: clients continue after a
+    restart of this server.
     """
     bound = listen(address.host, address.port)
     address = HttpAddress(host=address.host, port=bound.getsockname()[1], names=address.names)
@@ -68,7 +68,7 @@ def serve_http(
 
 
 class _Announcing(uvicorn.Server):
-    """Says when it is ready."""
+    """Calls back when it is ready."""
 
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -81,7 +81,7 @@ class _Announcing(uvicorn.Server):
 
 
 def guard(address: HttpAddress) -> TransportSecuritySettings:
-    """Which Host and Origin headers are answered."""
+    """The accepted Host and Origin headers."""
     hosts = _hosts((*_LOOPBACK, address.host, *address.names))
     return TransportSecuritySettings(
         enable_dns_rebinding_protection=True,

@@ -1,1 +1,2 @@
-"""The running node: opening and closing a data directory, and what runs beside requests."""
+"""The running node: opens and closes a data directory, and owns the tasks that run beside
+requests."""

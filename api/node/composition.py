@@ -1,4 +1,4 @@
-"""The service of an open node put together: its tasks in the order in which they start."""
+"""Builds the service of an open node, with its tasks in start order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LONG_THREADS = 2
 
 
 def create_service(node: Node, settings: Settings, *, control_token: str | None = None) -> Service:
-    """What requests share. Nothing of it runs yet."""
+    """The state that requests share. Starts no task yet."""
     archive = Archive(node.directory, node.log)
     desk = AuditDesk(archive)
     commits = CommitWatch()
@@ -66,7 +66,8 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
     federation = ProtocolFederation(node, settings, peers)
     deliverer = WebhookDelivery(node, settings, commits)
     scheduler = ConsolidationScheduler(node, consolidator, enabled=settings.consolidation_enabled)
-    # Stopped in the opposite order: what writes by itself first, what others lean on last.
+    # Tasks stop in the opposite order: first those that write by themselves, last those that others
+    # need.
     tasks = Tasks(
         CardRefreshing(cards, node.reader),
         tracker,

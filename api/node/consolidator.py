@@ -1,8 +1,8 @@
 """Passes of consolidation rules over a node.
 
-A pass reads episodes behind the rule's watermark, lets salience decide which count, makes
-deltas of them (``projections/episodes/classifying.py``) and hands these to the writer together
-with the note that they were read. Whatever stops it, the log says how far it came.
+A pass reads episodes behind the rule's watermark. Salience decides which of them count. The pass
+makes deltas of these (``projections/episodes/classifying.py``) and submits the deltas together with
+the new watermark. So the log shows how far a pass came, even if it stops early.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Progress = Callable[[int, int], None]
 
 
 class RunReport(Struct, kw_only=True):
-    """What a run did: counts, the deltas' results, and what was set aside.
+    """The outcome of a run: counts, the deltas' results, and the episodes set aside.
 
     ``to_position`` is the watermark afterwards; ``raced`` says that another run of the rule
     was faster and this one stopped. ``more``: a dry run left episodes unread.
@@ -91,11 +91,11 @@ class Consolidator:
         Args:
             rule: what to run.
             trigger: why it runs.
-            asked_by: who asked.
-            from_position: read again from here on; what was applied before stays as it is,
-                and the watermark where it was.
+            asked_by: the caller.
+            from_position: read again from here. Deltas already applied stay, and so does the
+                watermark.
             until: read up to here; by default to the log's head.
-            most: read at most so many episodes; ``report.more`` tells whether any are left.
+            most: read at most so many episodes; ``report.more`` says whether any are left.
             scheduled_us: which fire of a timetable this is.
             run_id: by default a new one.
             keep: whether the report holds proposals and results.
@@ -142,8 +142,8 @@ class Consolidator:
                     return report
 
     async def fire(self, rule: Rule, every: int) -> RunReport | None:
-        """The fires that are due of a rule that runs every so many episodes, some at a time;
-        None if none is due. Each fire reads exactly that many."""
+        """The runs that are due for a rule that fires every so many episodes, a few at a time; None
+        if none is due. Each fire reads exactly that many."""
         async with self._turn(rule):
             start = await self._start(rule, None)
             due = await asyncio.to_thread(self._due, rule, start, every)
@@ -178,7 +178,8 @@ class Consolidator:
             return report
 
     async def dry_run(self, rule: Rule, *, from_position: int | None = None) -> RunReport:
-        """What a run would emit, of at most ``DRY_RUN_EPISODES_MAX`` episodes. Writes nothing."""
+        """The deltas that a run over at most ``DRY_RUN_EPISODES_MAX`` episodes would emit. Writes
+        nothing."""
         head = self._node.log.head().position
         start = await self._start(rule, from_position)
         episodes = await self._read(rule, start, head, DRY_RUN_EPISODES_MAX + 1)
@@ -230,7 +231,7 @@ class Consolidator:
         return await asyncio.to_thread(read)
 
     async def _standing(self, rule: Rule, episodes: Sequence[Episode]) -> CurrentFacts:
-        """Which facts stand for what these episodes speak of. Matchers need not know."""
+        """The current facts under the keys of these episodes. Rules with matchers need none."""
         keys = [] if rule.matchers else [key for e in episodes if (key := key_of(e)) is not None]
         if not keys:
             return CurrentFacts({})
@@ -249,8 +250,8 @@ class Consolidator:
         standing: CurrentFacts,
         report: RunReport,
     ) -> Consolidate:
-        """What a run makes of some episodes, as the writer's command; ``report`` is called with
-        those that were set aside."""
+        """The writer's command for some episodes of a run; ``report`` collects the episodes set
+        aside."""
         fresh = await self._unpromoted(rule, episodes) if run.replay else list(episodes)
         admitted, scores = await self._admitted(rule, fresh, run.at_us)
         emitted: Emitted = emit(rule, admitted, standing, scores)
@@ -278,7 +279,7 @@ class Consolidator:
         return Consolidate(apply=apply, run=run, expected=run.from_position)
 
     async def _unpromoted(self, rule: Rule, episodes: Sequence[Episode]) -> list[Episode]:
-        """The episodes of which this version of the rule has made nothing yet."""
+        """The episodes that this version of the rule has not yet promoted."""
         version = rule.version
         ids = [promoted_id(rule.id, version, each.place, [each.id]) for each in episodes]
 
@@ -292,7 +293,7 @@ class Consolidator:
     async def _admitted(
         self, rule: Rule, episodes: list[Episode], now_us: int
     ) -> tuple[list[Episode], dict[str, float]]:
-        """The episodes that salience lets through, and their scores where anybody asks."""
+        """The episodes that pass the salience gate, and their scores if the rule uses them."""
         gate = rule.salience
         asked = any(each.field == "salience" for m in rule.matchers for each in m.when)
         if gate.threshold <= 0.0 and not asked:
@@ -333,7 +334,8 @@ class Consolidator:
 
 
 class ConsolidationFailed(Exception):
-    """The writer refused a run for another reason than a race (a garden that is gone)."""
+    """The writer refused a run, and not because another run was faster (a deleted garden, for
+    instance)."""
 
     def __init__(self, refusal: Refused) -> None:
         super().__init__(refusal.message)

@@ -21,7 +21,7 @@ class Control(Struct, frozen=True):
 
 
 def write_control(path: Path, control: Control) -> None:
-    """Write the control file so that only its owner can read it, whole or not at all."""
+    """Write the control file atomically, readable by its owner only."""
     replace(path, msgspec.json.encode(control))
 
 

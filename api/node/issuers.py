@@ -8,14 +8,14 @@ from engramlog.projections.rights.capability_grant import Grant
 from engramlog.projections.tables.declared.capability_ring import Issuer
 
 FOREIGN_VERBS = frozenset({"read"})
-"""What capabilities of other nodes may do here. Writing would be in the name of subjects that
-only their own node knows."""
+"""Verbs that capabilities of other nodes grant here. Not writing: a write names a subject, and only
+its own node knows that subject."""
 NEVER_SHARED = frozenset({"local", "team"})
 
 
 def issuers_of(node: Node) -> dict[str, Issuer]:
-    """Whose capabilities the node believes: its own, and those of approved peers that it
-    serves, to read what it would serve them."""
+    """The issuers that the node believes: itself, and approved peers that it serves, for reading
+    the scopes it serves them."""
     known = {
         peer.node_id: Issuer(
             peer.node_id,

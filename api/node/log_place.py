@@ -1,7 +1,7 @@
-"""Where the log of a data directory is: in it, or on a server that many nodes share.
+"""Where the log of a data directory is: inside it, or on a server that several nodes share.
 
-A directory remembers a log that is elsewhere (``log.json``): opened without it, it would begin
-an empty log under the same identity, and so a second history.
+A directory remembers an external log (``log.json``). Opened without it, the node would begin an
+empty log under the same identity: a second history.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Durability = Literal["quorum", "server"]
 
 
 class LogPlace(Struct, frozen=True, omit_defaults=True):
-    """Where the log was when the directory was last opened; without any password. ``scopes``
-    are those that its tables hold; none: all."""
+    """Where the log was when the directory was last opened, without the password. ``scopes``: those
+    that its tables hold; empty: all."""
 
     url: str
     scopes: list[str] = []
@@ -48,7 +48,7 @@ class LogPlace(Struct, frozen=True, omit_defaults=True):
 
 
 def remembered(path: Path) -> LogPlace | None:
-    """The place of the directory's log, where that is not in it. Raises DataDirectoryError."""
+    """The place of the directory's log, if it is external. Raises DataDirectoryError."""
     try:
         return msgspec.json.decode((path / PLACE_FILE).read_bytes(), type=LogPlace)
     except FileNotFoundError:
@@ -58,12 +58,12 @@ def remembered(path: Path) -> LogPlace | None:
 
 
 def require_own_log(path: Path) -> None:
-    """Raises DataDirectoryError if the directory's log is not in it."""
+    """Raises DataDirectoryError if the directory's log is external."""
     place = remembered(path)
     if place is not None:
         raise DataDirectoryError(
-            f"the log of {path} is in PostgreSQL ({place.url}): name it with --log or STIGMEM_LOG; "
-            "to take it out, see 'engramlog copy-log'"
+            f"the log of {path} is in PostgreSQL ({place.url}): name it with --log or "
+            "STIGMEM_LOG; to copy it into the directory, see 'engramlog copy-log'"
         )
 
 
@@ -76,13 +76,13 @@ def open_log(
 ) -> WholeLog:
     """The log of an open data directory; ``url`` is empty for one in the directory.
 
-    ``scopes`` are those that the node holds, ``*`` all; none: as before. Where they change, the
-    directory's views are removed, to be made again.
+    ``scopes`` are those that the node holds, ``*`` all; empty: as before. If they change, this
+    removes the directory's views; the node makes them again.
 
     Raises:
-        DataDirectoryError: the directory has another log than the one asked for, or ``scopes``
-            are given for one in the directory.
-        CorruptLog, StorageFailed: it cannot be opened.
+        DataDirectoryError: the directory's log is another one, or ``scopes`` are given for a log in
+            the directory.
+        CorruptLog, StorageFailed: the log does not open.
     """
     identity = directory.identity
     if not url:
@@ -96,8 +96,8 @@ def open_log(
         raise DataDirectoryError(f"log must be a postgresql:// address, is {url!r}")
     if directory.log_path.exists():
         raise DataDirectoryError(
-            f"{directory.path} has a log of its own: copy it with 'engramlog copy-log "
-            f"{directory.path} URL', then move {directory.log_path} out of the directory"
+            f"{directory.path} contains a log: copy it with 'engramlog copy-log {directory.path} "
+            f"URL', then move {directory.log_path} out of the directory"
         )
     before = remembered(directory.path)
     held = EVERY_SCOPE if before is None else before.held
@@ -138,13 +138,14 @@ def settled_log(
     directory: HeldDirectory, clock: Clock, url: str, durability: Durability,
     scopes: Collection[str] = (), *, accept_rollback: bool,
 ) -> WholeLog:  # fmt: skip
-    """``open_log`` once it is certain that the log does not end before the tables.
+    """``open_log``, which also checks that the log does not end before the tables.
 
-    Where it does, acknowledged events are gone, and peers may hold them: written on under the same
-    epoch, its streams would say two things. ``accept_rollback`` begins another epoch.
+    If it does, acknowledged events are lost here, and peers may hold them. Further writes under the
+    same epoch would give their streams two histories. ``accept_rollback`` begins another epoch
+    instead.
 
     Raises:
-        LogCutBack: it ends before them, and that is not accepted.
+        LogCutBack: the log ends before the tables, and ``accept_rollback`` is off.
         DataDirectoryError, CorruptLog, StorageFailed: as ``open_log``.
     """
     log = open_log(directory, clock, url, durability, scopes)
@@ -165,17 +166,17 @@ def settled_log(
         )
         raise LogCutBack(
             f"the log of {directory.path} ends at position {head}, its tables reach {reached}: "
-            f"acknowledged events are gone. {remedy}. If they are gone for good, continue in a new "
-            "epoch: 'engramlog serve --accept-rollback'"
+            f"acknowledged events are missing. {remedy}. If the events are lost for good, "
+            "continue in a new epoch: 'engramlog serve --accept-rollback'"
         )
     identity = directory.identity
     identity.start_epoch(identity.epoch + 1, "restored")
-    _remove_vectors(directory)  # they follow positions, which will be those of other events
+    _remove_vectors(directory)  # vectors go by positions, which other events will reuse
     return open_log(directory, clock, url, durability, scopes)
 
 
 def open_log_to_read(directory: DataDirectory, clock: Clock, url: str) -> ReadableLog:
-    """The log of a directory that another process may hold; nothing is written to it."""
+    """The log of a directory that another process may hold, opened to read only."""
     identity = directory.identity
     if url:
         place = remembered(directory.path)
@@ -198,7 +199,7 @@ def open_log_to_read(directory: DataDirectory, clock: Clock, url: str) -> Readab
 
 
 def shared(log: WholeLog) -> PostgresLog | None:
-    """The log as one that other nodes write to as well, where it is."""
+    """The log, if other nodes may write to it too."""
     if isinstance(log, SqliteLog):
         return None
     from engramlog.eventlog.engines.postgres.log import PostgresLog

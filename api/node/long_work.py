@@ -1,5 +1,5 @@
-"""Work that may take long, beside the threads that reads share: few threads, a bounded queue,
-and callers served in turn, so that one who asks much delays others little.
+"""Long work on its own few threads, apart from those that reads share. The queue is bounded and
+serves callers in turn, so that a busy caller delays the others little.
 
 Used from the event loop alone; the work itself runs in threads.
 """
@@ -14,13 +14,13 @@ from typing import TypeVar
 
 WAITING_MAX = 32
 WAITING_EACH_MAX = 8
-"""Requests that wait: in all, and of one caller."""
+"""Waiting requests: in all, and per caller."""
 
 Result = TypeVar("Result")
 
 
 class LongWorkBusy(Exception):
-    """As much waits already as may; nothing was begun. Try again later."""
+    """Too much work waits already, so this work did not begin. Try again later."""
 
 
 class LongWork:
@@ -46,9 +46,8 @@ class LongWork:
     ) -> Result:
         """Do the work in a thread once it is the caller's turn.
 
-        Args:
-            admitted: a further part of what was begun, or a job that has its own bound: it may
-                wait, and is never turned away.
+        Args: admitted: a further part of work that has begun, or a job with its own bound. It may
+            wait, but is never refused.
 
         Raises:
             LongWorkBusy: too much waits.
@@ -58,7 +57,7 @@ class LongWork:
         else:
             await self._turn(caller, admitted=admitted)
         doing = asyncio.get_running_loop().run_in_executor(self._threads, work)
-        # A caller who goes away leaves the thread at work: its place is free when that has ended.
+        # A caller who disconnects leaves the thread at work: the thread is free once its work ends.
         doing.add_done_callback(self._ended)
         return await asyncio.shield(doing)
 
@@ -81,7 +80,7 @@ class LongWork:
 
     def _ended(self, doing: asyncio.Future[Result]) -> None:
         if not doing.cancelled():
-            doing.exception()  # the caller gets it, unless it has gone
+            doing.exception()  # the caller gets the exception, unless it has disconnected
         self._pass_on()
 
     def _pass_on(self) -> None:

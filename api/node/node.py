@@ -100,25 +100,23 @@ class Node(ReadingNode):
 
         Args:
             path: the data directory.
-            clock: where time comes from; the machine's by default.
-            set_valued: relations to declare set-valued if they are not yet.
-            set_valued_at_birth: those to declare besides where the log is empty: a log that
-                exists keeps its meaning.
-            epoch_clock: ``file`` marks an empty log as one whose receipt times come from
-                an imported file.
-            embedding: how facts are embedded; None opens the node without, for tools that
-                neither recall nor serve.
+            clock: the source of time; by default the machine's clock.
+            set_valued: relations to declare set-valued, unless they are already.
+            set_valued_at_birth: relations to declare as well if the log is empty. An existing log
+                keeps its meaning.
+            epoch_clock: ``file`` marks an empty log: its receipt times come from an imported file.
+            embedding: how to embed facts; None for tools that neither recall nor serve.
             progress: called with (events done, events in all) while catching up.
             log: address of a log in PostgreSQL; empty for one in the directory.
-            durability: when that one acknowledges a write.
-            scopes: those of it that the node holds; see ``open_log``.
-            accept_rollback: continue in a new epoch where the log ends before its tables.
+            durability: when PostgreSQL acknowledges a write.
+            scopes: those that the node holds of that log; see ``open_log``.
+            accept_rollback: continue in a new epoch if the log ends before its tables.
 
         Raises:
-            DataDirectoryError, LogCutBack, CorruptLog: the directory cannot be used.
+            DataDirectoryError, LogCutBack, CorruptLog: the directory is not usable.
             LogNotEmpty: ``epoch_clock`` is ``file`` and the log holds events already.
-            EmbeddingError: ``embedding`` names another model than the log pins, or one that
-                cannot be had.
+            EmbeddingError: ``embedding`` names another model than the log pins, or one that is not
+                available.
         """
         clock = clock or SystemClock()
         directory = HeldDirectory.open(path)
@@ -160,7 +158,7 @@ class Node(ReadingNode):
             else:
                 writer.primary = node.replica.primary_url
             if embedding is not None and node.replica is not None:
-                # A replica embeds as its primary has pinned, and pins nothing itself.
+                # A replica uses its primary's pinned model, and pins none itself.
                 pinned = node.pinned_space()
                 embedding = None if pinned is None else follow_pin(embedding, pinned)
             if embedding is not None:
@@ -183,12 +181,12 @@ class Node(ReadingNode):
 
     @property
     def leads(self) -> bool:
-        """Whether this node does what only one is to do: fire rules, pull peers, deliver
-        webhooks. A replica never does, and of nodes over one log one does."""
+        """Whether this node does the work that one node does for all: fire rules, pull peers,
+        deliver webhooks. A replica never does. Among nodes over one log, exactly one does."""
         return self.replica is None and (self.shared is None or self.shared.leads)
 
     def follow(self, source: LogSource) -> None:
-        """Copy what the primary writes, from here on. Raises NotAReplica."""
+        """Copy the primary's log from here on. Raises NotAReplica."""
         if self.replica is None:
             raise NotAReplica("this node is not a replica")
         self.follower = PrimaryFollower(
@@ -202,7 +200,7 @@ class Node(ReadingNode):
         self.follower.start()
 
     def promote(self) -> None:
-        """Follow no more and take writes, under this node's own identity: a new origin.
+        """Stop following and take writes under this node's own identity: a new origin.
 
         Raises:
             NotAReplica: it is not a replica.
@@ -247,12 +245,12 @@ class Node(ReadingNode):
         *,
         automatic: bool = False,
     ) -> Snapshot:
-        """Take a snapshot: of the tables in use, or of those at a past position, made from
-        the log aside.
+        """Take a snapshot of the current tables, or of tables built from the log up to a past
+        position.
 
         Raises:
-            SnapshotFault: there is nothing to take, or no such position.
-            ProjectorHalted, StorageError: the tables cannot be made or copied.
+            SnapshotFault: the log is empty, or has no such position.
+            ProjectorHalted, StorageError: building or copying the tables failed.
         """
         link, now_us = self.directory.projections_path, self.clock.now_us()
         self.reader.image.tail.settle()
@@ -273,8 +271,8 @@ class Node(ReadingNode):
         *,
         replay: bool = False,
     ) -> str | None:
-        """Why a snapshot cannot be used, every row of it read; with ``replay`` also whether
-        the log makes the same tables. None if it can."""
+        """The reason why a snapshot is unusable, after reading its every row. ``replay`` also
+        compares it with tables built from the log. None if it is usable."""
         fault = self.snapshots.fault(snapshot, self.log)
         if fault is not None or not replay:
             return fault
@@ -300,7 +298,7 @@ class Node(ReadingNode):
     def reindex(self, settings: EmbeddingSettings, progress: IndexProgress) -> ReindexReport:
         """Embed all facts again while the old vectors serve. Raises EmbeddingError."""
         if self.embeddings is None:
-            raise EmbeddingsOff("this node was opened without embeddings")
+            raise EmbeddingsOff("this node opened without embeddings")
         return self.embeddings.reindex(settings, progress)
 
     def status(self) -> dict[str, Any]:
@@ -312,7 +310,7 @@ class Node(ReadingNode):
             name: {
                 "version": mark.version,
                 "position": mark.position,
-                # A group that is being written is in the tables before it is in the log.
+                # The tables get a group of events before the log does.
                 "lag": max(0, head - mark.position),
                 "halted": mark.halted,
             }
@@ -334,11 +332,11 @@ class Node(ReadingNode):
         return round(max(0, reached_us - self.clock.now_us()) / 1e6, 3)
 
     def _log_fault(self) -> str | None:
-        """Why the log would not take or hold a write, as far as is known."""
+        """Why the log may refuse or lose a write; None if no fault is known."""
         return self.log.fault
 
     def _replica_status(self) -> dict[str, Any]:
-        """What only replicas have to say; ``degraded`` where an operator is needed."""
+        """Status fields of replicas; ``degraded`` if an operator has to act."""
         if self.replica is None:
             return {}
         described: dict[str, Any] = {"primary": self.replica.primary_url}
@@ -351,7 +349,7 @@ class Node(ReadingNode):
         return {"replica": described} | ({"degraded": status.fault} if status.fault else {})
 
     def close(self) -> None:
-        """Finish waiting writes and release the directory. Idempotent."""
+        """Finish the waiting writes and release the directory. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -367,7 +365,8 @@ class Node(ReadingNode):
         self.directory.close()
 
     def write_vectors(self) -> None:
-        """Write the vectors that have no file yet, while they are read. Raises OSError."""
+        """Write files for the vectors that have none yet; readers may use them meanwhile. Raises
+        OSError."""
         if self.embeddings is not None:
             self.embeddings.write_blocks()
 
@@ -375,7 +374,7 @@ class Node(ReadingNode):
         try:
             self.write_vectors()
         except OSError as fault:
-            _log.warning("no vector files are left for the next start: %s", fault)
+            _log.warning("could not write vector files for the next start: %s", fault)
 
     def _close_embeddings(self) -> None:
         if self.embeddings is not None:
@@ -394,8 +393,8 @@ class Node(ReadingNode):
 
 
 def _cursor_key(directory: HeldDirectory, log: str) -> bytes:
-    """The secret that signs page cursors; made once, readable by the owner alone. Nodes over one
-    log make the same of their common key, so that a page may be asked of any."""
+    """The secret that signs page cursors; readable by the owner only. Nodes over one log derive the
+    same secret from their common key, so that any of them can answer the next page."""
     if log:
         return sha256(directory.identity.sign(CURSOR_CONTEXT)).digest()
     file = directory.path / "identity" / "cursor.key"

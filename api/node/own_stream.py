@@ -1,4 +1,5 @@
-"""What a node writes to its own stream when it opens: its epoch, its keys, its declarations."""
+"""The events that a node writes to its own stream when it opens: its epoch, keys and
+declarations."""
 
 from __future__ import annotations
 
@@ -64,12 +65,12 @@ class OwnStream:
             erasure = unexplained_erasure(self._log)
             if erasure is not None:
                 begun.append(erasure)
-        # Of nodes that open a new log at once, one begins the epoch.
+        # If several nodes open a new log at once, one of them begins the epoch.
         key = Idempotency(SYSTEM_ACTOR, f"epoch-{identity.epoch}", b"")
         self._write(begun, key if self._is_shared else None)
 
     def record_rotations(self) -> None:
-        """Record key rotations that a crash kept out of the log."""
+        """Record key rotations that a crash left out of the log."""
         rotations = self._identity.rotations
         if not rotations:
             return
@@ -93,7 +94,7 @@ class OwnStream:
                 )
 
     def declare(self, set_valued: Sequence[str], declared: Sequence[str]) -> None:
-        """Declare relations set-valued beside those that are ``declared``."""
+        """Declare relations set-valued, in addition to those in ``declared``."""
         if set(set_valued) - set(declared):
             self._write([SetValuedDeclared(relations=[*declared, *set_valued])])
 

@@ -1,4 +1,4 @@
-"""What this process uses and which release it is, under the names that Prometheus has for it."""
+"""Figures of this process and its release, under Prometheus' usual names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROC = Path("/proc/self")
 
 
 def process_samples() -> Iterator[Sample]:
-    """CPU, and where the system tells it in ``/proc``, memory, files and the start."""
+    """CPU; and if ``/proc`` has them, memory, files and the start."""
     yield Sample(
         "engramlog_build_info",
         "1; the release and its Python.",

@@ -10,14 +10,14 @@ YOUNG_OBJECTS_MAX = 50_000
 OLDER_AFTER = 20
 OLDEST_AFTER = 100
 TURN_SECONDS = 0.0003
-"""Longest that a thread keeps the interpreter while another waits. Recalls leave it for large
-array operations and come back; with Python's 5 ms each return waits behind the computing thread,
-and a write, which passes through three threads, waits as often."""
+"""Longest that a thread keeps the interpreter while another waits. Recalls release it for large
+array operations and then want it back. With Python's 5 ms, each return waits for the computing
+thread; a write passes through three threads and waits as often."""
 
 
 def settle_heap() -> None:
-    """Call after a node opened. What start-up made is never looked at again, and young
-    objects are collected seldom: about a third of the cost of a write otherwise."""
+    """Call after a node opened. The collector ignores the objects of start-up from here on, and
+    collects young objects seldom: otherwise this takes about a third of a write's time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS_MAX, OLDER_AFTER, OLDEST_AFTER)

@@ -1,6 +1,6 @@
-"""What of a node answers reads: its tables, memory image and log, none of which it writes.
+"""The part of a node that answers reads: its tables, memory image and log. It writes none of them.
 
-The node that holds the data directory is one (``Node``), and so is a process that follows one.
+The node that holds the data directory is one (``Node``); a process that follows a node is another.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ReadingNode:
 
     @property
     def node_id(self) -> str:
-        """Whose log this is: the primary's, where the node is a replica."""
+        """The node that wrote this log: on a replica, the primary."""
         return self.identity.node_id if self.replica is None else self.replica.node_id
 
     @property
@@ -55,5 +55,5 @@ class ReadingNode:
         return Moment(self.reader.image.position, self.clock.now_us())
 
     def pinned_space(self) -> Space | None:
-        """What the log says facts are embedded with, if anything."""
+        """The log's pinned embedding model, if any."""
         return space_of(self.reader.ask(pinned_model, self.log.head().position))

@@ -1,4 +1,4 @@
-"""A bound on the error log: of records that say the same, so many a minute are written."""
+"""A bound on the error log: at most so many equal records per minute."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from threading import Lock
 
 EACH_PER_MINUTE = 60
 KINDS_MAX = 1_000
-"""Different records counted apart in a minute; those beyond are counted as one."""
+"""Different records to count separately per minute; any more count as one."""
 
 
 class Repeated(logging.Filter):
-    """Lets ``EACH_PER_MINUTE`` records of one logger, level and text (before its arguments) pass in
-    a minute; the last of them says that more are left out."""
+    """Passes ``EACH_PER_MINUTE`` records per minute of one logger, level and text (before its
+    arguments). The last of them says that more are left out."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Making a data directory a replica's, and bringing it up to its primary before it serves."""
+"""Prepares a data directory as a replica, and copies its primary's log before it serves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ReplicaError(Exception):
 
 
 def source_of(url: str, key: str) -> HttpLogSource:
-    """A primary's log at ``url``. Raises ReplicaError for what is no URL."""
+    """A primary's log at ``url``. Raises ReplicaError if ``url`` is not one."""
     try:
         return HttpLogSource(url, key)
     except ValueError as fault:
@@ -43,19 +43,19 @@ def prepare(
     progress: Callable[[int, int], None],
     fetching: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Copy what the primary has, log first: the tables are made from it in one go later.
+    """Copy the primary's log. A later step builds the tables from it in one go.
 
-    An existing replica starts with what it has where the primary does not answer.
+    If the primary does not answer, an existing replica starts with the events it has.
 
     Args:
         progress: called with (events copied, events in all).
-        fetching: called with (bytes, bytes in all) of the snapshot that a replica without
-            tables makes them from; None to make them from the log alone.
+        fetching: called with (bytes, bytes in all) of the snapshot from which a replica without
+            tables builds them; None: build them from the log alone.
 
     Raises:
         ReplicaError: the directory is an independent node, or a new replica finds no primary.
-        ReplicationError, CorruptLog: the primary's log cannot be followed.
-        DataDirectoryError, StorageError: the directory cannot be used.
+        ReplicationError, CorruptLog: the primary's log does not continue the copy.
+        DataDirectoryError, StorageError: the directory is not usable.
     """
     source = source_of(url, key)
     directory = HeldDirectory.open(data)
@@ -69,7 +69,9 @@ def prepare(
             try:
                 catch_up(follower, progress)
             except PrimaryUnreachable as fault:
-                _log.warning("serving what this replica has, up to %s: %s", log.head(), fault)
+                _log.warning(
+                    "serving this replica's events up to position %s: %s", log.head(), fault
+                )
                 return
             if fetching is not None and current_generation(directory.projections_path) is None:
                 snapshots = Snapshots(directory)

@@ -1,4 +1,4 @@
-"""A scratch node (``engramlog.replay.fork``) in the place of the node it was made from."""
+"""A node that answers from a scratch copy (``engramlog.replay.fork``) of another node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engramlog.replay.fork import Scratch
 
 
 class SupposedEmbeddings(CurrentEmbeddings):
-    """The node's embeddings over the scratch node's facts; nothing follows, nothing is kept."""
+    """The node's embeddings over the scratch node's facts. Follows and stores no changes."""
 
     def __init__(self, node: CurrentEmbeddings, semantics: Semantics) -> None:
         self._node = node
@@ -44,14 +44,14 @@ class SupposedEmbeddings(CurrentEmbeddings):
         return self._node.status()
 
     def close(self) -> None:
-        """Nothing is its own."""
+        """Does nothing: the node owns the files."""
 
 
 class ScratchNode(Node):
     """Answers reads as a node does. It owns nothing: its maker ends it."""
 
     def __init__(self, node: Node, scratch: Scratch) -> None:
-        # Reads ask of a log what the protocol has; the rest of the type is for replicas.
+        # Reads use only the protocol; the rest of the type is for replicas.
         log = cast("WholeLog", scratch.log)
         super().__init__(
             node.directory, log, scratch.writer, scratch.reader, scratch.clock, node.cursor_key
@@ -63,7 +63,7 @@ class ScratchNode(Node):
         self.embed_supposed()
 
     def _classify_as_now(self) -> None:
-        """What was classified since then hides the past as well: rights are of the present."""
+        """Apply present classifications to the past: rights are always present rights."""
         image, now = self.reader.image, self._of.reader.pin()
         theirs = _slots_there(self.reader.pin(), now, self._begun)
         known = np.flatnonzero(theirs >= 0)
@@ -71,8 +71,8 @@ class ScratchNode(Node):
         image.attributes.confidential |= now.confidential
 
     def embed_supposed(self) -> None:
-        """Give facts that were supposed since their vectors, where the model answers; where
-        not, recall says that vectors are partial."""
+        """Embed the supposed facts, if the model answers; otherwise recall reports partial
+        vectors."""
         current = self._of.embeddings
         semantics = None if current is None else current.semantics
         if current is None or semantics is None:
@@ -91,11 +91,11 @@ class ScratchNode(Node):
         self.embeddings = SupposedEmbeddings(current, made)
 
     def close(self) -> None:
-        """See the class."""
+        """Does nothing: see the class."""
 
 
 def _slots_there(mine: View, theirs: View, count: int) -> I32:
-    """The slots that the node has for our first ``count`` slots; -1 where it has none."""
+    """The node's slots of our first ``count`` slots; -1 if it has none."""
     wanted = mine.from_position[:count]
     places = np.searchsorted(theirs.from_position, wanted)
     known = np.minimum(places, max(theirs.count - 1, 0))

@@ -1,4 +1,4 @@
-"""The service of an open node: what all of its requests share."""
+"""The service of an open node: the state that all requests share."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ STAGE_THREADS = 8
 
 
 class Recalls(Protocol):
-    """What answers recalls: a worker or, by ``here``, this process."""
+    """Answers recalls: in a worker or, by ``here``, in this process."""
 
     @property
     def ready(self) -> int: ...
@@ -59,7 +59,7 @@ class Recalls(Protocol):
 
 @dataclass(frozen=True)
 class ReadingService:
-    """What reads share; a process that follows a node has no more."""
+    """The state that reads share; a process that follows a node has only this."""
 
     node: ReadingNode
     settings: Settings
@@ -70,7 +70,7 @@ class ReadingService:
 
 @dataclass(frozen=True)
 class Service(ReadingService):
-    """What requests share: the node, its tasks, and the state of the HTTP face."""
+    """The state that requests share: the node, its tasks, and the HTTP server's own."""
 
     node: Node
     cursors: CursorSealer
@@ -100,10 +100,10 @@ class Service(ReadingService):
     tasks: Tasks
     control_token: str | None = None
     forking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by the one fork that is under way: each takes memory of its own."""
+    """One fork runs at a time, because each takes its own memory."""
 
     def close(self) -> None:
-        """Let threads and files go; the tasks have stopped."""
+        """Release threads and files; the tasks have stopped."""
         for each in (self.long, self.statements):
             each.close()
         self.pool.shutdown(wait=True, cancel_futures=True)

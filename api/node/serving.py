@@ -1,7 +1,7 @@
-"""Running a node as a process: listen, serve, stop gracefully, tell the command line where.
+"""Runs a node as a process: listens, serves, stops gracefully, and writes the control file.
 
-While it serves, ``control.json`` in the data directory (mode 0600) holds the process id,
-the URL and a token, so that commands given the same directory reach the running node.
+While the node serves, ``control.json`` in the data directory (mode 0600) holds the process id, the
+URL and a token. Commands on that directory use it to reach the running node.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ _log = logging.getLogger(__name__)
 
 
 class ServingError(Exception):
-    """The node cannot be served as asked; the message says what to change."""
+    """These settings do not allow serving; the message says which to change."""
 
 
 class AccessLogger(AbstractAccessLogger):
-    """One JSON object a request. Query strings stay out: they hold what callers ask for."""
+    """One JSON object per request. Leaves out query strings: they contain the callers'
+    questions."""
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
         _access.info(
@@ -69,7 +70,7 @@ class AccessLogger(AbstractAccessLogger):
 
 
 class JsonFormatter(logging.Formatter):
-    """Log records as one JSON object a line."""
+    """Log records as one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -86,7 +87,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class PlainFormatter(logging.Formatter):
-    """Log records as lines for people: the time, the level where it is not info, the message."""
+    """Log records as lines for people: the time, the level unless it is info, the message."""
 
     def format(self, record: logging.LogRecord) -> str:
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
@@ -98,8 +99,8 @@ class PlainFormatter(logging.Formatter):
 
 
 class CallersFaults(logging.Filter):
-    """What a caller did to HTTP itself is no failure of the node: one line, without the place
-    in the code, at level info."""
+    """Logs malformed HTTP requests in one line, without a traceback, at level info: they are no
+    failure of the node."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         fault = record.exc_info[1] if record.exc_info else None
@@ -122,7 +123,7 @@ def start_logging(level: str, form: Literal["auto", "text", "json"] = "auto") ->
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound, listening socket. Raises ServingError if the address cannot be had."""
+    """A bound, listening socket. Raises ServingError if the address is not available."""
     try:
         info = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         family = info[0]
@@ -155,7 +156,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposure(settings: Settings) -> None:
-    """Raises ServingError if everybody on the network could write without a key."""
+    """Raises ServingError if the whole network could write without a key."""
     if not settings.auth_required and not is_loopback(settings.host):
         raise ServingError(
             f"refusing to listen on {settings.host} without authentication; "
@@ -193,7 +194,7 @@ async def serve(
 
 
 def check_profile(node: Node, settings: Settings) -> None:
-    """Raises ServingError if recall would answer with a profile that does not exist."""
+    """Raises ServingError if the default recall profile does not exist."""
     name = settings.recall_profile
     if name in node.reader.profiles(node.reader.image.position):
         return
@@ -204,11 +205,11 @@ def check_profile(node: Node, settings: Settings) -> None:
 
 
 def run(node: Node, settings: Settings, on_ready: Callable[[Settings], None]) -> None:
-    """Serve an open node until SIGINT or SIGTERM. Closing the node is the caller's.
+    """Serve an open node until SIGINT or SIGTERM. The caller closes the node.
 
     Raises:
-        ServingError: exposed without authentication, the address is taken, or the recall
-            profile does not exist.
+        ServingError: the node is exposed without authentication, the address is taken, or the
+            recall profile does not exist.
     """
     check_exposure(settings)
     check_profile(node, settings)
@@ -248,10 +249,10 @@ def local_url(settings: Settings) -> str:
 def serve_in_background(
     node: Node, settings: Settings, bound: socket.socket | None = None
 ) -> Generator[Control]:
-    """Serve an open node from a thread for the length of a ``with`` block.
+    """Serve an open node from a thread within a ``with`` block.
 
-    Commands use it on a directory that no node serves, so that they ask one way only. ``bound``
-    is the listening socket, if there is one already.
+    For commands on a directory that no node serves, so that they always use HTTP. ``bound``: a
+    listening socket, if one is open.
     """
     bound = bound or listen(settings.host, settings.port)
     settings = settings.model_copy(update={"port": bound.getsockname()[1]})

@@ -1,5 +1,5 @@
-"""The door for Python programs: ``Memory`` and what is built on it.
+"""The Python API: ``Memory`` and its results.
 
-Verbs are written once (``async_memory``) over one small protocol (``transport``), which a node
-elsewhere and a directory opened in this process both answer.
+``async_memory`` implements the verbs once, over a small protocol (``transport``). Two classes
+implement that: for a remote node, and for a directory opened in this process.
 """

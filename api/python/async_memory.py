@@ -1,4 +1,4 @@
-"""The verbs of a memory, awaited. ``memory`` has the same ones for programs that wait."""
+"""The verbs of a memory for ``await``. ``memory`` has their blocking versions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _EVERY_FACT = ("include_retracted", "include_expired", "include_contradicted", "
 
 
 class NodeRequests:
-    """Requests to a node, opened by the first request."""
+    """Requests to a node; the first one connects."""
 
     def __init__(self, place: str | os.PathLike[str], key: str | None) -> None:
         self.place = os.fspath(place)
@@ -57,7 +57,7 @@ class NodeRequests:
         self._closed = False
 
     async def transport(self) -> Transport:
-        """The way to the node. Raises what ``reach`` does."""
+        """The way to the node. Raises the errors of ``reach``."""
         return await asyncio.wrap_future(begun(self._reached()))
 
     async def _reached(self) -> Transport:
@@ -84,7 +84,7 @@ class NodeRequests:
 
         Args:
             writes: send an idempotency key.
-            accept: statuses over 400 that are answers.
+            accept: statuses over 400 to return as answers.
         """
         transport = await self.transport()
         target = path + _query_text(query or {})
@@ -108,7 +108,7 @@ class NodeRequests:
         return decoded
 
     async def close(self) -> None:
-        """Let the node go. Idempotent."""
+        """Release the node. Idempotent."""
         self._closed = True
         transport, self._transport = self._transport, None
         if transport is not None:
@@ -235,7 +235,7 @@ class AsyncMemoryView:
     def as_of(
         self, moment: MomentLike | None = None, *, valid_at: datetime | str | None = None
     ) -> AsyncMemoryView:
-        """The memory as it was known at a moment; with ``valid_at``, what then held in the world.
+        """The memory as known at a moment; with ``valid_at``, the facts valid at that time.
 
         Raises ValueError for a datetime without an offset.
         """
@@ -249,7 +249,7 @@ class AsyncMemoryView:
 class AsyncMemory(AsyncMemoryView):
     """A memory: a data directory, or a node by URL and key.
 
-    A directory that a node serves is reached through that node; any other is opened in this
+    If a node serves the directory, this uses that node; otherwise it opens the directory in this
     process, without a server. Close it when done, or use ``async with``.
     """
 
@@ -257,10 +257,9 @@ class AsyncMemory(AsyncMemoryView):
         self, place: str | os.PathLike[str], *, key: str | None = None, scope: str = "local"
     ) -> None:
         """
-        Args:
-            place: a directory (made if there is none), or an ``http(s)://`` URL.
+        Args: place: a directory (created if missing), or an ``http(s)://`` URL.
             key: the API key, for a URL.
-            scope: where facts are written: ``local``, ``team``, ``company`` or ``public``.
+            scope: of new facts: ``local``, ``team``, ``company`` or ``public``.
         """
         super().__init__(NodeRequests(place, key), scope, {})
 
@@ -326,7 +325,7 @@ class AsyncMemory(AsyncMemoryView):
         return fact_of(await self.requests.ask("POST", "/v1/facts", body=body, writes=True))
 
     async def retract(self, fact: Fact | str, reason: str = "") -> Fact:
-        """End a fact; its history stays."""
+        """End a fact; its history remains."""
         path = f"/v1/facts/{_segment(_id(fact))}/retract"
         answer = await self.requests.ask("POST", path, body={"reason": reason}, writes=True)
         return fact_of(answer["fact"])
@@ -334,11 +333,11 @@ class AsyncMemory(AsyncMemoryView):
     async def forget(
         self, *facts: Fact | str, entity: str | None = None, user: str | None = None
     ) -> ErasedFacts:
-        """Erase facts from the log and from every file: these, or all of an entity or a user.
-        Needs the right ``admin``; a directory has it.
+        """Erase facts from the log and from every file: the given ones, or all of an entity or a
+        user. Needs the permission ``admin``; opened directories have it.
 
         Raises:
-            ValueError: not exactly one of them is named.
+            ValueError: none or several of the three are given.
         """
         if sum(map(bool, (facts, entity, user))) != 1:
             raise ValueError("forget: name facts, or entity, or user")
@@ -348,7 +347,7 @@ class AsyncMemory(AsyncMemoryView):
         return erased_of(await self.requests.ask("POST", "/v1/erasures", body=body))
 
     async def close(self) -> None:
-        """Let the memory go. Idempotent."""
+        """Release the memory. Idempotent."""
         await self.requests.close()
 
     async def __aenter__(self) -> Self:

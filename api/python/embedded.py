@@ -1,7 +1,7 @@
 """A data directory opened in this process: the node and its own handlers, without a socket.
 
-All that open one directory share one node, which lives in the background loop and is closed with
-the last of them, or with the process.
+All users of a directory in this process share one node. It runs in the background loop, and closes
+with the last of them or with the process.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class EmbeddedNode:
         node = await asyncio.to_thread(_node_of, settings)
         try:
             token = secrets.token_urlsafe(32)
-            # Everything runs in this process: no workers, and callers that come by its token.
+            # No workers: everything runs in this process, with the control token.
             here = settings.model_copy(update={"recall_workers": 0})
             runner = web.AppRunner(
                 create_app(node, here, control_token=token), handle_signals=False, access_log=None
@@ -113,7 +113,7 @@ class EmbeddedNode:
                 await self.end()
 
     async def end(self) -> None:
-        """Close the node, even while it is used."""
+        """Close the node, even during use."""
         _open.pop(self._path, None)
         await self._runner.cleanup()
         await asyncio.to_thread(self._node.close)
@@ -142,8 +142,7 @@ def _at_exit() -> None:
 
 
 _open: dict[Path, EmbeddedNode] = {}
-"""The directories that this process has open. Touched in the background loop alone."""
+"""The directories open in this process. Used only in the background loop."""
 _opening = asyncio.Lock()
-# Before the thread pools shut down, which the usual ``atexit`` comes after: a node needs them to
-# close.
+# Runs before the thread pools shut down, unlike the usual ``atexit``: a node needs them to close.
 threading._register_atexit(_at_exit)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]

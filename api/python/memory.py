@@ -1,4 +1,4 @@
-"""The same verbs for programs that wait: each runs its twin in the background loop."""
+"""The same verbs, blocking: each runs its twin in the background loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 class _Waiting(Generic[Given, Result]):
-    """A method that waits for what its twin answers."""
+    """A method that waits for its twin's answer."""
 
     def __init__(
         self, twin: Callable[Concatenate[Any, Given], Coroutine[Any, Any, Result]]
@@ -59,7 +59,7 @@ class MemoryView:
     def as_of(
         self, moment: MomentLike | None = None, *, valid_at: datetime | str | None = None
     ) -> MemoryView:
-        """The memory as it was known at a moment; with ``valid_at``, what then held in the world.
+        """The memory as known at a moment; with ``valid_at``, the facts valid at that time.
 
         Raises ValueError for a datetime without an offset.
         """
@@ -69,7 +69,7 @@ class MemoryView:
 class Memory(MemoryView):
     """A memory: a data directory, or a node by URL and key.
 
-    A directory that a node serves is reached through that node; any other is opened in this
+    If a node serves the directory, this uses that node; otherwise it opens the directory in this
     process, without a server. Close it when done, or use ``with``.
     """
 
@@ -77,14 +77,13 @@ class Memory(MemoryView):
         self, place: str | os.PathLike[str], *, key: str | None = None, scope: str = "local"
     ) -> None:
         """
-        Args:
-            place: a directory (made if there is none), or an ``http(s)://`` URL.
+        Args: place: a directory (created if missing), or an ``http(s)://`` URL.
             key: the API key, for a URL.
-            scope: where facts are written: ``local``, ``team``, ``company`` or ``public``.
+            scope: of new facts: ``local``, ``team``, ``company`` or ``public``.
 
         Raises:
-            EventLogError, SettingsError: the directory cannot be opened.
-            ClientError: the URL is none.
+            EventLogError, SettingsError: the directory does not open.
+            ClientError: the URL is malformed.
         """
         awaited = AsyncMemory(place, key=key, scope=scope)
         super().__init__(awaited)

@@ -1,4 +1,5 @@
-"""Where a memory is: a URL, a directory that a node serves, or one to open here."""
+"""Connecting to a memory: by URL, to a directory that a node serves, or by opening the directory
+here."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ from engramlog.api.python.transport import HttpTransport, Transport
 from engramlog.eventlog.errors import DirectoryLocked
 
 OWN_NAME = "user:me"
-"""The source of writes that name none."""
+"""The source of writes without one."""
 
 
 async def reach(place: str | os.PathLike[str], key: str | None) -> Transport:
-    """The way to a memory.
+    """Connect to a memory.
 
     Raises:
-        ClientError: a key was given for a directory, or the URL is none.
+        ClientError: a directory with a key, or a malformed URL.
         DirectoryLocked: another process holds the directory without serving it.
         DataDirectoryError, CorruptLog and the other errors of ``Node.open``; SettingsError.
     """
@@ -37,7 +38,7 @@ async def reach(place: str | os.PathLike[str], key: str | None) -> Transport:
     try:
         return await EmbeddedNode.join(path, OWN_NAME)
     except DirectoryLocked:
-        served = await _served(path)  # it may have begun to serve just now
+        served = await _served(path)  # a node may serve it by now
         if served is None:
             raise
         return served

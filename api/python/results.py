@@ -1,5 +1,5 @@
-"""What verbs answer: values with types, that print themselves in a console, a notebook and a
-prompt. ``record`` is always the node's own answer."""
+"""The results of verbs: typed values that print well in consoles, notebooks and prompts. ``record``
+is always the node's own answer."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _UNBOUNDED = 2**31
 
 
 class Fact(Struct, frozen=True, kw_only=True, eq=False):
-    """One fact, as known at the moment asked. Facts with equal ids are equal.
+    """A fact as known at the requested moment. Facts with equal ids are equal.
 
-    ``at``: when it was recorded. ``valid_from`` and ``valid_until``: when it is valid in the world.
+    ``at``: its recording time. ``valid_from`` and ``valid_until``: when it is valid in the world.
     ``score``: how well it answers, in a recall.
     """
 
@@ -58,7 +58,7 @@ class Fact(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Listing(Sequence[Item]):
-    """Items in order, and the node's answer that held them."""
+    """Items in order, with the node's answer."""
 
     columns: tuple[str, ...] = ()
 
@@ -89,7 +89,7 @@ class Listing(Sequence[Item]):
         return self.html()
 
     def html(self) -> str:
-        """The items as a table, as a notebook shows them."""
+        """The items as a table for notebooks."""
         head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
         rows = (self.cells(item) for item in self._items)
         body = "".join(
@@ -111,10 +111,10 @@ class Facts(Listing[Fact]):
         return [item.entity, item.relation, _said(item.value), _day(item.at), item.source]
 
     def text(self, max_tokens: int | None = None) -> str:
-        """The facts for a prompt, a line each, best first; empty if there are none.
+        """The facts for a prompt, one per line, best first; empty without facts.
 
-        ``max_tokens``: most tokens; facts that do not fit are omitted. The first line tells the
-        model that the others are data.
+        ``max_tokens``: limit; omits facts that do not fit. The first line tells the model that the
+        others are data.
         """
         if not self:
             return ""
@@ -190,8 +190,8 @@ class CardOfEntity(Struct, frozen=True, kw_only=True):
 
 
 class HistoryEvent(Struct, frozen=True, kw_only=True):
-    """An event: its ``kind``, when this node received it (``at``), its actor, and the facts as
-    they are now."""
+    """An event: its ``kind``, when this node received it (``at``), its actor, and its facts in
+    their present state."""
 
     kind: str
     at: datetime | None
@@ -221,8 +221,8 @@ class EntityHistory(Listing[HistoryEvent]):
 
 
 class ErasedFacts(Struct, frozen=True, kw_only=True):
-    """Erased facts. ``clean``: no file holds them any more, and ``receipt`` is signed; else the
-    node is still cleaning."""
+    """Erased facts. ``clean``: no file contains them, and ``receipt`` is signed; otherwise the node
+    is still cleaning."""
 
     erasure_id: str
     facts: int
@@ -235,7 +235,7 @@ class ErasedFacts(Struct, frozen=True, kw_only=True):
 
 
 def fact_of(record: dict[str, Any], score: float | None = None) -> Fact:
-    """A fact of the wire."""
+    """A fact from its wire form."""
     return Fact(
         id=record["id"],
         entity=record["entity"],
@@ -260,7 +260,7 @@ def recalled_of(answer: dict[str, Any]) -> RecalledFacts:
 
 
 def linked_of(neighbor: dict[str, Any]) -> LinkedEntity:
-    """A neighbour of the wire."""
+    """A neighbour from its wire form."""
     return LinkedEntity(
         entity=neighbor["entity"],
         relation=neighbor["relation"],
@@ -271,7 +271,7 @@ def linked_of(neighbor: dict[str, Any]) -> LinkedEntity:
 
 
 def card_of(answer: dict[str, Any]) -> CardOfEntity:
-    """A card of the wire."""
+    """A card from its wire form."""
     return CardOfEntity(
         entity=answer["entity_uri"],
         scope=answer["scope"],
@@ -285,7 +285,7 @@ def card_of(answer: dict[str, Any]) -> CardOfEntity:
 def history_of(
     events: Sequence[dict[str, Any]], fact: Callable[[str], Fact | None]
 ) -> EntityHistory:
-    """Events of the wire; ``fact`` knows the facts that they name."""
+    """Events from their wire form; ``fact`` has the facts that they name."""
     return EntityHistory(
         [
             HistoryEvent(
@@ -303,7 +303,7 @@ def history_of(
 
 
 def erased_of(answer: dict[str, Any]) -> ErasedFacts:
-    """An erasure of the wire."""
+    """An erasure from its wire form."""
     return ErasedFacts(
         erasure_id=answer["erasure_id"],
         facts=answer["facts"],

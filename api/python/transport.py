@@ -1,4 +1,4 @@
-"""How verbs reach a node: one coroutine, run in the background loop."""
+"""Connections from verbs to a node: one coroutine, in the background loop."""
 
 from __future__ import annotations
 
@@ -24,34 +24,33 @@ _LIMITS = AnswerLimits()
 
 
 class NodeAnswer(Struct, frozen=True):
-    """What a node answered."""
+    """A node's answer."""
 
     status: int
     body: bytes
 
 
 class Transport(Protocol):
-    """The way to one node."""
+    """A connection to one node."""
 
     place: str
     """The directory or URL, for people."""
     owner: str | None
-    """The source of writes that name none; None if the key decides."""
+    """The source of writes without one; None if the key decides."""
 
     async def exchange(
         self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]
     ) -> NodeAnswer:
-        """One request. Runs in the background loop alone. Raises ClientError if no answer
-        comes."""
+        """One request. Runs only in the background loop. Raises ClientError without an answer."""
         ...
 
     async def close(self) -> None:
-        """Let the node go. Idempotent."""
+        """Release the node. Idempotent."""
         ...
 
 
 class HttpTransport:
-    """Implements ``Transport`` for a node elsewhere, by URL and key."""
+    """Implements ``Transport`` for a remote node, by URL and key."""
 
     def __init__(self, url: str, key: str | None = None, owner: str | None = None) -> None:
         headers = {"Accept": "application/json"}
@@ -67,8 +66,8 @@ class HttpTransport:
     async def exchange(
         self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]
     ) -> NodeAnswer:
-        """See ``Transport``. Writes carry an idempotency key, so a connection that the node has
-        ended meanwhile is no reason to fail."""
+        """See ``Transport``. Writes have an idempotency key, so they can be repeated if the node
+        has closed the connection."""
         try:
             try:
                 return await self._once(method, target, content, headers)

@@ -1,4 +1,4 @@
-"""Values and moments as Python has them and as the wire has them."""
+"""Values and moments, converted between Python and the wire."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Ref(str):
 
 
 PlainValue: TypeAlias = str | float | bool | datetime | None
-"""What a fact says. ``Ref`` is a ``str``; ``int`` a number."""
+"""The value of a fact. ``Ref`` is a ``str``; ``int`` a number."""
 MomentLike: TypeAlias = str | int | datetime
 """An instant, an RFC 3339 text or HLC, ``position:N``, or the position itself."""
 
 
 def wire_value(value: PlainValue | Mapping[str, Any]) -> dict[str, Any]:
-    """A value as requests carry it; a mapping is one already.
+    """A value in the form of requests; passes mappings on.
 
     Raises:
         ValueError: a datetime has no offset.
-        TypeError: there is no type for it.
+        TypeError: no type matches it.
     """
     if isinstance(value, Mapping):
         return dict(value)
@@ -57,7 +57,7 @@ def plain_value(value: Mapping[str, Any]) -> PlainValue:
 
 
 def instant(text: str | None) -> datetime | None:
-    """An instant of an answer; None if none is given, or Python cannot hold it."""
+    """An instant of an answer; None if missing, or outside Python's range."""
     if text is None:
         return None
     try:
@@ -68,7 +68,7 @@ def instant(text: str | None) -> datetime | None:
 
 
 def instant_text(name: str, given: datetime | str) -> str:
-    """An instant as requests carry it. Raises ValueError for a datetime without an offset."""
+    """An instant in the form of requests. Raises ValueError for a datetime without an offset."""
     if isinstance(given, str):
         return given
     if given.tzinfo is None:
@@ -77,12 +77,12 @@ def instant_text(name: str, given: datetime | str) -> str:
 
 
 def moment_text(given: MomentLike) -> str:
-    """A moment as requests carry it. Raises ValueError as ``instant_text``."""
+    """A moment in the form of requests. Raises ValueError as ``instant_text``."""
     if isinstance(given, int):
         return f"position:{given}"
     return instant_text("as_of", given)
 
 
 def user_uri(user: str) -> str:
-    """``alice`` is ``user:alice``; what has a colon is an entity already."""
+    """``alice`` becomes ``user:alice``; a text with a colon is an entity already."""
     return user if ":" in user else f"user:{user}"

@@ -1,1 +1,1 @@
-"""The routes: one resource a file, each handler with its row; ``table`` collects them."""
+"""The routes: one resource per file, each handler with its row; ``table`` collects them."""

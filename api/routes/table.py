@@ -1,7 +1,7 @@
 """Every route of the API, collected from the files that serve them.
 
-The router, the permission check, OpenAPI and the docs page are made from this table. A row
-is beside its handler.
+The router, the permission check, OpenAPI and the docs page use this table. Each row is next to its
+handler.
 """
 
 from __future__ import annotations

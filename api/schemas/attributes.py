@@ -1,4 +1,4 @@
-"""What a request may say of a fact besides its content: what the abmind profiles rank by."""
+"""Attributes in requests: the numbers and labels by which the abmind profiles rank facts."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _TOPIC = re.compile(r"[^\W_][\w.:/-]{0,63}")
 
 
 def listed(given: Any) -> Any:
-    """A list, or its members in one text with commas between."""
+    """A list, or a comma-separated text of its members."""
     if isinstance(given, str):
         return [part.strip() for part in given.split(",") if part.strip()]
     return given
 
 
 def _harmless(text: str) -> str:
-    """Labels are shown to models as they are, so that none may speak to them."""
+    """Models see labels verbatim, so labels must not contain instructions."""
     if scan(re.sub(r"[\W_]+", " ", text)) - NOTICES:
         raise PydanticCustomError("label", "is not a label")
     return text
@@ -80,7 +80,7 @@ Whole = Annotated[int, Field(strict=True)]
 
 
 class Rankable(BaseModel):
-    """The numbers and labels: they may also be set later."""
+    """The numbers and labels, which may also be set later."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -100,7 +100,7 @@ class Rankable(BaseModel):
 
 
 class Attributes(Rankable):
-    """All attributes, as given when a fact is stated."""
+    """All attributes of a new fact."""
 
     emotion_context: str = Field(default="", max_length=CONTEXT_LENGTH_MAX)
     original: str = Field(default="", max_length=ORIGINAL_LENGTH_MAX)
@@ -112,21 +112,21 @@ class Attributes(Rankable):
     keywords: str = Field(default="", max_length=KEYWORDS_LENGTH_MAX)
 
     def stated(self) -> FactAttributes:
-        """As events carry them, as given."""
+        """In the form of events, as given."""
         fields = self.model_dump()
         for name in _LISTS:
             fields[name] = tuple(fields[name])
         return FactAttributes(**fields)
 
     def stored(self) -> FactAttributes | None:
-        """As the event of a new fact carries them; None if they say nothing."""
+        """In the form of a new fact's event; None if all are defaults."""
         made = settled(self.stated())
         return None if made == PLAIN else made
 
 
 class AttributesPatch(Rankable):
-    """Those to set; omitted ones stay. ``relevance_change`` is added to
-    the present relevance, which then stays within its bounds."""
+    """Attributes to set; omitted ones stay. ``relevance_change`` is added to the present relevance,
+    within its bounds."""
 
     relevance_change: Annotated[
         Whole, Field(ge=-2 * RELEVANCE_MAX, le=2 * RELEVANCE_MAX), AfterValidator(_steps)
@@ -141,7 +141,7 @@ class AttributesPatch(Rankable):
         return self
 
     def changes(self) -> dict[str, Any]:
-        """By field, as events carry them."""
+        """By field, in the form of events."""
         given = self.model_dump(exclude_unset=True, exclude={"relevance_change"})
         for name in _LISTS:
             if name in given:

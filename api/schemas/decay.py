@@ -48,7 +48,7 @@ class SweepRequest(BaseModel):
 
 
 class SetValuedRequest(BaseModel):
-    """The relations (labels, or labels ending in ``*``) that may hold several values."""
+    """The relations that may have several values: labels, or globs ending in ``*``."""
 
     model_config = ConfigDict(extra="forbid")
 

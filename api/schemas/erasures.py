@@ -16,9 +16,9 @@ from engramlog.projections.writing.decide.facts.erased_set import ERASED_FACTS_M
 class ErasureRequest(BaseModel):
     """Facts to erase for good: by id, or all about an entity.
 
-    ``mentions``: with an entity, also facts whose value names its URI, episodes and aliases that
-    do. ``derived``: also facts derived from erased ones. ``episodes``: also the episodes they
-    were made from. ``wait``: answer when every file is clean, or after ``timeout_s``.
+    ``mentions``: with an entity, also facts, episodes and aliases that name its URI. ``derived``:
+    also facts derived from erased ones. ``episodes``: also the episodes behind the facts. ``wait``:
+    answer once every file is clean, or after ``timeout_s``.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -40,7 +40,7 @@ class ErasureRequest(BaseModel):
 
 
 class ErasuresQuery(BaseModel):
-    """``before``: a position; erasures begun before it."""
+    """``before``: a position; earlier erasures."""
 
     before: int | None = Field(default=None, ge=0)
     limit: int = Field(default=50, ge=1, le=500)
@@ -69,7 +69,7 @@ class TombstoneRequest(BaseModel):
     """An entity to hide from every answer. ``scope``: one scope, or ``all`` (``*`` is the same).
 
     ``erase``: also erase every fact about it, for good, as ``POST /v1/erasures`` does; ``wait``:
-    answer when every file is clean, or after ``timeout_s``.
+    answer once every file is clean, or after ``timeout_s``.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -84,7 +84,7 @@ class TombstoneRequest(BaseModel):
 
 
 class RevokeRequest(BaseModel):
-    """Why the entity may be seen again."""
+    """Why to show the entity again."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -92,14 +92,14 @@ class RevokeRequest(BaseModel):
 
 
 class TombstonesQuery(BaseModel):
-    """``before``: a position; tombstones set before it."""
+    """``before``: a position; earlier tombstones."""
 
     before: int | None = Field(default=None, ge=0)
     limit: int = Field(default=50, ge=1, le=500)
 
 
 class SharedQuery(BaseModel):
-    """``cursor``: of the page before."""
+    """``cursor``: of the previous page."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -108,7 +108,7 @@ class SharedQuery(BaseModel):
 
 
 class SharedRecord(BaseModel):
-    """A tombstone, or (with ``tombstone_id``) a revocation, as a peer signed it."""
+    """A tombstone or (with ``tombstone_id``) a revocation, signed by a peer."""
 
     model_config = ConfigDict(extra="allow")
 

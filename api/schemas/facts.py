@@ -27,7 +27,7 @@ class AttestationBody(BaseModel):
 
 
 class AssertRequest(BaseModel):
-    """A fact to state. ``confidence`` 0 retracts. Unknown fields are ignored with a warning."""
+    """A fact to state. ``confidence`` 0 retracts. Unknown fields cause a warning."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -70,12 +70,12 @@ class AssertRequest(BaseModel):
         return self
 
     def parents(self) -> tuple[Parent, ...]:
-        """``derived_from`` as events carry it."""
+        """``derived_from`` in the form of events."""
         return tuple(self.derived_from)
 
 
 def _parent(index: int, item: Any) -> Parent:
-    """One parent: a hash text, or an object with ``hash`` and perhaps ``fact_id``."""
+    """One parent: a hash, or an object with ``hash`` and optionally ``fact_id``."""
     given, fact_id = item, None
     if isinstance(item, dict):
         given, fact_id = item.get("hash"), item.get("fact_id")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
@@ -96,7 +96,7 @@ def _bad_parent(index: int, reason: str) -> PydanticCustomError:
 
 
 class RetractRequest(BaseModel):
-    """Why a fact no longer holds."""
+    """Why to end a fact."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -104,7 +104,7 @@ class RetractRequest(BaseModel):
 
 
 class BatchAssert(AssertRequest):
-    """An assert item of a batch; unknown fields are refused."""
+    """An assert item of a batch; rejects unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -126,7 +126,7 @@ class BatchItem(RootModel[BatchAssert | BatchRetract]):
 
 
 class WriteQuery(BaseModel):
-    """``wait=embedded``: answer once recall finds the fact by its meaning as well."""
+    """``wait=embedded``: answer once recall finds the fact by its meaning too."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -143,8 +143,8 @@ class BatchQuery(BaseModel):
 
 
 class MomentQuery(BaseModel):
-    """When to look. ``as_of``: an RFC 3339 instant, an HLC, or ``position:N``.
-    ``valid_at``: the instant at which the facts' own validity is judged."""
+    """The moment to read. ``as_of``: an RFC 3339 instant, an HLC, or ``position:N``. ``valid_at``:
+    the instant at which facts have to be valid."""
 
     model_config = ConfigDict(extra="allow")
 

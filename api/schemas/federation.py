@@ -26,7 +26,7 @@ class DeclarationBody(BaseModel):
 
 
 class GrantsBody(BaseModel):
-    """What a peer may do here. ``scopes``: left out, those of its declaration."""
+    """The rights of a peer here. ``scopes``: by default those of its declaration."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -42,7 +42,7 @@ class GrantsBody(BaseModel):
 
 
 class ApproveBody(BaseModel):
-    """The fingerprint that the peer's operator gave, and what the peer is granted."""
+    """The fingerprint from the peer's operator, and the peer's grants."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -51,7 +51,7 @@ class ApproveBody(BaseModel):
 
 
 class ReasonBody(BaseModel):
-    """Why."""
+    """The reason."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -59,7 +59,7 @@ class ReasonBody(BaseModel):
 
 
 class ReleaseBody(BaseModel):
-    """The stream to replay on; ``reason`` for the log."""
+    """The stream to resume; ``reason`` for the log."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -68,7 +68,7 @@ class ReleaseBody(BaseModel):
 
 
 class StreamsQuery(BaseModel):
-    """``seen``: the ETag of the heads that are known; ``wait_s``: for others."""
+    """``seen``: the ETag of the known heads; ``wait_s``: how long to wait for others."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -77,7 +77,7 @@ class StreamsQuery(BaseModel):
 
 
 class StreamEventsQuery(BaseModel):
-    """Events of ``stream`` behind the sequence ``after``."""
+    """Events of ``stream`` after the sequence ``after``."""
 
     model_config = ConfigDict(extra="forbid")
 

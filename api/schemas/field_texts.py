@@ -1,4 +1,4 @@
-"""What a field means, in words: one source for ``/openapi.json`` and for the tools for models."""
+"""The fields' meanings: one source for ``/openapi.json`` and for the tools for models."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Texts: TypeAlias = dict[str, dict[str, str]]
 
 @cache
 def field_texts() -> Texts:
-    """Model → field → text; ``shared`` holds the texts of fields that mean the same everywhere,
-    ``in-path``, ``in-query`` and ``mcp`` those of parameters and of arguments of tools."""
+    """Model → field → text; ``shared`` has the texts for all models; ``in-path``, ``in-query`` and
+    ``mcp`` have those of parameters and tool arguments."""
     document = tomllib.loads(files(__package__).joinpath("field_texts.toml").read_text("utf-8"))
     texts: Texts = {}
     for models, entries in document.items():
@@ -23,6 +23,6 @@ def field_texts() -> Texts:
 
 
 def field_text(name: str, model: str) -> str | None:
-    """What ``name`` means in ``model``; None if nothing says so."""
+    """The meaning of ``name`` in ``model``; None if it has no text."""
     texts = field_texts()
     return texts.get(model, {}).get(name) or texts["shared"].get(name)

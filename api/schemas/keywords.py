@@ -1,4 +1,4 @@
-"""What abmind's callers ask of a recall beyond a question (its seed, "CLI usage")."""
+"""The fields of a recall that abmind's callers use besides a question (its seed, "CLI usage")."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ORIGINAL_LENGTH_MAX = 20_000
 STAGES_MAX = 16
 TOPIC_LENGTH_MAX = 256
 OFFSET_MAX = 14 * 60
-"""Minutes between UTC and the clock that is furthest from it."""
+"""The largest offset of any clock from UTC, minutes."""
 EPOCH_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 
@@ -30,8 +30,8 @@ When = Annotated[int, Field(strict=True, ge=0, le=EPOCH_MS_MAX)] | Instant
 
 
 class CurrentContext(BaseModel):
-    """The asker's here and now; hours and days are the asker's own. Nothing is guessed from
-    the node's clock."""
+    """The caller's time and place; hours and days are the caller's own. The node's clock is not
+    used."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -42,7 +42,7 @@ class CurrentContext(BaseModel):
 
 
 class KeywordFields(BaseModel):
-    """Keywords, filters by what facts say of themselves, and which stages to run."""
+    """Keywords, filters by attributes, and the stages to run."""
 
     translated: list[Keyword] | None = Field(default=None, min_length=1, max_length=KEYWORDS_MAX)
     original: str | None = Field(default=None, max_length=ORIGINAL_LENGTH_MAX)
@@ -67,11 +67,11 @@ class KeywordFields(BaseModel):
 
     @property
     def filters(self) -> Filters:
-        """What facts must be."""
+        """The filters that facts must pass."""
         end = instant_us(self.time_end)
         return Filters(
             since_us=instant_us(self.time_start),
-            # A millisecond is all of its microseconds.
+            # A millisecond includes all of its microseconds.
             until_us=end if end is None or not isinstance(self.time_end, int) else end + 999,
             topic=self.topic,
             tier=self.tier,
@@ -81,7 +81,7 @@ class KeywordFields(BaseModel):
 
     @property
     def situation(self) -> Situation:
-        """The asker's situation."""
+        """The caller's situation."""
         now = self.current_context
         if now is None:
             return Situation()

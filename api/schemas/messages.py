@@ -1,6 +1,6 @@
-"""What is wrong with a value, in words that name no Python type.
+"""Messages about invalid values, without names of Python types.
 
-The types of entries stay pydantic's (``string_type``), as the protocol's clients know them.
+The entries' types stay pydantic's (``string_type``), which the protocol's clients know.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TEXTS: dict[str, str] = {
     "frozen_set_type": _ARRAY,
     "literal_error": "must be {expected}",
     "enum": "must be {expected}",
-    "extra_forbidden": "there is no such field",
+    "extra_forbidden": "no such field",
     "greater_than": "must be greater than {gt}",
     "greater_than_equal": "must be at least {ge}",
     "less_than": "must be less than {lt}",
@@ -45,12 +45,12 @@ _TEXTS: dict[str, str] = {
 }
 _EMPTY = "must not be empty"
 _OUR_OWN = "Value error, "
-"""Precedes the messages of our own checks."""
+"""Prefix of our own checks' messages."""
 
 
 def plain_message(kind: str, context: Mapping[str, Any], message: str) -> str:
-    """The words for an entry of pydantic's: its type, its ``ctx`` and its own message, which is
-    kept where it is ours or plain already."""
+    """The text for one of pydantic's entries: from its type and ``ctx``. Our own and plain messages
+    stay."""
     if kind in ("string_too_short", "too_short") and context.get("min_length") == 1:
         return _EMPTY
     try:

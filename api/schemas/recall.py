@@ -19,11 +19,11 @@ CLASSIFICATION_MAX = 3
 PROFILE_PATTERN = r"^[a-z][a-z0-9_-]{0,63}$"
 
 Shape = Literal["full", "legacy", "facts", "compact"]
-"""What a recall answers with: ``Fields``, or ``legacy``: full without the channels."""
+"""The forms of a recall's answer: ``Fields``, or ``legacy``: full without the channels."""
 
 
 def shape_of(fields: Fields, *, legacy: bool) -> Shape:
-    """The shape that a query string asks for."""
+    """The form that a query string requests."""
     return "legacy" if legacy and fields == "full" else fields
 
 
@@ -120,7 +120,7 @@ class RecallQuery(MomentQuery):
 
 
 class ReceiptsQuery(BaseModel):
-    """Whose receipts: ``principal``, for auditors; a caller's own without it."""
+    """A filter of receipts: ``principal``, for auditors; by default the caller's."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -139,8 +139,8 @@ FactIds = Annotated[
 
 
 class FeedbackRequest(BaseModel):
-    """What became of recalled facts. ``answer``, the text that was written with them, is
-    searched for those of the receipt; with it, nothing else is named as cited."""
+    """The fate of recalled facts. ``answer``: the text written with them. The node searches it for
+    the receipt's facts; then ``cited`` must name no others."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -161,8 +161,8 @@ class FeedbackRequest(BaseModel):
 
 
 class RecallShapeQuery(BaseModel):
-    """How much of an answer is sent; see ``Fields``. ``legacy_format``: of the full one, leave
-    out the content and instructions channels."""
+    """How much of an answer to send; see ``Fields``. ``legacy_format``: omit the content and
+    instructions channels of a full one."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -175,7 +175,7 @@ class RecallShapeQuery(BaseModel):
 
 
 class CardQuery(MomentQuery):
-    """Which card of an entity. ``refresh``: make it again, even if one is at hand."""
+    """Which card of an entity. ``refresh``: rewrite it, even if it is fresh."""
 
     scope: str = "local"
     garden_id: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
@@ -183,7 +183,7 @@ class CardQuery(MomentQuery):
 
 
 class NeighborsQuery(MomentQuery):
-    """Whose neighbours, how far, along which edges."""
+    """The neighbours' entity, distance and edges."""
 
     entity: str = Field(min_length=1, max_length=NAME_LENGTH_MAX)
     scope: str

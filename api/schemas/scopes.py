@@ -15,8 +15,8 @@ LOOKAHEAD_S_MAX = 3_155_760_000
 
 
 class LintBody(MomentQuery):
-    """What to check in which scope; every check where none is named.
-    ``stale_lookahead_s``: also report what will have ended by then, seconds."""
+    """The checks to run in a scope; by default all. ``stale_lookahead_s``: also report facts that
+    will have ended by then, seconds."""
 
     scope: str
     checks: list[Check] | None = Field(default=None, max_length=5)
@@ -26,7 +26,7 @@ class LintBody(MomentQuery):
 
 
 class SynthesisQuery(MomentQuery):
-    """Whether facts whose validity is over count, and how many facts to list."""
+    """Whether expired facts count, and how many facts to list."""
 
     include_expired: bool = False
     limit: int = Field(default=200, ge=1, le=1000)

@@ -18,7 +18,7 @@ class RebuildBody(BaseModel):
 
 
 class SnapshotBody(BaseModel):
-    """``position``: of the past; null: the current tables."""
+    """``position``: a past one; null: the current tables."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -26,7 +26,7 @@ class SnapshotBody(BaseModel):
 
 
 class VerifyBody(BaseModel):
-    """``position``: of one snapshot; null: all. ``replay``: compare with the log, too."""
+    """``position``: of one snapshot; null: all. ``replay``: also compare with the log."""
 
     model_config = ConfigDict(extra="forbid")
 

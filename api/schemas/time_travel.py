@@ -1,4 +1,4 @@
-"""Requests of the time-travel and audit routes, forks among them."""
+"""Requests of the time-travel and audit routes, including forks."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ SQL_LENGTH_MAX = 100_000
 
 
 class StateQuery(FactsQuery):
-    """The state of the memory at a moment: the fact list, with both sides of contradictions."""
+    """The memory's state at a moment: the fact list, with both sides of contradictions."""
 
     include_contradicted: bool = True
 
 
 class DiffQuery(BaseModel):
-    """Two moments, and which facts to compare. ``change`` asks for one kind of change alone,
-    a page at a time."""
+    """Two moments, and a filter of facts to compare. ``change``: one kind of change only, in
+    pages."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -49,7 +49,7 @@ class DiffQuery(BaseModel):
 
 
 class LifeQuery(BaseModel):
-    """``as_of``: the life up to then. ``scope``: only facts of it."""
+    """``as_of``: the life up to this moment. ``scope``: only its facts."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -82,13 +82,13 @@ class SupposeResolve(ResolveRequest):
 
 
 class SupposeTrust(TrustRequest):
-    """Trust a source so far, as ``PUT /v1/trust/sources``."""
+    """Trust in a source, as ``PUT /v1/trust/sources``."""
 
     op: Literal["trust"]
 
 
 class SupposeSweep(BaseModel):
-    """Let decay act, as ``POST /v1/decay/sweep``."""
+    """Run decay, as ``POST /v1/decay/sweep``."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -111,14 +111,14 @@ class ForkState(StateQuery):
 
 
 class ForkRecall(RecallBody):
-    """A question, as ``POST /v1/recall``; nothing of it is counted or receipted."""
+    """A question, as ``POST /v1/recall``; without counts or receipts."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class ForkBody(BaseModel):
-    """``suppose`` in order, from ``as_of`` on, and what to ask: ``recall`` or ``state``, whose
-    own ``as_of`` and ``valid_at`` must be left out."""
+    """``suppose`` in order, from ``as_of`` on, and the question: ``recall`` or ``state`` without
+    ``as_of`` and ``valid_at``."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -134,7 +134,9 @@ class ForkBody(BaseModel):
             raise PydanticCustomError("fork_question", "give recall or state, and not both")
         asked: Any = self.recall or self.state
         if asked.as_of is not None or asked.valid_at is not None:
-            raise PydanticCustomError("fork_moment", "put as_of and valid_at beside the question")
+            raise PydanticCustomError(
+                "fork_moment", "as_of and valid_at belong next to the question"
+            )
         if self.state is not None and (self.state.cursor is not None or self.state.tail):
             raise PydanticCustomError(
                 "fork_cursor", "a fork's state is one page: no cursor, no tail"

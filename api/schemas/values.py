@@ -18,8 +18,8 @@ Scope: TypeAlias = Literal["local", "team", "company", "public"]
 ScopeText: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": list(get_args(Scope))})]
 """A scope in an answer."""
 Fields: TypeAlias = Literal["compact", "facts", "full"]
-"""How much of each fact an answer carries: ``compact`` is one text of lines for a model, ``facts``
-what each fact states, ``full`` whole records."""
+"""How much of each fact an answer contains: ``compact`` is one text of lines for a model, ``facts``
+each fact's statement, ``full`` whole records."""
 ValueType: TypeAlias = Literal["string", "text", "number", "boolean", "datetime", "ref", "null"]
 VALUE_TYPES = get_args(ValueType)
 NAME_LENGTH_MAX = URI_LENGTH_MAX
@@ -46,9 +46,9 @@ Name = Annotated[
     Field(min_length=1, max_length=NAME_LENGTH_MAX),
     AfterValidator(_no_control),
 ]
-"""An entity, relation or source as given: 1 to 2048 characters, none of them control."""
+"""An entity, relation or source as given: 1 to 2048 characters, no control characters."""
 Instant = Annotated[str, AfterValidator(_instant)]
-"""An RFC 3339 instant with an offset, kept verbatim; a date alone is its first moment, UTC."""
+"""An RFC 3339 instant with an offset, kept verbatim; a date alone means its first moment, UTC."""
 Share = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 """A number from 0 to 1; numeric strings and booleans are not numbers."""
 QueryShare = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -108,11 +108,11 @@ _CANONICAL = {
     "ref": _ref,
     "null": _null,
 }
-"""Value type → the canonical text of ``v`` (what the CID covers)."""
+"""Value type → the canonical text of ``v`` (the CID covers it)."""
 
 
 class FactValue(BaseModel):
-    """A typed value; ``v`` is kept as the canonical text that the CID covers."""
+    """A typed value; ``v`` becomes the canonical text that the CID covers."""
 
     type: ValueType
     v: Any = Field(default=None, validate_default=True)
@@ -125,12 +125,12 @@ class FactValue(BaseModel):
         return v if kind is None else _CANONICAL[kind](v)
 
     def stored(self) -> Value:
-        """The value as events carry it."""
+        """The value in the form of events."""
         return Value(self.type, self.v, self.interpret_as)
 
 
 def wire_v(value_type: str, value_v: str) -> Any:
-    """``v`` as JSON carries it, from its canonical text."""
+    """``v`` in the form of JSON, from its canonical text."""
     if value_type == "number":
         return float(value_v)
     if value_type == "boolean":
@@ -139,8 +139,8 @@ def wire_v(value_type: str, value_v: str) -> Any:
 
 
 def typed_value(value: Any) -> Any:
-    """A plain value (a text, a number, true, false or null) as requests carry it; anything else
-    as it is, for its model to judge."""
+    """A plain value (a text, a number, true, false or null) in the form of requests. Passes any
+    other value on for its model to judge."""
     if value is None:
         return {"type": "null"}
     if isinstance(value, bool):
@@ -151,5 +151,5 @@ def typed_value(value: Any) -> Any:
 
 
 def user_uri(user: str) -> str:
-    """``alice`` is ``user:alice``; what has a colon is an entity already."""
+    """``alice`` becomes ``user:alice``; a text with a colon is an entity already."""
     return user if ":" in user else f"user:{user}"

@@ -1,4 +1,4 @@
-"""Import lines of what was declared, and of what was said about facts, from their events."""
+"""Import lines of declarations, and of events about facts."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from engramlog.eventlog.kinds import (
 from engramlog.projections.normalization import SCOPES
 
 Stones: TypeAlias = dict[tuple[str, str | None], list[TombstoneLine]]
-"""Lines of the tombstones that went out, by id and signer."""
+"""Lines of the exported tombstones, by id and signer."""
 
 
 def declared_lines(event: Recorded, names: Names, stones: Stones, at: str) -> list[AnyLine]:
-    """Lines of a declaration, or of what is said about facts that went out.
+    """Lines of a declaration, or of an event about exported facts.
 
-    ``stones``: the tombstones that went out, by id and signer; grows and shrinks.
+    ``stones``: the exported tombstones, by id and signer; changes in place.
     """
     payload = event.payload
     if isinstance(payload, GardenCreated | GardenDeleted):
@@ -49,7 +49,7 @@ def declared_lines(event: Recorded, names: Names, stones: Stones, at: str) -> li
 
 
 def payload_lines(event: Recorded, payload: Payload, names: Names, at: str) -> list[AnyLine]:
-    """The line that carries a payload, with what may be read of it; none if nothing is left."""
+    """The line of a payload, redacted for the caller; empty if nothing remains."""
     if not _may_go(payload, names):
         return []
     left = mapped(
@@ -68,7 +68,7 @@ def payload_lines(event: Recorded, payload: Payload, names: Names, at: str) -> l
 
 
 def _may_go(payload: Payload, names: Names) -> bool:
-    """Whether the caller may know of it at all."""
+    """Whether the caller may know of it."""
     match payload:
         case GardenMemberSet():
             return names.sieve.garden(payload.garden_id)
@@ -141,7 +141,7 @@ def _garden(change: GardenCreated | GardenDeleted, names: Names, at: str) -> lis
 
 
 def _tombstoned(change: TombstoneSet | TombstoneRevoked, stones: Stones, at: str) -> list[AnyLine]:
-    """One line a scope, where it hides in several and not in all."""
+    """One line per scope if it hides several but not all."""
     if isinstance(change, TombstoneSet):
         every = len(change.scopes) == len(SCOPES)
         lines = [

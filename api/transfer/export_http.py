@@ -1,4 +1,4 @@
-"""What a node shows to a key, as import lines."""
+"""A node's facts as import lines, by its public routes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _encode = msgspec.json.Encoder().encode
 def lines_over_http(
     client: Client, *, declarations: bool
 ) -> tuple[int | None, Iterator[tuple[int, bytes]]]:
-    """How many lines there will be, if that is known, and each of them, numbered: what the key
-    may read of the log; or, of a node that has no such route, the facts that it shows now.
+    """The number of lines, if known, and each line with its number: the part of the log that the
+    key may read. If the node lacks the export route, its present facts.
 
     Raises:
-        ClientError: the node refuses, or cannot be reached.
+        ClientError: the node refuses, or is not reachable.
     """
     lines = client.lines("/v1/export", {"declarations": declarations})
     try:
@@ -36,10 +36,9 @@ def lines_over_http(
 
 
 def _standing_facts(client: Client) -> tuple[int, Iterator[tuple[int, bytes]]]:
-    """How many facts a node shows, and each of them as an ``assert`` line, newest first.
+    """The number of present facts, and each of them as an ``assert`` line, newest first.
 
-    Only what the key may read and what holds now: history and retractions need the log
-    itself. Raises ClientError.
+    Only live facts that the key may read: history and retractions need the log. Raises ClientError.
     """
     query: dict[str, object] = {
         "include_expired": True,
@@ -66,7 +65,7 @@ def _standing_facts(client: Client) -> tuple[int, Iterator[tuple[int, bytes]]]:
 
 
 def line_of_record(fact: dict[str, Any], slugs: Mapping[str, str] = {}) -> AssertLine:
-    """The ``assert`` line of a fact as the wire carries it; ``slugs``: of gardens by id."""
+    """The ``assert`` line of a fact in wire form; ``slugs``: of gardens by id."""
     value = fact["value"]
     garden = fact.get("garden_id")
     return AssertLine(

@@ -1,8 +1,8 @@
 """Import lines of episodes, deltas, summaries and runs, from their events.
 
-A batch of deltas and what it stated and ended are several events; they become one line. Those of
-a peer may come apart, with others in between: then what has come goes out before anything that
-may speak of it, and the rest follows.
+A batch of deltas and the facts it stated and ended are several events and become one line. A peer's
+events of a batch may arrive apart, with others in between. Then the events so far go out before any
+line that may name them, and the rest follows.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from engramlog.eventlog.kinds import (
 )
 
 LINE_CHARACTERS = 2_000_000
-"""From this size on a batch of deltas continues in another line."""
+"""Above this size, a batch of deltas continues in another line."""
 
 
 def episode_line(event: Recorded, episode: EpisodeRecorded, names: Names, at: str) -> list[AnyLine]:
-    """An episode, where it may be read. Its ``id`` is always said: what refers to it does so by
-    that, also where it was not its recorder who gave it."""
+    """An episode, if it is readable. The line always has its ``id``: later lines refer to it by
+    that, even if the recorder gave none."""
     if not names.sieve.episode(episode):
         return []
     key = id_text(event.event_id)
@@ -62,8 +62,8 @@ def episode_line(event: Recorded, episode: EpisodeRecorded, names: Names, at: st
 
 
 def run_line(run: ConsolidationRan, names: Names, at: str) -> list[AnyLine]:
-    """How far a rule has read, where its episodes may be read: positions become the last
-    episodes before them."""
+    """A rule's progress, if its episodes are readable: positions become the last episodes before
+    them."""
     if not names.sieve.rule(run.rule_id):
         return []
     kept = {each.episode: each.reason for each in run.quarantined}
@@ -90,7 +90,7 @@ def run_line(run: ConsolidationRan, names: Names, at: str) -> list[AnyLine]:
 
 
 class FollowedEvent:
-    """An event whose facts follow it, until all have come."""
+    """An event whose facts follow it, until all have arrived."""
 
     def __init__(
         self, event: Recorded, payload: DeltaApplied | SummaryRecorded, names: Names, at: str
@@ -105,7 +105,7 @@ class FollowedEvent:
         self._readable = names.sieve.place(payload.scope, payload.garden_id)
 
     def absorb(self, lines: list[AnyLine]) -> None:
-        """What the event led to."""
+        """Take the lines of facts that the event caused."""
         for line in lines:
             assert isinstance(line, AssertLine | RetractLine)
             self._then.append(line)
@@ -113,7 +113,7 @@ class FollowedEvent:
                 self._held.add(line.key)
 
     def lines(self) -> list[AnyLine]:
-        """What has come: one line, or several where it is much."""
+        """The lines so far: one, or several if it is long."""
         then, self._then = self._then, []
         if not self._readable:
             return []
@@ -154,14 +154,14 @@ class FollowedEvent:
         return [*alone, line]
 
     def _is_ready(self, delta: AppliedDelta) -> bool:
-        """Whether its fact went out, and none of its facts waits for another line. One whose
-        fact was erased never is."""
+        """Whether its fact went out, and none of its facts belongs to another line. If its fact is
+        erased, never."""
         fact = delta.fact_id
         if fact is not None and not self._names.counts(self.event, fact):
             return False
         ended = delta.retracted
         if fact is None and ended and not self._names.counting(self.event, ended):
-            return False  # of facts that are not the caller's to read
+            return False  # of facts that the caller may not read
         return self._held.isdisjoint({fact, *delta.retracted})
 
     def _item(self, delta: AppliedDelta) -> DeltaItem:
@@ -206,7 +206,7 @@ class FollowedEvent:
 
 
 def _nested(line: AssertLine | RetractLine) -> AssertLine | RetractLine:
-    """A line inside another: what an event states is always new."""
+    """A line inside another: an event always states new facts."""
     if isinstance(line, AssertLine):
         return replace(line, recorded_at=None, again=False)
     return replace(line, recorded_at=None)

@@ -1,4 +1,5 @@
-"""What an export has written so far, so that later lines can name it, and what it may write."""
+"""The names that an export has written so far, for later lines, and the limits of what it may
+write."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ from engramlog.eventlog.kinds import DeltaRejected, EpisodeRecorded, Parent
 
 
 class Sieve(Protocol):
-    """What the caller of an export may read."""
+    """The rights of an export's caller."""
 
     @property
     def declarations(self) -> bool:
-        """Whether all that was declared is theirs to know, and not only what they may read."""
+        """Whether they may know of all declarations, not only of those about readable facts."""
         ...
 
     def fact(self, fact_id: str) -> bool:
@@ -23,7 +24,7 @@ class Sieve(Protocol):
         ...
 
     def place(self, scope: str, garden_id: str | None) -> bool:
-        """Whether they may read what is in a scope, or in a garden of it."""
+        """Whether they may read a scope, or a garden in it."""
         ...
 
     def episode(self, episode: EpisodeRecorded) -> bool:
@@ -35,16 +36,16 @@ class Sieve(Protocol):
         ...
 
     def garden(self, garden_id: str) -> bool:
-        """Whether they are inside a garden."""
+        """Whether they are a member of a garden."""
         ...
 
     def rule(self, rule_id: str) -> bool:
-        """Whether they may read everything that a rule ever read."""
+        """Whether they may read every episode that a rule has read."""
         ...
 
 
 class Whole:
-    """Of the node's own tools: everything."""
+    """The rights of the node's own tools: everything."""
 
     declarations = True
 
@@ -68,7 +69,7 @@ class Whole:
 
 
 class Names:
-    """Facts, episodes and gardens that went out.
+    """Exported facts, episodes and gardens.
 
     Attributes:
         values: of a fact, the type and text of its value.
@@ -94,7 +95,7 @@ class Names:
         self._origins[key] = origin
 
     def stands_already(self, key: str, content: tuple[object, ...]) -> bool:
-        """Whether an equal fact is live by the lines so far; this one is from here on."""
+        """Whether an equal fact is live after the lines so far; this one is live from here on."""
         before = self._standing.setdefault(content, set())
         stood = bool(before)
         before.add(key)
@@ -102,33 +103,33 @@ class Names:
         return stood
 
     def fell(self, facts: Iterable[str]) -> None:
-        """Facts ended."""
+        """Note that facts ended."""
         for fact in facts:
             content = self._content.pop(fact, None)
             if content is not None:
                 self._standing[content].discard(fact)
 
     def origin(self, fact: str) -> str | None:
-        """Who stated a fact; None if it did not go out."""
+        """The node that stated a fact; None if it did not go out."""
         return self._origins.get(fact)
 
     def counts(self, event: Recorded, fact: str) -> bool:
-        """Whether the fact went out and the event's word on it counts: this node's own, or that
-        of the node that stated it."""
+        """Whether the fact went out and the event applies to it: the event is this node's own, or
+        of the node that stated the fact."""
         origin = self._origins.get(fact)
         return origin is not None and (event.peer is None or origin == event.header.origin)
 
     def counting(self, event: Recorded, facts: Iterable[str]) -> list[str]:
-        """Those of the facts of which ``counts`` holds."""
+        """The facts for which ``counts`` holds."""
         return [fact for fact in facts if self.counts(event, fact)]
 
     def ended(self, event: Recorded, facts: Iterable[str]) -> list[str]:
-        """Those of the facts that went out, where the event is this node's own: another's word on
-        the end of facts counts once an event of this node takes it up, whosever they are."""
+        """The facts that went out, if the event is this node's own. Remote retractions wait until
+        an event of this node applies them."""
         return [] if event.peer is not None else [fact for fact in facts if fact in self._origins]
 
     def parent(self, parent: Parent) -> str | Parent:
-        """An entry of ``derived_from``: a key where what it means went out."""
+        """An entry of ``derived_from``: a key, if the fact or episode went out."""
         if parent.fact_id is not None and parent.fact_id in self.values:
             return parent.fact_id
         return self._episode_of_hash.get(parent.hash, parent)
@@ -142,7 +143,7 @@ class Names:
         self._in_order.append(key)
 
     def episodes(self, keys: Iterable[str]) -> list[str]:
-        """Those that went out."""
+        """The episodes that went out."""
         return [key for key in keys if key in self._episodes]
 
     def last_episode(self, position: int) -> str | None:
@@ -153,5 +154,5 @@ class Names:
     # -- gardens --------------------------------------------------------------------------
 
     def garden(self, garden_id: str | None) -> str | None:
-        """A garden as lines name it."""
+        """A garden in the form of lines."""
         return None if garden_id is None else self.slugs.get(garden_id, garden_id)

@@ -1,4 +1,4 @@
-"""What of a log a caller may take away: what they may read, and no more."""
+"""The part of a log that a caller may export: everything they may read, and no more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engramlog.projections.image.view import View
 class Readable:
     """The facts, episodes and gardens of a caller, as of a view (``export_names.Sieve``).
 
-    ``declarations``: whether what was declared goes with it (an admin's to ask for).
+    ``declarations``: whether declarations go with it (only admins may request this).
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Readable:
         return slot is not None and slot < len(self._mask) and bool(self._mask[slot])
 
     def place(self, scope: str, garden_id: str | None) -> bool:
-        """See ``Sieve``. A right to some entities alone is none to what people said."""
+        """See ``Sieve``. A right limited to some entities does not include people's own words."""
         rights = self._rights
         if rights.entities or rights.ceiling < OPEN_CLASS or scope not in rights.scopes:
             return False

@@ -1,8 +1,7 @@
-"""A log as import lines: what was asserted, retracted, settled, declared and remembered, in order.
+"""A log as import lines: facts, retractions, settlements, declarations and memories, in order.
 
-Read back with ``import --clock-from-file`` into an empty directory, the lines give an equal
-state at the same times. Ids and signatures are the new log's own. Every kind of event says by its
-``line`` whether it travels.
+``import --clock-from-file`` into an empty directory gives an equal state at the same times. Ids and
+signatures belong to the new log. Each kind of event has a ``line`` if it travels.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from engramlog.projections.tables.peers.refused_events import Place, refused_pla
 
 RESOLUTION_PREFIX = "stigmem:resolution:"
 _ZERO = "zero"
-"""What a record of confidence 0 says, instead of a value's type: each is its own side."""
+"""The value type of a record with confidence 0: each is its own side."""
 
 TRAVELS = {kind: shape.line for kind, shape in KINDS.items() if shape.line}
 """Kinds that become lines, and which."""
@@ -67,13 +66,13 @@ COUNTED = {
     "subscription_set": "subscriptions",
     "peer_declared": "peers",
 }
-"""How kinds that no line carries are counted, where a log has them."""
+"""The names under which other kinds are counted."""
 
 _SPEAKING = frozenset(
     {"fact_asserted", "delta_applied", "legal_hold_set"}
     | {kind for kind, shape in KINDS.items() if names_kind(shape, "fact")}
 )
-"""Kinds that may name facts of a batch that came apart."""
+"""Kinds that may name facts of a batch that arrived apart."""
 
 
 def export_lines(
@@ -84,9 +83,8 @@ def export_lines(
 ) -> Iterator[tuple[int, bytes]]:
     """(position, line) of every event that import can repeat, up to ``until``.
 
-    Args:
-        left_out: called with how many of what there are besides (``COUNTED``).
-        sieve: what the asker may read; None for all there is.
+    Args: left_out: receives the counts of all other events (``COUNTED``).
+        sieve: the caller's rights to read; None for everything.
     """
     exporter = _Exporter(sieve or Whole())
     position = 0
@@ -135,7 +133,7 @@ class _Exporter:
         return [*done, *self._of(event, at)]
 
     def rest(self) -> list[AnyLine]:
-        """What has not gone out when the log ends."""
+        """The remaining lines when the log ends."""
         return [line for group in self._groups.values() for line in group.lines()]
 
     def _of(self, event: Recorded, at: str) -> list[AnyLine]:
@@ -171,10 +169,10 @@ class _Exporter:
     def _asserted(self, event: Recorded, fact: FactAsserted, at: str) -> list[AnyLine]:
         names = self._names
         if fact.entity.startswith(RESOLUTION_PREFIX):
-            return []  # the resolve line makes it again
+            return []  # the resolve line creates it again
         key = fact.id or id_text(event.event_id)
         if names.origin(key) is not None and fact.foreign is not None:
-            return []  # another node wrapped it too
+            return []  # another node included it too
         if not names.sieve.fact(key):
             return []
         parents = tuple(parent.hash for parent in fact.derived_from)
@@ -206,7 +204,7 @@ class _Exporter:
             recorded_at=at,
         )
         if self.settles is not None and len(self._losers(event, self.settles)) == 2:
-            self._said[key] = line  # the resolve line says it
+            self._said[key] = line  # the resolve line states it
             return []
         return [line, *self._waiting.pop(key, [])]
 
@@ -224,7 +222,7 @@ class _Exporter:
         ]
 
     def _denied(self, denial: FactDenied, at: str) -> list[AnyLine]:
-        """A line for each fact that is denied, once it went out."""
+        """A line for each denied fact, once that fact went out."""
         lines: list[AnyLine] = []
         if denial.marker_id not in self._names.values:
             return lines
@@ -244,7 +242,7 @@ class _Exporter:
         return list(losers.values())
 
     def _resolved(self, event: Recorded, resolution: ConflictResolved, at: str) -> list[AnyLine]:
-        """One line for each losing value; or one, where neither side was right."""
+        """One line for each losing value; or one line if neither side was right."""
         losers = self._losers(event, resolution)
         if not self._names.ended(event, [resolution.winner_id]):
             return []
@@ -272,7 +270,7 @@ class _Exporter:
 
 
 def _with_next(events: Iterator[Recorded]) -> Iterator[tuple[Recorded, tuple[Recorded, ...]]]:
-    """Each event, and the two behind it."""
+    """Each event, and the two after it."""
     window: list[Recorded] = []
     for event in events:
         window.append(event)
@@ -285,7 +283,7 @@ def _with_next(events: Iterator[Recorded]) -> Iterator[tuple[Recorded, tuple[Rec
 
 
 def _settling(event: Recorded, following: tuple[Recorded, ...]) -> ConflictResolved | None:
-    """The resolution that a fact was stated for: a note, and the resolution itself, follow."""
+    """The resolution that a fact belongs to: a note and the resolution follow it."""
     if len(following) < 2 or not isinstance(event.payload, FactAsserted):
         return None
     resolution = following[1].payload
@@ -295,6 +293,6 @@ def _settling(event: Recorded, following: tuple[Recorded, ...]) -> ConflictResol
 
 
 def _lane(event: Recorded) -> tuple[str, str]:
-    """Events of a batch follow each other in it: all that is this node's own, or a peer's
+    """The sequence in which a batch's events follow each other: this node's own events, or a peer's
     stream."""
     return ("", "") if event.peer is None else (event.header.origin, event.header.stream)

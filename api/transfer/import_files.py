@@ -19,7 +19,7 @@ def read_lines(raw: IO[bytes]) -> Iterator[bytes]:
     """Lines of a plain or gzip stream, without their ends.
 
     Raises:
-        ImportStopped: a line of over 16 MiB, or a gzip stream that is damaged.
+        ImportStopped: a line exceeds 16 MiB, or a gzip stream is damaged.
     """
     stream: IO[bytes] = raw
     peek = getattr(raw, "peek", None)
@@ -40,7 +40,7 @@ def read_lines(raw: IO[bytes]) -> Iterator[bytes]:
 
 
 class Receipts:
-    """Writes one JSON object a line of the import: ``line``, ``status``, ``id``, ``position``."""
+    """Writes one JSON object per line of the import: ``line``, ``status``, ``id``, ``position``."""
 
     def __init__(self, path: Path, *, append: bool) -> None:
         self._file = path.open("ab" if append else "wb")

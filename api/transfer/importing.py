@@ -1,9 +1,9 @@
-"""Importing a file: lines are read, put into batches, written, and accounted for one by one.
+"""Importing a file: reads lines, batches them, writes them, and accounts for each.
 
-A line is in the log when its batch has been acknowledged. With ``stop`` (the default) a
-batch is all or nothing and the import ends at the first line that cannot be written, with
-everything before it in the log and nothing after it; with ``skip`` such lines are reported
-and left out. Keys live in ``Translator`` and are replaced before a line is written.
+A line is in the log once its batch is acknowledged. With ``stop`` (the default) a batch is all or
+nothing, and the import ends at the first refused line: the log has everything before it and nothing
+after. With ``skip``, refused lines are reported and left out. ``Translator`` holds the keys and
+replaces them before a line is written.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ BATCH_LINES = 1000
 
 
 class Written(Struct, frozen=True, omit_defaults=True):
-    """What became of a line: its fact's id (of an episode, its key), and the position it was
-    recorded at. ``hash``: of an episode; ``facts``: ids of what came of deltas, by key."""
+    """The outcome of a written line: its fact's id (an episode's key), and its position. ``hash``:
+    of an episode; ``facts``: ids of the deltas' facts, by key."""
 
     status: Literal[
         "asserted", "existing", "retracted", "resolved", "declared", "recorded", "applied"
@@ -42,7 +42,7 @@ class Written(Struct, frozen=True, omit_defaults=True):
 
 
 class RefusedLine(Struct, frozen=True):
-    """Why a line was not written."""
+    """Why a line was refused."""
 
     message: str
     field: str = ""
@@ -52,11 +52,11 @@ class RefusedLine(Struct, frozen=True):
 
 
 Result: TypeAlias = Written | RefusedLine | None
-"""What became of a line of a batch; ``None`` if another was refused before it."""
+"""The outcome of a line of a batch; ``None`` if an earlier line of it was refused."""
 
 
 class Sink(Protocol):
-    """Where lines go. Called from one thread at a time, not always the same."""
+    """The destination of lines. Called from one thread at a time, not always the same."""
 
     def write(
         self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool
@@ -65,19 +65,18 @@ class Sink(Protocol):
         clock's.
 
         Raises:
-            SinkError: nothing of the batch was written (disk, connection, shutdown).
+            SinkError: the whole batch failed (disk, connection, shutdown).
         """
         ...
 
     @property
     def acts_on_rules(self) -> bool:
-        """Whether a rule that is written begins to read at once: rules are then written last,
-        so that it finds what other nodes' runs have read already."""
+        """Whether a new rule begins to read at once. Then rules come last, so that they know what
+        other nodes' runs have read."""
         ...
 
     def find(self, cid: str, back: int = 1) -> str | None:
-        """The id of the ``back``-th newest fact with this content id; the oldest, if there are
-        fewer."""
+        """The id of the ``back``-th newest fact with this content id; the oldest if fewer exist."""
         ...
 
     def find_episode(self, line: EpisodeLine) -> NamedByKey | None:
@@ -86,15 +85,15 @@ class Sink(Protocol):
 
 
 class SinkError(Exception):
-    """A batch could not be handed over; nothing of it was acknowledged."""
+    """The sink could not take a batch, and acknowledged none of it."""
 
 
 class ImportStopped(Exception):
-    """The import ended early; the message says how far it came and how to continue."""
+    """The import ended early; the message says at which line and how to continue."""
 
 
 class Options(Struct, frozen=True):
-    """How to import. ``skip``: lines at the start that are in the log already."""
+    """How to import. ``skip``: leading lines that are in the log already."""
 
     on_error: Literal["stop", "skip"] = "stop"
     skip: int = 0
@@ -104,7 +103,7 @@ class Options(Struct, frozen=True):
 
 
 class ImportReport(Struct):
-    """What an import did. ``seconds`` is wall time."""
+    """The result of an import. ``seconds`` is wall time."""
 
     lines: int = 0
     failed: int = 0
@@ -114,8 +113,8 @@ class ImportReport(Struct):
 
 
 class Numbered(Struct, frozen=True):
-    """A line with its number in the file, 1 for the first (0: put first by a mapping), and
-    its receipt time where the file says it."""
+    """A line with its number in the file from 1 (0: added by a mapping), and its receipt time if
+    the file has one."""
 
     number: int
     line: AnyLine
@@ -132,15 +131,14 @@ class _Running(Struct, frozen=True):
 class Importer:
     """One import.
 
-    While one batch is written, the next is read and parsed; it is handed over only once the
-    one before it is in, so a stop leaves no gap.
+    Reads and parses the next batch while one is written. Submits it only after the one before is in
+    the log, so that a stop leaves no gap.
 
-    Args:
-        sink: where lines go.
+    Args: sink: the destination of lines.
         parse: a line's bytes → the line; raises LineError.
-        receipt: called for every line that was written or refused.
+        receipt: called for every written or refused line.
         advance: called with the number of lines done, for a progress bar.
-        complain: called with a sentence for every line that is left out.
+        complain: called with a sentence for every line left out.
     """
 
     def __init__(
@@ -189,11 +187,11 @@ class Importer:
         return self.report
 
     def _hold_back(self, item: Numbered) -> bool:
-        """Keep a rule for the end, where it would act on what has not come yet. Of several
-        lines the last counts; a rule that the file sets and removes again is none.
+        """Keep a rule for the end if it would act on lines still to come. Only its last line
+        counts; a rule that the file also removes needs no writing.
 
         Raises:
-            LineError: it is no rule.
+            LineError: it is not a valid rule.
         """
         line = item.line
         rule = line.payload if isinstance(line, PayloadLine) else None
@@ -210,7 +208,7 @@ class Importer:
         return True
 
     def _write_rules(self) -> None:
-        """Write the rules that were kept. Raises ImportStopped once all were tried."""
+        """Write the kept rules. Raises ImportStopped after trying all."""
         faults: list[str] = []
         for item in self._rules.values():
             (result,) = self._results([item], partial(self._write, [item]))
@@ -269,19 +267,19 @@ class Importer:
         self._batch.append(Numbered(item.number, line, item.at))
 
     def _drain(self) -> None:
-        """Write what has gathered, and wait until it is in."""
+        """Write the gathered lines, and wait until they are in the log."""
         self._launch()
         self._settle_running()
 
     def _launch(self) -> None:
-        """Hand over what has gathered, once the batch before it is in; do not wait for it."""
+        """Submit the gathered lines once the batch before is in the log; do not wait for them."""
         batch, self._batch = self._batch, []
         self._settle_running()
         if batch:
             self._running = _Running(batch, self._pool.submit(self._write, batch))
 
     def _settle_running(self) -> None:
-        """Account for the batch that is under way, if there is one."""
+        """Account for the batch in progress, if any."""
         running, self._running = self._running, None
         if running is None:
             return
@@ -291,7 +289,7 @@ class Importer:
         if bad is not None and self._options.on_error == "stop":
             refused, good = results[bad], batch[:bad]
             done = sum(isinstance(result, Written) for result in results[:bad])
-            if done < bad:  # the rest was held back, all of it after what was written
+            if done < bad:  # the rest, all after the written lines, was held back
                 again = self._results(good[done:], lambda: self._write(good[done:]))
                 results = [*results[:done], *again]
             if good:
@@ -334,7 +332,7 @@ class Importer:
             self._receipt(number, result)
 
     def _refuse(self, number: int, refused: RefusedLine) -> None:
-        """Report a line that is left out; the end of the import with ``stop``."""
+        """Report a line left out; with ``stop``, end the import."""
         self.report.failed += 1
         self._receipt(number, refused)
         if self._options.on_error == "stop":
@@ -354,11 +352,11 @@ class Importer:
 
 
 def _goes_alone(line: AnyLine) -> bool:
-    """Whether what a line asks for depends on what was written before."""
+    """Whether a line's command depends on earlier lines."""
     if isinstance(line, PayloadLine):
         return isinstance(line.payload, GardenMemberSet)
     return isinstance(line, ResolveLine | GardenLine | TombstoneLine)
 
 
 def _no_receipt(_number: int, _result: Written | RefusedLine) -> None:
-    """Receipts are not wanted."""
+    """For imports without receipts."""

@@ -1,10 +1,10 @@
-"""Other people's JSONL as import lines: a document of templates, compiled once.
+"""Foreign JSONL as import lines: a document of templates, compiled once.
 
 A mapping is JSON: ``{"first": [line…], "rules": [{"when": {field: value}, "line": {…}}]}``.
-The first rule whose ``when`` equals the record's fields makes the line. In a template,
-``{name}`` is replaced by the record's field; a string that is nothing but one such place
-keeps the field's type, so ``null`` stays ``null`` (and a null in a longer text makes the
-whole text null). Filters change a value on its way: ``{vf|date}``.
+The first rule whose ``when`` equals the record's fields makes the line. In a template, ``{name}``
+becomes the record's field. A string with nothing else keeps the field's type, so ``null`` stays
+``null`` (and a null in a longer text makes the whole text null). Filters change a value:
+``{vf|date}``.
 
 | filter | turns | into |
 |---|---|---|
@@ -38,7 +38,7 @@ _PLACE = re.compile(r"\{([A-Za-z_][\w.-]*)((?:\|[^{}|]+)*)\}")
 
 
 class MappingError(Exception):
-    """A mapping document cannot be used; the message says where."""
+    """A mapping document is not usable; the message says where."""
 
 
 class MappingRule(Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,7 +49,7 @@ class MappingRule(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Document(Struct, frozen=True, forbid_unknown_fields=True):
-    """A mapping as written. ``first`` are lines put before the file's own."""
+    """A mapping as written. ``first``: lines to put before the file's own."""
 
     rules: list[MappingRule]
     first: list[dict[str, Any]] = []
@@ -63,7 +63,7 @@ class LineMapping(Struct, frozen=True):
     rules: tuple[tuple[tuple[tuple[str, Any], ...], Template], ...]
 
     def line(self, text: bytes) -> AnyLine:
-        """The import line that a foreign JSON line stands for. Raises LineError."""
+        """The import line of a foreign JSON line. Raises LineError."""
         try:
             record = msgspec.json.decode(text, type=dict[str, Any])
         except msgspec.DecodeError as fault:
@@ -201,4 +201,4 @@ FILTERS: Mapping[str, Filter] = {
     "plus": _plus,
     "text": _as_text,
 }
-"""Filter name → what it does with a value and its argument."""
+"""Filter name → its function of a value and an argument."""

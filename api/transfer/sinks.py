@@ -1,4 +1,4 @@
-"""Where imported lines go: an open node, a running node of this machine, or one by URL."""
+"""Destinations of imported lines: an open node, a running node of this machine, or one by URL."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _REFUSALS = (EventLogError, WriterBusy, WriterClosed, WriterDegraded)
 class NodeSink:
     """Lines into an open node, through its writer.
 
-    ``clock``: the node's own clock where the file's times are to be its receipt times.
+    ``clock``: the node's own clock, if the file's times become receipt times.
     """
 
     def __init__(
@@ -224,26 +224,26 @@ class ControlSink:
 
 
 def result_of(item: dict[str, Any] | None) -> Result:
-    """A result as the control route sends it."""
+    """A result in the form of the control route."""
     if item is None:
         return None
     return msgspec.convert(item, RefusedLine if "message" in item else Written)
 
 
 def open_conflict(node: Node, winner: str, loser: str) -> tuple[str, str]:
-    """The open conflict between the values of two facts: its id, and the side that wins.
+    """The open conflict between the values of two facts: its id, and the winning side.
 
     Raises:
-        LineError: one of the facts is unknown, or they do not contradict each other.
+        LineError: one of the facts is unknown, or they do not contradict.
     """
     view, reader = node.reader.pin(), node.reader
     slots: list[int] = []
     for field, fact_id in (("winner", winner), ("loser", loser)):
         slot = reader.slot_of(fact_id)
         if slot is None or slot >= view.count:
-            raise LineError(f"there is no fact {fact_id!r}", field)
+            raise LineError(f"no fact {fact_id!r}", field)
         slots.append(slot)
-    rights = everything().past_tombstones()  # what was settled before it was hidden
+    rights = everything().past_tombstones()  # settled before a tombstone hid it
     found = conflict_between(reader, view, rights, node.moment(), winner, loser)
     if found is None:
         raise LineError("the two facts have no open conflict", "winner")

@@ -1,4 +1,4 @@
-"""Lines of an import from what people have: tables (CSV) and notes (Markdown)."""
+"""Lines of an import from common files: tables (CSV) and notes (Markdown)."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*$")
 
 
 def is_csv(name: str) -> bool:
-    """Whether a file's name says that it is a table."""
+    """Whether a file's name is that of a table."""
     return PurePath(name).suffix.lower() == ".csv"
 
 
 def is_notes(name: str) -> bool:
-    """Whether a file's name says that it holds notes."""
+    """Whether a file's name is that of notes."""
     return PurePath(name).suffix.lower() in (".md", ".markdown")
 
 
 def lines_of_csv(name: str, rows: Iterable[bytes]) -> Iterator[bytes]:
-    """A line for each row, by the names in the first: ``entity``, ``relation``, ``value`` and
-    perhaps ``source``, ``scope``, ``confidence``, ``valid_from``, ``valid_until``. A value that
-    reads as a JSON number, true or false is one; a date alone is its first moment.
+    """A line for each row, by the column names in the first row: ``entity``, ``relation``,
+    ``value`` and perhaps ``source``, ``scope``, ``confidence``, ``valid_from``, ``valid_until``. A
+    value becomes a JSON number, true or false if it reads as one; a date alone is its first moment.
 
     Raises:
-        ImportStopped: a needed column is not there, or one is unknown.
+        ImportStopped: a required column is missing, or one is unknown.
     """
     text = io.StringIO(b"".join(rows).decode("utf-8-sig", "replace"), newline="")
     table = csv.DictReader(text)
@@ -64,8 +64,8 @@ def lines_of_csv(name: str, rows: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def lines_of_notes(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
-    """A fact for each paragraph and list item, about ``note:NAME``, with the headings above it
-    before its words."""
+    """A fact for each paragraph and list item, about ``note:NAME``; the headings above precede its
+    words."""
     entity = f"note:{_stem(name)}"
     headings: list[str] = []
     paragraph: list[str] = []

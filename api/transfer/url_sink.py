@@ -39,10 +39,10 @@ _BATCHED = AssertLine | RetractLine
 _LOCAL = "needs --data on the node's own machine: {}"
 """Why a line is refused here."""
 _REFUSED: dict[type, str] = {
-    EpisodeAccessed: "looks of the past are not taken by URL",
-    DeltasLine: "what rules made elsewhere is not taken by URL, and would be made again",
-    DeltaRejected: "what rules made elsewhere is not taken by URL, and would be made again",
-    RunLine: "how far rules have read is not taken by URL",
+    EpisodeAccessed: "episode accesses cannot go by URL",
+    DeltasLine: "deltas cannot go by URL: a rule would make them again",
+    DeltaRejected: "deltas cannot go by URL: a rule would make them again",
+    RunLine: "the progress of rules cannot go by URL",
     SummaryLine: "summaries are recorded here as separate files",
 }
 
@@ -54,8 +54,8 @@ class _BatchAnswer(msgspec.Struct):
 class UrlSink:
     """Lines into any node, over its public routes and with the caller's own rights.
 
-    Facts and retractions go in batches, everything else one by one. What a node takes from
-    only its own machine serves is refused: see ``_LOCAL``.
+    Facts and retractions go in batches, all other lines singly. Refuses lines that a node takes
+    only from its own machine: see ``_LOCAL``.
     """
 
     def __init__(self, client: Client) -> None:
@@ -84,7 +84,7 @@ class UrlSink:
         return results + [None] * (len(lines) - len(results))
 
     def find(self, cid: str, back: int = 1) -> str | None:
-        """The id of the newest fact with this content id: of older ones no route tells."""
+        """The id of the newest fact with this content id: no route finds older ones."""
         if back > 1:
             return None
         try:
@@ -115,7 +115,7 @@ class UrlSink:
         return results
 
     def _alone(self, line: AnyLine) -> Result:
-        """One line over the route that is for it; what the node refuses is the line's fault."""
+        """Send a line over its own route; the node's refusal becomes the line's error."""
         said = line.payload if isinstance(line, PayloadLine) else line
         try:
             match said:
@@ -134,9 +134,9 @@ class UrlSink:
                 case AttributesLine():
                     return self._attributes(said)
                 case RetractLine() | DenyLine():
-                    return Written("existing")  # its record did what the node lets it do
+                    return Written("existing")  # its record did all that the node allows
                 case _:
-                    why = _REFUSED.get(type(said), "it declares what is the operator's")
+                    why = _REFUSED.get(type(said), "only the operator may declare it")
                     return RefusedLine(_LOCAL.format(why), "op")
         except ClientError as fault:
             if not 400 <= fault.status < 500 or fault.status == 401:
@@ -160,10 +160,10 @@ class UrlSink:
         return Written("declared")
 
     def _attributes(self, line: AttributesLine) -> Written:
-        """All of them, as they are from here on."""
+        """Set all attributes from here on."""
         attributes = stated_attributes_of(line.attributes)
         whole = msgspec.structs.asdict(attributes)
-        # What a fact is stated with for good is said only where it is not the default.
+        # Permanent attributes appear only if they are not the default.
         stated: dict[str, Any] = msgspec.to_builtins(
             {name: whole[name] for name in whole if name in AttributesPatch.model_fields}
             | msgspec.to_builtins(attributes)
@@ -198,7 +198,7 @@ class UrlSink:
         ]
 
     def _answers(self, items: list[dict[str, Any]], atomic: bool) -> list[dict[str, Any]]:
-        """What the batch route says of each item, also where it refused the whole batch."""
+        """The batch route's answer for each item, even if it refused the whole batch."""
         try:
             answer: Any = self._client.post("/v1/facts/batch", items, {"atomic": atomic})
         except ClientError as fault:
@@ -211,7 +211,7 @@ class UrlSink:
             raise SinkError(f"not the answer of a batch: {fault}") from fault
 
     def _item(self, line: AnyLine) -> dict[str, Any]:
-        """A line as the batch route takes it. Raises LineError."""
+        """A line in the form of the batch route. Raises LineError."""
         if isinstance(line, AssertLine):
             item: dict[str, Any] = msgspec.to_builtins(line)
             return {

@@ -47,7 +47,7 @@ def test_the_commands_of_the_page_work_in_their_order(told: Any) -> None:
     assert "- Ann leads the Atlas project (" in answers[3]
 
 
-def test_what_a_value_is_about_is_part_of_the_answer(tmp_path: Path, told: Any) -> None:
+def test_the_entity_of_a_value_is_part_of_the_answer(tmp_path: Path, told: Any) -> None:
     with Memory(tmp_path / "memory") as memory:
         memory.assert_fact("user:alice", "memory:role", "CEO", user="alice")
         memory.assert_fact("user:alice", "works-at", Ref("user:bob"), user="alice")
@@ -64,7 +64,7 @@ def test_what_a_value_is_about_is_part_of_the_answer(tmp_path: Path, told: Any) 
     assert any(line.startswith("- alice role: CEO (") for line in lines)
 
 
-def test_only_the_memories_of_the_user_are_recalled(
+def test_recall_finds_only_the_users_memories(
     tmp_path: Path, told: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Memory(tmp_path / "memory") as memory:

@@ -1,4 +1,4 @@
-"""What web pages may ask of a node: their own origin's, those let in, and nothing else."""
+"""Access of web pages to a node: their own origin's, allowed ones, and no others."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def test_a_name_that_now_points_here_is_refused_without_authentication(
 @pytest.mark.parametrize(
     "host", ["localhost:1", "127.0.0.1", "[::1]:8765", "LOCALHOST", "memory.internal:80"]
 )
-def test_loopback_names_and_named_hosts_are_answered(live: LiveNode, host: str) -> None:
+def test_loopback_names_and_named_hosts_have_access(live: LiveNode, host: str) -> None:
     assert live.call("GET", "/healthz", headers={"Host": host}).status_code == 200
 
 
-def test_with_keys_any_host_is_answered(open_to_pages: LiveNode) -> None:
+def test_with_keys_any_host_has_access(open_to_pages: LiveNode) -> None:
     answer = open_to_pages.call("GET", "/healthz", headers={"Host": "node.example"})
     assert answer.status_code == 200
 
@@ -79,7 +79,7 @@ def test_with_keys_any_host_is_answered(open_to_pages: LiveNode) -> None:
 @pytest.mark.parametrize(
     "declared", ["text/plain", "text/plain;charset=UTF-8", "application/x-www-form-urlencoded", ""]
 )
-def test_a_body_that_a_browser_sends_unasked_is_refused(live: LiveNode, declared: str) -> None:
+def test_a_body_sent_without_a_preflight_is_refused(live: LiveNode, declared: str) -> None:
     entity = f"user:{len(declared)}"
     body = encode(fact(entity=entity))
     headers = {"Content-Type": declared}
@@ -102,7 +102,7 @@ def test_a_body_that_a_browser_sends_unasked_is_refused(live: LiveNode, declared
         "http://127.0.0.1:54321",
     ],
 )
-def test_pages_that_are_let_in_ask_first_and_read_the_answer(
+def test_allowed_pages_send_a_preflight_and_read_the_answer(
     open_to_pages: LiveNode, origin: str
 ) -> None:
     asked = {
@@ -130,7 +130,7 @@ def test_others_get_no_permission(open_to_pages: LiveNode, origin: str) -> None:
     assert "Access-Control-Allow-Origin" not in preflight.headers
 
 
-def test_discovery_tells_who_is_let_in(live: LiveNode, open_to_pages: LiveNode) -> None:
+def test_discovery_lists_the_allowed_origins(live: LiveNode, open_to_pages: LiveNode) -> None:
     path = "/.well-known/stigmem"
     assert live.call("GET", path).json()["cors"] == {"dev_localhost": False, "configured": False}
     assert open_to_pages.call("GET", path).json()["cors"] == {
@@ -150,7 +150,7 @@ def test_a_bad_pattern_is_refused_at_start(tmp_path: Path) -> None:
         load_settings({"data_dir": tmp_path, "cors_allowed_origin_regex": "("})
 
 
-def test_an_instant_whose_plus_became_a_space_is_read_as_meant(live: LiveNode) -> None:
+def test_an_instant_whose_plus_became_a_space_is_read_as_plus(live: LiveNode) -> None:
     made = live.state(entity="user:plus")["timestamp"]
     for name in ("as_of", "after"):
         exact = live.call("GET", f"/v1/facts?{name}={made.replace('+', '%2B')}").json()
@@ -166,7 +166,7 @@ def test_deep_nesting_is_refused(live: LiveNode, depth: int) -> None:
         assert (answer.status_code, code_of(answer)) == (400, "malformed_json")
 
 
-def test_a_body_that_is_no_object_is_refused(live: LiveNode) -> None:
+def test_a_body_that_is_not_an_object_is_refused(live: LiveNode) -> None:
     answer = live.call(
         "POST", "/v1/federation/peers/nobody/revoke", key=CONTROL_TOKEN, content=b"[1]"
     )

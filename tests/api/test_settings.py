@@ -1,4 +1,4 @@
-"""Settings: which source wins, what is refused and how, and that the docs list every one."""
+"""Settings: which source wins, refusals, and the docs' list."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_docs_page_holds_the_table_of_all_settings() -> None:
 
 
 @pytest.mark.parametrize("name", Settings.model_fields)
-def test_every_setting_says_what_it_means(name: str) -> None:
+def test_every_setting_has_a_description(name: str) -> None:
     assert Settings.model_fields[name].description
 
 
@@ -48,7 +48,7 @@ def test_a_flag_beats_the_environment_and_that_the_file(
     assert settings.host == "127.0.0.1"
 
 
-def test_the_file_of_the_data_directory_is_read_unless_another_is_named(tmp_path: Path) -> None:
+def test_the_directorys_file_applies_unless_another_is_named(tmp_path: Path) -> None:
     (tmp_path / "engramlog.toml").write_text("port = 7\n")
     assert load_settings({"data_dir": tmp_path})[0].port == 7
     other = tmp_path / "other.toml"
@@ -109,7 +109,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_settings({}, config=tmp_path / "no.toml")
 
 
-def test_unknown_variables_are_warned_of_with_the_likely_name() -> None:
+def test_unknown_variables_cause_warnings_with_the_likely_name() -> None:
     environ = {"STIGMEM_PROT": "1", "STIGMEM_URL": "x", "STIGMEM_ZEBRA": "2", "PATH": ""}
     assert unknown_variables(environ) == [
         "STIGMEM_PROT is not a setting and is ignored; did you mean STIGMEM_PORT?",

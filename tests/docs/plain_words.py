@@ -1,7 +1,7 @@
 """Pages, comments and docstrings keep to plain words: ``python -m tests.docs.plain_words`` lists
 those that do not.
 
-``docs/words.txt`` has the words that were replaced, and what to write instead.
+``docs/words.txt`` lists the replaced words, each with a better one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def prose_of(source: str) -> str:
 
 
 def texts() -> Iterator[tuple[Path, str]]:
-    """Every page, and what every source file says beside its code."""
+    """Every page, and the prose of every source file."""
     for page in PAGES:
         yield page, page.read_text()
     for room in ROOMS:
@@ -61,7 +61,7 @@ def texts() -> Iterator[tuple[Path, str]]:
 
 
 def main() -> int:
-    """Print every finding; 1 where there are any."""
+    """Print every finding; 1 if there are any."""
     words = replaced_words(WORDS.read_text())
     findings = [
         f"{file.relative_to(ROOT)}:{line}: “{phrase}”: {words[phrase]}"

@@ -47,7 +47,7 @@ def test_a_walk_is_short_and_passes_a_file_once(title: str) -> None:
 
 
 @pytest.mark.parametrize("title", LONGEST)
-def test_each_step_is_there_and_is_used_by_the_one_that_it_names(title: str) -> None:
+def test_each_step_exists_and_the_step_before_uses_it(title: str) -> None:
     steps = walk(title)
     for step in steps:
         tree = ast.parse((ROOT / step.file).read_text())
@@ -66,7 +66,7 @@ def _defined(tree: ast.Module) -> Iterator[str]:
 
 
 def _uses(tree: ast.Module, step: Step) -> bool:
-    """Whether the function is named there, or a table of its file or folder is."""
+    """Whether the file uses the function, or a table of the function's file or folder."""
     module = "engramlog." + step.file.removesuffix(".py").replace("/", ".")
     homes = {module, module.rpartition(".")[0]}
     for node in ast.walk(tree):
@@ -80,7 +80,7 @@ def _uses(tree: ast.Module, step: Step) -> bool:
 
 
 class Passed:
-    """The functions of ours that threads begin, in the order in which each was first met."""
+    """Our functions in the order in which the threads' profiles first met them."""
 
     def __init__(self) -> None:
         self.met: list[tuple[str, str]] = []

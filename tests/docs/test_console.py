@@ -1,4 +1,4 @@
-"""What the pages show is what happens."""
+"""The pages' examples work as shown."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ ADAPTERS = blocks_of(ROOT / "docs" / "adapters.md")
 
 
 @pytest.mark.parametrize(("code", "promised"), ADAPTERS, ids=lambda _: "")
-def test_an_adapter_does_what_its_page_shows(
+def test_an_adapter_works_as_its_page_shows(
     code: str,
     promised: str,
     folder: Path,
@@ -79,12 +79,14 @@ PYTHON_PAGES = ("python.md", "episodes.md")
 
 
 @pytest.mark.parametrize("name", PYTHON_PAGES)
-def test_the_python_of_a_page_prints_what_it_shows(
+def test_the_python_of_a_page_prints_the_shown_output(
     name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The blocks of a page are one program, in an empty folder."""
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("STIGMEM_EMBED_PROVIDER", "minilm")  # whatever else answers here
+    monkeypatch.setenv(
+        "STIGMEM_EMBED_PROVIDER", "minilm"
+    )  # independent of other models on this machine
     names: dict[str, object] = {}
     for code, promised in blocks_of(ROOT / "docs" / name):
         exec(code, names)

@@ -26,7 +26,7 @@ def test_every_event_kind_is_described(kind: str) -> None:
 
 @pytest.mark.parametrize("projector", PROJECTORS, ids=lambda projector: projector.name)
 def test_every_projector_and_its_tables_are_described(projector: object) -> None:
-    """On the page of projections, or beside the one kind that it reads."""
+    """On the page of projections, or next to the one kind that it reads."""
     pages = (DOCS / "projections.md").read_text() + (DOCS / "log.md").read_text()
     name, tables = projector.name, projector.tables  # type: ignore[attr-defined]
     for word in (name, *tables):
@@ -40,7 +40,7 @@ def test_the_page_of_errors_lists_every_code() -> None:
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_every_route_is_named(route: object) -> None:
+def test_the_pages_name_every_route(route: object) -> None:
     path = re.sub(r"\{\w+?_?(id)\}", r"{\1}", route.path)  # type: ignore[attr-defined]
     assert path in EVERYTHING, path
 

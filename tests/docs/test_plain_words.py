@@ -14,7 +14,7 @@ def test_a_replaced_word_is_found_in_prose_and_not_in_code() -> None:
     assert list(found_in("Anybody can.", words)) == []
 
 
-def test_of_code_only_comments_and_docstrings_are_read() -> None:
+def test_only_comments_and_docstrings_of_code_count() -> None:
     code = '"""Module."""\nX = "text"  # comment\ndef f():\n    """One\n    two."""\n    return 1\n'
     assert prose_of(code).split("\n")[:5] == [
         ' """Module."""', " # comment", "", ' """One', ' two."""',

@@ -1,4 +1,4 @@
-"""The pages on adding things are followed, step by step, in a copy of the repository."""
+"""Follows the pages on adding things, step by step, in a copy of the repository."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ FILES_MAX = {"add-an-event-kind": 5, "add-a-recall-stage": 3, "add-a-route": 5}
 CHECKS = (
     "tests/eventlog/test_fixtures.py",
     "tests/docs/test_coverage.py",
-    "tests/api/transfer/test_portability.py::test_of_every_kind_it_is_known_what_becomes_of_it",
+    "tests/api/transfer/test_portability.py::test_every_kind_of_event_travels_or_is_counted",
     "tests/api/node/test_node.py::test_every_file_of_routes_is_in_the_table",
     "tests/api/rights/test_capabilities.py::test_a_capability_opens_these_routes_alone",
-    "tests/api/privacy/test_no_leak.py::test_every_read_route_is_asked",
+    "tests/api/privacy/test_no_leak.py::test_every_read_route_is_tested",
 )
 ABOUT_THEM = (
     "pin_set or pins or newest or sources or "
-    "has_a_fixture or what_becomes_of_it or in_the_table or routes_alone or route_is_asked"
+    "has_a_fixture or travels_or_is_counted or in_the_table or routes_alone or route_is_tested"
 )
 
 
 class Step(Struct, frozen=True):
-    """What becomes of one file: its fences, as (language, text)."""
+    """The changes of one file: its fences, as (language, text)."""
 
     path: str
     fences: list[tuple[str, str]]
@@ -61,7 +61,7 @@ def changed(text: str, diff: str) -> str:
 
 
 def follow(step: Step, copy: Path) -> None:
-    """Do what a step says."""
+    """Apply a step."""
     file = copy / step.path
     for language, text in step.fences:
         if language == "diff":
@@ -82,7 +82,7 @@ def run(copy: Path, *command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_what_the_pages_add_works_and_passes_the_checks(tmp_path: Path) -> None:
+def test_the_pages_additions_work_and_pass_the_checks(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(ROOT, copy, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_BEHIND))
     for page, files_max in FILES_MAX.items():

@@ -1,7 +1,7 @@
-"""Data of earlier versions, and what this version makes of it.
+"""Data of earlier versions, and how this version reads it.
 
-``python -m tests.system.earlier_versions`` writes ``fixtures/versions/VERSION`` with the code as
-it is: a data directory that lived through much, its export, and what ``observed`` says of it.
+``python -m tests.system.earlier_versions`` writes ``fixtures/versions/VERSION`` with the present
+code: a data directory with a long history, its export, and the result of ``observed``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from tests.worlds.processes import ROOT, engramlog
 
 VERSIONS = ROOT / "fixtures" / "versions"
 SEGMENT_EVENTS = 128
-"""Small enough for some of the archive to be sealed."""
+"""Small enough to seal a part of the archive."""
 LIVED = (
     "fact", "fact", "fact", "classified", "classified", "reclassify", "retract", "resolve", "sweep",
     "recall", "review", "episode", "delta", "delta", "look", "summary", "memory", "memory", "merge",
@@ -60,7 +60,7 @@ LIVED = (
 MOVES = 150
 SQL_PATH = "/v1/time-travel/sql"
 SEED = 2
-"""Chosen because all kinds of events but ``RARE`` come of it."""
+"""Produces all kinds of events except ``RARE``."""
 RARE = frozenset({"foreign_page_received", "peer_equivocated", "replica_promoted"})
 
 
@@ -72,19 +72,19 @@ def unpack(folder: Path, data: Path) -> Path:
 
 
 def serve(data: Path, now_us: int) -> LiveNode:
-    """The node in a directory at a given time. It writes nothing of its own accord."""
+    """The node in a directory at a given time. It writes no events by itself."""
     live = LiveNode(data, clock=FixedClock(now_us), auth_required=True, explain_permission="read")
     patient(live)
     return live
 
 
 def expected_of(folder: Path) -> dict[str, Any]:
-    """What a version's folder says of its node."""
+    """A version folder's expectations."""
     return json.loads(gzip.decompress((folder / "expected.json.gz").read_bytes()))
 
 
 def observed(live: LiveNode, asked: list[dict[str, Any]]) -> dict[str, Any]:
-    """What a node holds, and its answers to questions."""
+    """A node's content, and its answers to questions."""
     node = live.node
     view = node.reader.pin()
     digests = node.reader.digests()
@@ -153,7 +153,7 @@ def questions(keys: tuple[str, ...], middle: int) -> list[dict[str, Any]]:
 
 
 def live_much(past: Past, folder: Path) -> None:
-    """Everything that a history of the tests knows, and what only a peer or an admin does."""
+    """Every move of the tests' histories, and events that only peers and admins write."""
     chance = random.Random(SEED)
     for garden in (0, 1):
         past.move(Step("garden", True, garden=garden))
@@ -187,7 +187,7 @@ def move(chance: random.Random, kinds: tuple[str, ...]) -> Step:
 
 
 def administer(past: Past) -> None:
-    """What admins do, and agents with their own keys."""
+    """Events of admins, and of agents with their own keys."""
     node, fact = past.node, past.open[-1][0]
     agent_key = base64.urlsafe_b64encode(bytes(range(32))).decode().rstrip("=")
     rotation = node.identity.rotate()
@@ -250,7 +250,7 @@ def hear_from_a_peer(past: Past, folder: Path) -> None:
 
 
 def make(folder: Path) -> None:
-    """Write a version's folder, and check that two nodes of it answer alike."""
+    """Write a version's folder, and check that two nodes from it give equal answers."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as name:
@@ -262,7 +262,7 @@ def make(folder: Path) -> None:
             keys, now_us = (past.key, past.member_key), past.clock.now_us()
         finally:
             past.close()
-        HeldDirectory.accept_copy(data)  # so that there are streams of two epochs
+        HeldDirectory.accept_copy(data)  # makes streams of two epochs
         middle = complete(data, FixedClock(now_us))
         with tarfile.open(folder / "node.tar.xz", "w:xz", format=tarfile.PAX_FORMAT) as archive:
             for path in sorted(data.rglob("*")):

@@ -30,7 +30,7 @@ CONFORMING = [status_code_conformance, content_type_conformance, response_schema
 NOT_SERVED = "POST /v1/auth/oidc/exchange"
 """Answers 503, in the protocol's words."""
 REQUEST_LINE_MAX = 8000
-"""Longer ones are refused before anything is routed."""
+"""Longer ones are refused before routing."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Generator[NodeProcess]:
 
 
 def failures_of(operation: APIOperation, session: Session, mode: GenerationMode) -> list[str]:
-    """What is wrong with the answers to a few requests."""
+    """The faults in the answers to a few requests."""
     found: list[str] = []
     checks = CONFORMING if operation.label == NOT_SERVED else [not_a_server_error, *CONFORMING]
 

@@ -1,4 +1,4 @@
-"""Backups made beside a node that writes, restored, and refused where they are not whole."""
+"""Backups of a running node: made, restored, and refused if incomplete."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_drill(tmp_path: Path) -> None:
         writer.join()
         assert made.returncode == 0, made.stderr
         node_id = client.get("/.well-known/stigmem")["node_id"]
-    shutil.rmtree(tmp_path / "data")  # the machine is gone
+    shutil.rmtree(tmp_path / "data")  # simulates the loss of the machine
     restored = engramlog("restore", tmp_path / "monday", "--data", tmp_path / "again")
     assert restored.returncode == 0, restored.stderr
     assert engramlog("replay", "verify", "--data", tmp_path / "again").returncode == 0
@@ -67,7 +67,7 @@ def test_the_drill(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A node's directory, and its backup beside it."""
+    """A node's directory, and a backup of it."""
     folder = tmp_path_factory.mktemp("made")
     with serving(folder / "data", "--no-auth") as node:
         for number in range(5):
@@ -79,7 +79,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def backup(made: Path, tmp_path: Path) -> Path:
-    """A copy of that backup, to be damaged, and of the directory."""
+    """A copy of that backup, to damage, and of the directory."""
     shutil.copytree(made / "data", tmp_path / "data", symlinks=True)
     shutil.copytree(made / "monday", tmp_path / "monday", symlinks=True)
     return tmp_path / "monday"

@@ -17,7 +17,7 @@ def printed(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout.strip()
 
 
-def test_a_token_is_issued_narrowed_used_and_ended(tmp_path: Path) -> None:
+def test_a_token_is_issued_narrowed_used_and_revoked(tmp_path: Path) -> None:
     data = tmp_path / "memory"
     with serving(data) as node:
         token = printed(
@@ -84,7 +84,7 @@ def test_a_token_is_issued_narrowed_used_and_ended(tmp_path: Path) -> None:
         assert json.loads(told.stdout)["reason"] == "token_revoked"
 
 
-def test_what_cannot_be_done_says_so_in_a_line(tmp_path: Path) -> None:
+def test_impossible_requests_get_a_line_of_explanation(tmp_path: Path) -> None:
     for args, words in (
         (("narrow", "nonsense"), "begins with"),
         (("narrow", "stigcap1.AAAA"), "cannot be read"),

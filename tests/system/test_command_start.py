@@ -1,4 +1,4 @@
-"""What a command loads before it does anything."""
+"""Modules that a command loads before it runs."""
 
 from __future__ import annotations
 

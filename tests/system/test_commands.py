@@ -76,7 +76,7 @@ def test_help_explains_with_examples(command: tuple[str, ...]) -> None:
 def test_wrong_usage_is_exit_code_2(args: tuple[str, ...]) -> None:
     done = engramlog(*args)
     assert done.returncode == 2
-    said = "engramlog: there is no command" if args == ("nonsense",) else "usage: engramlog"
+    said = "engramlog: no command" if args == ("nonsense",) else "usage: engramlog"
     assert done.stderr.startswith(said)
 
 
@@ -129,7 +129,7 @@ def test_failures_are_one_line_on_stderr(data: Path, args: tuple[str, ...], mess
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_missing_directory_is_not_made_by_a_question(tmp_path: Path) -> None:
+def test_a_question_does_not_create_a_missing_directory(tmp_path: Path) -> None:
     for args in (("facts",), ("replay", "status"), ("replay", "verify"), ("identity", "show")):
         done = engramlog(*args, "--data", tmp_path / "none")
         assert done.returncode == 1
@@ -137,7 +137,7 @@ def test_a_missing_directory_is_not_made_by_a_question(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_a_file_that_is_not_there_is_named_without_ceremony(data: Path, tmp_path: Path) -> None:
+def test_a_missing_file_is_named_in_one_line(data: Path, tmp_path: Path) -> None:
     missing = tmp_path / "no.json"
     done = engramlog("consolidation", "rules", "--set", missing, "--data", data)
     assert (done.returncode, done.stderr) == (
@@ -146,7 +146,7 @@ def test_a_file_that_is_not_there_is_named_without_ceremony(data: Path, tmp_path
     )
 
 
-def test_a_folder_of_other_things_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_stays_unchanged(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     for args in (("facts",), ("recall", "x"), ("replay", "verify"), ("identity", "rotate")):
         done = engramlog(*args, "--data", tmp_path)
@@ -155,7 +155,7 @@ def test_a_folder_of_other_things_stays_as_it_is(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_a_node_that_does_not_answer_is_named() -> None:
+def test_an_unreachable_node_is_named() -> None:
     done = engramlog("facts", "--url", "http://127.0.0.1:1")
     assert done.returncode == 1
     assert "cannot reach http://127.0.0.1:1" in done.stderr
@@ -225,7 +225,7 @@ def operate(data: Path, tmp_path: Path, running: bool) -> None:
         assert '"rotations": 1' in engramlog("identity", "show", "--data", data, "--json").stdout
 
 
-def test_a_cut_log_is_found_against_heads_kept_elsewhere(data: Path, tmp_path: Path) -> None:
+def test_heads_kept_elsewhere_reveal_a_cut_log(data: Path, tmp_path: Path) -> None:
     older = tmp_path / "older"
     shutil.copytree(data, older)
     stdin = json.dumps(fact(1000)).encode()

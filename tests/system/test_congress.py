@@ -1,4 +1,4 @@
-"""Real history: every question about the past is answered as the revision itself had it."""
+"""Real history: every question about the past gets the answer that the revision itself had."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ pytestmark = [
 
 
 def told(subject: str) -> bool:
-    """One legislator, and whatever else there is, in four; ``benchmarks congress`` tells all."""
+    """Whether to use a subject: one legislator in four, and everything else alike; ``benchmarks
+    congress`` uses all."""
     return crc32(subject.encode()) % 4 == 0
 
 
 @pytest.fixture(scope="module")
 def changes() -> dict[int, str]:
-    """The lines that are used, by their number in the whole stream, which counts from 0."""
+    """The used lines, by their number in the whole stream, which counts from 0."""
     with gzip.open(EVENTS, "rt") as lines:
         return {number: line for number, line in enumerate(lines) if told(json.loads(line)["s"])}
 
@@ -70,7 +71,7 @@ def test_every_line_has_a_receipt(
     assert f"{done['retract']:,} retracted" in summary
 
 
-def test_every_probe_is_answered_as_of_its_position(
+def test_every_probe_gets_the_answer_as_of_its_position(
     loaded: tuple[Path, dict[int, int], str], changes: dict[int, str], node: NodeProcess
 ) -> None:
     _, positions, _ = loaded
@@ -80,7 +81,7 @@ def test_every_probe_is_answered_as_of_its_position(
     numbers = list(changes)
     wrong: list[object] = []
     for probe in probes:
-        # Of the lines told, counted from 1, the last before event seq_after.
+        # The last used line before event seq_after, counted from 1.
         line = bisect_left(numbers, probe["seq_after"])
         answer = client.get(
             "/v1/facts",

@@ -1,4 +1,4 @@
-"""Killed while it consolidates: a pass is there whole or not at all, and continues afterwards."""
+"""Killed while it consolidates: a pass is complete or absent, and continues afterwards."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_kills_leave_every_pass_whole(tmp_path: Path) -> None:
         node.kill()
         _check(data)
     node = NodeProcess(data, "--no-auth").wait_ready()
-    assert node.stop() == 0  # what is due is done first
+    assert node.stop() == 0  # due rules run first
     _check(data)
     opened = Node.open(data)
     try:

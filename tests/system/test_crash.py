@@ -1,7 +1,7 @@
-"""Killed at random moments while many write: what was acknowledged is there afterwards.
+"""Killed at random moments during many writes: acknowledged writes exist afterwards.
 
-Each round writes from several connections, is killed with SIGKILL shortly after a seeded random
-number of acknowledgements, and starts again on the same directory.
+Each round writes from several connections, kills the node with SIGKILL shortly after a seeded
+random number of acknowledgements, and starts it again on the same directory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The demo in one process: loaded, asked over HTTP, printed, and repeatable with curl."""
+"""The demo in one process: loads, queries over HTTP, prints, and can be repeated with curl."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_taken_port_is_named_before_anything_is_loaded() -> None:
     assert "choose another with --port" in done.stderr
 
 
-def test_a_directory_in_use_is_left_alone(tmp_path: Path) -> None:
+def test_a_directory_in_use_stays_unchanged(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("keep")
     done = engramlog("demo", "--once", "--port", "0", "--data", tmp_path)
     assert done.returncode == 1

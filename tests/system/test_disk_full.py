@@ -1,4 +1,5 @@
-"""A full disk: writes are refused honestly, reads continue, and space brings everything back."""
+"""A full disk: writes are refused with a clear error, reads continue, and everything recovers with
+free space."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def fill(client: Client, number: int) -> tuple[dict[str, int], int]:
             return acknowledged, fault.status
 
 
-def test_nothing_acknowledged_is_lost_when_the_disk_is_full(disk: Path) -> None:
+def test_a_full_disk_loses_no_acknowledged_write(disk: Path) -> None:
     filler = disk / "filler"
     filler.write_bytes(bytes(FILLER_BYTES))
     with serving(disk / "data", "--no-auth") as node:
@@ -69,7 +70,7 @@ def test_nothing_acknowledged_is_lost_when_the_disk_is_full(disk: Path) -> None:
             assert client.get(f"/v1/facts/{fact_id}")["position"] == position
 
 
-def test_a_read_only_file_system_is_named_at_start_and_left_as_it_is(disk: Path) -> None:
+def test_a_read_only_file_system_is_named_at_start_and_stays_unchanged(disk: Path) -> None:
     with serving(disk / "data", "--no-auth") as node:
         record = node.client().post("/v1/facts", fact(1))
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], timeout=10, check=True)
@@ -81,7 +82,7 @@ def test_a_read_only_file_system_is_named_at_start_and_left_as_it_is(disk: Path)
 
 
 def _write_again(client: Client) -> dict[str, int]:
-    """One write after space came back; it may be refused a few times before."""
+    """A write after space is free again; the node may refuse a few first."""
 
     def written() -> dict[str, Any] | None:
         try:

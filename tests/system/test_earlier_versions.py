@@ -1,4 +1,4 @@
-"""Data directories and exports that earlier versions wrote are read, and mean what they meant."""
+"""Data directories and exports of earlier versions keep their meaning."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def expected(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def data(folder: Path, tmp_path: Path) -> Path:
-    """Its data directory, as it was closed."""
+    """Its data directory, as closed."""
     return unpack(folder, tmp_path / "node")
 
 
 @pytest.fixture
 def live(data: Path, expected: dict[str, Any]) -> Iterator[LiveNode]:
-    """Its node, at the time at which it was closed."""
+    """Its node, at the time of its closing."""
     node = serve(data, expected["now_us"])
     yield node
     node.close()
@@ -105,7 +105,7 @@ def test_the_archive_answers_sql(live: LiveNode, data: Path, expected: dict[str,
     assert {path.name: path.read_bytes() for path in (data / FOLDER).glob("*.parquet")} == sealed
 
 
-def test_the_export_is_imported_whole(folder: Path, tmp_path: Path) -> None:
+def test_the_whole_export_can_be_imported(folder: Path, tmp_path: Path) -> None:
     export, copy, receipts = folder / "export.jsonl.gz", tmp_path / "copy", tmp_path / "receipts"
     options = ("--data", copy, "--clock-from-file", "--receipts", receipts, "--quiet")
     done = engramlog("import", export, *options)
@@ -119,7 +119,7 @@ def test_the_export_is_imported_whole(folder: Path, tmp_path: Path) -> None:
     assert facts(lines(again.stdout.encode())) == facts(given)
 
 
-def test_its_vectors_are_used(data: Path, expected: dict[str, Any]) -> None:
+def test_its_vectors_are_reused(data: Path, expected: dict[str, Any]) -> None:
     vectors = {path.name for path in data.glob("vectors-*.db")}
     assert vectors
     clock = FixedClock(expected["now_us"])
@@ -138,8 +138,8 @@ def test_its_vectors_are_used(data: Path, expected: dict[str, Any]) -> None:
 
 
 def recalled_now(live: LiveNode, question: dict[str, Any]) -> set[str]:
-    """What a recall returned, but for what a resolution had set aside, which is left out since.
-    How it ranks them is this version's."""
+    """The facts that a recall returned, without those that a resolution had set aside: this version
+    omits them. The ranking is this version's."""
     view = live.node.reader.pin()
     at = int(question["body"].get("as_of", f"position:{view.position}").removeprefix("position:"))
     slots = {fact: view.slot_of(fact) for fact in question["answer"]}
@@ -163,7 +163,7 @@ def same_tables(found: dict[str, Any], expected: dict[str, Any]) -> int:
 
 
 def holds(before: Any, now: Any) -> bool:
-    """Whether an answer says all that it said; it may say more."""
+    """Whether an answer contains all that the earlier one did; it may contain more."""
     if isinstance(before, dict):
         known = isinstance(now, dict) and before.keys() <= now.keys()
         return known and all(holds(each, now[name]) for name, each in before.items())
@@ -179,6 +179,6 @@ def lines(export: bytes) -> list[dict[str, Any]]:
 
 
 def facts(export: list[dict[str, Any]]) -> Counter[str]:
-    """What was asserted, by whom and when, without ids."""
+    """Assertions with source and time, without ids."""
     asserted = [line for line in export if line.get("op", "assert") == "assert"]
     return Counter(json.dumps([line.get(name) for name in SAID]) for line in asserted)

@@ -79,7 +79,7 @@ def test_recall_workers_forget_and_go_on_with_the_same_answers(tmp_path: Path) -
             client.get(f"/v1/facts/{secret['id']}")
 
 
-def test_a_replica_erases_what_it_copied(tmp_path: Path) -> None:
+def test_a_replica_erases_its_copies(tmp_path: Path) -> None:
     with serving(tmp_path / "primary", "--no-auth") as primary:
         key = replica_key(primary)
         replica = replica_of(primary.url, tmp_path / "replica", key).wait_ready()

@@ -1,4 +1,4 @@
-"""An erasure cut short by ``kill -9`` at any step is completed by the next start."""
+"""An erasure interrupted by ``kill -9`` at any step completes at the next start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CUT_SHORT = (AFTER_THE_LOG, *STEPS)
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A data directory for each step at which its erasure was cut short."""
+    """A data directory for each step at which its erasure was interrupted."""
     made = {
         step: tmp_path_factory.mktemp("erasing") / "data" for step in (BEFORE_THE_LOG, *CUT_SHORT)
     }
@@ -31,7 +31,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("step", CUT_SHORT)
-def test_the_next_start_completes_what_was_begun(folders: dict[str, Path], step: str) -> None:
+def test_the_next_start_completes_an_interrupted_erasure(
+    folders: dict[str, Path], step: str
+) -> None:
     folder = folders[step]
     taken = "snapshots" in str(files_with(folder, SECRET.encode()))
     assert taken == (step in CUT_SHORT[:4])

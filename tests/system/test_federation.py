@@ -77,7 +77,7 @@ def test_nodes_converge(start: Start, count: int) -> None:
     until(lambda: level(nodes))
 
 
-def test_a_node_that_was_killed_continues_where_it_was(start: Start) -> None:
+def test_a_killed_node_continues_where_it_stopped(start: Start) -> None:
     a, b = start("a"), start("b")
     mesh([a, b])
     for number in range(200):
@@ -129,9 +129,7 @@ def test_a_revoked_peer_gets_nothing_more(start: Start) -> None:
     assert "peer_not_approved" in status["replay"]["fault"]
 
 
-def test_clocks_too_far_apart_are_reported_and_replaying_continues_once_they_agree(
-    start: Start, tmp_path: Path
-) -> None:
+def test_clocks_too_far_apart_are_reported_until_they_agree(start: Start, tmp_path: Path) -> None:
     a = start("a")
     skewed = {"PYTHONPATH": f"{CLOCKS}:{ROOT}", "TEST_CLOCK_SKEW_SECONDS": "90"}
     b = NodeProcess(
@@ -154,7 +152,7 @@ def test_clocks_too_far_apart_are_reported_and_replaying_continues_once_they_agr
         until(lambda: "from 90 seconds ahead" in texts(a.client()))
 
 
-def test_declarations_are_checked(start: Start) -> None:
+def test_declarations_are_verified(start: Start) -> None:
     a, b = start("a"), start("b")
     client = a.client(a.control.token)
     declaration = b.client().get("/v1/federation/declaration")
@@ -182,7 +180,7 @@ def test_declarations_are_checked(start: Start) -> None:
     assert twice.value.status == 409
 
 
-def test_a_declaration_made_while_the_node_is_stopped_names_its_address(
+def test_a_declaration_of_a_stopped_node_has_its_address(
     tmp_path: Path,
 ) -> None:
     for env, url in (

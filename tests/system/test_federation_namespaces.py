@@ -108,7 +108,7 @@ def everything_goes_wrong(wire: Wire, cluster: Cluster) -> None:
             cluster.state(name, f"over a bad wire {name} {n}")
     until(lambda: cluster.heard(wanted))
 
-    # One is cut off; both sides continue and contradict each other.
+    # One is disconnected; both sides continue and contradict each other.
     wire.between("n0", "n1", CUT)
     wire.between("n0", "n2", CUT)
     role = {"relation": "memory:role", "entity": "stigmem://t.example/user/ann"}
@@ -121,7 +121,7 @@ def everything_goes_wrong(wire: Wire, cluster: Cluster) -> None:
     assert "alone 0" not in texts(cluster.client("n2"))
     assert "the others 0" not in texts(cluster.client("n0"))
 
-    # Another dies, and comes back while the first is still cut off.
+    # Another dies, and returns while the first is still disconnected.
     cluster.nodes["n1"].kill()
     cluster.state("n2", "while n1 was dead")
     cluster.start("n1")

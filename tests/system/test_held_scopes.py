@@ -1,4 +1,4 @@
-"""Nodes that hold some scopes of a log in PostgreSQL, beside one that holds all."""
+"""Nodes that hold some scopes of a log in PostgreSQL, next to one that holds all."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_node_shows_the_scopes_it_holds_and_writes_to_them(pair: Pair) -> None
         ("POST", "/v1/tombstones", {"entity_uri": "stigmem://x.example/user/ann"}),
     ],
 )  # fmt: skip
-def test_what_is_about_another_scope_is_refused_by_name(
+def test_requests_about_another_scope_are_refused_by_name(
     pair: Pair, method: str, path: str, body: dict[str, Any] | None
 ) -> None:
     before = position_of(pair.part)
@@ -136,13 +136,13 @@ def test_ends_edges_and_erasures_of_other_scopes_change_nothing_here(pair: Pair)
     assert ask(pair.part, "GET", "/readyz")[0] == 200
 
 
-def test_other_nodes_are_sent_to_one_that_holds_all(pair: Pair) -> None:
+def test_other_nodes_are_sent_to_a_node_with_all_scopes(pair: Pair) -> None:
     path = "/v1/replication/events"
     status, refused, _ = ask(pair.part, "GET", path, **owner(pair.part))
     assert (status, refused["detail"]["code"]) == (421, "scope_not_held"), refused
 
 
-def test_tables_follow_the_scopes_and_are_the_same_however_they_were_made(pair: Pair) -> None:
+def test_tables_follow_the_scopes_however_they_were_made(pair: Pair) -> None:
     fresh = pair.folder / "c"
     identity_of(pair.folder / "a", fresh)
     with node(fresh, pair.url, TEAM) as again:

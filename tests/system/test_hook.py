@@ -37,7 +37,7 @@ def hook(data: Path, prompt: object, **env: str) -> tuple[list[str], str]:
 def test_a_turn_gets_the_memories_that_it_calls_for(data: Path) -> None:
     lines, errors = hook(data, "thanks, when does the migration run?")
     assert lines[0] == HEADING
-    # Ss may put others beside it: texts of few words agree by chance.
+    # Ss may rank others next to it: short texts agree by chance.
     assert any(line.startswith(f"- {TARGET} (20") for line in lines[1:3])
     assert errors == ""
 
@@ -46,7 +46,7 @@ def test_a_turn_that_tells_nothing_gets_nothing(data: Path) -> None:
     assert hook(data, "thanks") == ([], "")
 
 
-def test_limits_are_those_of_the_environment(data: Path) -> None:
+def test_the_environment_sets_the_limits(data: Path) -> None:
     turn = "amber birch cedar delta ember fjord gable"
     assert len(hook(data, turn)[0]) == 1 + 5
     assert len(hook(data, turn, ABMIND_HOOK_RECALL_LIMIT="2")[0]) == 1 + 2
@@ -96,7 +96,7 @@ def test_memories_are_one_line_each_and_cut_at_the_limit() -> None:
     assert injected(answered(), 1000) == ""
 
 
-def test_a_profile_is_shown_with_abminds_numbers_and_installed(data: Path, tmp_path: Path) -> None:
+def test_a_profile_with_abminds_numbers_is_shown_and_installed(data: Path, tmp_path: Path) -> None:
     shown = engramlog(
         "profile", "show", "abmind-head", "--abmind-environment", "--data", data,
         env={"RECALL_SE_WAIT_MS": "400", "RECALL_SS_SCAN_ROWS": "no"},

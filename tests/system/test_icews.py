@@ -1,4 +1,4 @@
-"""Dated events: what held in the world on a day is answered by ``valid_at``."""
+"""Dated events: ``valid_at`` gives the facts that were valid on a day."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
         yield process
 
 
-def test_every_probe_is_answered_for_its_day(node: NodeProcess) -> None:
+def test_every_probe_gets_the_answer_of_its_day(node: NodeProcess) -> None:
     asked = list(probes())
     assert len(asked) == 2_500
     keys = {(probe.query["entity"], probe.query["relation"]) for probe in asked}
     chance = random.Random(0)
 
     def wanted(fact: dict[str, Any]) -> bool:
-        """All that is asked for, and some of the rest, beside which it must be found."""
+        """All required facts, and some of the rest as noise."""
         return (fact["entity"], fact["relation"]) in keys or chance.random() < 0.1
 
     client = node.client()

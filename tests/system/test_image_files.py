@@ -1,4 +1,4 @@
-"""Recall workers start from the files of the node, and let go of them at an erasure."""
+"""Recall workers start from the node's files, and release them after an erasure."""
 
 from __future__ import annotations
 

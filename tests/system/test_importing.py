@@ -1,4 +1,4 @@
-"""Importing and exporting with the real command: what goes in, what stops it, how it continues."""
+"""Importing and exporting with the real command: accepted and refused input, and continuing."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_gzip_is_recognised(tmp_path: Path) -> None:
         (lines(fact(1, entity=" ")), "entity: entity URI must not be empty"),
     ],
 )
-def test_a_bad_line_is_named_with_its_field(tmp_path: Path, line: bytes, message: str) -> None:
+def test_an_invalid_line_is_named_with_its_field(tmp_path: Path, line: bytes, message: str) -> None:
     done = engramlog("import", "-", "--data", tmp_path / "data", stdin=lines(fact(0)) + line)
     assert done.returncode == 1
     assert done.stderr.startswith("engramlog: line 2: ")
@@ -179,7 +179,7 @@ def test_file_times_become_receipt_times_in_a_new_log_only(tmp_path: Path) -> No
         "import", "-", "--data", tmp_path / "other", "--clock-from-file", stdin=lines(fact(1))
     )
     assert undated.returncode == 1
-    assert "recorded_at: is needed with --clock-from-file" in undated.stderr
+    assert "recorded_at: --clock-from-file requires it" in undated.stderr
 
 
 def test_an_export_comes_back_as_an_equal_state(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_an_export_comes_back_as_an_equal_state(tmp_path: Path) -> None:
     assert without_keys(again.stdout) == without_keys(file.read_text())
 
 
-def test_an_export_says_what_does_not_travel(tmp_path: Path) -> None:
+def test_an_export_names_the_events_that_do_not_travel(tmp_path: Path) -> None:
     data = tmp_path / "node"
     made = engramlog(
         "key", "create", "--data", data, "--entity", "agent:ann", "--permission", "read"
@@ -212,7 +212,7 @@ def test_an_export_says_what_does_not_travel(tmp_path: Path) -> None:
 
 
 def contents(facts: list[dict[str, Any]]) -> list[str]:
-    """Facts without what is the node's own: ids, clocks, positions, resolutions' names."""
+    """Facts without the node's own fields: ids, clocks, positions, names of resolutions."""
     own = ("id", "hlc", "position", "derived_from", "origin_node_id")
     return sorted(
         json.dumps({name: fact[name] for name in fact if name not in own}, sort_keys=True)
@@ -262,7 +262,7 @@ def test_an_export_by_url_holds_the_live_facts(tmp_path: Path) -> None:
         ('{"rules": [{"line": {"entity": "{x|shout}"}}]}', "unknown filter 'shout'"),
     ],
 )
-def test_a_bad_mapping_is_explained(tmp_path: Path, document: str, message: str) -> None:
+def test_an_invalid_mapping_is_explained(tmp_path: Path, document: str, message: str) -> None:
     file = tmp_path / "mapping.json"
     file.write_text(document)
     done = engramlog("import", "-", "--data", tmp_path / "data", "--mapping", file)

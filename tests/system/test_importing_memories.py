@@ -51,8 +51,8 @@ def status(node: NodeProcess) -> dict[str, Any]:
 def test_a_node_that_serves_takes_memories_and_its_cadence_waits(
     tmp_path: Path, exported: Path
 ) -> None:
-    """Fourteen episodes come, of which twelve were read: the rule of every six fires only once
-    four more have come, though the node's scheduler is awake all the time."""
+    """Fourteen episodes arrive, twelve of them already consolidated. The rule of every six runs
+    only after four more, though the node's scheduler is awake all the time."""
     data = tmp_path / "data"
     assert ops(exported)[0] == "rule"
     with serving(data) as node:
@@ -64,7 +64,7 @@ def test_a_node_that_serves_takes_memories_and_its_cadence_waits(
         more = b"".join(told[14:])
         said = engramlog("episodes", "add", "--data", data, "--file", "-", stdin=more)
         assert said.returncode == 0, said.stderr
-    with serving(data) as node:  # it stopped once what was due had been done
+    with serving(data) as node:  # it ran the due rules before it stopped
         assert status(node) == {"read": 18, "pending": 0, "runs": 3}
     assert facts(data)[0]["lineage"][0]["source_episode_ids"] == ["ep-04"]
 
@@ -91,8 +91,8 @@ def test_a_stopped_import_continues_within_the_deltas_of_episodes(
         assert status(one) == status(other) == {"read": 12, "pending": 2, "runs": 2}
 
 
-def test_a_rule_that_waits_is_written_after_going_on(tmp_path: Path, exported: Path) -> None:
-    """A node that serves gets rules last; a run that stopped before has none in the log."""
+def test_a_kept_rule_is_written_by_the_continued_import(tmp_path: Path, exported: Path) -> None:
+    """A serving node gets rules last, so a run that stopped earlier leaves none in the log."""
     data, file = tmp_path / "data", tmp_path / "broken.jsonl"
     good = exported.read_bytes().splitlines()
     file.write_bytes(b"\n".join([*good[:5], b'{"op": "episode"}', *good[5:]]))
@@ -116,11 +116,11 @@ def test_a_bad_rule_stops_at_its_line(tmp_path: Path) -> None:
         assert done.stderr.startswith("engramlog: line 1: document.cadence")
         done = engramlog("import", "-", "--data", tmp_path / "data", stdin=lost)
         assert done.returncode == 1
-        assert "line 1: document.garden_id: there is no garden 'nowhere'" in done.stderr
+        assert "line 1: document.garden_id: no garden 'nowhere'" in done.stderr
         assert "every other line is in the log" in done.stderr
 
 
-def test_by_url_a_key_may_what_it_may(tmp_path: Path, exported: Path) -> None:
+def test_a_key_imports_by_url_within_its_rights(tmp_path: Path, exported: Path) -> None:
     with serving(tmp_path / "data") as node:
         made = node.client(node.control.token)
         keys: dict[str, str] = {}
@@ -158,7 +158,7 @@ def test_by_url_a_key_may_what_it_may(tmp_path: Path, exported: Path) -> None:
         assert fact["derived_from"][0]["hash"] == f"sha256:{recorded['hash']}"
         assert fact["attributes"]["relevance"] == 10
         assert recorded["recorded_by"] == "agent:writer"
-        for op, why in (("deltas", "would be made again"), ("run", "how far rules have read")):
+        for op, why in (("deltas", "deltas cannot go"), ("run", "the progress of rules")):
             told = [json.loads(line) for line in exported.read_bytes().splitlines()]
             line = next(each for each in told if each["op"] == op)
             refused = send("agent:root", *(each for each in told if each["op"] == "episode"), line)
@@ -166,7 +166,7 @@ def test_by_url_a_key_may_what_it_may(tmp_path: Path, exported: Path) -> None:
             assert why in refused
 
 
-def test_an_export_by_url_is_what_the_key_reads(tmp_path: Path, exported: Path) -> None:
+def test_an_export_by_url_has_the_keys_readable_facts(tmp_path: Path, exported: Path) -> None:
     with serving(tmp_path / "data") as node:
         assert engramlog("import", exported, "--data", tmp_path / "data").returncode == 0
         made = node.client(node.control.token)

@@ -1,4 +1,4 @@
-"""Commands that are killed inside; ``tests/campaign`` does so at every step."""
+"""Commands that are killed while they run; ``tests/campaign`` kills them at every step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROTATED_STEP = 30
 RESTORED_STEP = 30
 
 
-def test_a_peer_continues_with_a_node_whose_rotation_or_restore_was_cut_short(
+def test_a_peer_continues_with_a_node_whose_rotation_or_restore_was_interrupted(
     tmp_path: Path,
 ) -> None:
     household = Household(tmp_path, seed=1)

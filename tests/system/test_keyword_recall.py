@@ -30,7 +30,7 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
-def test_hits_are_a_json_array_and_how_they_were_found_one_line(data: Path) -> None:
+def test_hits_are_a_json_array_and_the_summary_one_line(data: Path) -> None:
     done = engramlog("recall", "--translated", "deadline, deploy", "--stages", "Sf", "--data", data)
     assert done.returncode == 0
     hits = json.loads(done.stdout)
@@ -45,7 +45,7 @@ def test_hits_are_a_json_array_and_how_they_were_found_one_line(data: Path) -> N
     assert summary == expected
 
 
-def test_long_texts_are_cut_unless_asked_for_whole(data: Path) -> None:
+def test_long_texts_are_cut_by_default(data: Path) -> None:
     asked = ("recall", "--translated", "deploy", "--stages", "Sf", "--data", data)
     cut = json.loads(engramlog(*asked).stdout)[0]["content"]
     whole = json.loads(engramlog(*asked, "--full").stdout)[0]["content"]
@@ -57,7 +57,7 @@ def test_filters_and_limits(data: Path) -> None:
     asked = ("recall", "--translated", "project", "--data", data)
     work = json.loads(engramlog(*asked, "--topic", "work").stdout)
     assert [hit["content"] for hit in work] == ["Ann set the project deadline"]
-    # 0 is clamped to 1, and one hit then fills the limit.
+    # 0 becomes 1, and one hit fills the limit.
     done = engramlog(*asked, "--limit", "0")
     assert len(json.loads(done.stdout)) == 1
     assert "short_circuit=Sf" in done.stderr
@@ -67,7 +67,7 @@ def test_filters_and_limits(data: Path) -> None:
     assert json.loads(every.stdout)[0]["content"] == "Ann set the project deadline"
 
 
-def test_an_ambient_question_tells_what_it_left_out(tmp_path: Path) -> None:
+def test_an_ambient_question_names_its_dropped_words(tmp_path: Path) -> None:
     texts = [f"thanks for note {n}" for n in range(11)] + ["the migration runs every night"]
     lines = [fact(n, value={"type": "text", "v": text}) for n, text in enumerate(texts)]
     stdin = b"\n".join(json.dumps(line).encode() for line in lines)
@@ -86,7 +86,7 @@ def test_an_ambient_question_tells_what_it_left_out(tmp_path: Path) -> None:
     explicit = engramlog(*asked, "thanks", "--intent", "explicit", "--limit", "50")
     assert len(json.loads(explicit.stdout)) == 11
     question = engramlog("recall", "thanks", "--intent", "ambient", "--data", tmp_path)
-    assert "not searched: every word of it is in too many facts" in question.stdout
+    assert "not searched: too many facts contain every word of it" in question.stdout
     question = engramlog("recall", "thanks migration", "--intent", "ambient", "--data", tmp_path)
     assert texts[-1] in question.stdout
     refused = engramlog(*asked, "thanks", "--intent", "ambient", "--profile", "abmind")

@@ -1,4 +1,4 @@
-"""A quorum of real servers under faults: nothing acknowledged is lost, doubled or out of order."""
+"""A quorum of real servers under faults: no acknowledged event is lost, doubled or out of order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.worlds.postgres_servers import Server, Servers, new_log, wait_until
 from tests.worlds.samples import ORIGIN, fact, facts
 
 SEED = 1
-"""The campaign runs as many as it is asked for."""
+"""The campaign runs many seeds."""
 KEY = Idempotency("agent:alice", "k", b"digest")
 
 
@@ -40,7 +40,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def log(cluster: Cluster) -> Iterator[PostgresLog]:
-    """A log that demands a quorum, on whichever server is the primary in the end."""
+    """A log that requires a quorum, on the server that ends up as primary."""
     with (
         new_log(cluster.primary, lambda: cluster.primary),
         PostgresLog.open(cluster.nodes_url(), origin=ORIGIN, epoch=1, clock=SystemClock()) as log,
@@ -81,7 +81,7 @@ def test_an_acknowledged_write_survives_its_primary_and_the_log_continues(
     assert log.figures.standby_lag_bytes is not None
 
 
-def test_a_wait_for_the_standbys_that_is_cancelled_is_no_acknowledgement(
+def test_a_cancelled_wait_for_the_standbys_is_no_acknowledgement(
     cluster: Cluster, log: PostgresLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "COMMIT_SECONDS_MAX", 20.0)
@@ -127,7 +127,7 @@ def test_a_write_that_no_standby_takes_is_unknown_after_its_time_and_found_later
     assert log.head().position == 2
 
 
-def test_a_base_backup_made_under_writes_is_restored_and_verified(
+def test_a_base_backup_during_writes_restores_and_verifies(
     cluster: Cluster, log: PostgresLog
 ) -> None:
     log.append(facts(300))
@@ -161,7 +161,7 @@ def test_a_base_backup_made_under_writes_is_restored_and_verified(
         restored.stop()
 
 
-def test_a_base_backup_and_archived_segments_are_restored_to_a_point_and_verified() -> None:
+def test_a_base_backup_and_archived_segments_restore_to_a_point_and_verify() -> None:
     reason = postgres_servers.missing()
     if reason is not None:
         pytest.skip(reason)
@@ -244,7 +244,7 @@ def test_a_full_disk_refuses_writes_loses_nothing_and_passes() -> None:
 
 
 def _fill(path: os.PathLike[str]) -> None:
-    """All the space there is, but for what is in use."""
+    """Fill the free space of the disk."""
     with open(path, "wb") as out:
         try:
             while True:

@@ -66,7 +66,7 @@ def test_a_log_as_it_should_be_has_no_fault(tmp_path: Path) -> None:
         (lambda rows: log_of("w-0", "other"), "lost: w-1"),
     ],
 )
-def test_what_is_wrong_with_a_log_is_found(
+def test_the_checker_finds_each_fault_of_a_log(
     tmp_path: Path, spoil: Callable[[list[Row]], list[Row]], words: str
 ) -> None:
     rows = log_of("w-0", "w-1")
@@ -86,7 +86,7 @@ def test_an_operation_before_one_that_had_ended_is_out_of_order(
     assert verdict(tmp_path, rows, at_once, shown(rows)) == []
 
 
-def test_a_reader_that_skips_or_holds_another_event_is_found_unless_it_restarted(
+def test_the_checker_finds_a_reader_that_skips_or_differs_without_a_restart(
     tmp_path: Path,
 ) -> None:
     rows = log_of("w-0", "w-1")

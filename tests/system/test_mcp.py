@@ -161,7 +161,7 @@ def test_tools_are_listed_with_strict_schemas(way: Any) -> None:
         listed = (await client.list_tools()).tools
         assert {tool.name for tool in listed} == TOOLS
         size = sum(len(t.model_dump_json(by_alias=True, exclude_none=True)) for t in listed)
-        assert size < 12_000  # every model reads all of it
+        assert size < 12_000  # models read all of it
         for tool in listed:
             assert (tool.output_schema is None) is (tool.name == "recall")
             assert tool.input_schema["type"] == "object"
@@ -225,7 +225,7 @@ def test_a_memory_through_tools(way: Any, node: NodeProcess, request: Any) -> No
     talk(way, story)
 
 
-def test_a_recall_costs_no_more_than_was_asked(way: Any) -> None:
+def test_a_recall_stays_within_its_budget(way: Any) -> None:
     async def story(client: Client) -> None:
         for n in range(40):
             await ask(client, "assert_fact", entity=f"project:p{n % 5}", relation=f"memory:n{n}",
@@ -349,7 +349,7 @@ def test_time_travel(way: Any, request: Any) -> None:
 
 
 def written(node: NodeProcess) -> list[int]:
-    """Positions of what was written lately, but for notes of recalls, which follow later."""
+    """Positions of recent writes, without notes of recalls, which follow later."""
     found = node.client(node.control.token).get("/v1/log", {"limit": 500})["events"]
     return [event["position"] for event in found if not event["kind"].startswith("recall_")]
 
@@ -399,7 +399,7 @@ def test_refusals_carry_the_code_and_write_nothing(way: Any, node: NodeProcess) 
     assert written(node) == before
 
 
-def test_calls_run_beside_each_other(way: Any, request: Any) -> None:
+def test_calls_run_concurrently(way: Any, request: Any) -> None:
     entity = f"stigmem://acme.example/many/{request.node.callspec.id}"
 
     async def story(client: Client) -> None:
@@ -431,7 +431,7 @@ def test_old_clients_connect(node: NodeProcess) -> None:
 
 
 def test_session_of_the_environment(node: NodeProcess) -> None:
-    """With a session, what was read may only be written back with provenance (wire 1.7)."""
+    """A session may write back facts that it read only with provenance (wire 1.7)."""
 
     fact = {"entity": "user:t", "relation": "memory:x", "value": string("x"), "source": ANN}
     node.client(KEY).post("/v1/facts", {**fact, "scope": "team"})
@@ -483,7 +483,7 @@ def test_callers_over_http_may_bring_their_own_key(http_server: str) -> None:
     asyncio.run(main())
 
 
-def test_open_to_others_the_servers_own_key_is_not_lent(node: NodeProcess) -> None:
+def test_a_server_open_to_others_does_not_lend_its_key(node: NodeProcess) -> None:
     async def story(client: Client) -> None:
         error = await refusal(client, "query_facts", limit=1)
         assert (error["code"], error["status"]) == ("unauthorized", 0)
@@ -496,7 +496,7 @@ def test_open_to_others_the_servers_own_key_is_not_lent(node: NodeProcess) -> No
     ("name", "value", "status"),
     [("Host", "evil.example", 421), ("Origin", "http://evil.example", 403)],
 )
-def test_other_names_are_refused(http_server: str, name: str, value: str, status: int) -> None:
+def test_other_host_names_are_refused(http_server: str, name: str, value: str, status: int) -> None:
     """A web page that points its own name at this machine gets nowhere."""
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     headers = {"Accept": "application/json, text/event-stream", name: value}

@@ -38,7 +38,7 @@ def attributes(data: Path, fact: str) -> dict[str, Any]:
     return next(each["attributes"] for each in facts if each["id"] == fact)
 
 
-def test_a_stored_memory_is_shown_in_abminds_words_and_recalled(data: Path) -> None:
+def test_a_stored_memory_has_abminds_output_and_is_recalled(data: Path) -> None:
     done = store(data, "Ann likes tea", "--topic", "drinks", "--tags", "tea,leaf")
     assert (done.returncode, done.stdout) == (0, STORED)
     assert done.stderr.startswith("engramlog: warning: no embeddings")
@@ -51,7 +51,7 @@ def test_a_stored_memory_is_shown_in_abminds_words_and_recalled(data: Path) -> N
     assert (hit["memoryType"], hit["contentOriginal"]) == ("preference", "Ann likes tea eredeti")
 
 
-def test_what_is_not_stored_fails(data: Path) -> None:
+def test_a_memory_that_is_not_stored_fails(data: Path) -> None:
     done = store(data, " ")
     assert done.returncode == 1
     assert json.loads(done.stdout) == {"stored": False, "error": "content is empty"}

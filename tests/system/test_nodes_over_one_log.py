@@ -1,4 +1,4 @@
-"""Real nodes over one log in PostgreSQL: what one writes, every one shows, and only once."""
+"""Real nodes over one log in PostgreSQL: each shows every node's writes, exactly once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def facts_at(at: NodeProcess, position: int) -> list[str]:
     return sorted(each["id"] for each in page["facts"])
 
 
-def test_what_is_written_through_one_node_is_read_through_another_at_its_position(
+def test_a_write_through_one_node_is_readable_through_another_at_its_position(
     tmp_path: Path, postgres_url: str
 ) -> None:
     with node(tmp_path / "a", postgres_url) as a:
@@ -50,9 +50,7 @@ def test_what_is_written_through_one_node_is_read_through_another_at_its_positio
     assert again.returncode == 0, again.stderr
 
 
-def test_a_retried_request_is_one_event_whichever_node_takes_it(
-    tmp_path: Path, postgres_url: str
-) -> None:
+def test_a_retried_request_is_one_event_at_any_node(tmp_path: Path, postgres_url: str) -> None:
     with node(tmp_path / "a", postgres_url) as a:
         identity_of(tmp_path / "a", tmp_path / "b")
         with node(tmp_path / "b", postgres_url) as b:
@@ -79,9 +77,7 @@ def test_a_retried_request_is_one_event_whichever_node_takes_it(
             assert len(facts_at(b, position)) == 12
 
 
-def test_a_page_that_one_node_began_is_continued_by_another(
-    tmp_path: Path, postgres_url: str
-) -> None:
+def test_one_node_continues_the_pages_of_another(tmp_path: Path, postgres_url: str) -> None:
     with node(tmp_path / "a", postgres_url) as a:
         identity_of(tmp_path / "a", tmp_path / "b")
         made = [ask(a, "POST", "/v1/facts", fact(number))[2] for number in range(5)]
@@ -108,9 +104,7 @@ def test_a_node_without_its_tables_makes_them_again_from_the_log(
         assert facts_at(a, 0) == written
 
 
-def test_a_directory_is_not_opened_with_another_log_than_its_own(
-    tmp_path: Path, postgres_url: str
-) -> None:
+def test_a_directory_does_not_open_with_another_log(tmp_path: Path, postgres_url: str) -> None:
     data = tmp_path / "a"
     with node(data, postgres_url):
         pass
@@ -144,7 +138,7 @@ def test_a_node_that_demands_a_quorum_says_why_it_does_not_write(
         assert len(facts_at(a, 0)) == 1
 
 
-def test_a_node_serves_what_it_has_while_the_server_is_away_and_writes_again_after(
+def test_a_node_serves_without_the_server_and_writes_again_after(
     tmp_path: Path, postgres_url: str, postgres_server: Server
 ) -> None:
     with node(tmp_path / "a", postgres_url) as a:

@@ -1,4 +1,4 @@
-"""The benchmark of profiles: what it takes apart, and what it measures of one conversation."""
+"""The benchmark of profiles: the parts it removes, and its measures of one conversation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engramlog.projections.recall import load_profile
 
 
 @pytest.mark.parametrize("name", profiles.TAKEN_APART)
-def test_every_part_can_be_left_out(name: str) -> None:
+def test_every_part_can_be_removed(name: str) -> None:
     made = profiles.ablations(name)
     shipped = [each.name for each in load_profile(name).stages]
     assert [each.name for each in made["as shipped"].stages] == shipped

@@ -1,4 +1,4 @@
-"""The measures of the benchmark, and what they say of one conversation where it is at hand."""
+"""The benchmark's measures, and their values for one conversation if its data exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Recalls in their own processes: the same answers, never late, whatever befalls a worker."""
+"""Recalls in their own processes: the same answers, always current, and independent of a worker's
+failures."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ QUESTIONS: list[dict[str, Any]] = [
 
 @dataclass(frozen=True, repr=False)
 class Served:
-    """A node whose workers are up, what it answered before they were, and how many facts other
-    answers had while they started."""
+    """A node with running workers, its answers from before they ran, and the number of facts that
+    other answers had while they started."""
 
     node: NodeProcess
     before: list[tuple[str, list[float]]]
@@ -69,8 +70,8 @@ def node(served: Served) -> NodeProcess:
 
 
 def plain(answer: dict[str, Any]) -> tuple[str, list[float]]:
-    """An answer without what differs between any two, and its numbers apart: facts age
-    meanwhile, which moves them a little."""
+    """An answer without its varying parts, and its numbers separately: facts age meanwhile, which
+    changes them slightly."""
     text = json.dumps({**answer, "moment": None}, indent=1)
     text = re.sub(r'"(recall_id|receipt_id|generated_at)": "[^"]*"', r'"\1": ""', text)
     text = re.sub(r'"milliseconds": [0-9.e+-]+', '"milliseconds": 0', text)
@@ -85,7 +86,7 @@ def answers_as_before(served: Served) -> bool:
     return True
 
 
-def test_a_worker_answers_what_the_serving_process_answers(served: Served) -> None:
+def test_a_worker_gives_the_serving_processs_answers(served: Served) -> None:
     assert answers_as_before(served)
     assert len(children(served.node)) == 2
 
@@ -95,7 +96,7 @@ def test_no_answer_was_empty_while_workers_started(served: Served) -> None:
     assert all(served.while_starting)
 
 
-def test_a_worker_knows_every_write_that_was_acknowledged(node: NodeProcess) -> None:
+def test_a_worker_knows_every_acknowledged_write(node: NodeProcess) -> None:
     client = node.client()
     for number in range(30):
         fact = state(client, f"zebra{number} grazes")
@@ -107,7 +108,7 @@ def test_a_worker_knows_every_write_that_was_acknowledged(node: NodeProcess) -> 
         assert fact["id"] not in [each["fact"]["id"] for each in again["facts"]]
 
 
-def test_errors_of_a_worker_are_those_of_the_node(node: NodeProcess) -> None:
+def test_errors_of_a_worker_equal_the_nodes(node: NodeProcess) -> None:
     client = node.client()
     for body, code in (({"garden_id": "none"}, 404), ({"profile": "none"}, 400)):
         with pytest.raises(ClientError) as refused:
@@ -209,8 +210,8 @@ def ask_sql(node: NodeProcess) -> list[Any]:
 
 
 def files_of(data: Path) -> set[tuple[str, int]]:
-    """Files by name and inode: one that was replaced or removed is missed. The databases' side
-    files come and go with their readers."""
+    """Files by name and inode, so that replaced and removed ones differ. The databases' side files
+    come and go with their readers."""
     found = [path for path in data.rglob("*") if path.is_file()]
     return {
         (str(path), path.stat().st_ino)
@@ -264,7 +265,7 @@ def test_a_node_without_workers_starts_none(tmp_path: Path) -> None:
         assert children(running) == []
 
 
-def test_a_worker_hides_what_a_tombstone_hides(node: NodeProcess) -> None:
+def test_a_worker_applies_tombstones(node: NodeProcess) -> None:
     client = node.client()
     until(lambda: ready(client) == 2)  # a test before may have ended one
     assert recall(client, "borealis")["facts"]

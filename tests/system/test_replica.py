@@ -63,7 +63,7 @@ def test_a_replica_answers_as_its_primary_through_crashes_of_either(tmp_path: Pa
     assert primary.stop() == 0
 
 
-def test_a_write_shows_on_the_replica_and_lag_is_reported(tmp_path: Path) -> None:
+def test_a_write_appears_on_the_replica_and_lag_is_reported(tmp_path: Path) -> None:
     with serving(tmp_path / "primary", "--no-auth") as primary:
         key = replica_key(primary)
         replica = replica_of(primary.url, tmp_path / "replica", key).wait_ready()
@@ -130,7 +130,7 @@ def test_a_stopped_replica_is_served_only_as_one_and_promoted_offline(tmp_path: 
     assert engramlog("import", lines, "--data", tmp_path / "replica").returncode == 0
 
 
-def test_what_cannot_be_a_replica_says_so(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_a_replica_says_so(tmp_path: Path) -> None:
     with serving(tmp_path / "primary", "--no-auth") as primary:
         key = replica_key(primary)
         write(primary.client(), 0, 1)
@@ -173,7 +173,7 @@ def test_only_the_machines_owner_grants_the_whole_log(tmp_path: Path) -> None:
         assert refused.value.status == 403
 
 
-def test_a_primary_that_lost_its_end_is_followed_no_more(tmp_path: Path) -> None:
+def test_a_primary_that_lost_its_end_is_no_longer_followed(tmp_path: Path) -> None:
     primary = started(tmp_path / "primary").wait_ready()
     key = replica_key(primary)
     write(primary.client(), 0, 4)
@@ -237,7 +237,7 @@ def test_keys_and_capabilities_of_the_primary_open_a_replica_of_a_replica(tmp_pa
     assert refused.value.code == "replica_read_only"
 
 
-def test_what_the_primary_erases_is_erased_on_its_replicas(tmp_path: Path) -> None:
+def test_an_erasure_on_the_primary_reaches_its_replicas(tmp_path: Path) -> None:
     primary = started(tmp_path / "primary").wait_ready()
     key = replica_key(primary)
     secret = "stigmem://test.example/person/unforgettable"
@@ -266,7 +266,7 @@ def admin(node: NodeProcess) -> Client:
 
 
 def snapshot(node: NodeProcess) -> int:
-    """Let a node take a snapshot; where it stands."""
+    """Let a node take a snapshot; returns its position."""
     with admin(node) as client:
         client.post("/v1/admin/snapshots")
         until(lambda: client.get("/v1/admin/snapshots")["job"]["status"] == "done")
@@ -288,14 +288,14 @@ def test_a_new_replica_starts_from_a_snapshot(tmp_path: Path) -> None:
     assert_equal(primary, replica)
     write(primary.client(), 30, 5)
     assert_equal(primary, replica)
-    with admin(replica) as client:  # and what it has now is what the log makes
+    with admin(replica) as client:  # and its tables equal the log's
         client.post("/v1/admin/rebuild", {"from_scratch": True})
         until(lambda: client.get("/v1/admin/rebuild")["status"] != "running")
         assert client.get("/v1/admin/rebuild")["result"]["compared"]
 
 
 @pytest.mark.parametrize("damage", ["file", "document"])
-def test_a_snapshot_that_does_not_hold_is_replaced_by_the_log(tmp_path: Path, damage: str) -> None:
+def test_the_log_replaces_an_invalid_snapshot(tmp_path: Path, damage: str) -> None:
     primary = started(tmp_path / "primary").wait_ready()
     key = replica_key(primary)
     write(primary.client(), 0, 20)
@@ -313,7 +313,7 @@ def test_a_snapshot_that_does_not_hold_is_replaced_by_the_log(tmp_path: Path, da
     assert_equal(primary, replica)
 
 
-def test_what_is_erased_is_not_kept_in_the_snapshots_of_a_replica(tmp_path: Path) -> None:
+def test_a_replicas_snapshots_do_not_keep_erased_facts(tmp_path: Path) -> None:
     primary = started(tmp_path / "primary").wait_ready()
     key = replica_key(primary)
     client = primary.client()

@@ -1,7 +1,7 @@
-"""What the protocol's recall specifications demand with MUST, asked of a running node.
+"""The MUST requirements of the protocol's recall specifications, tested on a running node.
 
 Each test names the paragraph: §20.x is Spec-X11 (recall and graph), §07 the basic recall pipeline.
-The tables that §20 prescribes are read from the node's files, the rest is asked over HTTP.
+The tables that §20 prescribes are read from the node's files; the rest is tested over HTTP.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def test_20_1_3_a_retraction_keeps_both_rows_at_zero_and_notes_when(
     assert ended == [(one,)]
 
 
-def test_20_1_3_an_edge_goes_with_the_fact_that_is_deleted(
+def test_20_1_3_an_edge_goes_with_its_deleted_fact(
     node: NodeProcess, admin: Caller, ann: Caller
 ) -> None:
     fact = ann.say(uri("e/three"), "rel:knows", uri("e/erased"))
@@ -358,7 +358,7 @@ def test_20_3_3_recalls_count_as_accesses(tmp_path: Path) -> None:
     assert last is not None
 
 
-def test_20_3_6_what_is_hardly_trusted_is_left_out(admin: Caller, ann: Caller) -> None:
+def test_20_3_6_facts_of_low_trust_are_omitted(admin: Caller, ann: Caller) -> None:
     ann.say(uri("t/one"), "memory:note", "gossip about giraffes", source="agent:gossip")
     trust = {"source": "agent:gossip", "trust": 0.1, "reason": "lies"}
     admin.ask("PUT", "/v1/trust/sources", json=trust)
@@ -422,7 +422,7 @@ def card_moment(card: dict[str, Any]) -> str:
     return f"position:{card['moment']['position']}"
 
 
-def test_20_4_3_and_5_a_forced_card_is_that_of_now_and_an_untrue_one_is_not_served(
+def test_20_4_3_and_5_a_forced_card_is_current_and_a_false_one_is_not_served(
     ann: Caller,
 ) -> None:
     entity = uri("card/moves")
@@ -445,7 +445,7 @@ def test_20_4_3_and_5_a_forced_card_is_that_of_now_and_an_untrue_one_is_not_serv
 # §20.6: derivations
 
 
-def test_20_6_1_hashes_are_checked_dangle_and_never_change(ann: Caller) -> None:
+def test_20_6_1_hashes_are_checked_may_dangle_and_never_change(ann: Caller) -> None:
     body = {
         "entity": uri("d/x"), "relation": "memory:x", "value": {"type": "text", "v": "x"},
         "source": ann.name, "scope": "company",
@@ -470,7 +470,7 @@ def test_20_6_1_a_cycle_is_refused(ann: Caller) -> None:
         assert told["detail"]["code"] == "provenance_cycle_detected"
 
 
-def test_20_6_2_what_may_not_be_read_looks_absent(ann: Caller, bob: Caller, garden: str) -> None:
+def test_20_6_2_unreadable_facts_look_absent(ann: Caller, bob: Caller, garden: str) -> None:
     hidden = ann.say(uri("d/h"), "memory:h", "hidden parent", garden_id=garden)
     child = ann.say(uri("d/c"), "memory:c", "child", derived_from=[hidden["cid"], ABSENT])
     walked = bob.ask("GET", f"/v1/facts/{child['id']}/provenance")
@@ -494,7 +494,7 @@ def test_20_6_3_recall_tells_the_hashes_and_adds_parents_that_fit(ann: Caller) -
 # §07: authorisation before anything else
 
 
-def test_07_what_may_not_be_read_changes_no_answer(ann: Caller, bob: Caller, garden: str) -> None:
+def test_07_unreadable_facts_change_no_answer(ann: Caller, bob: Caller, garden: str) -> None:
     ann.say(uri("z/one"), "memory:note", "platypus facts are rare")
     before = bob.recall("platypus rare", track=False)
     for n in range(5):
@@ -519,7 +519,7 @@ def test_07_the_answer_has_its_shape(ann: Caller) -> None:
     assert no_key.status_code == 401
 
 
-# §20.1.7 and §20.6.4: what a peer sends
+# §20.1.7 and §20.6.4: facts from a peer
 
 
 def test_20_1_7_and_6_4_facts_of_a_peer_are_edges_with_trust_and_keep_their_hashes(

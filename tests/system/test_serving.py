@@ -34,7 +34,7 @@ def test_sigterm_stops_it_with_exit_code_0(tmp_path: Path) -> None:
     assert not (tmp_path / "data" / "control.json").exists()
 
 
-def test_a_request_under_way_is_finished_at_a_stop(tmp_path: Path) -> None:
+def test_a_stop_waits_for_the_current_request(tmp_path: Path) -> None:
     with serving(tmp_path / "data", "--no-auth") as node:
         bodies = [fact(n) for n in range(5_000)]
         client = node.client()
@@ -57,7 +57,7 @@ def test_writes_survive_a_restart(tmp_path: Path) -> None:
         assert node.client().get(f"/v1/facts/{written['id']}")["cid"] == written["cid"]
 
 
-def test_a_second_process_is_refused_in_one_clear_line(tmp_path: Path) -> None:
+def test_a_second_process_is_refused_in_one_line(tmp_path: Path) -> None:
     with serving(tmp_path / "data", "--no-auth") as node:
         second = engramlog("serve", "--data", tmp_path / "data", "--port", "0")
         assert second.returncode == 1
@@ -89,7 +89,7 @@ def test_without_authentication_it_listens_on_loopback_only(tmp_path: Path) -> N
     assert not (tmp_path / "data").exists()
 
 
-def test_a_taken_port_is_named_with_the_way_out(tmp_path: Path) -> None:
+def test_a_port_in_use_is_named_with_the_remedy(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -122,7 +122,7 @@ def test_a_file_is_no_data_directory(tmp_path: Path, place: str) -> None:
     assert f"cannot make {tmp_path / place}: " in done.stderr
 
 
-def test_keys_are_required_unless_switched_off(tmp_path: Path) -> None:
+def test_keys_are_required_by_default(tmp_path: Path) -> None:
     data = tmp_path / "data"
     created = engramlog(
         "key", "create", "--data", data, "--entity-uri", "agent:ann", "--raw-key", "-",
@@ -137,7 +137,7 @@ def test_keys_are_required_unless_switched_off(tmp_path: Path) -> None:
         assert node.client(KEY).get("/v1/facts")["total"] == 0
 
 
-def test_requests_are_logged_as_json_without_their_query(tmp_path: Path) -> None:
+def test_the_request_log_is_json_without_queries(tmp_path: Path) -> None:
     with serving(tmp_path / "data", "--no-auth", "--access-log") as node:
         node.client().get("/v1/facts", {"entity": "user:secret-name"})
     lines = [json.loads(line) for line in node.errors().splitlines()]
@@ -172,7 +172,7 @@ def test_the_process_leaves_no_children_and_no_lock(tmp_path: Path) -> None:
         assert again.control.pid != pid
 
 
-def test_broken_http_is_refused_in_a_line_and_is_no_failure_of_the_node(tmp_path: Path) -> None:
+def test_malformed_http_is_refused_in_a_line_and_logs_no_failure(tmp_path: Path) -> None:
     with serving(tmp_path / "data", "--no-auth") as node:
         coded = httpx.post(
             f"{node.url}/v1/facts",

@@ -10,7 +10,7 @@ from tests.worlds.postgres_servers import Server
 from tests.worlds.processes import engramlog, serving
 
 
-def test_a_log_is_moved_to_postgresql_and_back_with_its_identity(
+def test_a_log_moves_to_postgresql_and_back_with_its_identity(
     tmp_path: Path, postgres_url: str
 ) -> None:
     data, back = tmp_path / "data", tmp_path / "back"
@@ -41,7 +41,7 @@ def test_a_log_is_moved_to_postgresql_and_back_with_its_identity(
     assert "share its identity" in refused.stderr
 
 
-def test_tables_are_prepared_once_and_for_a_role_that_exists(postgres_server: Server) -> None:
+def test_tables_are_prepared_once_and_for_an_existing_role(postgres_server: Server) -> None:
     url = postgres_server.url()
     missing = engramlog("log", "prepare", url, "--role", "nobody_there")
     assert missing.returncode == 1

@@ -36,7 +36,7 @@ def run(*args: str | Path) -> str:
 
 
 def on_terminal(*args: str | Path) -> str:
-    """What a command writes to stderr where that is a terminal."""
+    """A command's stderr on a terminal."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
     process = subprocess.Popen(

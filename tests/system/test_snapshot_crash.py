@@ -1,4 +1,4 @@
-"""``kill -9`` while a snapshot is taken or rebuilt tables are swapped in: the node works on."""
+"""``kill -9`` while a snapshot is taken or rebuilt tables are swapped in: the node continues."""
 
 from __future__ import annotations
 
@@ -28,21 +28,19 @@ POINTS = {
     "the link is not moved yet": "engramlog.replay.rebuild.point_link",
     "the link is moved, blue is still there": "engramlog.replay.rebuild.remove_generation",
 }
-"""What was just going to be called, or (``_agreed``) had just ended."""
+"""The next call, or (``_agreed``) the one that had just returned."""
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A data directory for each point at which the work on it was cut short."""
+    """A data directory for each point at which the work on it was interrupted."""
     made = {point: tmp_path_factory.mktemp("snapshots") / "data" for point in POINTS}
     lived(rebuilding, {folder: POINTS[point] for point, folder in made.items()})
     return made
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_the_next_start_works_as_if_nothing_had_been_begun(
-    folders: dict[str, Path], point: str
-) -> None:
+def test_the_next_start_ignores_interrupted_work(folders: dict[str, Path], point: str) -> None:
     folder = folders[point]
     link = folder / "projections.db"
     left = len(generations(link)) - 1

@@ -1,4 +1,4 @@
-"""What a node prints as it starts and stops, and what it leaves behind where it cannot."""
+"""A node's output as it starts and stops, and the state after a failed start."""
 
 from __future__ import annotations
 

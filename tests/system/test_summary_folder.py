@@ -1,5 +1,5 @@
-"""A serving node and a folder of Markdown files: what is written, changed and deleted there is
-what recall answers with, and the past keeps what stood in it."""
+"""A serving node and a folder of Markdown files: recall follows each change of the folder, and the
+past keeps the earlier texts."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_files_become_answers_and_the_past_keeps_them(tmp_path: Path) -> None:
         node.stop()
 
 
-def test_what_changed_while_the_node_was_down(tmp_path: Path) -> None:
+def test_changes_while_the_node_was_down(tmp_path: Path) -> None:
     folder, data = tmp_path / "memory", tmp_path / "data"
     write(folder, "daily/daily_2026-06-15.md", "The deploy failed.\n")
     write(folder, "daily/daily_2026-06-16.md", "The deploy was repeated.\n")
@@ -102,7 +102,7 @@ def test_what_changed_while_the_node_was_down(tmp_path: Path) -> None:
 
     position = head_of(data)
     node = serve(data, folder)
-    time.sleep(3.0)  # nothing changed: nothing is written
+    time.sleep(3.0)  # no changes, so no writes
     node.stop()
     assert head_of(data) == position
     done = engramlog("replay", "rebuild", "--data", data)
@@ -119,7 +119,7 @@ def head_of(data: Path) -> int:
     return int(json.loads(done.stdout)["position"])
 
 
-def test_a_folder_that_is_gone_ends_nothing(tmp_path: Path) -> None:
+def test_a_missing_folder_ends_no_task(tmp_path: Path) -> None:
     folder = tmp_path / "memory"
     write(folder, "daily/daily_2026-06-15.md", "The deploy failed.\n")
     (folder / "daily/daily_2026-06-16.md").write_bytes(b"\xff\xfe deploy")
@@ -163,7 +163,7 @@ def test_import_is_repeatable_and_json(tmp_path: Path) -> None:
     assert "weekly/notes.md: ignored: its name says no day" in done.stderr
     assert "2026-W25.md: ignored: weekly/weekly_2026-W25.md is of the same period" in done.stderr
     done = engramlog("summaries", "import", folder, "--data", data)
-    assert done.stdout == "recorded 0 summaries, 1 were known\n"
+    assert done.stdout == "recorded 0 summaries, 1 unchanged\n"
     done = engramlog("summaries", "list", "--data", data)
     assert "2026-06-15  weekly" in done.stdout
     assert engramlog("summaries", "import", folder / "none", "--data", data).returncode == 1

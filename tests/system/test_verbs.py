@@ -1,4 +1,4 @@
-"""The verbs of the command line: single things, said and asked."""
+"""The verbs of the command line: single facts and queries."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_two_values_of_one_source_warn_and_usage_is_refused(data: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "meant"), [("remeber", "remember"), ("serv", "serve"), ("histroy", "history")]
 )
-def test_a_misspelt_command_is_guessed(given: str, meant: str) -> None:
+def test_a_misspelt_command_gets_a_suggestion(given: str, meant: str) -> None:
     done = engramlog(given)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"did you mean '{meant}'?" in done.stderr

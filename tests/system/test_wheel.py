@@ -1,9 +1,9 @@
-"""The wheel: built as a release would be, installed among strangers, and run.
+"""The wheel: built like a release, installed in a new environment, and run.
 
-Its environment is a new one with nothing in it but the wheel and a user's own packages. The
-locked dependencies are not copied there: one line in a ``.pth`` file puts the folder in which
-they are installed behind it on the path. That folder's own ``.pth`` files are not read this way,
-so the editable install of this checkout stays out of reach, and 700 MB need not be written.
+The environment contains only the wheel and a user's own packages. Its locked dependencies are not
+copied: a ``.pth`` file adds their folder to the end of the path. Python does not read that folder's
+own ``.pth`` files this way, so this checkout's editable install stays out of reach, and 700 MB need
+no copy.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def test_everything_is_under_one_name_with_its_data(wheel: Path) -> None:
     assert missing == set()
 
 
-def test_it_works_beside_a_users_own_packages(installed: Environment) -> None:
+def test_it_works_next_to_a_users_own_packages(installed: Environment) -> None:
     for name in STRANGERS:
         said = installed.python_says(f"import engramlog, {name}; print({name}.MINE)")
         assert said.stdout == f"{name}\n", said.stderr

@@ -1,1 +1,1 @@
-"""What recall answers, and its receipts."""
+"""Answers of recall, and receipts."""

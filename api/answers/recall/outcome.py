@@ -1,4 +1,4 @@
-"""The outcome of a recall: what a recall worker hands to the process that serves."""
+"""The outcome of a recall: recall workers send it to the serving process."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from engramlog.eventlog.kinds import RecallAnswered
 
 
 class RecallOutcome(Struct, frozen=True):
-    """An answer, and what is to be noted of it.
+    """An answer, with the data for its tracking.
 
     Attributes:
         data: the answer's JSON.
-        total: facts that were scored.
+        total: how many facts were scored.
         used: ids of the facts whose access counts.
-        at_us: when that was, microseconds.
-        scopes: of the facts that were returned.
-        receipt: for the log; None if none is kept.
+        at_us: the time of the access, microseconds.
+        scopes: of the returned facts.
+        receipt: for the log; None if the recall has none.
     """
 
     data: bytes

@@ -1,5 +1,5 @@
-"""Recalled facts as full answers carry them. An answer holds a record four times: it is
-encoded once, and its bytes are put together."""
+"""Recalled facts in the form of full answers. An answer contains a record four times, so the record
+is encoded once and its bytes are joined."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from engramlog.projections.recall.answer import Recalled
 
 
 class RecalledJson(Struct, frozen=True):
-    """``item``: the protocol's shape, the record beside its score. ``flat``: the seed's, the
-    record itself with the score and the reasons beside it."""
+    """``item``: the protocol's shape, the record next to its score. ``flat``: the seed's shape, the
+    record with score and reasons as further fields."""
 
     item: ScoredFact
     flat: Raw
@@ -27,10 +27,9 @@ def recalled_json(
 ) -> RecalledJson:
     """Both shapes of one fact.
 
-    Args:
-        record: as this answer shows it.
-        beside: what the profile says of it (``enrichment``); no key of the record.
-        stale: whether the entity's card says otherwise.
+    Args: record: as this answer shows it.
+        beside: fields from the profile (``enrichment``); none has a record's name.
+        stale: whether the entity's card contradicts it.
     """
     fact = encoded(record)
     item = ScoredFact(

@@ -25,14 +25,14 @@ class ReturnedFact(Struct):
 
 
 class RecalledStage(Struct):
-    """How a stage of a recall ended."""
+    """The outcome of a stage."""
 
     name: str
     status: str
 
 
 class Receipt(Struct):
-    """A recall's question and answer; ``position`` is null until it is logged."""
+    """A recall's question and answer; ``position`` is null until the log has it."""
 
     receipt_id: str
     principal: str
@@ -59,8 +59,8 @@ class ReceiptPage(Struct):
 
 
 class ReplayedThen(Struct):
-    """The answer at the receipt's own moment. ``faithful``: it is the recorded one; null for a
-    receipt of another caller. ``reasons``: why it is not."""
+    """The answer at the receipt's own moment. ``faithful``: whether it equals the recorded one;
+    null for a receipt of another caller. ``reasons``: why it differs."""
 
     moment: AskedMoment
     faithful: bool | None
@@ -68,13 +68,13 @@ class ReplayedThen(Struct):
 
 
 class ReplayedNow(Struct):
-    """The answer of now."""
+    """The present answer."""
 
     moment: AskedMoment
 
 
 class ComparedFact(Struct):
-    """A fact of either answer: where it was, and where it is now. Ranks count from 1."""
+    """A fact of either answer, with its ranks then and now. Ranks count from 1."""
 
     fact_id: str
     change: str
@@ -86,8 +86,7 @@ class ComparedFact(Struct):
 
 
 class ReplayedRecall(Struct):
-    """A receipt's question, repeated; ``facts`` compares the answer at its moment with that of
-    now."""
+    """A receipt's question, repeated; ``facts`` compares the answers at its moment and now."""
 
     receipt_id: str
     query: str

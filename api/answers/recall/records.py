@@ -13,13 +13,13 @@ from engramlog.api.commands.memory_cards import MemoryCard
 EncodedRecord: TypeAlias = Annotated[
     Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/FactRecord"})
 ]
-"""A fact as ``FactRecord`` describes it, encoded: it stands in an answer up to four times."""
+"""An encoded ``FactRecord``: an answer contains it up to four times."""
 EncodedObject: TypeAlias = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
 
 
 class ScoreBreakdown(Struct):
-    """The protocol's six numbers, and those that they come from: ``relevance`` times the three
-    factors is ``weighted_total``, and that times ``scale`` is the score."""
+    """The protocol's six numbers, and their parts: ``relevance`` times the three factors is
+    ``weighted_total``, and that times ``scale`` is the score."""
 
     lexical: float
     semantic: float
@@ -46,8 +46,8 @@ class ScoredFact(Struct):
 
 
 class StageRun(Struct):
-    """How a stage of the recall ended. ``detail``: why, where that is not plain; ``label``: what
-    the profile calls it."""
+    """The outcome of a stage. ``detail``: the reason, if not obvious; ``label``: its name in the
+    profile."""
 
     name: str
     status: str
@@ -58,7 +58,7 @@ class StageRun(Struct):
 
 
 class EmbeddingUsed(Struct):
-    """Whether meanings were compared, and by which model."""
+    """Whether recall compared meanings, and with which model."""
 
     enabled: bool
     model: str | None
@@ -104,7 +104,7 @@ class RecallResponse(Struct, kw_only=True):
 
 
 class ShortRecall(Struct, kw_only=True):
-    """What both short shapes of a recall say beside the facts."""
+    """The fields that both short shapes share besides the facts."""
 
     total_scored: int
     token_budget: int
@@ -125,7 +125,7 @@ class RecalledLines(ShortRecall):
 
 
 class ScoredShortFact(ShortFact):
-    """What a recalled fact states, and its score."""
+    """A recalled fact's statement and score."""
 
     score: float
 

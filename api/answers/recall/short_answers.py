@@ -17,15 +17,15 @@ WEAK = "Weak evidence: none of these may answer the question."
 
 
 def roomy(body: RecallBody) -> RecallBody:
-    """The question with room for twice its budget: lines cost less than the values that the
-    profile counts, and what does not fit is left out when the lines are packed."""
+    """The question with twice its budget. Lines are shorter than the values that the profile
+    counts; packing the lines applies the budget again."""
     return body.model_copy(update={"token_budget": min(2 * body.token_budget, TOKEN_BUDGET_MAX)})
 
 
 def compact_answer(
     body: RecallBody, found: RecallAnswer, records: list[Record], extra: dict[str, Any]
 ) -> tuple[RecallAnswer, RecalledLines]:
-    """One text that costs at most the budget, and the answer without what is not in it."""
+    """One text within the budget, and the answer reduced to its facts."""
     hint = extra["hint"]
     notes = [] if found.results else [NOTHING]
     notes += [WEAK] if found.results and found.weak_evidence else []

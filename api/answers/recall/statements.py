@@ -1,4 +1,4 @@
-"""What a recalled fact says, in words that make sense alone."""
+"""Recalled facts as sentences that are clear alone."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ PATH = "S8:entity-graph: "
 
 
 def statement_of(item: dict[str, Any]) -> str:
-    """A result of recall as a sentence: a text as it was said, the path by which the graph found a
-    fact, and of any other value whose and what it is: ``alice role: CEO``."""
+    """A result of recall as a sentence. For a text: the text. For a fact from the graph: its path.
+    For other values: owner, name and value, as in ``alice role: CEO``."""
     if str(item.get("found_by", "")).startswith("S8"):
         for why in item["why"]:
             if why.startswith(PATH):

@@ -32,7 +32,7 @@ def answered(
     shape: Shape,
     verify: bool = False,
 ) -> RecallOutcome:
-    """Recall for the caller. Nothing is noted or written here.
+    """Recall for the caller. Notes and writes nothing.
 
     Args:
         warnings: for the answer, before its own.
@@ -40,7 +40,7 @@ def answered(
         verify: prove the answer by the caller's fact chain.
 
     Raises:
-        ApiError: as ``ask``; ``as_of_*``; 501 or 403 where time travel is off.
+        ApiError: as ``ask``; ``as_of_*``; 501 or 403 if time travel is off.
     """
     settings = context.service.settings
     view = context.view()

@@ -1,7 +1,7 @@
-"""Asking the recall pipeline on a caller's behalf, at a moment.
+"""Calls the recall pipeline for a caller, at a moment.
 
-Where the scope that was asked has no good answer, the same question is asked of the others that the
-caller may read, and the answer says which of them to ask (``hint_of``).
+If the requested scope has no good answer, asks the same question in the caller's other scopes; the
+answer names the better one (``hint_of``).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from engramlog.projections.text.stop_words import without_stop_words
 from engramlog.projections.text.terms import lexical_text
 
 COMPARED = 3
-"""Facts of the wider question that are looked at."""
+"""Facts of the wider question to compare."""
 
 
 @dataclass(frozen=True)
 class AskedRecall:
-    """A question and its outcome, under which rights and profile."""
+    """A question and its outcome, with the rights and profile used."""
 
     found: RecallAnswer
     question: RecallRequest
@@ -52,7 +52,7 @@ class AskedRecall:
 def ask(
     context: ReadingContext, body: RecallBody, view: View, moment: Moment, *, explain: bool
 ) -> AskedRecall:
-    """Run the pipeline with the caller's rights of today.
+    """Run the pipeline with the caller's present rights.
 
     Raises:
         ApiError: 400 for a scope or profile that does not exist, 404 for a garden, 422.
@@ -97,7 +97,7 @@ def _garden_scope(context: ReadingContext, body: RecallBody) -> str | None:
 def hint_of(
     context: ReadingContext, body: RecallBody, view: View, moment: Moment, asked: AskedRecall
 ) -> dict[str, Any] | None:
-    """A scope where the question has a better answer; None if this one will do."""
+    """A scope with a better answer; None if this one is good."""
     scopes = asked.question.scopes
     if scopes is None or body.garden_id is not None or asked.found.skipped is not None:
         return None
@@ -112,7 +112,7 @@ def hint_of(
         elsewhere = ", ".join(f"{count} in {name!r}" for name, count in by_scope.items())
         return {
             "code": "scope_is_empty",
-            "message": f"scope {scope!r} holds no facts; there are {elsewhere}",
+            "message": f"scope {scope!r} has no facts; there are {elsewhere}",
             "scopes": by_scope,
         }
     best = _elsewhere(context, body, view, moment, asked, terms)
@@ -129,7 +129,7 @@ def hint_of(
 
 
 def _is_weak(view: View, found: RecallAnswer, terms: frozenset[str]) -> bool:
-    """Whether the answer may be missing: no fact, or none that holds the keywords."""
+    """Whether the answer may be missing: no fact, or none with the keywords."""
     if not found.results:
         return True
     if found.evidence is not None:
@@ -145,7 +145,7 @@ def _elsewhere(
     asked: AskedRecall,
     terms: frozenset[str],
 ) -> Recalled | None:
-    """The best fact of all readable scopes, where it is in another one and is better."""
+    """The best fact of all readable scopes, if it is in another one and is better."""
     wider = body.model_copy(
         update={"scope": "*", "limit": COMPARED, "token_budget": TOKEN_BUDGET_MAX}
     )
@@ -159,7 +159,7 @@ def _elsewhere(
 
 
 def _share(view: View, each: Recalled, terms: frozenset[str]) -> float:
-    """The share of keywords that a fact holds, 0 to 1."""
+    """The share of keywords that a fact contains, 0 to 1."""
     if not terms:
         return 1.0
     row = each.row
@@ -168,7 +168,7 @@ def _share(view: View, each: Recalled, terms: frozenset[str]) -> float:
 
 
 def _counts(view: View, authorization: Authorization, moment: Moment) -> dict[str, int]:
-    """Facts that hold and may be read, by scope."""
+    """Live readable facts by scope."""
     slots = live(view, authorization, moment)
     counts = np.bincount(view.scope[slots], minlength=len(SCOPES)).tolist()
     return {scope: count for scope, count in zip(SCOPES, counts, strict=True) if count}

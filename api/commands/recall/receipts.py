@@ -1,7 +1,7 @@
-"""Receipts of recalls: made with every answer, found again, and replayed.
+"""Receipts of recalls: made with every answer, found later, and replayed.
 
-A receipt is for the one who asked and for auditors. Which of its facts they see is decided
-by their rights of today, as for every look at the past.
+A receipt is visible to its caller and to auditors. Present rights decide which of its facts they
+see, as for every look at the past.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ def sees_all(context: ReadingContext) -> bool:
 
 
 def receipt_named(context: RequestContext, receipt_id: str) -> tuple[RecallAnswered, int | None]:
-    """A receipt the caller may read, and its position in the log (None: not there yet).
+    """A receipt that the caller may read, and its position in the log (None: not there yet).
 
     Raises:
-        ApiError: 404 ``receipt_not_found``: there is none, it was erased, or it is not theirs.
+        ApiError: 404 ``receipt_not_found``: it does not exist, is erased, or is another caller's.
     """
     waiting = context.service.tracker.receipt(receipt_id)
     if waiting is not None:
@@ -85,12 +85,12 @@ def receipt_named(context: RequestContext, receipt_id: str) -> tuple[RecallAnswe
         position = None if row is None else row.position
     mine = found is not None and found.principal == context.caller.principal
     if found is None or not (mine or sees_all(context)) or is_hidden(context.view(), found):
-        raise coded("receipt_not_found", "there is no such receipt, or it is not yours")
+        raise coded("receipt_not_found", "no such receipt, or not yours")
     return found, position
 
 
 def is_hidden(view: View, receipt: RecallAnswered) -> bool:
-    """Whether a receipt is of a question about an entity that tombstones hide everywhere."""
+    """Whether a receipt's question is about an entity that tombstones hide everywhere."""
     entity = receipt.request.get("entity")
     if not view.hiding or not isinstance(entity, str):
         return False
@@ -98,7 +98,7 @@ def is_hidden(view: View, receipt: RecallAnswered) -> bool:
 
 
 def logged(context: ReadingContext, position: int) -> RecallAnswered | None:
-    """The receipt at a position; None if it was erased."""
+    """The receipt at a position; None if it is erased."""
     for event in context.node.log.read(position - 1, 1):
         if event.position == position and isinstance(event.payload, RecallAnswered):
             return event.payload
@@ -108,10 +108,10 @@ def logged(context: ReadingContext, position: int) -> RecallAnswered | None:
 def wire_receipt(
     context: ReadingContext, view: View, receipt: RecallAnswered, position: int | None
 ) -> Receipt:
-    """A receipt as answers carry it: of what was returned, the facts the caller may read.
+    """A receipt in the form of answers, with those returned facts that the caller may read.
 
-    To others than the one who asked, numbers and ranks are null and the facts come in the order
-    of their ids: what they may not read had a part in either.
+    For others than its own caller, numbers and ranks are null and facts are in order of id:
+    unreadable facts influenced both.
     """
     own = receipt.principal == context.caller.principal
     shown = _recorded(context, view, receipt)
@@ -144,7 +144,7 @@ def wire_receipt(
 
 
 def wire_moment(moment: Moment) -> AskedMoment:
-    """A moment as a recall names it."""
+    """A moment in the form of a recall."""
     valid = moment.valid_at_us
     return AskedMoment(
         position=moment.position,
@@ -159,7 +159,7 @@ def moment_of(receipt: RecallAnswered) -> Moment:
 
 
 def readable_ids(context: ReadingContext, view: View, fact_ids: Sequence[str]) -> set[str]:
-    """Those of the facts that the caller may read today."""
+    """The facts that the caller may read now."""
     slot_of = context.node.reader.slot_of
     named = [(fact, slot) for fact in fact_ids if (slot := slot_of(fact)) is not None]
     named = [(fact, slot) for fact, slot in named if slot < view.count]
@@ -169,11 +169,11 @@ def readable_ids(context: ReadingContext, view: View, fact_ids: Sequence[str]) -
 
 
 def replayed(context: ReadingContext, receipt: RecallAnswered) -> ReplayedRecall:
-    """The receipt's question at its own moment, and now; both compared.
+    """The receipt's question at its own moment and now, compared.
 
     Raises:
-        ApiError: 404 where its garden is none of the caller's; 400 ``unknown_profile``, and
-            ``as_of_before_retention_floor`` for a moment that is too old.
+        ApiError: 404 if the caller is not in its garden; 400 ``unknown_profile``; 400
+            ``as_of_before_retention_floor`` if its moment is too old.
     """
     context.check_retained(moment_of(receipt))
     view = context.view()
@@ -183,7 +183,7 @@ def replayed(context: ReadingContext, receipt: RecallAnswered) -> ReplayedRecall
     now = ask(context, body, view, now_moment, explain=False)
     again, today = _placed(then.found), _placed(now.found)
     own = receipt.principal == context.caller.principal
-    reasons = [f"asked with your rights, not those of {receipt.principal}"]
+    reasons = [f"replayed with your rights, not those of {receipt.principal}"]
     if own:
         reasons = _reasons(receipt, then, _recorded(context, view, receipt), again)
     compared = compare(again, today)
@@ -216,7 +216,8 @@ def replayed(context: ReadingContext, receipt: RecallAnswered) -> ReplayedRecall
 
 
 def _recorded(context: ReadingContext, view: View, receipt: RecallAnswered) -> list[RankedFact]:
-    """What was returned and may be read today; a card stands for facts of its reader alone."""
+    """The returned facts that the caller may read now; only a card's own reader sees the facts
+    behind it."""
     own = receipt.principal == context.caller.principal
     readable = readable_ids(context, view, [each.fact_id for each in receipt.returned])
     return [
@@ -233,12 +234,12 @@ def _placed(found: RecallAnswer) -> list[RankedFact]:
 def _reasons(
     receipt: RecallAnswered, then: AskedRecall, recorded: list[RankedFact], again: list[RankedFact]
 ) -> list[str]:
-    """Why the repeated question does not give what the receipt says."""
+    """Why the repeated question differs from the receipt."""
     if recorded == again and len(recorded) == len(receipt.returned):
         return []
     reasons: list[str] = []
     if len(recorded) < len(receipt.returned):
-        reasons.append("facts that were returned may not be read by you, or were erased")
+        reasons.append("you may not read some of the returned facts, or they are erased")
     stages = [StageReport(stage.name, stage.status) for stage in then.found.stages]
     reasons += [
         f"stage {was.name} was {was.status}, is {now.status}"
@@ -247,7 +248,7 @@ def _reasons(
     ]
     if profile_digest(then.profile) != receipt.profile_digest:
         reasons.append(f"profile {receipt.profile!r} is another than it was")
-    return reasons or ["rights, vectors or what was erased differ from then"]
+    return reasons or ["rights, vectors or erasures have changed since"]
 
 
 def _records(

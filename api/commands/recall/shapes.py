@@ -66,13 +66,13 @@ def body_of_query(query: RecallQuery) -> RecallBody:
 
 
 def explaining(context: ReadingContext, body: RecallBody) -> bool:
-    """Whether the numbers behind the scores are wanted, and the caller may see them."""
+    """Whether the request wants the numbers behind the scores, and the caller may see them."""
     needed = context.service.settings.explaining
     return (body.explain or body.debug) and needed != "none" and context.authorization.may(needed)
 
 
 def unexplained(context: ReadingContext, body: RecallBody) -> list[str]:
-    """A warning where numbers were wanted and are not given."""
+    """A warning if the request wants numbers and does not get them."""
     if explaining(context, body) or not (body.explain or body.debug):
         return []
     needed = context.service.settings.explaining
@@ -88,7 +88,7 @@ def question_of(
     entity: str | None = None,
     explain: bool,
 ) -> RecallRequest:
-    """The pipeline's request, about ``scope`` instead of the body's where one is given.
+    """The pipeline's request; ``scope`` overrides the body's.
 
     Raises:
         ApiError: 400 for a scope that does not exist or an empty entity; 422 for weights.
@@ -149,7 +149,7 @@ def profile_named(reader: Reader, name: str, moment: Moment) -> Profile:
 
 
 def check_stages(asked: frozenset[str] | None, profile: Profile) -> None:
-    """Raises ApiError 422 for a stage that the profile does not have."""
+    """Raises ApiError 422 if the profile lacks a stage."""
     known = {name for each in profile.stages for name in (each.name, each.label) if name}
     unknown = sorted((asked or frozenset()) - known)
     if unknown:
@@ -158,7 +158,7 @@ def check_stages(asked: frozenset[str] | None, profile: Profile) -> None:
 
 
 def check_intent(question: RecallRequest, profile: Profile) -> None:
-    """Raises ApiError 422 for an ambient question where the profile knows of none."""
+    """Raises ApiError 422 for an ambient question if the profile has no ambient mode."""
     if question.intent == "ambient" and profile.ambient is None:
         message = (
             f"profile {profile.name} has no ambient questions: its document has no 'ambient'; "
@@ -175,7 +175,7 @@ def response_of(
     channels: bool,
     extra: dict[str, Any],
 ) -> RecallResponse:
-    """The union of every published answer shape. ``channels``: with content and instructions."""
+    """The union of every published answer shape. ``channels``: include content and instructions."""
     screen: Screen = extra["screen"]
     records = [shown_record(context, n, each, screen) for n, each in enumerate(found.results)]
     divergent: frozenset[int] = frozenset(
@@ -250,14 +250,14 @@ def _debugged(found: RecallAnswer) -> dict[str, Any]:
 
 
 def shown_record(context: ReadingContext, index: int, each: Recalled, screen: Screen) -> Record:
-    """The record of the ``index``-th recalled fact, as the sanitizer mode lets it be seen."""
+    """The record of the ``index``-th recalled fact, under the sanitizer mode."""
     row = each.row
     garden = None if row.garden_id is None else context.node.reader.gardens.find(row.garden_id)
     waits = "pending" if garden is not None and garden.quarantine else None
     now = Volatile(
         each.confidence, each.contradicted, each.source_trust, waits, _brief(each.attributes)
     )
-    # This node writes the card, also of other nodes' facts.
+    # This node writes the card, even about other nodes' facts.
     written_by = row.origin if each.from_card else context.node.node_id
     if each.from_card:
         text = for_model(context.service.settings.sanitizer_mode, row.value_v)
@@ -273,7 +273,7 @@ def _brief(attributes: FactAttributes | None) -> FactAttributes | None:
 
 
 def _beside(found: RecallAnswer, records: list[Record]) -> list[dict[str, Any]]:
-    """What the profile says beside each fact, of texts as this answer shows them."""
+    """The profile's additions to each fact, from the texts that this answer shows."""
     if not found.enrichment:
         return [{} for _ in records]
     returned = [
@@ -291,8 +291,8 @@ def _beside(found: RecallAnswer, records: list[Record]) -> list[dict[str, Any]]:
 
 
 def _shown(attributes: FactAttributes, record: Record) -> FactAttributes:
-    """The attributes with their free texts as the record's value is shown: cleaned where the
-    sanitizer found something in the fact."""
+    """The attributes with free texts shown like the record's value: cleaned if the sanitizer
+    flagged the fact."""
     if not record["sanitizer_warnings"]:
         return attributes
     serve = stripped if "sanitizer_stripped" in record else clean

@@ -1,1 +1,1 @@
-"""Commands that write or change what is remembered."""
+"""Commands that write or change the memory."""

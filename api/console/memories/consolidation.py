@@ -1,4 +1,4 @@
-"""``engramlog consolidation``: rules, their runs, and how far they are."""
+"""``engramlog consolidation``: rules, their runs, and their progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import print_json, print_table
 
 STEP_EPISODES = 10_000
-"""Episodes that one request reads, so that none takes longer than a client waits."""
+"""Episodes per request, so that no request exceeds the client's timeout."""
 EXAMPLES = """\
 examples:
   engramlog consolidation rules --data memory --set rule.json
@@ -35,7 +35,7 @@ def register(commands: Subcommands) -> None:
     parser = group.add("run", "run a rule now", EXAMPLES, run_rule)
     add_target_arguments(parser, json=True)
     parser.add_argument("rule", metavar="RULE", help="the rule's id")
-    parser.add_argument("--dry-run", action="store_true", help="only show what it would do")
+    parser.add_argument("--dry-run", action="store_true", help="only show the result")
     parser.add_argument(
         "--from", dest="from_position", type=int, metavar="POSITION",
         help="read again from this position; applied deltas stay",
@@ -52,7 +52,7 @@ def register(commands: Subcommands) -> None:
 
 
 def run_rule(args: argparse.Namespace) -> int:
-    """Run a rule, step by step until nothing is left."""
+    """Run a rule in steps until no episodes are left."""
     path = f"/v1/consolidation/rules/{quote(args.rule, safe='')}/run"
     with reach(args) as client:
         report = _dry(client, path, args) if args.dry_run else _all_steps(client, path, args)
@@ -154,7 +154,7 @@ def _cadence(cadence: dict[str, Any]) -> str:
 
 
 def run_status(args: argparse.Namespace) -> int:
-    """Watermarks, what waits, and what was set aside."""
+    """Watermarks, backlogs, and episodes set aside."""
     with reach(args) as client:
         answer = client.get("/v1/consolidation/status")
     if args.json:

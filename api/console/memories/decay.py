@@ -1,4 +1,4 @@
-"""``engramlog decay``: policies, and letting them act."""
+"""``engramlog decay``: policies and sweeps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def register(commands: Subcommands) -> None:
 
 
 def run_sweep(args: argparse.Namespace) -> int:
-    """Sweep, and wait for the answer."""
+    """Sweep, and wait for the result."""
     body = {
         "dry_run": args.dry_run,
         "scope": args.scope,
@@ -61,7 +61,7 @@ def run_sweep(args: argparse.Namespace) -> int:
 
 
 def _finished(client: Client, answer: dict[str, Any]) -> dict[str, Any]:
-    """The result of a sweep, waiting for its job where it became one."""
+    """The result of a sweep, after waiting for its job if it became one."""
     job = answer.get("job_id")
     while job is not None:
         state = client.get(f"/v1/decay/jobs/{job}")

@@ -1,4 +1,4 @@
-"""``engramlog episodes``: record what happened, and look at its outcome."""
+"""``engramlog episodes``: record episodes, and list their facts."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def run_add(args: argparse.Namespace) -> int:
     if args.json:
         print_json(total)
     else:
-        print(f"recorded {total['recorded']} episodes, {total['known']} were known")
+        print(f"recorded {total['recorded']} episodes, {total['known']} already known")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""``engramlog erase`` and ``engramlog hold``: erasing facts for good, and forbidding it."""
+"""``engramlog erase`` and ``engramlog hold``: erasing facts for good, and preventing it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NOT_FOUND = 404
 POLL_SECONDS = 0.2
 REASONS = ("request", "law", "policy", "mistake", "unspecified")
 ERASE_EXAMPLES = """\
-What is erased is gone from every answer at once, of the past as well, and from every file of
-the node once the status says clean. It cannot be undone.
+Erased facts disappear from every answer at once, also about the past, and from every file of the
+node once the status says clean. It cannot be undone.
 
 examples:
   engramlog erase fact 0190a1b2-… --data memory --reason request --wait
@@ -60,7 +60,7 @@ def register(commands: Subcommands) -> None:
         target.add_argument("--fact", metavar="ID")
         target.add_argument("--entity", metavar="URI")
         _add_target(parser)
-    _add_target(group.add("list", "what may not be erased", HOLD_EXAMPLES, run_holds))
+    _add_target(group.add("list", "every legal hold", HOLD_EXAMPLES, run_holds))
 
 
 def _add_target(parser: argparse.ArgumentParser) -> None:
@@ -83,12 +83,12 @@ def run_fact(args: argparse.Namespace) -> int:
 
 
 def run_entity(args: argparse.Namespace) -> int:
-    """Erase all about an entity."""
+    """Erase all facts about an entity."""
     return _erase(args, {"entity": args.entity_uri, "mentions": not args.keep_mentions})
 
 
 def _ordered(client: Client, body: dict[str, Any]) -> dict[str, Any]:
-    """What the node says it erased. Raises ClientError, CommandError."""
+    """The node's answer to an erasure. Raises ClientError, CommandError."""
     try:
         answer: dict[str, Any] = client.post("/v1/erasures", body)
     except ClientError as fault:
@@ -103,16 +103,16 @@ def _erase(args: argparse.Namespace, what: dict[str, Any]) -> int:
     with reach(args, embedding="pinned") as client:
         found = _ordered(client, body)
         if args.wait or url_of(args) is None:
-            # No node serves this directory, so clean it here.
+            # No node serves this directory, so this process cleans it.
             found |= _cleaned(client, found["erasure_id"])
     if args.json:
         return print_json(found)
     print(f"erased {found['facts']} facts ({found['events']} events): {found['erasure_id']}")
     if found["derived_fact_ids"]:
-        print(f"{len(found['derived_fact_ids'])} facts were derived from them and stay:")
+        print(f"{len(found['derived_fact_ids'])} facts derived from them stay:")
         print("\n".join(f"  {fact}" for fact in found["derived_fact_ids"]))
     if found["episode_ids"]:
-        print(f"{len(found['episode_ids'])} episodes that they were made from stay:")
+        print(f"{len(found['episode_ids'])} episodes behind them stay:")
         print("\n".join(f"  {episode}" for episode in found["episode_ids"]))
     print(_standing(found))
     return 0
@@ -126,7 +126,7 @@ def _cleaned(client: Client, erasure_id: str) -> dict[str, Any]:
             return found
         if found["error"] is not None:
             raise CommandError(
-                f"erased, but the files are not clean yet: {found['error']} (it is tried again)"
+                f"erased, but the files are not clean yet: {found['error']} (it will retry)"
             )
         time.sleep(POLL_SECONDS)
 
@@ -135,7 +135,7 @@ def _standing(found: dict[str, Any]) -> str:
     if found["status"] == "clean":
         return "every file is clean; the receipt is signed"
     step = "" if found["step"] is None else f" ({found['step']})"
-    return f"gone from every answer; the files are being cleaned{step}"
+    return f"gone from every answer; cleaning the files{step}"
 
 
 def run_status(args: argparse.Namespace) -> int:
@@ -172,7 +172,7 @@ def run_hold(args: argparse.Namespace) -> int:
 
 
 def run_release(args: argparse.Namespace) -> int:
-    """Let a fact or entity go."""
+    """Release a fact or entity."""
     return _hold(args, held=False)
 
 
@@ -184,7 +184,7 @@ def _hold(args: argparse.Namespace, *, held: bool) -> int:
 
 
 def run_holds(args: argparse.Namespace) -> int:
-    """Print what is held."""
+    """Print every hold."""
     with reach(args) as client:
         found = client.get("/v1/legal-holds")
     return _print_holds(args, found)

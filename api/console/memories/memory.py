@@ -15,7 +15,7 @@ from engramlog.api.console.subcommands import Subcommands
 
 STORE = "/v1/memories"
 STEP = 10
-"""How far ``--boost`` and ``--demote`` move the relevance."""
+"""How far ``--boost`` and ``--demote`` shift the relevance."""
 EXAMPLES = """\
 examples:
   engramlog memory store --data memory --user-id ann --memory-type preference \\
@@ -54,7 +54,7 @@ def add_store_command(commands: Subcommands) -> None:
 
 def _add_words(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the memory (the first five are needed)")
-    group.add_argument("--translated", metavar="TEXT", help="in the language that is searched")
+    group.add_argument("--translated", metavar="TEXT", help="in the language of the searches")
     group.add_argument("--original", metavar="TEXT", help="in the user's own words")
     group.add_argument("--memory-type", metavar="TYPE", help="fact, decision, preference, …")
     group.add_argument("--emotion-score", type=int, metavar="-5..5", help="-5 (bad) to 5 (good)")
@@ -62,14 +62,14 @@ def _add_words(parser: argparse.ArgumentParser) -> None:
     for flag, metavar, text in (
         ("--language", "TAG", "of --original, such as hu"),
         ("--topic", "WORD", "default: general"),
-        ("--tags", "A,B", "what else it must be found by"),
+        ("--tags", "A,B", "further keywords"),
         ("--emotion-tags", "A,B", "such as joy,relief"),
         ("--emotion-context", "TEXT", "why"),
         ("--importance-flags", "A,B", "such as milestone,decision"),
         ("--tier", "TIER", "core or general"),
         ("--scope", "SCOPE", "default: local"),
         ("--garden-id", "GARDEN", "a garden instead"),
-        ("--entity", "URI", "what it is about (default: its owner)"),
+        ("--entity", "URI", "the entity (default: the owner)"),
     ):
         group.add_argument(flag, metavar=metavar, help=text)
     for flag, metavar in (("classification", "0..3"), ("trust", "0..3"), ("integrity", "0..3"),
@@ -80,7 +80,7 @@ def _add_words(parser: argparse.ArgumentParser) -> None:
 
 
 def run_store(args: argparse.Namespace) -> int:
-    """Store a memory, or change some; exit code 1 where it is not stored."""
+    """Store a memory, or change some; exit code 1 if it is not stored."""
     method, path, body = request_of(args)
     storing = path == STORE
     with reach(args, create=storing, embedding="pinned" if storing else "off") as client:
@@ -94,7 +94,7 @@ def run_store(args: argparse.Namespace) -> int:
 
 
 def request_of(args: argparse.Namespace) -> tuple[str, str, dict[str, Any]]:
-    """Method, path and body. Raises CommandError if flags are missing or at odds."""
+    """Method, path and body. Raises CommandError if flags are missing or contradict."""
     rated = args.boost or args.demote
     asked = [args.boost, args.demote, args.reclassify, args.merge or args.merge_ids]
     if sum(each not in (None, False) for each in asked) > 1:
@@ -126,8 +126,8 @@ def _attributes_path(fact_id: str) -> str:
 
 
 def shown(answer: dict[str, Any]) -> dict[str, Any]:
-    """As abmind prints it: whether something was stored, how many, and why not."""
-    if "stored" not in answer:  # an existing memory was changed
+    """abmind's output: whether a memory was stored, how many, and why not."""
+    if "stored" not in answer:  # changed an existing memory
         return {"stored": True, "memoriesCount": 1}
     names = ("stored", "memoriesCount", "error") if answer["stored"] else ("stored", "error")
     return {name: answer[name] for name in names if name in answer}

@@ -1,4 +1,4 @@
-"""``engramlog summaries``: read a folder of Markdown summaries, and list what is known."""
+"""``engramlog summaries``: import a folder of Markdown summaries, and list summaries."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def register(commands: Subcommands) -> None:
 
 
 def run_import(args: argparse.Namespace) -> int:
-    """Record every summary of a folder; what the log says already is left alone."""
+    """Record every summary of a folder; unchanged ones are skipped."""
     try:
         folder = summary_files(args.folder)
     except OSError as fault:
@@ -100,7 +100,7 @@ def run_import(args: argparse.Namespace) -> int:
     if args.json:
         print_json(total)
     else:
-        print(f"recorded {total['recorded']} summaries, {total['unchanged']} were known")
+        print(f"recorded {total['recorded']} summaries, {total['unchanged']} unchanged")
     return 1 if total["skipped"] else 0
 
 

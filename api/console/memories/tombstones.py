@@ -1,4 +1,4 @@
-"""``engramlog tombstone``: hiding an entity from every answer, and ending that."""
+"""``engramlog tombstone``: hiding an entity from every answer, and showing it again."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def register(commands: Subcommands) -> None:
     parser.add_argument("--legal-hold", action="store_true", help="forbid erasing it")
     parser.add_argument("--erase", action="store_true", help="also erase all its facts")
     _add_target(parser)
-    parser = group.add("status", "whether an entity is hidden", EXAMPLES, run_status)
+    parser = group.add("status", "the tombstones of an entity", EXAMPLES, run_status)
     parser.add_argument("entity_uri")
     _add_target(parser)
-    parser = group.add("revoke", "let an entity be seen again", EXAMPLES, run_revoke)
+    parser = group.add("revoke", "show an entity again", EXAMPLES, run_revoke)
     parser.add_argument("tombstone_id")
     parser.add_argument("--reason", required=True)
     _add_target(parser)
@@ -70,7 +70,7 @@ def run_set(args: argparse.Namespace) -> int:
 
 
 def run_status(args: argparse.Namespace) -> int:
-    """Say whether an entity is hidden, and since when."""
+    """Print whether an entity is hidden, and since when."""
     with reach(args) as client:
         found = client.get(f"/v1/tombstones/{quote(args.entity_uri, safe='')}")
     if args.json:
@@ -85,7 +85,7 @@ def run_status(args: argparse.Namespace) -> int:
 
 
 def run_revoke(args: argparse.Namespace) -> int:
-    """Let an entity be seen again."""
+    """Show an entity again."""
     path = f"/v1/tombstones/{quote(args.tombstone_id, safe='')}/revoke"
     with reach(args) as client:
         found = client.post(path, {"reason": args.reason})

@@ -78,7 +78,7 @@ def register(commands: Subcommands) -> None:
         "--on-error",
         choices=("stop", "skip"),
         default="stop",
-        help="at a line that cannot be written (default: stop)",
+        help="at a refused line (default: stop)",
     )
     parser.add_argument(
         "--skip", type=_count, default=0, metavar="N", help="skip the first N lines"
@@ -112,7 +112,7 @@ def _count(text: str) -> int:
 
 
 def run_import(args: argparse.Namespace) -> int:
-    """Import a file; exit code 1 if a line was refused."""
+    """Import a file; exit code 1 if the node refused a line."""
     mapping = None if args.mapping is None else load_mapping(args.mapping)
     parse = decode_line if mapping is None else mapping.line
     first = () if mapping is None else mapping.first
@@ -135,7 +135,7 @@ def run_import(args: argparse.Namespace) -> int:
 
 
 def _lines(args: argparse.Namespace, raw: IO[bytes]) -> Iterator[bytes]:
-    """The file's lines, or those that its table or notes make."""
+    """The file's lines, or those made from its table or notes."""
     if args.mapping is None and is_csv(args.file):
         return lines_of_csv(args.file, read_lines(raw))
     if args.mapping is None and is_notes(args.file):
@@ -210,7 +210,7 @@ def _open(name: str, stack: ExitStack) -> IO[bytes]:
 def _peek(
     lines: Iterator[bytes], parse: Callable[[bytes], AnyLine], *, file_clock: bool
 ) -> tuple[Iterator[bytes], int | None]:
-    """The lines, and the time of the first one where the file's clock is used."""
+    """The lines, and the time of the first one if the file's clock applies."""
     if not file_clock:
         return lines, None
     taken: list[bytes] = []
@@ -261,7 +261,7 @@ def _node_sink(
 
 
 def has_file_clock(data: Path) -> bool:
-    """Whether the directory's log takes its receipt times from a file."""
+    """Whether the directory's log has receipt times from a file."""
     if not (data / "log.db").exists():
         return False
     log = read_only_log(data)
@@ -273,7 +273,7 @@ def has_file_clock(data: Path) -> bool:
 
 
 def read_only_log(data: Path, url: str = "") -> ReadableLog:
-    """The log of a directory, also while a node holds it."""
+    """The log of a directory, even while a node holds it."""
     return open_log_to_read(DataDirectory.inspect(data), SystemClock(), url)
 
 

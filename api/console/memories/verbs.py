@@ -1,4 +1,4 @@
-"""``engramlog remember``, ``assert`` and ``retract``: one thing at a time."""
+"""``engramlog remember``, ``assert`` and ``retract``: one fact at a time."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def register(commands: Subcommands) -> None:
     _add_common(parser)
 
     parser = commands.add("assert", "state one fact", ASSERT_EXAMPLES, run_assert)
-    parser.add_argument("entity", metavar="ENTITY", help="what it is about, such as user:ann")
+    parser.add_argument("entity", metavar="ENTITY", help="the entity, such as user:ann")
     parser.add_argument("relation", metavar="RELATION", help="such as memory:role")
     parser.add_argument("value", metavar="VALUE", nargs="?", help="a text, a number, true, false")
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--ref", metavar="ENTITY", help="another entity as the value: an edge")
     kind.add_argument("--text", action="store_true", help="the value is text")
-    parser.add_argument("--source", metavar="URI", help="who says so (default: you)")
+    parser.add_argument("--source", metavar="URI", help="the source (default: you)")
     parser.add_argument("--confidence", type=float, metavar="0..1", help="default: 1")
     parser.add_argument("--valid-from", metavar="WHEN", help="an instant or a date")
     parser.add_argument("--valid-until", metavar="WHEN", help="an instant or a date")
@@ -70,7 +70,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def run_remember(args: argparse.Namespace) -> int:
-    """Keep a text; exit code 1 where it is not kept."""
+    """Store a text; exit code 1 if it is not stored."""
     with reach(args, create=True, embedding="begun") as client:
         owner = own_name(args, client) if args.user is None else user_uri(args.user)
         body = {"content": args.text, "source": owner, "scope": args.scope}
@@ -128,17 +128,17 @@ def run_retract(args: argparse.Namespace) -> int:
 
 
 def own_name(args: argparse.Namespace, client: Client) -> str:
-    """The source: the key's entity for a node by URL, else the user of this machine."""
+    """The source: for a node by URL the key's entity, else this machine's user."""
     if url_of(args) is not None:
         return str(client.get("/v1/me")["entity_uri"])
     try:
         return user_uri(getpass.getuser())
-    except (KeyError, OSError):  # a container's user has no name
+    except (KeyError, OSError):  # in a container, a user may have no name
         return "user:me"
 
 
 def _value(given: str, *, text: bool) -> object:
-    """The value as requests carry it."""
+    """The value in the form of requests."""
     if text:
         return typed_value(given)
     try:

@@ -1,4 +1,4 @@
-"""``engramlog demo``: a node with real history in it, asked a few questions."""
+"""``engramlog demo``: a node with real history, and a few questions to it."""
 
 from __future__ import annotations
 

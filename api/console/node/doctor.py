@@ -1,5 +1,4 @@
-"""``engramlog doctor`` and ``engramlog tasks``: a node's self-check, and what it does beside
-requests."""
+"""``engramlog doctor`` and ``engramlog tasks``: a node's self-check, and its background tasks."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ examples:
   engramlog doctor --url http://127.0.0.1:8765 --json
 """
 TASKS_EXAMPLES = """\
-The exit code is 1 where a task fails. It is repeated: see the error.
+The exit code is 1 if a task fails. The node retries: see the error.
 
 examples:
   engramlog tasks --data memory

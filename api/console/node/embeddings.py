@@ -1,4 +1,4 @@
-"""``engramlog embeddings``: what facts are embedded with, and indexing them with another model."""
+"""``engramlog embeddings``: the embedding model, and re-indexing with another one."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def register(commands: Subcommands) -> None:
 
 
 def run_status(args: argparse.Namespace) -> int:
-    """Print what embeds and how far."""
+    """Print the model and its progress."""
     with reach(args, embedding="pinned") as client:
         status = client.get("/v1/embeddings")
     if args.json:
         return print_json(status)
     if not status["enabled"]:
-        print("facts are not embedded; recall works by words and graph")
+        print("embedding is off; recall works by words and graph")
         return 0
     cut = status["truncated_dimensions"]
     kept = f", cut to {cut}" if cut else ""
@@ -83,11 +83,11 @@ def run_reindex(args: argparse.Namespace) -> int:
         client.post("/v1/embeddings/reindex", body)
         report = _finished(client, bar.show)
     if not report["changed"]:
-        print(f"facts are indexed with {report['space']} already; nothing to do")
+        print(f"the index has model {report['space']} already; nothing to do")
         return 0
     skipped = f", {report['skipped']} refused by the provider" if report["skipped"] else ""
     print(f"{report['vectors']:,} facts indexed with {report['space']}{skipped}")
-    print("the log pins this model now: settings that name another one must be changed")
+    print("the log pins this model now: change settings that name another one")
     return 0
 
 

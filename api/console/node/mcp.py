@@ -1,4 +1,4 @@
-"""``engramlog mcp``: the node as tools of the Model Context Protocol."""
+"""``engramlog mcp``: the node's tools over the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def register(commands: Subcommands) -> None:
 
 
 def run_mcp(args: argparse.Namespace) -> int:
-    """Serve until the client leaves (stdio) or a signal comes (http)."""
+    """Serve until the client disconnects (stdio) or a signal comes (http)."""
     if args.data_dir is None:
         return _run(args, *_at_url(args))
     if args.url is not None:
@@ -78,7 +78,7 @@ def run_mcp(args: argparse.Namespace) -> int:
     from engramlog.api.console.node.served_directory import ServedDirectory
 
     with ServedDirectory(settings_of(args)) as directory:
-        directory.client().close()  # opens it now, and says what is wrong with it
+        directory.client().close()  # opens it now, to report faults early
         return _run(args, directory.client, str(args.data_dir), args.source or SOURCE_DEFAULT)
 
 
@@ -86,7 +86,7 @@ def _at_url(args: argparse.Namespace) -> tuple[Callable[[], Client], str, str | 
     from engramlog.api.client.client import Client
 
     url: str = args.url or os.environ.get(URL_VARIABLE) or URL_DEFAULT
-    Client(url).close()  # says what is wrong with the URL now, not at the first call
+    Client(url).close()  # reports a bad URL now, not at the first call
     key = os.environ.get(args.key_env)
     if key is None and args.key_env != KEY_VARIABLE:
         raise CommandError(f"environment variable {args.key_env} is not set")
@@ -96,7 +96,7 @@ def _at_url(args: argparse.Namespace) -> tuple[Callable[[], Client], str, str | 
 def _run(
     args: argparse.Namespace, client: Callable[[], Client], node: str, source: str | None
 ) -> int:
-    # The SDK takes half a second to load: other commands do not wait for it.
+    # The SDK takes half a second to load; other commands skip it.
     from engramlog.api.mcp.server import NodeAccess, build_server
     from engramlog.api.mcp.transports import HttpAddress, serve_http, serve_stdio
     from engramlog.api.node.serving import is_loopback

@@ -27,7 +27,7 @@ _GRANTS = (
     ("retract-foreign", "its retractions count for facts of others"),
     ("resolve-foreign", "its resolutions count for facts of others"),
     ("erase-foreign", "its erasures count for facts of others"),
-    ("instructions", "its facts that instruct are taken"),
+    ("instructions", "take its facts that instruct"),
 )
 
 
@@ -59,7 +59,7 @@ def register(commands: Subcommands) -> None:
         ("status", "show a peer: grants, streams, evidence", run_status),
         (
             "compare",
-            "compare what both nodes hold of each other",
+            "compare both nodes' copies of their streams",
             run_compare,
         ),
         ("revoke", "end a peering", run_revoke),
@@ -129,12 +129,12 @@ def run_add(args: argparse.Namespace) -> int:
     if not args.json:
         print(f"peer {answer['peer_id']} ({declaration['node_id']}) waits for approval")
         print(f"its key's fingerprint: {shown}")
-        print("compare it with what the other operator reads, then: engramlog peer approve")
+        print("compare it with the other operator's, then: engramlog peer approve")
     return 0
 
 
 def _why_rejected(client: Client, answer: dict[str, Any]) -> str:
-    """The reason that the node keeps, which it tells administrators alone."""
+    """The reason for the rejection, which only administrators see."""
     try:
         return str(client.get(f"/v1/federation/peers/{answer['peer_id']}")["reason"])
     except ClientError:
@@ -151,7 +151,7 @@ def run_approve(args: argparse.Namespace) -> int:
 
 
 def run_grant(args: argparse.Namespace) -> int:
-    """Change what it may."""
+    """Change its grants."""
     with reach(args) as client:
         answer = client.request("PUT", _path(args, "/grants"), body=_grants(args))
     print(f"peer {answer['node_id']} has other grants now")
@@ -174,14 +174,14 @@ def run_list(args: argparse.Namespace) -> int:
 
 
 def run_status(args: argparse.Namespace) -> int:
-    """Print one peer whole."""
+    """Print one peer in full."""
     with reach(args) as client:
         print_json(client.get(_path(args)))
     return 0
 
 
 def run_compare(args: argparse.Namespace) -> int:
-    """Compare; exit code 1 where the nodes differ."""
+    """Compare; exit code 1 if the nodes differ."""
     with reach(args) as client:
         answer = client.get(_path(args, "/compare"))
     for each in answer["streams"]:
@@ -204,8 +204,8 @@ def run_revoke(args: argparse.Namespace) -> int:
 
 
 def run_release(args: argparse.Namespace) -> int:
-    """Let a held stream continue."""
+    """Resume a held stream."""
     with reach(args) as client:
         client.post(_path(args, "/release"), {"stream": args.stream, "reason": args.reason})
-    print(f"{args.stream} is replayed again")
+    print(f"resumed {args.stream}")
     return 0

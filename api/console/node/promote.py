@@ -9,9 +9,8 @@ from engramlog.api.console.reach import reach
 from engramlog.api.console.subcommands import Subcommands
 
 EXAMPLES = """\
-The replica stops following and takes writes under its own identity: a new origin. Events that
-the old primary wrote and this replica never got stay with the old primary; send no writes
-there any more.
+The replica stops following and takes writes under its own identity: a new origin. Events of
+the old primary that this replica does not have stay there; send it no more writes.
 
 examples:
   engramlog promote --data copy

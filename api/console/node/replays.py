@@ -1,4 +1,4 @@
-"""``engramlog replay``: rebuild the views, verify the log, export signed heads, tell status."""
+"""``engramlog replay``: rebuild the views, verify the log, export signed heads, show the status."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def run_status(args: argparse.Namespace) -> int:
 
 
 def run_rebuild(args: argparse.Namespace) -> int:
-    """Rebuild, through the running node where there is one."""
+    """Rebuild, through the running node if there is one."""
     settings = settings_of(args)
     with progress_bar("rebuild", "event") as bar:
         try:
@@ -122,7 +122,7 @@ def run_rebuild(args: argparse.Namespace) -> int:
     if args.json:
         return print_json(report)
     for each in report["passed_over"]:
-        print(f"snapshot {each['position']} was passed over: {each['reason']}", file=sys.stderr)
+        print(f"skipped snapshot {each['position']}: {each['reason']}", file=sys.stderr)
     behind = f" behind the snapshot at {report['snapshot']}" if report["snapshot"] else ""
     compared = "equal to the views in use" if report["compared"] else "not comparable: new version"
     print(
@@ -147,7 +147,7 @@ def _rebuild_running(client: Client, show: Any, *, from_scratch: bool) -> dict[s
 
 
 def run_verify(args: argparse.Namespace) -> int:
-    """Verify the log file; it may be in use meanwhile. Exit code 1 at a fault."""
+    """Verify the log file, even during use. Exit code 1 if it is damaged."""
     settings = settings_of(args)
     directory = DataDirectory.inspect(settings.data_dir)
     against = None if args.against is None else read_heads(args.against)
@@ -156,7 +156,7 @@ def run_verify(args: argparse.Namespace) -> int:
     fault = report.fault
     if fault is not None:
         where = f"position {fault.position}: " if fault.position else ""
-        print(f"engramlog: the log is damaged: {where}{fault.reason}", file=sys.stderr)
+        print(f"engramlog: damaged log: {where}{fault.reason}", file=sys.stderr)
         return 1
     compared = "" if against is None else f", and agrees with the heads of {args.against}"
     print(f"verified {report.events:,} events in {report.streams} streams{compared}")

@@ -89,7 +89,7 @@ def run_serve(args: argparse.Namespace) -> int:
     )
     check_exposure(settings)
     start_logging(settings.log_level, settings.log_format)
-    if settings.port:  # a busy port leaves no directory behind
+    if settings.port:  # a busy port then leaves no directory behind
         listen(settings.host, settings.port).close()
     _check_role(settings)
     if settings.replica_of:
@@ -120,7 +120,7 @@ def _replica_key(name: str | None) -> str | None:
 
 
 def _check_role(settings: Settings) -> None:
-    """A replica never becomes a primary because a flag was forgotten."""
+    """Ensure that a forgotten flag does not turn a replica into a primary."""
     state = load_state(settings.data_dir)
     if state is not None and not settings.replica_of:
         raise CommandError(

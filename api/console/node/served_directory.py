@@ -1,4 +1,4 @@
-"""A data directory to ask, whichever process serves it."""
+"""A data directory as a node, whichever process serves it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from engramlog.api.settings import Settings
 from engramlog.eventlog.errors import DirectoryLocked
 
 HANDOVER_SECONDS_MAX = 15.0
-"""Longest wait for a process that holds the directory without answering: it may be ending."""
+"""Longest wait for a process that holds the directory without answering, as one that ends does."""
 HANDOVER_POLL_S = 0.1
 
 
 class ServedDirectory:
-    """Asks the node that serves the directory; where none does, this process serves it from then
-    on. So several may start in any order, and when the one that serves ends, another takes over.
+    """Calls the node that serves the directory; if none does, this process serves it from then on.
+    So several processes may start in any order; when the serving one ends, another takes over.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -50,7 +50,7 @@ class ServedDirectory:
                     return running
                 try:
                     self._own = self._embed()
-                except DirectoryLocked as fault:  # perhaps its holder is about to end
+                except DirectoryLocked as fault:  # its holder may be ending
                     if monotonic() >= deadline:
                         raise ClientError(f"{fault}, which does not answer commands") from fault
                     sleep(HANDOVER_POLL_S)

@@ -56,7 +56,7 @@ def run_prepare(args: argparse.Namespace) -> int:
 
 
 def run_copy(args: argparse.Namespace) -> int:
-    """Copy what the target lacks, then compare both byte for byte."""
+    """Copy the missing events to the target, then compare both logs byte for byte."""
     with ExitStack() as stack:
         source, identity = _source(args.source, Path(args.target), stack)
         target = _target(args.target, identity, stack)
@@ -72,7 +72,7 @@ def run_copy(args: argparse.Namespace) -> int:
 
 
 def _source(address: str, target: Path, stack: ExitStack) -> tuple[WholeLog, Identity]:
-    """The log to copy, and whose it is."""
+    """The log to copy, and its node's identity."""
     if is_log_url(address):
         folder = target / "identity"
         if not folder.is_dir():
@@ -108,7 +108,7 @@ def _target(address: str, identity: Identity, stack: ExitStack) -> WholeLog:
 
 
 def _shared(url: str, identity: Identity) -> PostgresLog:
-    # A copy acknowledges nothing, so it needs no quorum.
+    # A copy acknowledges no writes, so it needs no quorum.
     return open_shared_log(
         url,
         origin=identity.node_id,

@@ -1,4 +1,4 @@
-"""``engramlog snapshot``: copies of the tables at chosen positions, which rebuilds start from."""
+"""``engramlog snapshot``: copies of the tables at chosen positions, from which rebuilds start."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ examples:
 def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("snapshot", "copy the views, for fast rebuilds", EXAMPLES)
-    parser = group.add("take", "copy the views in use, or make those of the past", EXAMPLES,
+    parser = group.add("take", "copy the current views, or build past ones", EXAMPLES,
                        run_take)  # fmt: skip
     _add_common(parser)
     parser.add_argument(
         "--position", type=int, metavar="N", help="a past position, from the log (default: now)"
     )
-    parser = group.add("list", "what there is, and what a rebuild can start from", EXAMPLES,
+    parser = group.add("list", "snapshots, and whether a rebuild can start from them", EXAMPLES,
                        run_list)  # fmt: skip
     _add_common(parser)
     parser = group.add("verify", "check files, chain and digests", EXAMPLES, run_verify)
@@ -52,7 +52,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def run_take(args: argparse.Namespace) -> int:
-    """Take one and wait for it. Raises CommandError if it cannot be taken."""
+    """Take one and wait for it. Raises CommandError if it fails."""
     with reach(args) as client, progress_bar("snapshot", "step") as bar:
         client.post(PATH, {"position": args.position})
         taken = _finished(client, bar)
@@ -88,7 +88,7 @@ def _row(record: dict[str, Any]) -> tuple[str, ...]:
 
 
 def run_verify(args: argparse.Namespace) -> int:
-    """Verify one or all. Exit code 1 where one does not hold."""
+    """Verify one or all. Exit code 1 if one is bad."""
     with reach(args) as client, progress_bar("verify", "step") as bar:
         client.post(f"{PATH}/verify", {"position": args.position, "replay": args.replay})
         checked = _finished(client, bar)["checked"]

@@ -1,4 +1,4 @@
-"""``engramlog ui``: the console in a browser, on the node that runs or on one of its own."""
+"""``engramlog ui``: the console in a browser, on a running node or on its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def register(commands: Subcommands) -> None:
 
 
 def run_ui(args: argparse.Namespace) -> int:
-    """Open the page of the node that runs, or serve one until Ctrl-C."""
+    """Open a running node's page, or serve one until Ctrl-C."""
     url = url_of(args)
     if url is None:
         running = running_node(settings_of(args).data_dir)
@@ -35,11 +35,11 @@ def run_ui(args: argparse.Namespace) -> int:
     if url is not None:
         _show(url, open_it=not args.no_browser)
         return 0
-    # Loaded here: a page of a node that runs needs none of it.
+    # Loaded here, because the page of a running node does not need it.
     from engramlog.api.console.opening import open_node
     from engramlog.api.node.serving import run
 
-    # Only this machine reaches it, and who starts it can read the files anyway.
+    # No keys: only this machine has access, and the user who starts it can read the files too.
     settings = settings_of(args, auth_required=False, host="127.0.0.1")
     node = open_node(settings, embedding=settings.embedding)
     try:

@@ -1,1 +1,1 @@
-"""Commands that ask."""
+"""Commands that query."""

@@ -1,5 +1,5 @@
-"""abmind's settings, read from an environment as abmind reads them: a number that cannot be
-used is named, and the default stays."""
+"""abmind's settings, from an environment as abmind reads them: an unusable number causes a warning,
+and the default stays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engramlog.projections.recall.profile import ProfileError, parse_profile
 
 
 class ProfilePlace(Struct, frozen=True):
-    """Where a profile's document has a setting: ``path`` within one of its ``part``
+    """The place of a setting in a profile's document: ``path`` within one of its ``part``
     (``stages`` or ``factors``), by name."""
 
     part: str
@@ -39,7 +39,7 @@ VARIABLES: dict[str, ProfilePlace] = {
 
 
 def number_of(text: str) -> float | int | None:
-    """What a variable says; None if that is no number."""
+    """A variable's number; None if it is not one."""
     try:
         return int(text)
     except ValueError:
@@ -52,21 +52,21 @@ def number_of(text: str) -> float | int | None:
 def whole_number(
     environ: Mapping[str, str], name: str, default: int, most: int
 ) -> tuple[int, str | None]:
-    """A variable's number from 1 to ``most``, else the default and a warning."""
+    """A variable's number from 1 to ``most``; otherwise the default, with a warning."""
     given = environ.get(name)
     if given is None or not given.strip():
         return default, None
     number = number_of(given)
     if isinstance(number, int) and 1 <= number <= most:
         return number, None
-    return default, f"{name} is {given!r}, not a number from 1 to {most}: {default} is used"
+    return default, f"{name} is {given!r}, not a number from 1 to {most}: using {default}"
 
 
 def tuned(
     document: Mapping[str, Any], environ: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The document with the numbers of abmind's variables, and a warning for each that is
-    no number, outside its range, or about a part that this profile does not have."""
+    """The document with the numbers of abmind's variables. Warns of each that is not a number, out
+    of range, or for a part that this profile lacks."""
     changed = copy.deepcopy(dict(document))
     warnings: list[str] = []
     for name, place in VARIABLES.items():
@@ -75,18 +75,18 @@ def tuned(
             continue
         number = number_of(given)
         if number is None:
-            warnings.append(f"{name} is {given!r}, not a number: the profile's own is kept")
+            warnings.append(f"{name} is {given!r}, not a number: the profile's value stays")
             continue
         tried = copy.deepcopy(changed)
         part = next((each for each in tried[place.part] if each["name"] == place.name), None)
         if part is None:
-            warnings.append(f"{name} is not used: the profile has no {place.name}")
+            warnings.append(f"{name} has no effect: the profile has no {place.name}")
             continue
         _put(part, place.path, number)
         try:
             parse_profile(tried)
         except ProfileError as fault:
-            warnings.append(f"{name} is {given}: {fault.reason}; the profile's own is kept")
+            warnings.append(f"{name} is {given}: {fault.reason}; the profile's value stays")
         else:
             changed = tried
     return changed, warnings

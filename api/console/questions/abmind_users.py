@@ -1,4 +1,4 @@
-"""``--user-id``: whose memories a command in abmind's manner is about."""
+"""``--user-id``: the owner of the memories, for commands in abmind's style."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ VARIABLE = "ABMIND_USER_ID"
 
 
 def add_user_argument(parser: argparse._ActionsContainer) -> None:  # pyright: ignore[reportPrivateUsage]  # a parser or a group of one
-    """``--user-id``, and what abmind also calls it."""
+    """Adds ``--user-id``, and abmind's other name for it."""
     parser.add_argument(
         "--user-id", "--chat-id", metavar="USER", default=os.environ.get(VARIABLE) or None,
         help=f"whose memories: those of user:USER (default: {VARIABLE})",

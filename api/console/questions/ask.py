@@ -85,7 +85,7 @@ def _add_moment(parser: argparse.ArgumentParser) -> None:
 
 
 def run_recall(args: argparse.Namespace) -> int:
-    """Ask and print the answer, best first; or ask a receipt's question again."""
+    """Print the answer, best first; or repeat a receipt's question."""
     if (args.query is None) == (args.translated is None):
         args.refuse("give a question, or keywords with --translated")
     if args.translated is not None:
@@ -117,7 +117,7 @@ def run_recall(args: argparse.Namespace) -> int:
 
 
 def print_recall(answer: dict[str, Any]) -> None:
-    """An answer of recall as a table."""
+    """Print a recall's answer as a table."""
     rows = [
         [
             f"{item['score']:.3f}",
@@ -131,7 +131,7 @@ def print_recall(answer: dict[str, Any]) -> None:
     if rows:
         print_table(("score", "entity", "relation", "value", "recorded"), rows)
     elif answer.get("search_skipped"):
-        print("not searched: every word of it is in too many facts")
+        print("not searched: too many facts contain every word of it")
     else:
         print("nothing found")
     if answer.get("hint"):
@@ -141,7 +141,7 @@ def print_recall(answer: dict[str, Any]) -> None:
 
 
 def number_lines(answer: dict[str, Any]) -> list[str]:
-    """Every number behind each score, where the node tells them."""
+    """Every number behind each score, if the answer has them."""
     lines: list[str] = []
     for place, item in enumerate(answer["results"], 1):
         numbers = item.get("explain")
@@ -192,7 +192,7 @@ def run_facts(args: argparse.Namespace) -> int:
 def fetch_facts(
     client: Client, query: dict[str, object], limit: int
 ) -> tuple[list[dict[str, Any]], int]:
-    """Up to ``limit`` facts, page by page, and how many match."""
+    """Up to ``limit`` facts, page by page, and the number of matches."""
     facts: list[dict[str, Any]] = []
     cursor: str | None = None
     while True:

@@ -1,4 +1,4 @@
-"""``engramlog audit``: what was known, what changed, who did it, and SQL over the log."""
+"""``engramlog audit``: past states, changes, who made them, and SQL over the log."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def run_state(args: argparse.Namespace) -> int:
 
 
 def run_diff(args: argparse.Namespace) -> int:
-    """Print what changed."""
+    """Print the differences."""
     query = {**_filters(args), "from": args.since, "to": args.to, "change": args.change,
              "limit": PAGE}  # fmt: skip
     with reach(args) as client:
@@ -158,7 +158,7 @@ def _life(args: argparse.Namespace, path: str) -> int:
 
 
 def run_fork(args: argparse.Namespace) -> int:
-    """Print how an answer would differ if something had been said."""
+    """Print how hypothetical facts would change an answer."""
     try:
         text = sys.stdin.read() if args.document == "-" else Path(args.document).read_text()
         body: Any = json.loads(text)
@@ -186,7 +186,7 @@ def run_fork(args: argparse.Namespace) -> int:
 
 
 def _difference(item: Any) -> tuple[str, str]:
-    """The fact that an item of a difference names, and what it says of it."""
+    """The fact of a difference, and the difference."""
     if isinstance(item, str):
         return item, ""
     if "fields" in item:
@@ -197,7 +197,7 @@ def _difference(item: Any) -> tuple[str, str]:
 
 
 def run_sql(args: argparse.Namespace) -> int:
-    """Ask one statement."""
+    """Run one statement."""
     statement = sys.stdin.read() if args.statement == "-" else args.statement
     body = {"sql": statement, "as_of": args.as_of, "limit": args.limit}
     path = "/v1/time-travel/sql"
@@ -209,7 +209,7 @@ def run_sql(args: argparse.Namespace) -> int:
         return _written(args, answer)
     headings = [column["name"] for column in answer["columns"]]
     print_table(headings, [[_cell(value) for value in row] for row in answer["rows"]])
-    cut = ", more were cut off" if answer["truncated"] else ""
+    cut = ", more follow" if answer["truncated"] else ""
     print(f"{len(answer['rows'])} rows{cut}")
     return 0
 

@@ -1,4 +1,4 @@
-"""``engramlog show`` and ``engramlog history``: what is known of an entity, and since when."""
+"""``engramlog show`` and ``engramlog history``: an entity's facts, and their past."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def register(commands: Subcommands) -> None:
 
 
 def run_show(args: argparse.Namespace) -> int:
-    """Print the facts of an entity, newest first; exit code 1 if there are none."""
+    """Print the facts of an entity, newest first; exit code 1 if it has none."""
     query = {"entity": args.entity, "as_of": args.as_of, "limit": FACTS_MAX}
     with reach(args) as client:
         page = client.get("/v1/facts", {**query, "include_contradicted": True})
@@ -48,7 +48,7 @@ def run_show(args: argparse.Namespace) -> int:
         print_json(page)
         return 0 if page["facts"] else 1
     if not page["facts"]:
-        raise CommandError(f"nothing is known of {args.entity}")
+        raise CommandError(f"no facts about {args.entity}")
     rows = [
         [
             fact["relation"], value_text(fact["value"]), f"{fact['confidence']:g}",
@@ -70,7 +70,7 @@ def run_history(args: argparse.Namespace) -> int:
     if args.json:
         return print_json(life)
     if not life["events"]:
-        raise CommandError(f"nothing is known of {args.entity}")
+        raise CommandError(f"no facts about {args.entity}")
     rows = [
         [
             day(each["received_at"]), each["kind"], *said_of(each, said),
@@ -83,12 +83,12 @@ def run_history(args: argparse.Namespace) -> int:
 
 
 def said_of(event: dict[str, Any], said: Mapping[str, tuple[str, str]]) -> tuple[str, str]:
-    """Relation and value of the first fact that an event of a life is about."""
+    """Relation and value of the first fact of a life's event."""
     return next((said[fact] for fact in event["fact_ids"] if fact in said), ("", ""))
 
 
 def stated(client: Client, entity: str, as_of: str | None) -> dict[str, tuple[str, str]]:
-    """Relation and value of an entity's facts, ended ones too, by id."""
+    """Relation and value of an entity's facts, including ended ones, by id."""
     query = {
         "entity": entity, "as_of": as_of, "limit": FACTS_MAX, "include_retracted": True,
         "include_expired": True, "include_contradicted": True, "include_low_trust": True,

@@ -1,7 +1,7 @@
-"""``engramlog hook recall``: what an agent's host runs before every turn (abmind's hook).
+"""``engramlog hook recall``: an agent's host runs it before every turn (abmind's hook).
 
-The host gives the turn as JSON on stdin and adds stdout to the prompt. Nothing
-that goes wrong here may stop the turn: faults go to stderr, and the exit code is always 0.
+The host gives the turn as JSON on stdin and adds stdout to the prompt. No failure here may stop the
+turn: faults go to stderr, and the exit code is always 0.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def register(commands: Subcommands) -> None:
 
 
 def add_hook_command(commands: Subcommands) -> None:
-    """``recall``, as ``engramlog hook`` and abmind have it."""
+    """Adds ``recall``, in ``engramlog hook`` and in abmind."""
     parser = commands.add("recall", "print the memories that a turn calls for", EXAMPLES, run_hook)
     add_target_arguments(parser)
     parser.add_argument("--scope", default="*", help="where to look (default: every scope)")
@@ -51,7 +51,7 @@ def add_hook_command(commands: Subcommands) -> None:
 
 
 def run_hook(args: argparse.Namespace) -> int:
-    """Ask the turn as an ambient question and print what it finds."""
+    """Recall with the turn as an ambient question, and print the hits."""
     if os.environ.get(DISABLED, "").strip().lower() in {"1", "true", "yes"}:
         return 0
     try:
@@ -88,7 +88,7 @@ def _recalled(args: argparse.Namespace, prompt: str) -> str:
 
 
 def prompt_of(payload: str) -> str:
-    """The turn in a host's JSON. Raises ValueError if there is none."""
+    """The turn in a host's JSON. Raises ValueError if it has none."""
     given: object = json.loads(payload)
     prompt = cast("dict[str, object]", given).get("prompt") if isinstance(given, dict) else None
     if not isinstance(prompt, str):
@@ -97,8 +97,8 @@ def prompt_of(payload: str) -> str:
 
 
 def injected(answer: dict[str, Any], characters_max: int) -> str:
-    """What is added to the prompt: a line a memory, in at most so many characters. Memories
-    that are marked as instructions are left out, because no one vetted them for this turn."""
+    """The addition to the prompt: one line per memory, up to so many characters. Omits memories
+    that are instructions, because they are unvetted for this turn."""
     results = {each["id"]: each for each in answer["results"]}
     lines: list[str] = []
     left = characters_max - len(HEADING) - 1

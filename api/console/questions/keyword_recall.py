@@ -1,6 +1,6 @@
-"""``engramlog recall --translated``: abmind's command line, its output and its manners.
+"""``engramlog recall --translated``: abmind's command line, output and behaviour.
 
-Hits go to stdout as a JSON array, how they were found to stderr in one line.
+Hits go to stdout as a JSON array, and the search's summary to stderr in one line.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from engramlog.api.console.reach import reach
 
 PROFILE = "abmind"
 PROFILE_OF_INTENT = {"ambient": "abmind-head"}
-"""Who asks by an intent and names no profile gets one that has it."""
+"""Profiles of requests that have an intent and name no profile."""
 LIMIT = 10
 LIMIT_MAX = 50
 CLASSIFICATION = 2
 CLASSIFICATION_MAX = 3
 CONTENT_MAX = 500
-"""Characters of a fact that are shown without ``--full``."""
+"""Characters of a fact to show without ``--full``."""
 
 
 def add_keyword_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags that abmind's own command has."""
+    """Adds the flags of abmind's own command."""
     group = parser.add_argument_group("keywords instead of a question (as abmind)")
     group.add_argument(
         "--translated", "--keywords", metavar="KW1,KW2",
-        help="keywords in the language that is searched; one of several words is a phrase",
+        help="keywords in the language of the searches; one of several words is a phrase",
     )  # fmt: skip
     group.add_argument("--original", metavar="TEXT", help="the question in the user's own words")
     group.add_argument("--topic", help="only facts of this topic")
@@ -50,15 +50,16 @@ def add_keyword_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--intent", choices=("ambient", "explicit"),
-        help="ambient: drop words that most facts hold, and skip the search where no other is "
-        "left (needs a profile that has it); explicit: take the words exactly as they are",
+        help="ambient: drop words that most facts contain, and skip the search if no other word "
+             "is left (only in profiles with an ambient mode); explicit: take the words exactly "
+             "as given",
     )  # fmt: skip
     group.add_argument("--full", action="store_true", help="whole texts")
     add_user_argument(group)
 
 
 def run_keyword_recall(args: argparse.Namespace) -> int:
-    """Ask by keywords; print the hits, and how they were found."""
+    """Ask by keywords; print the hits and the search's summary."""
     body = body_of(args)
     with reach(args, embedding="pinned") as client:
         answer = client.post("/v1/recall", body)
@@ -109,7 +110,7 @@ def _when(given: str | None) -> int | str | None:
 
 
 def hit_of(item: dict[str, Any], *, whole: bool) -> dict[str, Any]:
-    """A result as abmind prints it; what the profile does not add is left out."""
+    """A result in abmind's form; omits fields that the profile does not fill."""
     own: dict[str, Any] = item.get("metadata", {})
     content = statement_of(item)
     if not whole and len(content) > CONTENT_MAX:
@@ -159,7 +160,7 @@ def summary_of(answer: dict[str, Any]) -> str:
 
 
 def stage_lines(answer: dict[str, Any]) -> list[str]:
-    """What each stage found in how long, as abmind's seed tells it."""
+    """Each stage's hits and time, in the form of abmind's seed."""
     lines = [f"Query: {json.dumps(answer['query'], ensure_ascii=False)}"]
     for stage in answer["stages"]:
         found = f"{stage['hits']} hit{'' if stage['hits'] == 1 else 's'}"

@@ -52,7 +52,7 @@ def run_alias(args: argparse.Namespace) -> int:
 
 
 def run_unalias(args: argparse.Namespace) -> int:
-    """Take an alias back."""
+    """Remove an alias."""
     with reach(args) as client:
         client.delete(f"/v1/aliases/{quote(args.raw_uri, safe=':/')}")
     print(f"{args.raw_uri} means itself")

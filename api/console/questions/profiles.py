@@ -44,7 +44,7 @@ def register(commands: Subcommands) -> None:
 
 
 def run_list(args: argparse.Namespace) -> int:
-    """Print names, where they come from, and what they are."""
+    """Print names, origins and descriptions."""
     with reach(args) as client:
         answer = client.get("/v1/profiles")
     if args.json:
@@ -72,7 +72,7 @@ def run_show(args: argparse.Namespace) -> int:
 
 
 def run_install(args: argparse.Namespace) -> int:
-    """Install a document under a name, which takes the place of its own."""
+    """Install a document under a name, replacing that profile."""
     document = _read(args.file)
     document["name"] = args.name
     with reach(args) as client:

@@ -31,7 +31,7 @@ def register(commands: Subcommands) -> None:
 
 
 def run_list(args: argparse.Namespace) -> int:
-    """Print receipts, newest first, or one whole."""
+    """Print receipts, newest first, or one in full."""
     with reach(args) as client:
         if args.receipt is not None:
             print_json(client.get(_path(client, args.receipt)))
@@ -55,7 +55,7 @@ def run_list(args: argparse.Namespace) -> int:
 
 
 def run_replay(args: argparse.Namespace) -> int:
-    """Ask a receipt's question again, at its moment and now, and print what differs."""
+    """Repeat a receipt's question at its moment and now, and print the differences."""
     with reach(args, embedding="pinned") as client:
         answer = client.post(f"{_path(client, args.receipt)}/replay")
     if args.json:
@@ -91,10 +91,10 @@ def _fact(fact: dict[str, Any]) -> str:
 
 
 def _path(client: Client, receipt: str) -> str:
-    """The route of a receipt. Raises CommandError if there is none yet."""
+    """The route of a receipt. Raises CommandError if no receipt exists yet."""
     if receipt == LATEST:
         found = client.get("/v1/recall/receipts", {"limit": 1})["receipts"]
         if not found:
-            raise CommandError("there is no receipt yet: nothing was recalled")
+            raise CommandError("no receipts yet: recall something first")
         receipt = found[0]["receipt_id"]
     return f"/v1/recall/receipts/{quote(receipt, safe='')}"

@@ -1,1 +1,1 @@
-"""Commands about who may do what."""
+"""Commands about permissions and identity."""

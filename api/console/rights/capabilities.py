@@ -1,4 +1,4 @@
-"""``engramlog capability``: tokens that carry rights, and prove themselves anywhere."""
+"""``engramlog capability``: tokens that carry rights and can be verified anywhere."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def register(commands: Subcommands) -> None:
     parser.add_argument("--expires", metavar="INSTANT", help="end of the derived token")
 
     parser = group.add(
-        "inspect", "show what a token allows, and whether it is valid", EXAMPLES, run_inspect
+        "inspect", "show a token's rights, and whether it is valid", EXAMPLES, run_inspect
     )
     parser.add_argument("token", help="the token, or - to read it from stdin")
     add_target_arguments(parser)
@@ -115,7 +115,7 @@ def run_issue(args: argparse.Namespace) -> int:
 
 
 def run_narrow(args: argparse.Namespace) -> int:
-    """Add a block to a token and print the lesser one."""
+    """Add a block to a token and print the narrowed one."""
     grant = None
     try:
         if args.verb or args.scope or args.entity:
@@ -125,7 +125,7 @@ def run_narrow(args: argparse.Namespace) -> int:
         capability = decode_bearer(_given(args.token))
         lesser = narrow(capability, grant=grant, expires_at_us=expires_us)
         if verify(lesser).grant.empty:
-            raise CommandError("the derived token would allow nothing at all")
+            raise CommandError("the derived token would allow nothing")
     except (CapabilityInvalid, GrantError, ValueError) as fault:
         raise CommandError(str(fault)) from fault
     print(encode_bearer(lesser))
@@ -133,7 +133,7 @@ def run_narrow(args: argparse.Namespace) -> int:
 
 
 def run_inspect(args: argparse.Namespace) -> int:
-    """Print a token's claims; exit code 1 where it does not hold."""
+    """Print a token's claims; exit code 1 if it is not valid."""
     text = _given(args.token)
     if args.offline:
         answer = _inspected(text)
@@ -157,7 +157,7 @@ def _inspected(text: str) -> dict[str, Any]:
 
 
 def run_list(args: argparse.Namespace) -> int:
-    """Every token, if the caller may see them all."""
+    """List every token if the caller may see them, else the caller's."""
     with reach(args) as client:
         everybody = {"all": True if args.url is None else None}
         found = client.get("/v1/capabilities", everybody)["capabilities"]

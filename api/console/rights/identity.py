@@ -41,7 +41,7 @@ def register(commands: Subcommands) -> None:
 
 
 def run_show(args: argparse.Namespace) -> int:
-    """The public part."""
+    """Show the public part."""
     identity = DataDirectory.inspect(settings_of(args).data_dir).identity
     shown = {
         "node_id": identity.node_id,
@@ -57,7 +57,7 @@ def run_show(args: argparse.Namespace) -> int:
 
 
 def run_backup(args: argparse.Namespace) -> int:
-    """Copy keys and document. The running node is not disturbed."""
+    """Copy keys and document. Does not disturb a running node."""
     folder = settings_of(args).data_dir / "identity"
     Identity.load(folder).backup(args.to)
     print(f"backed up to {args.to}: it holds the private key, keep it safe")
@@ -85,20 +85,20 @@ def run_rotate(args: argparse.Namespace) -> int:
     finally:
         node.close()
     if isinstance(outcome, Refused):
-        raise CommandError(f"the rotation was not recorded: {outcome.message}")
+        raise CommandError(f"could not record the rotation: {outcome.message}")
     print(f"{node.identity.node_id} now signs with {rotation.public_key}")
     return 0
 
 
 def run_accept_copy(args: argparse.Namespace) -> int:
-    """The same node, next epoch."""
+    """Continue as the same node, in the next epoch."""
     identity = HeldDirectory.accept_copy(settings_of(args).data_dir)
     print(f"{identity.node_id} continues here in epoch {identity.epoch}")
     return 0
 
 
 def run_new(args: argparse.Namespace) -> int:
-    """Another node with the same memory so far."""
+    """Continue as another node with the memory so far."""
     identity = HeldDirectory.new_identity(settings_of(args).data_dir)
     print(f"this directory is now {identity.node_id}")
     return 0

@@ -20,7 +20,7 @@ examples:
   engramlog key revoke 0b7c3a5e-… --data memory
 """
 CREATE_EXAMPLES = """\
-The key is printed once, to stdout, and only its hash is kept.
+The key is printed once, to stdout; the node keeps only its hash.
 
 examples:
   engramlog key create --data memory --entity-uri agent:ann --permission read
@@ -53,8 +53,8 @@ def register(commands: Subcommands) -> None:
         "--source",
         action="append",
         metavar="SOURCE",
-        help="a source it may write as besides its own entity; may end in '*'; repeatable "
-        "(default: none, or all for admin)",
+        help="a further source for its writes, apart from its own entity; may end in '*'; "
+        "repeatable (default: none, or all for admin)",
     )
     parser.add_argument(
         "--max-classification",
@@ -78,7 +78,7 @@ def register(commands: Subcommands) -> None:
 
 
 def run_create(args: argparse.Namespace) -> int:
-    """Create a key, and print it unless it was given."""
+    """Create a key, and print it unless the user supplied it."""
     raw_key = _read_key() if args.raw_key else secrets.token_urlsafe(KEY_BYTES)
     body = {
         "raw_key": raw_key,
@@ -112,7 +112,7 @@ def _read_key() -> str:
 
 
 def run_list(args: argparse.Namespace) -> int:
-    """Every key, if the caller may see them all."""
+    """List every key if the caller may see them, else the caller's."""
     with reach(args) as client:
         keys = client.get("/v1/auth/keys", {"all": True if args.url is None else None})
     if args.json:

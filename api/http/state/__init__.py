@@ -1,1 +1,1 @@
-"""What the application keeps between requests."""
+"""The state that the application keeps between requests."""

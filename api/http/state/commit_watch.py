@@ -1,4 +1,4 @@
-"""Waiting in the event loop until the log has grown, for requests that follow it."""
+"""Waiting in the event loop until the log grows, for requests that follow it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class CommitWatch:
         self._ending = False
 
     def stop(self) -> None:
-        """Let every waiting request go, now and from here on."""
+        """Release every waiting request, now and from here on."""
         self._ending = True
         self._wake()
 
     def committed(self, _: Sequence[Recorded]) -> None:
-        """Events were published."""
+        """Called with published events."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake)
 
@@ -32,7 +32,7 @@ class CommitWatch:
         return self._ending
 
     async def wait(self, grown: Callable[[], bool], seconds: float) -> bool:
-        """Whether ``grown`` holds within so many seconds; checked after every commit."""
+        """Whether ``grown`` holds within this time; checked after every commit."""
         loop = self._loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while not grown():

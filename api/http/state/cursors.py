@@ -1,7 +1,7 @@
-"""Opaque page cursors: signed, bound to one query, with the moment they were made at.
+"""Opaque page cursors: signed, for one query, at a fixed moment.
 
-A cursor carries no right: each page is authorised again. Its text is base64url of a
-MessagePack body and a 16-byte HMAC-SHA256; an altered one answers ``invalid_cursor``.
+A cursor grants no right: the node authorises each page again. Its text is base64url of a
+MessagePack body and a 16-byte HMAC-SHA256; after an alteration it answers ``invalid_cursor``.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Cursor(Struct, frozen=True, array_like=True):
 
     Attributes:
         kind: the route it belongs to.
-        digest: of the filters it was made for.
+        digest: of the walk's filters.
         position: transaction time of the walk.
         instant_us: clock of the walk, microseconds.
         expires_at_us: after this the walk must start again; 0 for never.
         place: sort key of the last item delivered.
-        since: the walk delivers only what was recorded after this position.
-        tail: whether the walk's end hands out a cursor to resume from.
+        since: the walk delivers only events after this position.
+        tail: whether the walk's end returns a cursor to resume from.
     """
 
     kind: str
@@ -50,14 +50,14 @@ class Cursor(Struct, frozen=True, array_like=True):
 
 
 def filters_digest(filters: Mapping[str, object]) -> bytes:
-    """16 bytes that differ wherever two queries ask for different things."""
+    """16 bytes that differ if two queries differ."""
     return hashlib.sha256(msgspec.json.encode(sorted(filters.items()))).digest()[:16]
 
 
 class CursorSealer:
     """Makes and opens cursors with the node's secret.
 
-    ``ttl_us``: how long a page cursor stays good, microseconds.
+    ``ttl_us``: a page cursor's lifetime, microseconds.
     """
 
     def __init__(self, secret: bytes, ttl_us: int) -> None:
@@ -66,7 +66,7 @@ class CursorSealer:
         self._decoder = msgspec.msgpack.Decoder(Cursor)
 
     def expiry(self, now_us: int) -> int:
-        """When a cursor made now stops being good."""
+        """When a cursor made now expires."""
         return now_us + self._ttl_us
 
     def seal(self, cursor: Cursor) -> str:
@@ -78,7 +78,7 @@ class CursorSealer:
         """The cursor behind a text.
 
         Raises:
-            ApiError: ``invalid_cursor`` (altered, foreign, or of another query) or
+            ApiError: ``invalid_cursor`` (altered, foreign, or for another query) or
                 ``cursor_expired``.
         """
         cursor = self._decoded(text)

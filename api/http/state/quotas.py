@@ -1,8 +1,8 @@
-"""Per-principal quotas: how many reads and writes a key's entity has left (wire 4).
+"""Quotas per principal: the reads and writes that a key's entity has left (wire 4).
 
-A bucket of tokens per (principal, dimension) holds an hour's worth and fills evenly. A request
-passes while there is one; a batch is charged for each of its items, if need be on credit, so
-that no batch is too large to pass and none is cheaper than single writes.
+A bucket of tokens per (principal, dimension) holds an hour's worth and refills evenly. A request
+passes if it gets a token. A batch pays for each of its items, on credit if necessary: any batch can
+pass, and none is cheaper than single writes.
 """
 
 from __future__ import annotations
@@ -20,18 +20,16 @@ HOUR_S = 3600.0
 
 
 ROUNDING = 1e-9
-"""What sums of seconds may lose: who waited as long as was said has a whole token."""
+"""The possible loss in sums of seconds: a caller who waited as instructed gets a whole token."""
 
 
 class Quotas:
-    """The buckets, in memory: a restart fills them. For use within one event loop.
+    """The buckets, in memory: after a restart they are full. For use within one event loop.
 
-    Args:
-        reads, writes: requests an hour; 0 for as many as they like.
-        now_s: seconds of a clock that never goes back.
+    Args: reads, writes: requests per hour; 0: no limit.
+        now_s: a monotonic clock in seconds.
 
-    Attributes:
-        refused: how many requests did not pass.
+    Attributes: refused: how many requests failed.
     """
 
     def __init__(
@@ -41,7 +39,7 @@ class Quotas:
         self.refused: dict[Dimension, int] = {"read": 0, "write": 0}
         self._now_s = now_s
         self._buckets: dict[tuple[str, Dimension], tuple[float, float]] = {}
-        """Tokens, and when they were counted."""
+        """Tokens, and the time of their count."""
 
     def take(self, principal: str, dimension: Dimension) -> None:
         """Let one request pass.
@@ -59,7 +57,7 @@ class Quotas:
         self._buckets[principal, dimension] = (tokens - 1.0, self._now_s())
 
     def charge(self, principal: str, dimension: Dimension, count: int) -> None:
-        """Count what a request that has passed turned out to hold besides itself."""
+        """Charge a passed request for its further items."""
         rate = self._rates[dimension]
         if rate and count > 0:
             tokens = self._tokens(principal, dimension, rate)
@@ -71,7 +69,7 @@ class Quotas:
 
 
 def dimension_of(method: str, permission: str) -> Dimension:
-    """What a route counts as: asking is reading, by any method."""
+    """A route's dimension: queries count as reads, with any method."""
     asks = method == "GET" or permission in ("read", "audit.read")
     return "read" if asks else "write"
 

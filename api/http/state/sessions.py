@@ -1,6 +1,6 @@
 """The feedback-loop rule: which scopes a session has read, so that writing there needs provenance.
 
-State is per (caller, session id), kept in memory and bounded; a restart forgets it.
+State per (caller, session id), bounded and in memory; a restart drops it.
 Source: wire 1.7.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 SESSION_LENGTH_MAX = 128
 SESSIONS_MAX = 20_000
-"""Sessions remembered; the one unused for longest is forgotten first."""
+"""Sessions to remember; the one unused for longest is dropped first."""
 
 
 class Sessions:
@@ -22,7 +22,7 @@ class Sessions:
         self._max = sessions_max
 
     def note_read(self, principal: str, session: str, scopes: Iterable[str]) -> None:
-        """Remember that the session saw facts of these scopes."""
+        """Note that the session read facts of these scopes."""
         key = (principal, session)
         seen = self._read.setdefault(key, set())
         seen.update(scopes)

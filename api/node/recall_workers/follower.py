@@ -1,7 +1,8 @@
-"""A node's files read by another process: the same tables, memory image and vectors, never written.
+"""Another process reads a node's files here: the same tables, memory image and vectors. It never
+writes them.
 
-The serving process names the position it has published; the follower then takes the events
-up to there from the log. Positions, their order and so every answer are the same in both.
+The serving process names its published position; the follower then reads the log's events up to
+there. Positions, their order and so every answer are the same in both.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ PAGE_EVENTS = 5_000
 
 
 class LogFollower:
-    """See the module. ``node`` answers reads; it has nothing to write with.
+    """See the module. ``node`` answers reads and has no writer.
 
     Args:
         path: the data directory that another process serves.
-        embedding: as that process has it.
-        ask: for the vector of a question's text.
-        log: address of the log, where it is not in the directory.
+        embedding: the serving process's settings.
+        ask: gets the vector of a question's text.
+        log: address of an external log; empty for one in the directory.
     """
 
     def __init__(self, path: Path, embedding: EmbeddingSettings, ask: Ask, log: str = "") -> None:
@@ -57,8 +58,8 @@ class LogFollower:
         self.node.embeddings = self._embeddings
 
     def _begun(self) -> MemoryImage:
-        """The image as far as the tables are: vectors are looked up only once, and those that
-        come later are sent, so no fact that has one already may come later."""
+        """The image up to the tables' position. It looks up vectors only once and gets later ones
+        by message, so no fact that has a vector already may arrive later."""
         image = KeptImages(self._path).restored(self._log)
         if image is None:
             return loaded_at_once(self._link)
@@ -73,7 +74,7 @@ class LogFollower:
         return image
 
     def follow(self, position: int, now_us: int) -> None:
-        """Know what was published at ``position``; the clock shows ``now_us``."""
+        """Advance to ``position``; ``now_us`` is the serving process's clock."""
         self.clock.set(now_us)
         generation = os.readlink(self._link)
         if generation != self._generation:
@@ -92,14 +93,14 @@ class LogFollower:
             self._place_vectors()
 
     def embedded(self, positions: bytes, rows: bytes) -> None:
-        """Add vectors of facts, once the facts are known here."""
+        """Add vectors of facts, once the facts themselves have arrived."""
         of: I64 = np.frombuffer(positions, dtype=np.int64)
         matrix: F32 = np.frombuffer(rows, dtype=np.float32).reshape(len(of), -1)
         self._arrived.append((of, matrix))
         self._place_vectors()
 
     def forgotten(self, positions: bytes) -> None:
-        """Let vectors of facts go."""
+        """Drop vectors of facts."""
         slots, known = self._slots(np.frombuffer(positions, dtype=np.int64))
         self._embeddings.forget(slots[known])
 
@@ -115,7 +116,7 @@ class LogFollower:
         self._arrived = waiting
 
     def _slots(self, positions: I64) -> tuple[I32, Bool]:
-        """Slots of the facts asserted at positions, and which of these are known here."""
+        """Slots of the facts asserted at positions, and whether each has arrived."""
         starts = self._reader.pin().from_position
         if not len(starts):
             return np.zeros(len(positions), dtype=np.int32), np.zeros(len(positions), dtype=bool)

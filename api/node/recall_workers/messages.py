@@ -1,8 +1,8 @@
-"""What the serving process and a recall worker say to each other over their socket.
+"""The messages between the serving process and a recall worker.
 
-Each message is MessagePack behind four bytes of length. The worker speaks first (``WorkerReady``),
-then answers every ``Question`` in turn; before it does, it may ask for vectors of texts
-(``Wanted``), for it has no model. Vectors of facts come without being asked for.
+Each message is MessagePack after its length in four bytes. The worker begins (``WorkerReady``),
+then answers each ``Question`` in turn. It has no model: before an answer it may request vectors of
+texts (``Wanted``). Vectors of facts arrive without a request.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ LENGTH_BYTES = 4
 class Question(Struct, frozen=True, tag=True):
     """A recall, with its moment.
 
-    Attributes:
-        body: the fields of the request that were sent.
-        position: what the serving process had published; the worker must know as much.
+    Attributes: body: the fields that the request has.
+        position: the serving process's published position, which the worker must reach first.
         now_us: the clock, microseconds.
     """
 
@@ -37,21 +36,22 @@ class Question(Struct, frozen=True, tag=True):
 
 
 class Embedded(Struct, frozen=True, tag=True):
-    """Vectors of facts, by the int64 positions that asserted them: an erased fact leaves a slot
-    in the process that knew it, and none in one that did not. As many float32 rows."""
+    """Vectors of facts, by the int64 positions that asserted them. Slots do not match between
+    processes: an erased fact keeps its slot only in a process that knew the fact. One float32 row
+    per position."""
 
     positions: bytes
     rows: bytes
 
 
 class Forgotten(Struct, frozen=True, tag=True):
-    """Facts whose vectors are gone: int64 positions."""
+    """Facts that lost their vectors: int64 positions."""
 
     positions: bytes
 
 
 class Vector(Struct, frozen=True, tag=True):
-    """The vector of a text that was wanted as float32; None if there is none to be had."""
+    """The requested vector of a text as float32; None if the model is not available."""
 
     text: str
     row: bytes | None
@@ -62,7 +62,7 @@ class WorkerReady(Struct, frozen=True, tag=True):
 
 
 class Wanted(Struct, frozen=True, tag=True):
-    """The vector of this text is needed for the answer."""
+    """The answer needs the vector of this text."""
 
     text: str
 
@@ -74,7 +74,7 @@ class Found(Struct, frozen=True, tag=True):
 
 
 class Failed(Struct, frozen=True, tag=True):
-    """An answer that is an error: its status, headers and JSON."""
+    """An error as the answer: its status, headers and JSON."""
 
     status: int
     headers: dict[str, str]
@@ -91,6 +91,6 @@ decode_from_worker = msgspec.msgpack.Decoder(FromWorker).decode
 
 
 def framed(message: ToWorker | FromWorker) -> bytes:
-    """A message with its length before it."""
+    """A message after its length."""
     data = _encode(message)
     return len(data).to_bytes(LENGTH_BYTES, "big") + data

@@ -1,9 +1,9 @@
 """The serving process's side of recall workers: starting them, asking them, replacing them.
 
-A recall that has the node to itself is answered in the serving process, which is quickest.
-Workers answer those that come while another is under way; they are started once that has
-happened often. A recall is also answered in the serving process while there is no worker,
-where the worker fails, and where it needs what only that process has (see ``_fits``).
+The serving process answers a recall that comes alone, which is quickest. Workers answer recalls
+that come while another runs; they start once this has happened often. The serving process also
+answers if no worker is free, if the worker fails, and if the recall needs data that only this
+process has (see ``_fits``).
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.moment import Moment
 
 OVERLAPS_BEFORE_START = 20
-"""Recalls that met another under way, after which workers are worth their start."""
+"""Recalls during another recall, after which starting workers is worth its cost."""
 QUERY_SECONDS_MAX = 12.0
-"""Longest a question's vector is waited for: longer than a model takes, which says so itself."""
+"""Longest wait for a question's vector: longer than the model's own timeout."""
 START_SECONDS_MAX = 600.0
 ANSWER_SECONDS_MAX = 60.0
 IDLE_SECONDS_MAX = 2.0
-"""Longest a recall waits for a worker before it is answered here."""
+"""Longest wait for a free worker; then this process answers."""
 PAUSE_SECONDS = 5.0
 AUTO_FACTS_MAX = 250_000
-"""Facts up to which workers are started by default: each holds a memory image of its own."""
+"""Facts up to which workers start by default: each holds a copy of the memory image."""
 AUTO_WORKERS_MAX = 4
 
 _log = logging.getLogger(__name__)
@@ -66,9 +66,8 @@ _log = logging.getLogger(__name__)
 class RecallWorkers:
     """See the module. Without ``start`` this process answers everything.
 
-    Args:
-        count: how many processes, which then answer all they can; None decides by the machine
-            and the facts, and uses them for recalls that come side by side.
+    Args: count: how many processes, which then answer every recall they can; None: decided by the
+        machine and the facts; they then answer overlapping recalls.
     """
 
     name = "recall_workers"
@@ -98,8 +97,8 @@ class RecallWorkers:
         self._open = self.count > 0
 
     def start_anew(self) -> None:
-        """Have none of the processes that run now continue, and others start in their place.
-        Returns once they have ended; call from any thread but the event loop's."""
+        """Replace all running workers by new ones. Returns once the old ones have ended; call from
+        any thread except the event loop's."""
         if self._loop is None:
             return
 
@@ -116,7 +115,7 @@ class RecallWorkers:
 
     @property
     def count(self) -> int:
-        """How many workers there are to be."""
+        """How many workers should run."""
         if self._wanted is not None:
             return self._wanted
         few = self._node.reader.pin().count <= AUTO_FACTS_MAX
@@ -163,20 +162,21 @@ class RecallWorkers:
     async def _from_worker(
         self, caller: Caller, body: RecallBody, warnings: list[str], shape: Shape, verify: bool
     ) -> RecallOutcome | None:
-        """A worker's answer; None if there is none to be had."""
+        """A worker's answer; None if no worker can answer."""
         self._overlaps += 1
         often = self._wanted is not None or self._overlaps > OVERLAPS_BEFORE_START
         if often and not self._begun and self._loaded():
             self._begin()
         elif self._begun and self._heard is not self._semantics():
-            _log.info("recall workers restart: the embedding model was changed")
+            _log.info("recall workers restart: the embedding model changed")
             self._renew()
         if not self.ready or verify or not self._fits(body):
             return None
         return await self._answered(caller, body, warnings, shape)
 
     def _fits(self, body: RecallBody) -> bool:
-        """Cards and the vectors of facts that ended are kept by the serving process alone."""
+        """Whether a worker can answer. Only the serving process has cards and the vectors of ended
+        facts."""
         if body.entity is not None or body.as_of is not None or body.force_refresh:
             return False
         position = self._node.reader.image.position
@@ -204,10 +204,11 @@ class RecallWorkers:
             await asyncio.to_thread(self._node.reader.image.tail.settle, question.position)
             message = await asyncio.wait_for(worker.ask(question, self._vector), ANSWER_SECONDS_MAX)
         except asyncio.CancelledError:
-            self._replace(worker)  # its answer to the caller who has gone would come first
+            # Its next message would be the answer to the caller who disconnected.
+            self._replace(worker)
             raise
         except (OSError, EOFError, TimeoutError) as fault:
-            _log.warning("a recall worker failed, its question is answered here: %r", fault)
+            _log.warning("a recall worker failed, this process answers instead: %r", fault)
             self._replace(worker)
             return None
         self._idle.put_nowait(worker)
@@ -218,7 +219,7 @@ class RecallWorkers:
         return message.answered if isinstance(message, Found) else None
 
     async def _vector(self, query: str) -> bytes | None:
-        """The vector of a question's text, made here: workers have no model."""
+        """The vector of a question's text from this process's model: workers have none."""
         semantics = self._semantics()
         if semantics is None:
             return None
@@ -259,7 +260,7 @@ class RecallWorkers:
     def _replace(self, worker: _Worker) -> None:
         worker.end()
         if worker not in self._workers:
-            return  # it was replaced while it was starting, or answering
+            return  # another worker replaced it while it started or answered
         self._workers.remove(worker)
         if self._open:
             self._spawn(PAUSE_SECONDS)
@@ -271,12 +272,12 @@ class RecallWorkers:
         return None if embeddings is None else embeddings.semantics
 
     def _loaded(self) -> bool:
-        """Whether the vectors are where workers look for them, which have no others."""
+        """Whether the vectors are in memory: workers read no others."""
         embeddings = self._node.embeddings
         return embeddings is None or embeddings.loaded
 
     def _listen(self, tell: Callable[[ToWorker], None] | None) -> None:
-        """Receive vectors from here on, in the event loop; or no more."""
+        """Begin to receive vectors, in the event loop; None ends it."""
         semantics = self._heard = self._semantics()
         if semantics is None:
             return
@@ -307,7 +308,7 @@ class RecallWorkers:
             worker.send(data)
 
     def _renew(self) -> None:
-        """End the workers, and start others."""
+        """Replace the workers by new ones."""
         self._listen(self._broadcast)
         while not self._idle.empty():
             self._idle.get_nowait()
@@ -351,10 +352,10 @@ class _Worker:
     async def ask(
         self, question: Question, vector: Callable[[str], Awaitable[bytes | None]]
     ) -> FromWorker:
-        """The answer to a question; ``vector`` makes those that the worker wants for it. An
-        answer that the worker gives without one does not wait for it.
+        """The answer to a question; ``vector`` makes the vectors that the worker requests. If the
+        worker answers without a vector, this does not wait for it.
 
-        Raises OSError or EOFError where the process is gone.
+        Raises OSError or EOFError if the process has ended.
         """
         assert self._writer is not None
         self._writer.write(framed(question))
@@ -369,7 +370,7 @@ class _Worker:
         self.send(framed(Vector(text, await vector(text))))
 
     def send(self, data: bytes) -> None:
-        """Send what wants no answer."""
+        """Send a message that has no answer."""
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(data)
 

@@ -1,6 +1,6 @@
 """A recall worker: a process that follows a node's files and answers questions.
 
-Started by ``pool`` with one end of a socket; it ends when the other end is closed.
+``pool`` starts it with one end of a socket; it ends when the other end closes.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ from engramlog.projections.cards.source import PastCards
 from engramlog.projections.embedding.errors import ProviderUnavailable
 
 NICENESS = 5
-"""Where all cores are taken, writes come first: an agent waits for its write to be durable, and
-a worker also follows every write."""
+"""If all cores are busy, writes come first: agents wait for durable writes, and workers have to
+follow each write too."""
 
 VECTOR_SECONDS_MAX = 15.0
-"""The serving process gives up sooner; it says that it has none."""
+"""The serving process gives up sooner and sends None."""
 
 _log = logging.getLogger(__name__)
 
 
 def run(handle: int) -> int:
-    """Serve one socket until it is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the serving process says when to end
+    """Serve one socket until it closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the serving process ends this one
     os.nice(NICENESS)
     link = _Link(socket.socket(fileno=handle))
     first = link.received()
@@ -70,8 +70,8 @@ def run(handle: int) -> int:
     stages = ThreadPoolExecutor(STAGE_THREADS, thread_name_prefix="stage")
     service = ReadingService(node, settings, PastCards(node.reader.rows), FactChains(), stages)
     link.send(WorkerReady())
-    # Questions and vectors of facts are taken in their order by one thread, while this one
-    # hears the vectors that a question waits for.
+    # One thread takes questions and vectors of facts in order; this one receives the vectors that a
+    # question waits for.
     with ThreadPoolExecutor(1) as taking:
         while (data := link.received()) is not None:
             message = decode_to_worker(data)
@@ -96,7 +96,7 @@ class _Link:
             self._socket.sendall(framed(message))
 
     def received(self) -> bytes | None:
-        """The next message; None once the other end is closed."""
+        """The next message; None after the other end has closed."""
         length = self._exactly(LENGTH_BYTES)
         return None if length is None else self._exactly(int.from_bytes(length, "big"))
 
@@ -106,7 +106,7 @@ class _Link:
             self.send(Wanted(text))
             try:
                 while (arrived := self.vectors.get(timeout=VECTOR_SECONDS_MAX)).text != text:
-                    pass  # of a question whose recall did not wait for it
+                    pass  # its recall did not wait for the vector
             except Empty:
                 raise ProviderUnavailable("no vector came in time") from None
         if arrived.row is None:

@@ -1,1 +1,1 @@
-"""Tasks: what runs beside requests, each with a name, a start, a stop and a status."""
+"""Tasks: work beside requests. Each has a name, a start, a stop and a status."""

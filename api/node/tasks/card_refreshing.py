@@ -1,4 +1,4 @@
-"""The task that writes memory cards again behind the scenes, after the events that touch them."""
+"""The task that rewrites memory cards in the background after events that change them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engramlog.projections.image.reader import Reader
 
 
 class CardRefreshing:
-    """See the module. The cards have their own threads."""
+    """See the module. The cards own their threads."""
 
     name = "cards"
 
@@ -25,7 +25,7 @@ class CardRefreshing:
         self._reader.followers.append(self._cards.committed)
 
     async def stop(self) -> None:
-        """Finish the card that is being written, forget what waits."""
+        """Finish the card in progress and drop those that wait."""
         if not self._running:
             return
         self._running = False

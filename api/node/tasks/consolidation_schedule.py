@@ -1,8 +1,8 @@
-"""The scheduler of consolidation rules: what is due, judged again from the log each time.
+"""The scheduler of consolidation rules. It keeps no state: it finds the due rules from the log each
+time.
 
-It keeps no state of its own. Rules that count episodes are looked at after each write that
-holds one, rules by the clock when their instant comes; what was due while the node was down
-is due at its start.
+Rules that count episodes run after a write with an episode, timed rules at their instant. Rules
+that fell due while the node was down run at its start.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from engramlog.projections.episodes.rule import Rule, RuleError, parse_rule
 from engramlog.projections.writing.writer_errors import WriterBusy, WriterClosed, WriterDegraded
 
 SKIP_GRACE_US = 60_000_000
-"""A fire that is later than this is a missed one."""
+"""A run that starts later than this counts as missed."""
 SLEEP_SECONDS_MAX = 60.0
-"""Clocks may be set, so none is slept towards for longer."""
+"""Clocks can be set, so no sleep is longer."""
 RETRY_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
 
 class ConsolidationScheduler(LoopTask):
-    """See the module; ``tick`` does what is due now."""
+    """See the module; ``tick`` runs the rules that are due now."""
 
     def __init__(self, node: Node, consolidator: Consolidator, *, enabled: bool = True) -> None:
         super().__init__("consolidation")
@@ -57,7 +57,7 @@ class ConsolidationScheduler(LoopTask):
                 loop.call_soon_threadsafe(self._wake.set)
 
     async def start(self) -> None:
-        """Begin; what is due already is done first."""
+        """Begin with the rules that are due already."""
         if not self._enabled:
             return
         self._loop = asyncio.get_running_loop()
@@ -66,7 +66,7 @@ class ConsolidationScheduler(LoopTask):
         await super().start()
 
     async def stop(self) -> None:
-        """Do what is still due, then stop."""
+        """Run the due rules, then stop."""
         if self._task is None:
             return
         self._stopping = True
@@ -96,10 +96,10 @@ class ConsolidationScheduler(LoopTask):
                 await asyncio.wait_for(self._wake.wait(), pause)
 
     async def tick(self) -> float:
-        """Fire what is due; the seconds until a timetable may want it again."""
+        """Run the due rules. Returns the seconds until a timed rule may be due."""
         async with self._turn:
             pause = SLEEP_SECONDS_MAX
-            if not self._node.leads:  # rules fire on the node that does
+            if not self._node.leads:  # rules run on the leading node
                 return pause
             for rule, set_at in await asyncio.to_thread(self._rules):
                 try:
@@ -115,7 +115,7 @@ class ConsolidationScheduler(LoopTask):
         for rule_id, document, _, set_at in rows:
             try:
                 rule = parse_rule(document)
-            except RuleError as fault:  # a zone that this machine does not know
+            except RuleError as fault:  # a time zone that this machine does not know
                 _log.warning("rule %s cannot run here: %s", rule_id, fault)
                 continue
             if rule.enabled:

@@ -1,5 +1,5 @@
-"""Embedding as a task. Its worker lives as long as the open node; a stop of the app gives up a
-re-indexing that is under way, so that the job of it ends."""
+"""Embedding as a task. Its worker lives as long as the open node. When the app stops, a running
+re-indexing is given up, so that its job ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Embedding:
         self._node = node
 
     async def start(self) -> None:
-        """The worker began with the node."""
+        """The worker started with the node."""
 
     async def stop(self) -> None:
         if self._node.embeddings is not None:

@@ -1,4 +1,4 @@
-"""The task that cleans up after erasures while the node serves, and continues after a restart."""
+"""The task that cleans up after erasures while the node serves, and resumes after a restart."""
 
 from __future__ import annotations
 
@@ -23,13 +23,11 @@ RETRY_SECONDS = 30.0
 class ErasureCleaning(LoopTask):
     """See the module; ``wake`` after every erasure.
 
-    Args:
-        noted: called with every erasure, and at the start with all that are not clean, with the
-            positions of what they took: files that still hold it are not to be read.
-        flush: writes down receipts of recalls that wait in memory: they may repeat the text.
+    Args: noted: called with the erased positions of each erasure, and at the start with those of
+        all unclean ones: files with these positions must not be read.
+        flush: writes the recall receipts that wait in memory: they may repeat the text.
 
-    Attributes:
-        step: what is being cleaned, None if nothing is.
+    Attributes: step: the step in progress, None if nothing is to clean.
     """
 
     def __init__(
@@ -51,7 +49,7 @@ class ErasureCleaning(LoopTask):
 
     async def start(self) -> None:
         self._noted(self._cleaner.positions(self._cleaner.unclean()))
-        self._wanted.set()  # what an earlier process left unclean
+        self._wanted.set()  # erasures that an earlier process left unclean
         self._loop = asyncio.get_running_loop()
         self._reader.followers.append(self._committed)
         await super().start()
@@ -62,7 +60,7 @@ class ErasureCleaning(LoopTask):
         await super().stop()
 
     def _committed(self, events: Sequence[Recorded]) -> None:
-        """Erasures come from requests, and from other nodes."""
+        """Erasures come from requests and from other nodes."""
         took = [
             event.payload
             for event in events
@@ -73,7 +71,7 @@ class ErasureCleaning(LoopTask):
             self._loop.call_soon_threadsafe(self._wanted.set)
 
     def wake(self) -> None:
-        """There is something to clean."""
+        """Begin to clean."""
         self._wanted.set()
 
     async def wait(self, erasure_id: str, timeout_seconds: float) -> bool:
@@ -133,8 +131,8 @@ def cleaning_of(
     flush: Callable[[], Awaitable[None]],
     start_readers_anew: Callable[[], None],
 ) -> ErasureCleaning:
-    """What cleans up after the erasures of a node. ``start_readers_anew``: has other processes
-    release the image files."""
+    """The cleaning task of a node. ``start_readers_anew``: makes other processes release the image
+    files."""
 
     def noted(positions: list[int]) -> None:
         archive.note_erased(positions)
@@ -150,7 +148,7 @@ def cleaner_of(
     desk: AuditDesk,
     start_readers_anew: Callable[[], None] = lambda: None,
 ) -> Cleaner:
-    """What cleans the files of a node."""
+    """The cleaner of a node's files."""
     vectors: VectorFiles = _Vectors(node)
 
     def discard_images(_positions: list[int]) -> None:

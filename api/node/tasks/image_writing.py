@@ -1,4 +1,4 @@
-"""The task that keeps the files of the memory image and of the vectors near the log's end, for a
+"""The task that keeps the files of the memory image and the vectors close to the log's end, for a
 quick start."""
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from engramlog.api.node.tasks.task import LoopTask
 LOOK_SECONDS = 20.0
 LAG_MIN = 5_000
 LAG_SHARE = 8
-"""Files are written once they are this far behind: so many events, and one for so many facts.
-The bytes written for a fact then do not grow with the store."""
+"""Events to lag before writing: a fixed count plus one per so many facts. So the bytes written per
+fact do not grow with the store."""
 
 
 class ImageWriting(LoopTask):
-    """See the module. What is left at the end is written when the node closes."""
+    """See the module. The node writes the rest when it closes."""
 
     def __init__(self, node: Node) -> None:
         super().__init__("image_writing")

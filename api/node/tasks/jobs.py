@@ -1,11 +1,11 @@
-"""Jobs: long work that a request begins and others ask after.
+"""Jobs: long work that a request begins and that other requests ask about.
 
-``RequestJobs`` are the answers that come later: a request over much becomes a job, whose result
-is fetched by id. A job is its starter's alone: only the same credential finds it, all others
-find none. Results are kept for ten minutes, in memory; a restart forgets them.
+``RequestJobs`` answer later: a large request becomes a job, and the caller fetches the result by
+id. Only the credential that started a job finds it; to all others it does not exist. Memory keeps
+results for ten minutes; a restart drops them.
 
-``SingleJob`` is work on the whole node (a rebuild, a snapshot): at most one of a kind at a time,
-in a thread, with progress to look at.
+``SingleJob`` is work on the whole node (a rebuild, a snapshot): one of a kind at a time, in a
+thread, with its progress.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from engramlog.projections.moment import format_instant
 
 KEPT_S = 600.0
 RUNNING_MAX = 2
-"""Jobs that work at a time, so that reads keep threads; others are pending."""
+"""Jobs that run at a time, so that reads keep threads; others are pending."""
 JOBS_MAX = 1000
 FACTS_PER_S = 200_000
 """A cautious rate, for ``estimated_s``."""
@@ -49,7 +49,7 @@ class JobRecord(Struct, kw_only=True):
 
 
 class JobAccepted(Struct):
-    """The request became a job: ask for it by its id."""
+    """The request became a job: poll its id."""
 
     job_id: str | None
     status: JobState
@@ -57,7 +57,7 @@ class JobAccepted(Struct):
 
 
 class Job(Struct, kw_only=True):
-    """One job. ``owner``: digest of the credential that may ask for it; empty for any."""
+    """One job. ``owner``: digest of the credential that may read it; empty for any."""
 
     kind: str
     owner: bytes = b""
@@ -79,10 +79,10 @@ class Job(Struct, kw_only=True):
         self.ended_s = now_s()
 
     def _reason(self, fault: Exception) -> str:
-        """What may be said of a failure: to callers nothing of the node's own."""
+        """The reason to report: callers see no internal errors."""
         if isinstance(fault, ApiError):
             return _said(fault)
-        if isinstance(fault, EventLogError) and not self.owner:  # says all there is to say
+        if isinstance(fault, EventLogError) and not self.owner:  # its message is complete
             _log.warning("%s failed: %s", self.kind, fault)
             return str(fault)
         _log.exception("job %s (%s) failed", self.job_id, self.kind)
@@ -113,7 +113,7 @@ class RequestJobs:
         """Nothing runs before a request begins it."""
 
     async def stop(self) -> None:
-        """Drop what waits and wait for what runs."""
+        """Cancel pending jobs and wait for running ones."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -122,7 +122,7 @@ class RequestJobs:
         return TaskStatus(self.name, "running" if self._tasks else "idle")
 
     def begin(self, kind: str, owner: bytes, work: Callable[[], Awaitable[Any]]) -> Job:
-        """Begin a job, as soon as one of those that run is done.
+        """Begin a job as soon as a running one ends.
 
         Raises:
             ApiError: 503 ``too_many_jobs``.
@@ -157,10 +157,10 @@ class RequestJobs:
 
 
 class WorkRecord(Struct, kw_only=True):
-    """How far the work is, or how the last one went."""
+    """The progress of the work, or the outcome of the last run."""
 
     unit: ClassVar[str]
-    """What progress counts (``events``); names three fields of each subclass."""
+    """The unit of progress (``events``); names three fields of each subclass."""
     job_id: str | None
     status: JobState
     left_s: float | None
@@ -171,7 +171,7 @@ class WorkRecord(Struct, kw_only=True):
 
 
 class Rebuild(WorkRecord, kw_only=True):
-    """How far the rebuild is, or how the last one went."""
+    """The progress of the rebuild, or the outcome of the last one."""
 
     unit = "events"
     events: int
@@ -180,7 +180,7 @@ class Rebuild(WorkRecord, kw_only=True):
 
 
 class Reindex(WorkRecord, kw_only=True):
-    """How far re-indexing is, or how the last one went."""
+    """The progress of re-indexing, or the outcome of the last one."""
 
     unit = "facts"
     facts: int
@@ -189,8 +189,8 @@ class Reindex(WorkRecord, kw_only=True):
 
 
 class SnapshotJob(WorkRecord, kw_only=True):
-    """How far taking or verifying is, or how the last one went. ``steps``: of the copy, or
-    events where tables are made from the log."""
+    """The progress of taking or verifying a snapshot, or the outcome of the last one. ``steps``: of
+    the copy, or events while building tables from the log."""
 
     unit = "steps"
     steps: int
@@ -202,7 +202,7 @@ AnyWork = TypeVar("AnyWork", bound=WorkRecord)
 
 
 class SingleJob(Generic[AnyWork]):
-    """``begin`` begins the work in a thread, ``record`` tells how far it is.
+    """``begin`` starts the work in a thread, ``record`` reports its progress.
 
     Args:
         name: of the work, for the log and for refusals (``rebuild``).
@@ -224,7 +224,7 @@ class SingleJob(Generic[AnyWork]):
         """Nothing runs before a request begins it."""
 
     async def stop(self) -> None:
-        """Wait for running work: it cannot be left half done."""
+        """Wait for running work: it must not stop halfway."""
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
@@ -276,7 +276,7 @@ class SingleJob(Generic[AnyWork]):
 
 
 def accepted(job: Job, facts: int) -> JobAccepted:
-    """The answer 202 to the request that became a job over so many facts."""
+    """The answer 202 to a request over so many facts, which became a job."""
     return JobAccepted(job.job_id, job.status, max(1, round(facts / FACTS_PER_S)))
 
 

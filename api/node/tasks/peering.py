@@ -1,4 +1,4 @@
-"""Peers of this node: who they are, and a thread for each that is replayed."""
+"""The peers of this node, and one thread for each peer to replay."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class ReplayState(Struct):
     events: int = 0
     fault: str | None = None
     passed_over: list[str] = []
-    """Streams that it offered and that are not granted to it, at most a few."""
+    """Streams that the peer offered without a grant; a few at most."""
     waiting: dict[str, str] = {}
-    """By stream, what it waits for; it continues by itself."""
+    """By stream, the reason why it waits; it continues by itself."""
     level_at_us: int | None = None
-    """When this node last had all that the peer offered."""
+    """When this node last had everything that the peer offered."""
 
 
 class PeerReplay:
@@ -82,7 +82,7 @@ class PeerReplay:
         return [protocol_peer(row) for row in self.rows().values()]
 
     def open_scopes(self) -> frozenset[str]:
-        """Scopes that may leave this node at all."""
+        """Scopes that may leave this node."""
         team = ("team",) if self._settings.federation_allow_team else ()
         return frozenset((*SHARED_SCOPES, *team))
 
@@ -90,7 +90,7 @@ class PeerReplay:
 
     @property
     def wanted(self) -> bool:
-        """Whether peers are replayed here; a replica leaves that to its primary."""
+        """Whether this node replays peers; a replica leaves that to its primary."""
         return self._settings.federation_enabled and self._node.replica is None
 
     async def start(self) -> None:
@@ -101,7 +101,7 @@ class PeerReplay:
             threading.Thread(target=self._watch_lead, name="peers", daemon=True).start()
 
     async def stop(self) -> None:
-        """End every replay; waits for what is being written."""
+        """End every replay after the current write."""
         await asyncio.to_thread(self._end)
 
     def status(self) -> TaskStatus:
@@ -126,8 +126,8 @@ class PeerReplay:
             each.join()
 
     def committed(self, events: Sequence[Recorded]) -> None:
-        """Take note of peers that came, changed or went, and of what a stream may wait for;
-        called in the writer's thread, when the reader knows of them."""
+        """Note new, changed and removed peers, and events that a stream may wait for. Runs in the
+        writer's thread, after the reader has the events."""
         if any(isinstance(event.payload, PeerDeclared | PeerStateSet) for event in events):
             changed = frozenset(
                 event.payload.peer_id
@@ -140,21 +140,21 @@ class PeerReplay:
                 each.wake_if_waiting()
 
     def ask_others(self, node_id: str) -> None:
-        """Ask every other peer at once: one of them may know what ``node_id`` lacks."""
+        """Ask every other peer at once: one of them may have the events that ``node_id`` lacks."""
         with self._lock:
             others = [each for name, each in self._threads.items() if name != node_id]
         for each in others:
             each.wake()
 
     def _watch_lead(self) -> None:
-        """Of nodes over one log one pulls; which, may change."""
+        """Of nodes over one log, one pulls; this one can change."""
         while self._running:
             time.sleep(LEAD_LOOK_SECONDS)
             self.attend()
 
     def attend(self, changed: Collection[str] = ()) -> None:
-        """Have one thread for each peer that is to be replayed from here; those of ``changed``
-        (ids here) look again at once."""
+        """Run one thread for each peer to replay; threads of ``changed`` peers (ids here) look
+        again at once."""
         with self._lock:
             if not self._running:
                 return
@@ -175,7 +175,7 @@ class PeerReplay:
                     self._threads[node_id].start()
 
     def source(self, row: PeerRow) -> HttpPeerSource:
-        """The peer's federation routes, asked with a token for each request."""
+        """The peer's federation routes; each request carries a token."""
         scopes = sorted(self.open_scopes() & set(row.allowed_scopes))
         node = self._node
 
@@ -203,7 +203,7 @@ class _Replaying(threading.Thread):
         self._source: HttpPeerSource | None = None
 
     def stop(self) -> None:
-        """End, also a request that waits."""
+        """End, and cancel a waiting request."""
         self._ending.set()
         self._waking.set()
         source = self._source
@@ -211,14 +211,14 @@ class _Replaying(threading.Thread):
             source.close()
 
     def wake(self) -> None:
-        """Begin a round at once, also where one waits for the peer or for a better time."""
+        """Begin a round at once, even during a wait."""
         self._waking.set()
         source = self._source
         if source is not None:
             source.wake()
 
     def wake_if_waiting(self) -> None:
-        """Begin a round at once where a stream waits for what may have come."""
+        """Begin a round at once if a stream waits for events that may have come."""
         if self._waits:
             self.wake()
 
@@ -256,7 +256,7 @@ class _Replaying(threading.Thread):
             self._source = self._peers.source(row)
         reader = self._node.reader
         known = {each.stream: each for each in reader.ask(load_peer_streams)}
-        # What is level waits at the peer for something new; what is behind asks on.
+        # A level stream waits at the peer for new events; one that lags asks again.
         wait = WAIT_SECONDS if self._state.level_at_us is not None else 0.0
         if self._due_us:
             due_seconds = (self._due_us - self._node.clock.now_us()) / 1_000_000

@@ -1,6 +1,6 @@
-"""The protocol's federation as a service of the node: who may ask, and pulling every peer.
+"""The protocol's federation as a service of the node: authenticates peers and pulls them.
 
-Each peer is pulled by its own task, so that a slow or broken one delays no other.
+Each peer has its own task, so that a slow or broken one delays no other.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from engramlog.replay.stigmem.pulling import PeerFault, RoundReport, pull_round
 from engramlog.replay.stigmem.records import RecordBounds
 
 LOOK_SECONDS = 0.5
-"""How often the list of peers is looked at."""
+"""The interval between looks at the list of peers."""
 BACKOFF_SECONDS_MAX = 60.0
 ACTOR = "system:engramlog:federation"
 
@@ -75,10 +75,10 @@ class NodeDesk:
 
 
 async def take(node: Node, command: ReceiveForeign) -> dict[str, str]:
-    """Write a page of foreign facts; what became of each, by its id at the peer."""
+    """Write a page of foreign facts; the outcome of each, by its id at the peer."""
     future = node.writer.submit([command], actor=ACTOR, atomic=True)
     outcome = (await asyncio.wrap_future(future)).outcomes[0]
-    assert not isinstance(outcome, Refused)  # facts are refused one by one, pages are not
+    assert not isinstance(outcome, Refused)  # the writer refuses single facts, never pages
     states: dict[str, str] = outcome.detail["states"]
     return states
 
@@ -113,24 +113,24 @@ class ProtocolFederation(LoopTask):
         return check_peer_token(token.strip(), own, self._now_ms(), self.peers.find, self._nonces)
 
     def shared_scopes(self, scopes: frozenset[str]) -> frozenset[str]:
-        """What of these may leave the node at all: never ``local``, ``team`` where allowed."""
+        """Those of the scopes that may leave the node: never ``local``, ``team`` if allowed."""
         never = {"local"} if self._settings.federation_allow_team else {"local", "team"}
         return scopes - never
 
     def bounds(
         self, node_id: str, scopes: frozenset[str], source: str | None = None
     ) -> RecordBounds:
-        """What is taken of a peer."""
+        """The bounds on records of a peer."""
         limit = self._settings.value_bytes_max
         return RecordBounds(node_id, self.shared_scopes(scopes), limit, source)
 
     def pulled(self, node_id: str) -> ForeignPages | None:
-        """The outcome of a peer so far."""
+        """The result of pulling a peer so far."""
         return self._node.reader.ask(foreign_pages, node_id)
 
     def is_shared_anew(self, peer: ProtocolPeer) -> bool:
-        """Whether more is shared with a peer than at its last question. One that keeps a single
-        cursor for all scopes then has to be handed everything once more."""
+        """Whether this peer sees more scopes than at its last request. A peer with one cursor for
+        all scopes then has to read everything again."""
         now = self.shared_scopes(peer.scopes)
         before = self._shared.get(peer.node_id, now)
         self._shared[peer.node_id] = now
@@ -147,7 +147,7 @@ class ProtocolFederation(LoopTask):
         await super().start()
 
     async def stop(self) -> None:
-        """Stop pulling; what was fetched is written or not, never half."""
+        """Stop pulling; a fetched page is written whole or not at all."""
         await super().stop()
         await end_tasks(*self._tasks.values())
         self._tasks.clear()
@@ -184,7 +184,7 @@ class ProtocolFederation(LoopTask):
             for node_id in [
                 name for name in self._tasks if self._pulled.get(name) != wanted.get(name)
             ]:
-                self._tasks.pop(node_id).cancel()  # with other grants, pull it again at once
+                self._tasks.pop(node_id).cancel()  # its grants changed: pull it again at once
             for node_id in wanted.keys() - self._tasks.keys():
                 task = asyncio.create_task(self._pull(node_id), name=f"pull {node_id}")
                 self._tasks[node_id] = task

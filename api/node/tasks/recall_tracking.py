@@ -1,8 +1,8 @@
-"""Recall tracking: what recalls returned, and to whom, written to the log in batches.
+"""Recall tracking: writes the facts and readers of recalls to the log in batches.
 
-Counts and receipts gather in memory and go to the writer at most every ``FLUSH_SECONDS``,
-when enough of them wait, and at shutdown. A failed flush keeps them for the next. A receipt
-that is not in the log yet is found here.
+Counts and receipts gather in memory. They go to the writer every ``FLUSH_SECONDS`` at most, when
+enough of them wait, and at shutdown. A failed flush keeps them for the next. Reads find receipts
+here before the log has them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FLUSH_SECONDS = 30.0
 PENDING_MAX = 20_000
 RECEIPTS_FLUSHED_AT = 1_000
 RECEIPTS_KEPT_MAX = 50_000
-"""Receipts held while the log takes none; beyond this the oldest are given up, with a warning."""
+"""Receipts to hold while the log refuses them; past this, the oldest are dropped with a warning."""
 RECEIPTS_PER_COMMAND = 200
 ACTOR = "system:engramlog:recall"
 
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class RecallTracker(LoopTask):
-    """Gathers uses and receipts and flushes them. Used from the event loop alone."""
+    """Gathers uses and receipts, and writes them. Used from the event loop alone."""
 
     def __init__(self, writer: Writer, flush_seconds: float = FLUSH_SECONDS) -> None:
         super().__init__("recall_tracking")
@@ -51,7 +51,7 @@ class RecallTracker(LoopTask):
         return len(self._receipts)
 
     def note(self, fact_ids: Iterable[str], at_us: int) -> None:
-        """Count one use of each fact at ``at_us`` (microseconds); a replica counts none."""
+        """Count a use of each fact at ``at_us`` (microseconds); replicas count none."""
         if self._writer.primary is not None:
             return
         for fact_id in fact_ids:
@@ -70,16 +70,16 @@ class RecallTracker(LoopTask):
             self._full.set()
 
     def receipt(self, receipt_id: str) -> RecallAnswered | None:
-        """A receipt that waits, for the caller to check who may read it."""
+        """A receipt that waits; the caller checks who may read it."""
         return self._receipts.get(receipt_id)
 
     async def stop(self) -> None:
-        """Stop the loop and flush what waits."""
+        """Stop the loop and write the backlog."""
         await super().stop()
         await self.flush()
 
     async def flush(self) -> None:
-        """Write what has gathered: counts as one event, receipts as one each."""
+        """Write the backlog: counts as one event, receipts as one each."""
         self._full.clear()
         await self._flush_uses()
         await self.flush_receipts()
@@ -95,13 +95,13 @@ class RecallTracker(LoopTask):
         try:
             await asyncio.wrap_future(self._writer.submit([RecallServed(uses=uses)], actor=ACTOR))
         except Exception as fault:
-            _log.warning("recall tracking could not be written, kept for later: %s", fault)
+            _log.warning("could not write recall tracking, will retry: %s", fault)
             for fact, (count, instants) in taken.items():
                 self._add(fact, count, instants)
 
     async def flush_receipts(self) -> None:
         """Write the receipts that wait."""
-        # Two flushes at once write nothing twice: the table keeps the first of an id.
+        # Two concurrent flushes write no duplicates: the table keeps the first of each id.
         taken = sorted(self._receipts.values(), key=lambda each: each.principal)
         for principal, group in groupby(taken, key=lambda each: each.principal):
             theirs = list(group)
@@ -110,11 +110,11 @@ class RecallTracker(LoopTask):
                     return
 
     async def _written(self, principal: str, receipts: Sequence[RecallAnswered]) -> bool:
-        """Whether they went to the log. Each stays here to be found until it is there."""
+        """Whether the log took the receipts. Each stays readable here until the log has it."""
         try:
             await asyncio.wrap_future(self._writer.submit(receipts, actor=principal))
         except Exception as fault:
-            _log.warning("recall receipts could not be written, kept for later: %s", fault)
+            _log.warning("could not write recall receipts, will retry: %s", fault)
             self._give_up_oldest()
             return False
         for each in receipts:
@@ -124,7 +124,7 @@ class RecallTracker(LoopTask):
     def _give_up_oldest(self) -> None:
         excess = len(self._receipts) - RECEIPTS_KEPT_MAX
         if excess > 0:
-            _log.warning("%d recall receipts were given up: the log takes none", excess)
+            _log.warning("dropped %d recall receipts: the log takes none", excess)
             for receipt_id in list(islice(self._receipts, excess)):
                 del self._receipts[receipt_id]
 

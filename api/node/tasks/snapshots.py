@@ -1,4 +1,4 @@
-"""Snapshots of a serving node: scheduled ones, and the job of those on request."""
+"""Snapshots of a serving node: scheduled ones, and the job for requested ones."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LOOK_SECONDS = 5.0
 
 
 class SnapshotRecord(Struct):
-    """One snapshot. ``reason``: why no rebuild starts from it, as far as can be seen without
-    reading its file; null where one may."""
+    """One snapshot. ``reason``: why no rebuild starts from it, judged without reading its file;
+    null if one may."""
 
     position: int
     hash: str | None = None
@@ -30,7 +30,7 @@ class SnapshotRecord(Struct):
 
 
 class SnapshotList(Struct):
-    """Newest first. ``error``: why the node could not take the last one by itself."""
+    """Newest first. ``error``: why the last automatic snapshot failed."""
 
     snapshots: list[SnapshotRecord]
     every_events: int
@@ -40,14 +40,14 @@ class SnapshotList(Struct):
 
 
 class Checked(Struct, frozen=True):
-    """One snapshot that was verified; ``fault`` is null where it holds."""
+    """A verified snapshot; ``fault`` is null if it is good."""
 
     position: int
     fault: str | None
 
 
 class SnapshotVerification(Struct, frozen=True):
-    """What a verification found."""
+    """The findings of a verification."""
 
     checked: list[Checked]
 
@@ -55,12 +55,10 @@ class SnapshotVerification(Struct, frozen=True):
 class SnapshotTaking(LoopTask):
     """See the module.
 
-    Args:
-        every_events: after how many a snapshot is taken; 0 for never.
-        keep: how many of those are kept.
+    Args: every_events: events between automatic snapshots; 0 for none.
+        keep: how many automatic snapshots to keep.
 
-    Attributes:
-        job: takes and verifies the requested snapshot.
+    Attributes: job: takes and verifies requested snapshots.
     """
 
     def __init__(self, node: Node, every_events: int, keep: int) -> None:
@@ -75,7 +73,7 @@ class SnapshotTaking(LoopTask):
         return self._every_events > 0
 
     async def stop(self) -> None:
-        """Stop after the snapshot that is being taken."""
+        """Stop after the snapshot in progress."""
         await super().stop()
         await self.job.stop()
 
@@ -84,8 +82,8 @@ class SnapshotTaking(LoopTask):
         return own if self.job.status().state == "idle" else TaskStatus(self.name, "running")
 
     def take(self, position: int | None) -> None:
-        """Begin to take one. Raises ApiError 409 ``snapshot_running``, or 400
-        ``as_of_future`` for a position that the log does not have."""
+        """Begin to take one. Raises ApiError 409 ``snapshot_running``, or 400 ``as_of_future`` if
+        the log has no such position."""
         head = self._node.log.head().position
         if position is not None and position > head:
             raise coded("as_of_future", f"position {position} is beyond the log's end, {head}")
@@ -106,7 +104,7 @@ class SnapshotTaking(LoopTask):
         self.job.begin(lambda progress: self._verify(position, replay, progress))
 
     def records(self) -> SnapshotList:
-        """Every snapshot, and what the node does by itself."""
+        """Every snapshot, and the state of automatic ones."""
         found, broken = self._node.snapshots.all()
         records = [snapshot_record(each, mismatch(each, self._node.log)) for each in found]
         records += [SnapshotRecord(each.position, reason=each.reason) for each in broken]
@@ -147,14 +145,14 @@ class SnapshotTaking(LoopTask):
         node = self._node
         found, _ = node.snapshots.all()
         newest = max((each.position for each in found), default=0)
-        # Of the tables, which may be a step behind the log: it is they that are copied.
+        # The tables' position counts, for the snapshot copies them; they may trail the log.
         if node.reader.image.position - newest >= self._every_events:
             node.snapshot(automatic=True)
             node.snapshots.prune(self._keep)
 
 
 def snapshot_record(snapshot: Snapshot, reason: str | None) -> SnapshotRecord:
-    """A snapshot as answers have it."""
+    """A snapshot in the form of an answer."""
     return SnapshotRecord(
         position=snapshot.position,
         hash=snapshot.hash,

@@ -1,7 +1,7 @@
-"""The folder of Markdown summaries, kept up with while the node serves.
+"""The task that follows a folder of Markdown summaries while the node serves.
 
-The start reads what changed while it was down. Every file that is written, changed or
-deleted becomes a ``summary_recorded`` event; the folder itself is only read.
+At the start it reads the changes made while the node was down. Each file written, changed or
+deleted becomes a ``summary_recorded`` event; the task only reads the folder.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ NO_PERIOD = (
     "ignored: its name says no day, week or quarter, as 2026-06-01.md, 2026-W25.md or 2026-Q2.md do"
 )
 SETTLE_MS = 300
-"""A file that is being written is read once it has been quiet for about so long."""
+"""Quiet time before reading a changing file."""
 LOOK_MS = 1_000
 LOOKS_PER_SCAN = 30
-"""All files are looked at again after so many quiet looks: some file systems tell nothing."""
+"""Quiet looks before scanning all files again: some file systems report no changes."""
 RETRY_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
@@ -53,22 +53,22 @@ class UnusableSummary(Exception):
 
 
 class Summary(Struct, frozen=True):
-    """A file as it was read."""
+    """A file's content, time and size."""
 
     text: str
     state: RecordedFile
 
 
 class FolderOfNotes(Struct, frozen=True):
-    """What a folder holds: ``files`` by the names under which they are recorded; ``ignored``
-    Markdown files by their paths, each with the reason."""
+    """The summaries of a folder: ``files`` by their recorded names; ``ignored`` Markdown files by
+    path, each with the reason."""
 
     files: dict[str, Path]
     ignored: dict[str, str]
 
 
 class SummaryFolder(LoopTask):
-    """See the module. Without a folder there is nothing to do."""
+    """See the module. Does nothing without a folder."""
 
     def __init__(self, node: Node, settings: Settings) -> None:
         super().__init__("summaries")
@@ -101,13 +101,13 @@ class SummaryFolder(LoopTask):
             except WriterClosed:
                 raise
             except Exception as fault:
-                self.error = f"the folder of summaries is not followed: {fault}"
+                self.error = f"the folder of summaries cannot be followed: {fault}"
                 self._tell("", self.error)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), RETRY_SECONDS)
 
     async def _watch(self, root: Path) -> None:
-        quiet = LOOKS_PER_SCAN - 1  # what changed before the watching began is found at once
+        quiet = LOOKS_PER_SCAN - 1  # finds changes from before the watch at once
         async for changes in awatch(
             root,
             watch_filter=None,
@@ -125,12 +125,12 @@ class SummaryFolder(LoopTask):
                 await self._take(root, {path for _, path in changes})
 
     async def _take(self, root: Path, changed: Collection[str]) -> None:
-        """Record what differs from the log; files ``changed`` are read in any case."""
+        """Record the differences from the log; reads ``changed`` files in any case."""
         try:
             await asyncio.to_thread(self._record, root, changed)
             self._reported.pop("", None)
         except (WriterBusy, WriterDegraded, ReplicaReadOnly) as fault:
-            raise OSError(f"nothing can be written: {fault}") from fault
+            raise OSError(f"writes are not possible: {fault}") from fault
 
     def _record(self, root: Path, changed: Collection[str]) -> None:
         partition = fact_partition(self._settings.summaries_scope, None)
@@ -184,10 +184,10 @@ class SummaryFolder(LoopTask):
 
 def summary_files(root: Path) -> FolderOfNotes:
     """The Markdown files of a folder, of its tiers' folders, and of the same under
-    ``consolidation``. Links are not followed.
+    ``consolidation``. Ignores links.
 
     Raises:
-        OSError: the folder itself is not there or cannot be read.
+        OSError: the folder does not exist or is not readable.
     """
     if not root.is_dir():
         raise FileNotFoundError(f"{root} is not a folder")
@@ -228,7 +228,7 @@ def _files(folder: Path) -> Iterable[Path]:
 
 
 def state_of(path: Path) -> RecordedFile | None:
-    """Time and size of a file; None if it is gone."""
+    """Time and size of a file; None if it does not exist."""
     try:
         status = path.stat(follow_symlinks=False)
     except FileNotFoundError:
@@ -237,10 +237,10 @@ def state_of(path: Path) -> RecordedFile | None:
 
 
 def read_summary(path: Path, value_bytes_max: int) -> Summary:
-    """A file's text, with time and size as they were when it was read.
+    """A file's text, with its time and size at the reading.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file is not readable.
         UnusableSummary: too long, or no UTF-8.
     """
     with path.open("rb") as file:

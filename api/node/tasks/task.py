@@ -1,4 +1,4 @@
-"""Background tasks: one protocol for all of it, and one owner that starts and stops it."""
+"""The protocol of background tasks, and their owner, which starts and stops them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from engramlog.eventlog.errors import StorageError
 
 Result = TypeVar("Result")
 TaskState = Literal["running", "idle", "failing", "off", "stopped"]
-"""``idle``: there is no work now. ``failing``: the last attempt failed and is repeated.
-``off``: settings, or the node being a replica, leave it nothing to do."""
+"""``idle``: no work now. ``failing``: the last attempt failed; the task retries. ``off``: because
+of settings, or because the node is a replica."""
 
 RETRY_SECONDS = 1.0
-"""Until a task that storage failed runs again."""
+"""Delay before a task retries after a storage error."""
 
 _log = logging.getLogger(__name__)
 
@@ -32,17 +32,17 @@ class TaskStatus(Struct, frozen=True):
 
 
 class Task(Protocol):
-    """Work beside requests, from the start of the app to its end."""
+    """Work beside requests, while the app runs."""
 
     @property
     def name(self) -> str: ...
 
     async def start(self) -> None:
-        """Begin. What there is to do while the node was down is done from here on."""
+        """Begin. Also catches up on work from while the node was down."""
         ...
 
     async def stop(self) -> None:
-        """End, with nothing left half done. Idempotent, also without a start."""
+        """End, leaving nothing half done. Idempotent, also without a start."""
         ...
 
     def status(self) -> TaskStatus: ...
@@ -55,7 +55,7 @@ class Tasks:
         self._tasks = tasks
 
     async def start(self) -> None:
-        """Start all; where one cannot start, those before it are stopped again."""
+        """Start all tasks; if one fails, stop those before it."""
         try:
             for task in self._tasks:
                 await task.start()
@@ -64,7 +64,7 @@ class Tasks:
             raise
 
     async def stop(self) -> None:
-        """Stop all. A failure of one is logged and keeps no other running."""
+        """Stop all. Log failures and continue with the rest."""
         for task in reversed(self._tasks):
             try:
                 await task.stop()
@@ -77,10 +77,9 @@ class Tasks:
 
 
 class LoopTask:
-    """A task of one coroutine that continues until it is cancelled: ``run`` of its subclass.
+    """A task with one coroutine that runs until cancelled: the subclass's ``run``.
 
-    Attributes:
-        error: why the last attempt failed, for as long as it is repeated.
+    Attributes: error: why the last attempt failed, until one succeeds.
     """
 
     def __init__(self, name: str) -> None:
@@ -91,12 +90,12 @@ class LoopTask:
 
     @property
     def wanted(self) -> bool:
-        """Whether there is anything to do on this node."""
+        """Whether the task has work on this node."""
         return True
 
     @property
     def running(self) -> bool:
-        """Whether it was started."""
+        """Whether the task has started."""
         return self._task is not None
 
     async def start(self) -> None:
@@ -104,7 +103,7 @@ class LoopTask:
             self._task = asyncio.create_task(self._keep_running(), name=self.name)
 
     async def _keep_running(self) -> None:
-        """``run``, again where the tables could not be read: a full disk ends no task."""
+        """Call ``run``, and again after a storage error: a full disk ends no task."""
         while True:
             try:
                 return await self.run()
@@ -114,7 +113,7 @@ class LoopTask:
             self.error = None
 
     async def stop(self) -> None:
-        """End after the thread's work that is under way."""
+        """End after the thread's current work."""
         await end_tasks(self._task)
         self._task = None
         if self._work is not None:
@@ -128,24 +127,24 @@ class LoopTask:
         return TaskStatus(self.name, "failing" if self.error else "running", self.error)
 
     async def run(self) -> None:
-        """What the task does."""
+        """The task's work."""
         raise NotImplementedError
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
-        """The result of work in a thread, which ends by itself even where the task is stopped:
-        a file is written to its end."""
+        """The result of work in a thread. The work always completes, even if the task stops: files
+        are written to their end."""
         future = self._work = asyncio.ensure_future(asyncio.to_thread(work))
         return await asyncio.shield(future)
 
     def failed(self, fault: Exception) -> None:
-        """Note, while it is handled, why an attempt failed."""
-        _log.exception("%s failed; it is tried again", self.name)
+        """Note and log why an attempt failed, from its exception handler."""
+        _log.exception("%s failed, will retry", self.name)
         self.error = str(fault) or type(fault).__name__
 
 
 async def end_tasks(*tasks: asyncio.Task[Any] | None) -> None:
-    """Cancel tasks, and wait until each has ended. A failure of one is raised, a cancellation
-    is not; None stands for a task that never began."""
+    """Cancel tasks, and wait until each has ended. Raises their failures, but not their
+    cancellation; None means a task that never started."""
     begun = [task for task in tasks if task is not None]
     for task in begun:
         task.cancel()

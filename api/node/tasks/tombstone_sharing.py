@@ -1,7 +1,7 @@
-"""Tombstones between peers: what this node tells, what it takes, and asking every peer.
+"""Tombstones between peers: serving this node's, taking peers', and the rounds over peers.
 
-Only what this node itself signed is shared; nothing is relayed. A peer's record counts where the
-peer is granted ``erase_foreign``, in the scopes that are shared with it.
+A node shares only tombstones that it signed itself, never those of others. A peer's record counts
+only if the peer has the grant ``erase_foreign``, in the scopes shared with it.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ ACTOR = "system:engramlog:federation"
 PAGE = 200
 PAGES_MAX = 100
 WHOLE_ROUNDS = 20
-"""Rounds after which the node asks a peer for everything again; also when grants change."""
+"""Rounds until the node reads everything of a peer again; a change of grants does the same."""
 
 _log = logging.getLogger(__name__)
 
 
 class SharedTombstones(Struct):
-    """What a node said of tombstones; ``cursor`` is null where it said nothing more."""
+    """A page of a node's tombstones; ``cursor`` is null if no more follow."""
 
     tombstones: list[TombstoneRecord]
     revocations: list[RevocationRecord]
@@ -58,7 +58,7 @@ class SharedTombstones(Struct):
 
 
 def shared_page(node: Node, scopes: frozenset[str], after: int, limit: int) -> SharedTombstones:
-    """A page of what this node said of tombstones in ``scopes``, without the reasons."""
+    """A page of this node's tombstones and revocations in ``scopes``, without the reasons."""
     changes = node.reader.ask(changes_after, after, limit)
     page = SharedTombstones([], [], str(changes[-1][0]) if changes else None)
     for _, change in changes:
@@ -73,13 +73,13 @@ def shared_page(node: Node, scopes: frozenset[str], after: int, limit: int) -> S
 
 
 def bounds_of(node: Node, node_id: str, public_key: str, scopes: frozenset[str]) -> TombstoneBounds:
-    """What the peer's records may do here now."""
+    """The present bounds on the peer's records."""
     granted = any(row.node_id == node_id and _granted(row) for row in node.reader.known_peers)
     return TombstoneBounds(node_id, public_key, scopes, granted)
 
 
 async def take(node: Node, record: dict[str, Any], bounds: TombstoneBounds) -> str:
-    """Write a peer's record; its id. Raises NotTaken, also for one that is known."""
+    """Write a peer's record; its id. Raises NotTaken, also if the record is known."""
     command = command_of(record, bounds)
     future = node.writer.submit([command], actor=ACTOR)
     outcome = (await asyncio.wrap_future(future)).outcomes[0]
@@ -93,10 +93,9 @@ def _granted(row: PeerRow) -> bool:
 
 
 class TombstonePuller(LoopTask):
-    """Asks every peer that may hide facts here what it says of tombstones, now and then.
+    """Reads the tombstones of every peer that may hide facts here, at intervals.
 
-    Args:
-        shared: what of a peer's scopes may be shared at all.
+    Args: shared: the subset of a peer's scopes that may be shared.
     """
 
     def __init__(
@@ -137,7 +136,7 @@ class TombstonePuller(LoopTask):
         self._asking.clear()
 
     async def _ask_for_ever(self, session: PeerSession) -> None:
-        """Ask each peer by itself: one that is slow delays no other."""
+        """Ask each peer in its own task, so that a slow one delays no other."""
         while True:
             peers = self._node.reader.known_peers if self._node.leads else []
             self._asking = {name: task for name, task in self._asking.items() if not task.done()}
@@ -150,7 +149,7 @@ class TombstonePuller(LoopTask):
             self.error = next(iter(self._faults.values()), None)
             self._rounds += 1
             if self._rounds % WHOLE_ROUNDS == 0:
-                self._cursors.clear()  # a peer's own grants may have changed as well
+                self._cursors.clear()  # the peer's grants for this node may have changed too
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(
                     self._changed.wait(), self._settings.federation_pull_interval_s
@@ -167,7 +166,7 @@ class TombstonePuller(LoopTask):
             self._note(row.node_id, str(fault) or type(fault).__name__)
 
     async def _ask(self, session: PeerSession, row: PeerRow) -> None:
-        """Everything a peer has to say that it did not say before. Raises PeerFault."""
+        """Read a peer's records that are new here. Raises PeerFault."""
         node = self._node
         assert row.grants is not None
         scopes = self._shared(frozenset(row.grants.scopes))

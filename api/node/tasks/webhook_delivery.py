@@ -1,4 +1,5 @@
-"""Webhooks: one task a subscription, at least once, in order, with patience and an end to it."""
+"""Webhooks: one task per subscription delivers at least once and in order, backs off, and gives up
+in the end."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ class WebhookDelivery(LoopTask):
 
     @property
     def ledger(self) -> DeliveryLedger:
-        """How far each subscription was served."""
+        """The ledger of deliveries."""
         if self._opened is None:
             self._opened = DeliveryLedger(self._node.directory.path / LEDGER_NAME)
         return self._opened
@@ -72,12 +73,12 @@ class WebhookDelivery(LoopTask):
         )
 
     def delivered(self, row: SubscriptionRow) -> Delivered:
-        """How far a subscription was served."""
+        """The delivery state of a subscription."""
         return self.ledger.get(row.id) or Delivered(row.position)
 
     @property
     def wanted(self) -> bool:
-        """A replica leaves it to its primary."""
+        """A replica leaves deliveries to its primary."""
         return self._node.replica is None
 
     async def start(self) -> None:
@@ -90,7 +91,7 @@ class WebhookDelivery(LoopTask):
         await super().start()
 
     async def stop(self) -> None:
-        """Stop; what was posted and not noted is posted again after the next start."""
+        """Stop. Deliveries posted but not noted repeat after the next start."""
         await super().stop()
         await end_tasks(*self._tasks.values())
         self._tasks.clear()
@@ -124,7 +125,7 @@ class WebhookDelivery(LoopTask):
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _serve(self, row: SubscriptionRow) -> None:
-        """Tell one subscriber for ever."""
+        """Deliver to one subscriber for ever."""
         node = self._node
         while True:
             delivered = self.delivered(row)
@@ -136,7 +137,7 @@ class WebhookDelivery(LoopTask):
                 lambda at=delivered.position: node.reader.image.position > at, WAIT_SECONDS
             )
             rights = rights_of(node, self._settings, row)
-            if rights is None:  # a key that comes back resumes where it left
+            if rights is None:  # if the key comes back, deliveries resume here
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
             found, read_to = await asyncio.to_thread(
@@ -149,9 +150,9 @@ class WebhookDelivery(LoopTask):
                 self.ledger.put(row.id, replace(now, position=max(read_to, now.position)))
 
     async def _tell(self, row: SubscriptionRow, notices: list[tuple[int, str, bytes]]) -> bool:
-        """Post every notice in order; whether all went through."""
+        """Post every notice in order; whether all succeeded."""
         for number, (position, name, body) in enumerate(notices):
-            # Rights may have gone since the page was read.
+            # The rights may have ended since the page was read.
             if rights_of(self._node, self._settings, row) is None:
                 return False
             status, reason = await self._post(row, name, body)
@@ -168,7 +169,7 @@ class WebhookDelivery(LoopTask):
         return True
 
     async def _post(self, row: SubscriptionRow, name: str, body: bytes) -> tuple[int, str]:
-        """The receiver's status, 0 with a reason where there was none."""
+        """The receiver's status; 0 and a reason if it did not answer."""
         private = self._settings.webhooks_allow_private
         fault = address_fault(row.delivery_address, private=private)
         if fault is not None:
@@ -188,7 +189,7 @@ class WebhookDelivery(LoopTask):
             return 0, f"{type(fault_met).__name__}: {fault_met}"
 
     async def _failed(self, row: SubscriptionRow, reason: str) -> None:
-        """Wait longer after every failure, and after many for the circuit's time."""
+        """Back off after every failure, and pause after many (the circuit opens)."""
         now = self.delivered(row)
         failures = now.failures + 1
         opened = failures >= CIRCUIT_FAILURES
@@ -200,7 +201,7 @@ class WebhookDelivery(LoopTask):
         self.ledger.put(row.id, replace(now, failures=failures, open_until_us=until))
 
     async def _end(self, row: SubscriptionRow) -> None:
-        """The receiver is gone for good."""
+        """The receiver ended the subscription for good."""
         command = Unsubscribe(
             subscription_id=row.id, subscriber=None, reason="receiver answered 410"
         )
@@ -208,5 +209,5 @@ class WebhookDelivery(LoopTask):
 
 
 def is_pushed(row: SubscriptionRow) -> bool:
-    """Whether anything is posted: a ``wake`` may name a subscriber that polls."""
+    """Whether the subscription posts: a ``wake`` may name a subscriber that polls."""
     return row.delivery_address.startswith(("http://", "https://"))

@@ -1,1 +1,1 @@
-"""A memory in the shapes that agent frameworks ask for. Each needs its framework installed."""
+"""A memory in the interfaces of agent frameworks. Each needs its framework installed."""

@@ -1,4 +1,4 @@
-"""What a fact is to a framework: a text and its metadata."""
+"""A fact in a framework's terms: a text and its metadata."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def text_of_fact(fact: Fact) -> str:
 
 
 def metadata_of(fact: Fact) -> dict[str, Any]:
-    """Plain values alone, as every framework takes them."""
+    """Plain values only, which every framework accepts."""
     return {
         "id": fact.id,
         "entity": fact.entity,

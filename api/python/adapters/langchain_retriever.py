@@ -1,7 +1,7 @@
 """LangChain: a retriever whose documents are the facts that answer best."""
 
 # pyright: basic, reportMissingImports=false
-# The framework need not be installed where types are checked.
+# Type checks run without the framework.
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ except ImportError as fault:
 
 
 class EngramlogRetriever(BaseRetriever):
-    """``memory``: a ``Memory``, or a view of its past; ``user``: whose memories; ``k``: how many
-    documents at most."""
+    """``memory``: a ``Memory``, or a view of its past; ``user``: the owner of the memories; ``k``:
+    how many documents at most."""
 
     memory: Any
     user: str | None = None

@@ -1,12 +1,11 @@
-"""LangGraph: its long-term store, kept as facts.
+"""LangGraph's long-term store, kept as facts.
 
 An item is one fact: its namespace and key are the entity, its value the text (JSON), and
-``valid_from`` when it was first put. What is put again takes the place of what was there; both
-stay in the log.
+``valid_from`` the time of the first put. A second put replaces the item; the log keeps both.
 """
 
 # pyright: basic, reportMissingImports=false
-# The framework need not be installed where types are checked.
+# Type checks run without the framework.
 
 from __future__ import annotations
 
@@ -65,7 +64,7 @@ class EngramlogStore(BaseStore):
         return begun(self.abatch(list(ops))).result()
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """See ``BaseStore``. Operations are done in their order."""
+        """See ``BaseStore``. Runs the operations in order."""
         return [await self._done(each) for each in ops]
 
     async def _done(self, op: Op) -> Result:
@@ -121,13 +120,13 @@ def _entity(namespace: tuple[str, ...], key: str) -> str:
 
 
 def _encoded(part: str) -> str:
-    """A part in letters that an entity keeps: it has no capitals, and ``/`` divides."""
+    """A part in characters that an entity keeps: no capitals, no ``/``."""
     return "".join(chr(byte) if chr(byte) in _KEPT else f"%{byte:02x}" for byte in part.encode())
 
 
 def _item(fact: Fact) -> SearchItem:
     *namespace, key = (unquote(part) for part in fact.entity.removeprefix(PREFIX).split("/"))
-    assert fact.at is not None  # what is read from a node was recorded
+    assert fact.at is not None  # facts from a node have a time
     return SearchItem(
         namespace=tuple(namespace),
         key=key,
@@ -139,7 +138,7 @@ def _item(fact: Fact) -> SearchItem:
 
 
 def _fits(value: dict[str, Any], wanted: dict[str, Any] | None) -> bool:
-    """Whether a value has what a filter asks for: equal fields, or operators (``$gte``)."""
+    """Whether a value matches a filter: equal fields, or operators (``$gte``)."""
     for name, asked in (wanted or {}).items():
         said = value.get(name)
         if isinstance(asked, dict) and any(each.startswith("$") for each in asked):

@@ -1,7 +1,7 @@
 """LlamaIndex: a retriever whose nodes are the facts that answer best."""
 
 # pyright: basic, reportMissingImports=false
-# The framework need not be installed where types are checked.
+# Type checks run without the framework.
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ except ImportError as fault:
 
 
 class EngramlogIndexRetriever(BaseRetriever):
-    """``memory``: a ``Memory``, or a view of its past; ``user``: whose memories; ``top_k``: how
-    many nodes at most."""
+    """``memory``: a ``Memory``, or a view of its past; ``user``: the owner of the memories;
+    ``top_k``: how many nodes at most."""
 
     def __init__(self, memory: MemoryView, *, user: str | None = None, top_k: int = 5) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""What to install for an adapter."""
+"""The error for a missing framework."""
 
 from __future__ import annotations
 
 
 def needs(library: str, extra: str) -> ImportError:
-    """The error of an adapter whose framework is not installed."""
+    """The error of an adapter without its framework."""
     return ImportError(f"{library} is not installed: pip install engramlog[{extra}]")

@@ -1,7 +1,7 @@
 """OpenAI Agents SDK: tools with which an agent remembers and recalls."""
 
 # pyright: basic, reportMissingImports=false
-# The framework need not be installed where types are checked.
+# Type checks run without the framework.
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ NOTHING = "Nothing is known about this."
 def memory_tools(memory: Memory, *, user: str | None = None, max_tokens: int = TOKENS) -> list[Any]:
     """The function tools ``remember`` and ``recall``, for ``Agent(tools=…)``.
 
-    Args:
-        user: whose memory it is.
-        max_tokens: what an answer of ``recall`` may cost.
+    Args: user: the owner of the memory.
+        max_tokens: limit of an answer of ``recall``.
     """
     awaited = memory.awaited
 

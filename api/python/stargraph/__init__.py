@@ -1,1 +1,1 @@
-"""Stargraph's two memories over a node, by the names and signatures of its protocols."""
+"""Stargraph's two memories over a node, with its protocols' names and signatures."""

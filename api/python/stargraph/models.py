@@ -1,6 +1,6 @@
-"""Stargraph's models, field by field as its page prints them.
+"""Stargraph's models, with the fields of its documentation.
 
-An instant without an offset is one of UTC.
+An instant without an offset is in UTC.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from engramlog.projections.moment import parse_instant
 
 
 class Episode(BaseModel):
-    """One thing that happened. Without ``timestamp`` it happened when it is put; putting it again
-    then changes nothing. ``metadata`` may hold ``intent``, ``replaces``, ``subject``,
-    ``predicate`` and ``object``, which consolidation reads."""
+    """An episode. Without ``timestamp``, the time of the put counts, and a second put changes
+    nothing. ``metadata`` may hold ``intent``, ``replaces``, ``subject``, ``predicate`` and
+    ``object``, which consolidation reads."""
 
     id: str
     content: str
@@ -41,7 +41,7 @@ class AddDelta(BaseModel):
 
 
 class UpdateDelta(BaseModel):
-    """End what it replaces and state a fact."""
+    """End the replaced facts and state one."""
 
     kind: Literal["update"] = "update"
     replaces: list[str]
@@ -53,7 +53,7 @@ class UpdateDelta(BaseModel):
 
 
 class DeleteDelta(BaseModel):
-    """End what it replaces."""
+    """End the replaced facts."""
 
     kind: Literal["delete"] = "delete"
     replaces: list[str]
@@ -64,7 +64,7 @@ class DeleteDelta(BaseModel):
 
 
 class NoopDelta(BaseModel):
-    """Change nothing, on record."""
+    """Change nothing, but record the delta."""
 
     kind: Literal["noop"] = "noop"
     source_episode_ids: list[str]
@@ -91,8 +91,8 @@ class MemorisedFact(BaseModel):
 
 
 class FactPattern(BaseModel):
-    """Which facts: None matches everything, all else by equality. ``user`` may be left to the
-    store; one user's facts are read at a time."""
+    """A filter of facts: None matches everything; other values match by equality. ``user`` defaults
+    to the store's; a query reads one user's facts."""
 
     subject: str | None = None
     predicate: str | None = None
@@ -102,8 +102,8 @@ class FactPattern(BaseModel):
 
 
 class ConsolidationRule(BaseModel):
-    """Which episodes become which deltas. ``then_emits``: only deltas of these kinds; empty for
-    all. ``when_filter`` must be empty: a node's rules hold no SQL."""
+    """Turns episodes into deltas. ``then_emits``: only deltas of these kinds; empty for all.
+    ``when_filter`` must be empty: a node's rules have no SQL."""
 
     id: str
     cadence: dict[str, Any]
@@ -112,7 +112,7 @@ class ConsolidationRule(BaseModel):
 
 
 def utc_text(at: datetime) -> str:
-    """An instant as the wire carries it."""
+    """An instant in wire form."""
     return (at.replace(tzinfo=UTC) if at.tzinfo is None else at).isoformat()
 
 

@@ -36,12 +36,12 @@ from engramlog.projections.memories.place import MemoryScopeError, name_part
 PAGE = 1_000
 OWNERS_LOOKED_AT = 100
 PINNED, UNPINNED = "pin", "unpin"
-"""Rule ids of what is pinned and unpinned by hand."""
+"""Rule ids of facts pinned and unpinned by hand."""
 _deltas: TypeAdapter[AnyDelta] = TypeAdapter(MemoryDelta)
 
 
 class _NodeStore:
-    """What both stores share: their place and their scope."""
+    """The base of both stores: place and scope."""
 
     _projector: str
 
@@ -54,11 +54,11 @@ class _NodeStore:
         self._scope = scope
 
     async def bootstrap(self) -> None:
-        """Open the place. Idempotent."""
+        """Connect to the place. Idempotent."""
         await self._requests.transport()
 
     async def health(self) -> StoreHealth:
-        """How the node is."""
+        """The node's health."""
         status = await self._requests.ask("GET", "/readyz", accept=(503,))
         projector = status["projections"][self._projector]
         return StoreHealth(
@@ -69,11 +69,11 @@ class _NodeStore:
         )
 
     async def migrate(self, plan: MigrationPlan) -> None:
-        """Raises MigrationNotSupported for all but added nullable columns, which need nothing."""
+        """Raises MigrationNotSupported except for added nullable columns, which need no change."""
         plan.check()
 
     async def close(self) -> None:
-        """Let the place go. Idempotent."""
+        """Release the place. Idempotent."""
         await self._memory.close()
 
 
@@ -125,8 +125,8 @@ class NodeMemoryStore(_NodeStore):
         return found
 
     async def consolidate(self, rule: ConsolidationRule) -> list[AnyDelta]:
-        """See ``MemoryStore``. The rule is installed, switched off, so that the node never runs it
-        by itself; that needs the right ``admin``.
+        """See ``MemoryStore``. Installs the rule, disabled, so that the node never runs it
+        automatically; this needs the permission ``admin``.
 
         Raises:
             ConsolidationRuleError: ``when_filter`` is not empty.
@@ -145,8 +145,8 @@ class NodeMemoryStore(_NodeStore):
 class NodeFactStore(_NodeStore):
     """Implements ``FactStore``.
 
-    ``user`` and ``agent``: whose facts these are. Without them a delta says so itself: in its
-    payload, else by its source episodes, else by the facts that it replaces.
+    ``user`` and ``agent``: the owner of the facts. By default the delta decides: by its payload,
+    else its source episodes, else the facts that it replaces.
     """
 
     _projector = "deltas"
@@ -180,10 +180,10 @@ class NodeFactStore(_NodeStore):
         await self._apply(delta, (fact.user, fact.agent), run_id=None if run_id is None else run_id)
 
     async def query(self, pattern: FactPattern) -> list[MemorisedFact]:
-        """See ``FactStore``. Raises MemoryScopeError if no user is named."""
+        """See ``FactStore``. Raises MemoryScopeError without a user."""
         user = pattern.user if pattern.user is not None else self._user
         if user is None:
-            raise MemoryScopeError("user", "must be named: facts are read a user at a time")
+            raise MemoryScopeError("user", "is required: a query reads one user's facts")
         agent = pattern.agent if pattern.agent is not None else self._agent
         given = {"user": user, "agent": agent, "limit": PAGE}
         same = {name: getattr(pattern, name) for name in ("subject", "predicate", "object")}
@@ -206,7 +206,7 @@ class NodeFactStore(_NodeStore):
         await self._apply(delta, owner, strict=False)
 
     async def apply_delta(self, delta: AnyDelta) -> None:
-        """See ``FactStore``. Raises MemoryScopeError if nothing says whose facts it is about."""
+        """See ``FactStore``. Raises MemoryScopeError if the owner is unknown."""
         check_stargraph_delta(delta)
         await self._apply(delta, await self._owner(delta))
 
@@ -234,7 +234,7 @@ class NodeFactStore(_NodeStore):
             raise _conflict(fault, delta) or fault from fault
 
     async def _owner(self, delta: AnyDelta) -> tuple[str, str]:
-        """Whose facts a delta is about."""
+        """The owner of a delta's facts."""
         said: Mapping[str, Any] = {}
         if isinstance(delta, AddDelta | UpdateDelta):
             said = delta.fact_payload
@@ -249,7 +249,7 @@ class NodeFactStore(_NodeStore):
             holder = await self._holder(name)
             if holder is not None:
                 return holder
-        reason = "and agent must be named, in the payload or by the store"
+        reason = "and agent are required, in the payload or the store"
         raise MemoryScopeError("user", reason)
 
     async def _episode(self, name: str) -> tuple[str, str] | None:
@@ -263,7 +263,7 @@ class NodeFactStore(_NodeStore):
         return found["user"], found["agent"]
 
     async def _holder(self, name: str) -> tuple[str, str] | None:
-        """The owner of the fact with this id: the store itself, else another that holds one."""
+        """The owner of the fact with this id: the store's if it has one, else another."""
         if self._user is not None and self._agent is not None:
             return self._user, self._agent
         query = {"name": name, "user": self._user, "limit": OWNERS_LOOKED_AT}
@@ -277,7 +277,7 @@ class NodeFactStore(_NodeStore):
 
 
 def _conflict(fault: ClientError, delta: AnyDelta) -> Exception | None:
-    """The protocol's own error for a refusal, where it has one."""
+    """The protocol's error for a refusal, if it has one."""
     answer = cast("dict[str, Any]", fault.answer) if isinstance(fault.answer, dict) else {}
     detail: Any = answer.get("detail")
     if fault.code == "fact_conflict":

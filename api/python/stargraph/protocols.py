@@ -1,7 +1,6 @@
 """The two stores as protocols: episodic memory and semantic memory, all asynchronous.
 
-Source: the Stargraph seed. What a store answers is exact: names are compared by equality, and
-None widens.
+Source: the Stargraph seed. Stores compare names by equality, and None widens.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from engramlog.api.python.stargraph.models import (
 
 
 class MigrationNotSupported(ValueError):
-    """Only columns that may be null can be added to a store."""
+    """A store can only gain nullable columns."""
 
 
 class EpisodeConflict(ValueError):
-    """An episode of this id is recorded already, with another body."""
+    """An episode with this id exists, with another body."""
 
 
 class Migration(BaseModel):
@@ -45,14 +44,15 @@ class MigrationPlan(BaseModel):
     changes: list[Migration] = Field(default_factory=list)
 
     def check(self) -> None:
-        """Raises MigrationNotSupported. Metadata and payloads take new fields as they come."""
+        """Raises MigrationNotSupported. Metadata and payloads accept new fields without
+        migration."""
         for change in self.changes:
             if change.operation != "add" or not change.nullable:
                 raise MigrationNotSupported(f"cannot {change.operation} column {change.column!r}")
 
 
 class StoreHealth(BaseModel):
-    """``version`` is the projection's; ``position`` what it has seen of the log."""
+    """``version`` is the projection's; ``position``: how far it has read the log."""
 
     ok: bool
     version: int
@@ -63,13 +63,13 @@ class StoreHealth(BaseModel):
 
 class _Store(Protocol):
     async def bootstrap(self) -> None:
-        """Make the store usable. Idempotent."""
+        """Prepare the store. Idempotent."""
         ...
 
     async def health(self) -> StoreHealth: ...
 
     async def migrate(self, plan: MigrationPlan) -> None:
-        """Raises MigrationNotSupported for all but added nullable columns."""
+        """Raises MigrationNotSupported except for added nullable columns."""
         ...
 
 
@@ -84,11 +84,11 @@ class MemoryStore(_Store, Protocol):
     async def recent(
         self, user: str, session: str | None = None, agent: str | None = None, *, limit: int
     ) -> list[Episode]:
-        """Newest first; what is None widens."""
+        """Newest first; None widens."""
         ...
 
     async def consolidate(self, rule: ConsolidationRule) -> list[AnyDelta]:
-        """What the rule makes of the episodes it has not read; nothing is applied."""
+        """The rule's deltas from unread episodes; applies none."""
         ...
 
 
@@ -102,11 +102,11 @@ class FactStore(_Store, Protocol):
         ...
 
     async def query(self, pattern: FactPattern) -> list[MemorisedFact]:
-        """The facts that hold and match."""
+        """The live facts that match."""
         ...
 
     async def unpin(self, fact_id: str) -> None:
-        """End a fact; nothing happens if there is none."""
+        """End a fact; does nothing without one."""
         ...
 
     async def apply_delta(self, delta: AnyDelta) -> None:

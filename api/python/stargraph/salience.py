@@ -1,4 +1,4 @@
-"""Salience as Stargraph's protocol has it, by the formula that the node's own rules use."""
+"""Salience in Stargraph's protocol, by the formula of the node's own rules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WEIGHTS = {"recency": 1.0, "relevance": 0.0, "importance": 0.0}
 
 
 class SalienceContext(BaseModel):
-    """What salience depends on beside the episode itself. Recency counts from the last access."""
+    """The inputs of salience besides the episode itself. Recency counts from the last access."""
 
     last_access_ts: datetime
     query_embedding: list[float] | None = None
@@ -26,16 +26,16 @@ class SalienceContext(BaseModel):
 
 @runtime_checkable
 class SalienceScorer(Protocol):
-    """Scores episodes; ``score`` answers a number in [0, 1]."""
+    """Scores episodes; ``score`` returns a number in [0, 1]."""
 
     async def score(self, memory: Episode, context: SalienceContext) -> float: ...
 
 
 class RuleBasedScorer:
-    """Recency × frequency × rule matches; it knows no relevance and no importance."""
+    """Recency × frequency × rule matches, without relevance and importance."""
 
     async def score(self, memory: Episode, context: SalienceContext) -> float:  # noqa: ARG002
-        """How much an episode deserves to be remembered, in [0, 1]."""
+        """The episode's salience, in [0, 1]."""
         return salience.salience(
             salience.SalienceContext(
                 now_us=instant_us(datetime.now(UTC)),

@@ -32,12 +32,12 @@ routes = Routes("recall")
     delegable=True,
 )
 async def get_card(call: Call) -> web.Response:
-    """The card of an entity in one scope, and one garden at most."""
+    """The card of an entity in one scope and at most one garden."""
     query = call.query(CardQuery)
     served, moment = await call.in_pool(lambda: _served(call, query))
     if served.card is None:
         if served.timed_out:
-            raise coded("card_refresh_timeout", "the card is being written; ask again")
+            raise coded("card_refresh_timeout", "the card is not ready yet; ask again")
         raise plain("card_not_found")
     call.note_read((query.scope,))
     body = card_answer(served.card, served, call.service.settings.sanitizer_mode)

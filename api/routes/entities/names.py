@@ -31,7 +31,7 @@ ALIASES_PAGE_MAX = 10_000
 
 
 class AliasRequest(BaseModel):
-    """Another name of an entity. ``kind`` ``migration`` is for admins, and only they undo it."""
+    """Another name of an entity. Only admins may set or remove the ``kind`` ``migration``."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -41,7 +41,7 @@ class AliasRequest(BaseModel):
 
 
 class AliasRecord(Struct):
-    """An alias. ``warnings`` only in the answer to POST, where there is something to say."""
+    """An alias. ``warnings``: only in answers to POST that have any."""
 
     raw_uri: str
     canonical_uri: str
@@ -51,7 +51,7 @@ class AliasRecord(Struct):
 
 
 class AliasesQuery(MomentQuery):
-    """Aliases by name, from behind ``after``: all, or those of one ``kind`` or entity."""
+    """Aliases by name, after ``after``: all, or those of one ``kind`` or entity."""
 
     kind: str | None = None
     canonical_uri: Annotated[str | None, Field(min_length=1, max_length=NAME_LENGTH_MAX)] = None
@@ -60,7 +60,7 @@ class AliasesQuery(MomentQuery):
 
 
 class ResolveQuery(MomentQuery):
-    """Which name, and how like it others must be to be named."""
+    """A name, and how similar other names must be to appear."""
 
     uri: Annotated[str, Field(min_length=1, max_length=NAME_LENGTH_MAX)]
     top_k: int = Field(default=5, ge=0, le=50)
@@ -75,8 +75,8 @@ class LikeName(Struct):
 
 
 class ResolvedName(Struct):
-    """``canonical``: the entity that the name means; ``best``: the best guess at what is meant.
-    Layers: 1 the name as it is, 2 its alias, 3 names like it."""
+    """``canonical``: the entity that the name means; ``best``: the best guess.
+    Layers: 1 the name itself, 2 its alias, 3 similar names."""
 
     query: str
     canonical: str
@@ -108,14 +108,14 @@ async def set_alias(call: Call) -> web.Response:
         raise ApiError(400, "raw_uri and canonical_uri must differ")
     await call.do(AliasSet(raw_uri=raw, canonical_uri=canonical, alias_kind=request.kind))
     row = call.node.reader.aliases.get(raw, call.view().position)
-    if row is None:  # another request has just removed it
+    if row is None:  # another request has removed it meanwhile
         raise coded("alias_not_found", "alias not found")
     warnings = ignored(request) + await call.in_pool(lambda: _left_behind(call, raw))
     return answer(_wire(row, warnings), 201)
 
 
 def _left_behind(call: Call, raw: str) -> list[str]:
-    """A warning of facts stored under the name and no longer found by it."""
+    """A warning about facts stored under the name, which lookups by the name no longer find."""
     view = call.view()
     number = view.entities.number(raw)
     if number is None:
@@ -166,7 +166,7 @@ async def list_aliases(call: Call) -> web.Response:
     errors=(400, 503, 507),
 )
 async def delete_alias(call: Call) -> web.Response:
-    """Take an alias back: the name means itself again."""
+    """Remove an alias: the name means itself again."""
     _check_rights(call)
     raw = stored_uri(call.segment("raw_uri"))
     kind = "migration" if call.authorization.may("admin") else "user"
@@ -184,7 +184,8 @@ async def delete_alias(call: Call) -> web.Response:
     errors=(400, 501),
 )
 async def resolve_entity(call: Call) -> web.Response:
-    """Which entity a name means: itself, by an alias, or perhaps one with a name like it."""
+    """The entity that a name means: itself, through an alias, or perhaps one with a similar
+    name."""
     query = call.query(ResolveQuery)
     return answer(warned(await call.in_pool(lambda: _resolved(call, query)), query))
 
@@ -224,8 +225,8 @@ def _resolved(call: Call, query: ResolveQuery) -> ResolvedName:
 
 
 def _check_rights(call: Call) -> None:
-    """An alias holds in every scope, and hides the facts under the name: the caller's key must
-    cover them all, and every source."""
+    """An alias holds in every scope, and hides the facts under the name. The caller's key must
+    cover all scopes and every source."""
     check_ends_everything(call)
     call.check_scopes(SCOPES)
 

@@ -1,4 +1,4 @@
-"""Search as one types: over names, aliases and values."""
+"""Search while typing: over names, aliases and values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEARCH_LENGTH_MAX = 500
 
 
 class SearchQuery(MomentQuery):
-    """``q``: words, or parts of words, that a name, an alias or a fact must hold."""
+    """``q``: words, or parts of words, that a name, an alias or a fact must contain."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -35,8 +35,8 @@ class SearchQuery(MomentQuery):
 
 
 class FoundEntity(Struct):
-    """``facts``: those that the caller may read. ``label``: what a fact says it is called.
-    ``alias``: the other name that was found."""
+    """``facts``: those that the caller may read. ``label``: the entity's name according to a fact.
+    ``alias``: the alias that matched."""
 
     entity: str
     facts: int
@@ -45,7 +45,7 @@ class FoundEntity(Struct):
 
 
 class SearchAnswer(Struct):
-    """The best first."""
+    """The best match first."""
 
     entities: list[FoundEntity]
     facts: list[Record]
@@ -54,7 +54,7 @@ class SearchAnswer(Struct):
 
 ALIASES_MAX = 10_000
 _LABELS = (":name", ":label", ":title")
-"""Ends of relations whose value is what an entity is called."""
+"""Endings of relations that hold an entity's name."""
 
 
 @routes.add(
@@ -69,7 +69,7 @@ _LABELS = (":name", ":label", ":title")
     delegable=True,
 )
 async def search_facts(call: Call) -> web.Response:
-    """Entities and facts in whose names, aliases and values all words are found."""
+    """Entities and facts whose names, aliases and values contain all words."""
     query = call.query(SearchQuery)
     call.session()
     body = await call.in_pool(lambda: _found(call, query))
@@ -108,7 +108,7 @@ def _aliases(call: Call, view: View, moment: Moment) -> list[tuple[str, str]]:
 def _label(
     call: Call, view: View, rights: Authorization, moment: Moment, entity: str
 ) -> str | None:
-    """The newest name that a fact the caller may read gives an entity."""
+    """The newest name of an entity, from a fact that the caller may read."""
     slots = live(view, rights, moment, view.entity_slots(view.entities.numbered(entity)))
     relations = np.unique(view.relation[slots])
     names = view.relations.texts(relations.tolist())

@@ -20,7 +20,7 @@ routes = Routes("facts")
 
 
 class AttributesTaken(Struct):
-    """``position`` is null where nothing changed."""
+    """``position`` is null if nothing changed."""
 
     id: str
     position: int | None
@@ -38,11 +38,11 @@ class AttributesTaken(Struct):
     headers=("Idempotency-Key",),
 )
 async def set_attributes(call: Call) -> web.Response:
-    """Set attributes of one's own fact, or as an admin of any; the answer is its record.
+    """Set attributes of a fact: the caller's own, or any for admins. Answers the fact's record.
 
     Raises:
-        ApiError: 404 where the fact is not the caller's to see; 403 where it is not theirs to
-            speak for, or more than they may say.
+        ApiError: 404 if the fact is not visible to the caller; 403 if the caller may not change it,
+            or not to these values.
     """
     data = await call.raw()
     patch = parse_body(AttributesPatch, data)

@@ -1,4 +1,4 @@
-"""Many writes in one request: an array or lines, each item answered in order."""
+"""Many writes in one request: an array or lines; answers each item in order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ routes = Routes("facts")
 
 
 class BatchResult(Struct):
-    """``fact`` or ``error``; ``status`` is what the item alone would have been answered."""
+    """``fact`` or ``error``; ``status``: the status for a request with this item alone."""
 
     status: int
     id: str | None
@@ -58,7 +58,7 @@ NDJSON_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "applica
 
 
 class Prepared(Struct, frozen=True):
-    """One item: a command with its warnings, or why it cannot be one."""
+    """One item: a command with its warnings, or its error."""
 
     command: Command | None = None
     warnings: list[str] = []
@@ -154,7 +154,7 @@ def _operation(item: Any) -> object:
 def _results(
     call: Call, prepared: list[Prepared], outcomes: Sequence[Done | Refused]
 ) -> list[BatchResult]:
-    """One result an item, in order."""
+    """One result per item, in order."""
     stored = _stored_records(call, outcomes)
     waiting = iter(enumerate(outcomes))
     results: list[BatchResult] = []
@@ -169,7 +169,7 @@ def _results(
 
 
 def _stored_records(call: Call, outcomes: Sequence[Done | Refused]) -> dict[int, Record]:
-    """Records of the facts that items touched but did not write, by place among outcomes."""
+    """Records of facts that items touched but did not write, by index among the outcomes."""
     view = call.view()
     slots: dict[int, int] = {}
     for place, outcome in enumerate(outcomes):
@@ -189,7 +189,7 @@ def _stored_records(call: Call, outcomes: Sequence[Done | Refused]) -> dict[int,
 
 
 def _ended(outcome: Done | Refused) -> bool:
-    """Whether the item ended a fact, perhaps another's, instead of stating its own."""
+    """Whether the item ended a fact, perhaps another source's, and stated none."""
     return isinstance(outcome, Done) and bool(outcome.retracted)
 
 
@@ -218,7 +218,8 @@ def _failed(fault: ApiError) -> BatchResult:
 
 
 def _nothing_written(prepared: list[Prepared], outcomes: Sequence[Done | Refused]) -> web.Response:
-    """422 for an atomic batch with a refused item; the others say that they were held back."""
+    """422 for an atomic batch with a refused item; the other items report that they were held
+    back."""
     waiting = iter(outcomes)
     results: list[BatchResult] = []
     for each in prepared:
@@ -229,5 +230,8 @@ def _nothing_written(prepared: list[Prepared], outcomes: Sequence[Done | Refused
         if fault is None:
             fault = coded("not_written", "another item of the atomic batch was refused")
         results.append(_failed(fault))
-    detail = {"code": "atomic_batch_refused", "message": "an item was refused; nothing is written"}
+    detail = {
+        "code": "atomic_batch_refused",
+        "message": "an item was refused; the batch wrote nothing",
+    }
     return answer({"detail": detail, "results": results, "position": None}, 422)

@@ -1,4 +1,4 @@
-"""Facts that the sanitizer flagged: what it found, and an admin's decision on them."""
+"""Facts that the sanitizer flagged, its findings, and the decisions of admins."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PAGE_FACTS_MAX = 200
 
 
 class FlaggedQuery(BaseModel):
-    """``before``: a position, from ``next_before`` of the page before."""
+    """``before``: a position, from ``next_before`` of the previous page."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -42,7 +42,7 @@ class FlaggedQuery(BaseModel):
 
 
 class ReviewRequest(BaseModel):
-    """``release``: serve the fact again. ``keep``: it stays held back, and is done with."""
+    """``release``: serve the fact again. ``keep``: withhold it for good."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -65,7 +65,7 @@ class ReviewRecord(Struct):
 
 
 class FlaggedFact(Struct):
-    """A fact as recorded, what the sanitizer found in it, and the decision in force."""
+    """A fact as recorded, the sanitizer's findings in it, and the decision in force."""
 
     fact: Record
     codes: list[str]
@@ -84,7 +84,7 @@ class FlaggedPage(Struct):
 
 
 class Reviewed(Struct):
-    """``position`` is null where it was decided so already."""
+    """``position`` is null if the decision was in force already."""
 
     fact_id: str
     decision: Literal["release", "keep"]
@@ -105,7 +105,7 @@ _PAGE_SLOTS = 500
     answers={200: FlaggedPage},
 )
 async def list_flagged(call: Call) -> web.Response:
-    """Flagged facts the caller may read, newest first, whole, in every mode."""
+    """Flagged facts that the caller may read, newest first, with their full text in every mode."""
     query = call.query(FlaggedQuery)
     flagged = await call.in_pool(lambda: _flagged(call, query))
     shown = flagged[: query.limit]
@@ -120,7 +120,7 @@ async def list_flagged(call: Call) -> web.Response:
 
 
 def _flagged(call: Call, query: FlaggedQuery) -> list[FlaggedFact]:
-    """One more than a page, where there is one."""
+    """One more than a page, if more follow."""
     view = call.view()
     slots = view.flagged()
     slots = slots[call.caller.authorization.mask(view, slots)]
@@ -188,7 +188,7 @@ def _entry(record: Record, codes: tuple[str, ...], review: ContentReview | None)
     errors=(409, 503, 507),
 )
 async def review(call: Call) -> web.Response:
-    """Release a flagged fact, or keep it back."""
+    """Release a flagged fact, or keep it withheld."""
     request = await call.body(ReviewRequest)
     fact_id = call.segment("fact_id")
     command = ReviewContent(

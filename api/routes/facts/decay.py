@@ -42,8 +42,7 @@ class Policies(Struct):
 
 
 class Swept(Struct):
-    """``decayed``: facts that the sweep ended or weakened. ``would_decay``, of a dry run alone:
-    those that a sweep would."""
+    """``decayed``: facts that the sweep ended or weakened. ``would_decay``: only in dry runs."""
 
     scanned: int
     decayed: int
@@ -127,7 +126,7 @@ async def put_policy(call: Call) -> web.Response:
     errors=(503, 507),
 )
 async def delete_policy(call: Call) -> web.Response:
-    """Remove a decay policy. What it has swept stays swept."""
+    """Remove a decay policy. Past sweeps keep their effect."""
     policy_id = call.segment("policy_id")
     _check_reach(call, _named(call, policy_id).scope)
     await call.do(PolicySet(policy_id=policy_id, policy=None))
@@ -146,7 +145,7 @@ async def delete_policy(call: Call) -> web.Response:
     errors=(503, 507),
 )
 async def sweep(call: Call) -> web.Response:
-    """Let decay act now, by the stored policies or by the limits given."""
+    """Run decay now, by the stored policies or by the given limits."""
     request = await _sweep_request(call)
     if request.scope is not None and request.scope not in SCOPES:
         raise ApiError(400, f"scope must be one of {sorted(SCOPES)}")
@@ -186,13 +185,13 @@ async def sweep(call: Call) -> web.Response:
 def _acts(
     view: View, rights: Authorization, moment: Moment, policies: Sequence[DecayPolicy]
 ) -> bool:
-    """Whether a sweep changes anything. It spares nothing for being held back by the sanitizer
-    mode, and needs no right to read."""
+    """Whether a sweep would change anything. A sweep also acts on facts that the sanitizer
+    withholds, and needs no right to read."""
     return reach_of(view, rights.withholding(0), moment, policies).decayed > 0
 
 
 async def _sweep_request(call: Call) -> SweepRequest:
-    """The query string with the JSON body, if any, laid over it."""
+    """The query string, overridden by the JSON body, if any."""
     data = await call.raw()
     given = call.query(SweepRequest).model_dump(exclude_unset=True)
     if data.strip():
@@ -223,7 +222,7 @@ async def sweep_job(call: Call) -> web.Response:
     answers={200: SetValued},
 )
 async def get_set_valued(call: Call) -> web.Response:
-    """Relations that may hold several values at once."""
+    """Relations that may have several values at once."""
     return answer(SetValued(call.node.reader.ask(set_valued_relations, call.view().position)))
 
 
@@ -263,6 +262,6 @@ def _named(call: Call, policy_id: str) -> DecayPolicy:
 
 
 def _check_reach(call: Call, scope: str) -> None:
-    """A policy acts on whole scopes and all sources: the caller's key must cover them."""
+    """A policy acts on whole scopes and all sources, so the caller's key must cover them."""
     check_ends_everything(call)
     call.check_scopes(SCOPES if scope == "*" else (scope,))

@@ -1,4 +1,4 @@
-"""Erasures and legal holds over HTTP: for admins alone."""
+"""Erasures and legal holds over HTTP: for admins only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ routes = Routes("erasure")
 
 
 class ErasurePage(Struct):
-    """``before``: to ask for the next page with; null on the last one."""
+    """``before``: requests the next page; null on the last one."""
 
     erasures: list[ErasureRecord]
     before: int | None
@@ -47,7 +47,7 @@ class Holds(Struct):
     errors=(404, 423, 503, 507),
 )
 async def begin_erasure(call: Call) -> web.Response:
-    """Erase facts: gone from every answer at once, from every file when the status says so."""
+    """Erase facts: at once from every answer; from every file once the status says so."""
     return answer(await erase(call, await call.body(ErasureRequest)), 202)
 
 
@@ -77,7 +77,7 @@ async def list_erasures(call: Call) -> web.Response:
     answers={200: ErasureRecord},
 )
 async def get_erasure(call: Call) -> web.Response:
-    """The state of an erasure, and its receipt once everything is clean."""
+    """The state of an erasure, with its receipt once every file is clean."""
     return answer(erasure_record(call, known_erasure(call, call.segment("erasure_id"))))
 
 
@@ -85,11 +85,11 @@ async def get_erasure(call: Call) -> web.Response:
     "GET",
     "/v1/legal-holds",
     permission="admin",
-    summary="What may not be erased",
+    summary="Every legal hold",
     answers={200: Holds},
 )
 async def list_holds(call: Call) -> web.Response:
-    """What may not be erased."""
+    """Every legal hold."""
     return answer(Holds([hold_record(hold) for hold in call.node.reader.ask(legal_holds)]))
 
 
@@ -103,7 +103,7 @@ async def list_holds(call: Call) -> web.Response:
     errors=(404, 503, 507),
 )
 async def put_hold(call: Call) -> web.Response:
-    """Hold a fact or an entity, or let it go; answers with all that is held."""
+    """Set or release the legal hold of a fact or an entity; answers every hold."""
     request = await call.body(HoldRequest)
     if request.fact_id is not None:
         command = LegalHoldSet(target_kind="fact", target=request.fact_id, held=request.held)

@@ -23,7 +23,7 @@ routes = Routes("facts")
 
 QUICK_FACTS_MAX = 20_000
 QUICK_LIMIT_MAX = 100
-"""Up to so many facts in the store and on the page, a list is made in the event loop."""
+"""Up to this many facts in the store and on the page, the event loop makes the list."""
 
 
 class FactPage(Struct):
@@ -68,7 +68,7 @@ class FactLines(Struct):
     delegable=True,
 )
 async def list_facts(call: Call) -> web.Response:
-    """Facts that match, newest first, a page at a time."""
+    """Matching facts, newest first, in pages."""
     query = call.query(FactListQuery)
     call.session()
 
@@ -89,7 +89,7 @@ async def list_facts(call: Call) -> web.Response:
 
 
 def _is_quick(call: Call, query: FactListQuery) -> bool:
-    """Whether the list takes less time than going to another thread for it."""
+    """Whether making the list takes less time than switching threads."""
     image = call.node.reader.image
     return (
         image.published <= QUICK_FACTS_MAX

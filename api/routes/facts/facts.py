@@ -1,4 +1,4 @@
-"""Facts: state, look up, retract, and check one against its content id."""
+"""Facts: state, look up, retract, and verify a content id."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Retracted(Struct):
     delegable=True,
 )
 async def assert_fact(call: Call) -> web.Response:
-    """State a fact; the answer is the record of it, or of the equal live one."""
+    """State a fact; the answer is its record, or that of the equal live fact."""
     query = call.query(WriteQuery)
     data = await call.raw()
     request = parse_body(AssertRequest, data)
@@ -93,7 +93,7 @@ def written_record(call: Call, done: Done, warnings: list[str]) -> Record:
     """The record of the fact that answers a write, new or not.
 
     Raises:
-        ApiError: 404 where it is gone.
+        ApiError: 404 if it no longer exists.
     """
     event = asserted_event(done)
     if event is not None:
@@ -109,14 +109,14 @@ def written_record(call: Call, done: Done, warnings: list[str]) -> Record:
 
 
 def answering_slot(call: Call, view: View, done: Done) -> int | None:
-    """The fact that answers a write which recorded none; None if a repeated request was
-    refused the first time."""
+    """The fact that answers a write which recorded none; None if it repeats a request that was
+    refused."""
     slot = None if done.fact_id is None else call.node.reader.slot_of(done.fact_id)
     return None if slot is None or slot >= view.count else slot
 
 
 def asserted_event(done: Done) -> Recorded | None:
-    """The event of the fact that answers a write, where the write recorded it."""
+    """The event of the fact that answers a write, if the write recorded one."""
     for event in done.events:
         if isinstance(event.payload, FactAsserted):
             return event
@@ -124,13 +124,13 @@ def asserted_event(done: Done) -> Recorded | None:
 
 
 def now_of(call: Call, event: Recorded, done: Done) -> Volatile:
-    """What a fact just written looks like: reads alone give trust."""
+    """The state of a fact just written; only reads compute trust."""
     fact = event.payload
     assert isinstance(fact, FactAsserted)
     garden = call.node.reader.gardens.find(fact.garden_id) if fact.garden_id else None
     waits = garden is not None and garden.quarantine and fact.confidence > 0.0
     contradicted = done.contradicted
-    if contradicted:  # perhaps by what the caller may not know of
+    if contradicted:  # perhaps by a fact that the caller may not know of
         view = call.view()
         slot = answering_slot(call, view, done)
         chosen: I32 = np.array([] if slot is None else [slot], dtype=np.int32)
@@ -140,8 +140,8 @@ def now_of(call: Call, event: Recorded, done: Done) -> Volatile:
 
 
 def rivals_of(call: Call, event: Recorded, done: Done) -> list[str]:
-    """A warning that names what the same source says otherwise, as far as the caller may read
-    it, and what may be done about it."""
+    """A warning with the same source's contradicting facts that the caller may read, and the
+    possible remedies."""
     fact = event.payload
     assert isinstance(fact, FactAsserted)
     view = call.view()
@@ -163,7 +163,7 @@ def rivals_of(call: Call, event: Recorded, done: Done) -> list[str]:
 
 
 def as_written(record: Record, warnings: list[str]) -> Record:
-    """A stored record in the shape of a write's answer."""
+    """A stored record in the form of a write's answer."""
     return record | {"source_trust": None, "effective_confidence": None, "warnings": warnings}
 
 
@@ -175,11 +175,11 @@ def as_written(record: Record, warnings: list[str]) -> Record:
     errors=(400, 405, 413, 422),
 )
 async def patch_fact(call: Call) -> web.Response:
-    """Facts never change: 422 where the request names ``derived_from``, else 405."""
+    """Facts never change: 422 if the request names ``derived_from``, else 405."""
     data = await call.raw()
     body: Any = parse_json(data) if data.strip() else None
     if isinstance(body, dict) and "derived_from" in body:
-        raise coded("derived_from_immutable", "derived_from cannot change once a fact is written")
+        raise coded("derived_from_immutable", "derived_from of a fact cannot change")
     raise ApiError(405, "Method Not Allowed", headers={"Allow": "GET,HEAD"})
 
 
@@ -215,13 +215,13 @@ async def get_fact(call: Call) -> web.Response:
 
 
 def check_erased(call: Call, name: str) -> None:
-    """Raises ApiError 410 ``fact_erased`` for an erased fact, to those who may know of it: to
-    everybody else it was never there."""
+    """Raises ApiError 410 ``fact_erased`` for an erased fact, to callers who may know of it. For
+    all others it never existed."""
     if not call.authorization.may("admin") or call.node.reader.slot_of(name) is not None:
         return
     erasure = call.node.reader.ask(erasure_of, name)
     if erasure is not None:
-        raise coded("fact_erased", "this fact was erased", erasure_id=erasure)
+        raise coded("fact_erased", "this fact is erased", erasure_id=erasure)
 
 
 def find(
@@ -231,8 +231,8 @@ def find(
     name: str,
     authorization: Authorization | None = None,
 ) -> int:
-    """The slot behind an id or content id, as far as the caller (or ``authorization``, which
-    is the caller's own, narrowed) may see it.
+    """The slot behind an id or content id, if visible to the caller (or to ``authorization``, the
+    caller's, narrowed).
 
     Raises:
         ApiError: 400 ``cid_malformed``; 404, the same for absent and unreadable.
@@ -259,7 +259,7 @@ def find(
 
 
 def computed_cid(row: FactRow) -> str:
-    """The content id of what is stored."""
+    """The content id of the stored content."""
     return compute_cid(
         entity=row.entity,
         relation=row.relation,
@@ -320,7 +320,7 @@ async def verify_cid(call: Call) -> web.Response:
     delegable=True,
 )
 async def retract_fact(call: Call) -> web.Response:
-    """End one fact by id. Its record stays and can still be looked up."""
+    """End one fact by id. Its record stays readable."""
     data = await call.raw()
     body: Any = parse_json(data) if data.strip() else {}
     request = validated(RetractRequest, body, "body")

@@ -1,7 +1,8 @@
-"""Intents over HTTP: an envelope becomes facts about the intent, and is read back from them.
+"""Intents over HTTP: a POST turns an envelope into facts about the intent, and a GET reads the
+envelope from them.
 
-The goal, the sender and the recipients are facts (and edges) of their own, so that recall and the
-graph find them; the envelope itself is one more, and is what GET answers with.
+The goal, the sender and the recipients become separate facts (and edges), so that recall and the
+graph find them. One more fact holds the envelope for GET.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _Text = Annotated[str, Field(max_length=TEXT_LENGTH_MAX)]
 
 
 class Constraint(BaseModel):
-    """A limit that must be kept, such as a budget."""
+    """A hard limit, such as a budget."""
 
     kind: Name
     limit: FactValue
@@ -45,7 +46,7 @@ class Constraint(BaseModel):
 
 
 class Preference(BaseModel):
-    """What is preferred, and how strongly."""
+    """A preference, and its strength."""
 
     kind: Name
     value: Any = None
@@ -53,7 +54,7 @@ class Preference(BaseModel):
 
 
 class Deference(BaseModel):
-    """When to ask whom first; ``timeout_s`` seconds."""
+    """When to ask someone first; ``timeout_s`` seconds."""
 
     condition: _Text
     defer_to: Name
@@ -61,7 +62,7 @@ class Deference(BaseModel):
 
 
 class Artifact(BaseModel):
-    """Something handed over."""
+    """A work product that is handed over."""
 
     name: _Text
     ref: _Text
@@ -77,7 +78,7 @@ class Handoff(BaseModel):
 
 
 class Escalation(BaseModel):
-    """Whom to tell, and how, where the intent cannot be met."""
+    """Whom to inform, and how, if the intent cannot succeed."""
 
     escalate_to: Name
     channel: Literal["stigmem", "email", "slack"] = "stigmem"
@@ -86,7 +87,7 @@ class Escalation(BaseModel):
 
 
 class IntentRequest(BaseModel):
-    """An envelope. ``from`` must be a source that the caller may write as."""
+    """An envelope. The caller must be allowed to write as ``from``."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -104,7 +105,7 @@ class IntentRequest(BaseModel):
 
 
 class IntentRecord(Struct, rename={"from_": "from"}):
-    """The envelope as it was sent, and the facts that hold it."""
+    """The envelope as sent, and the facts that hold it."""
 
     id: str
     from_: str
@@ -124,7 +125,7 @@ class IntentRecord(Struct, rename={"from_": "from"}):
 
 ENVELOPE = "intent:envelope"
 RECIPIENT = "rel:intent-to"
-"""``rel:*`` may hold several values, so that several recipients are no contradiction."""
+"""``rel:*`` is set-valued, so several recipients do not contradict."""
 RELATIONS = frozenset({ENVELOPE, RECIPIENT, "intent:goal", "intent:from"})
 
 
@@ -160,7 +161,7 @@ async def create_intent(call: Call) -> web.Response:
     view = call.view()
     moment = call.moment(view)
     record = await call.in_pool(lambda: _found(call, view, name, moment))
-    if record is None:  # the sanitizer holds it back; its writer gets it all the same
+    if record is None:  # the sanitizer withholds it; its writer still gets it
         record = _record(envelope, format_instant(moment.instant_us), ids)
     return answer(warned(record, request), 201)
 
@@ -176,7 +177,7 @@ async def create_intent(call: Call) -> web.Response:
     headers=("Stigmem-Session",),
 )
 async def get_intent(call: Call) -> web.Response:
-    """An intent, as far as the caller may read it."""
+    """An intent that the caller may read."""
     query = call.query(MomentQuery)
     call.session()
     body = await call.in_pool(lambda: _read(call, query))
@@ -216,7 +217,7 @@ def _found(call: Call, view: View, name: str, moment: Moment) -> IntentRecord | 
 
 
 def _decoded(text: object) -> dict[str, Any] | None:
-    """The envelope, unless its relation holds something else."""
+    """The envelope, unless the fact holds something else."""
     try:
         found = msgspec.json.decode(str(text), type=dict[str, Any])
     except msgspec.MsgspecError:
@@ -235,7 +236,7 @@ def _record(envelope: dict[str, Any], created_at: str, fact_ids: list[str]) -> I
 
 
 def _envelope(request: IntentRequest, sent: dict[str, Any], name: str) -> dict[str, Any]:
-    """What GET answers with; values of limits stay as they were sent."""
+    """The envelope that GET answers; limits keep their values as sent."""
     dumped = request.model_dump(include=set(IntentRequest.model_fields), by_alias=True)
     return {
         **{field: dumped[field] for field in _FIELDS},
@@ -277,7 +278,7 @@ def _facts(request: IntentRequest, name: str, envelope: dict[str, Any]) -> list[
 
 
 def _ref(name: str) -> dict[str, str]:
-    """An edge where the name is a URI, else the name itself."""
+    """An edge if the name is a URI, else the name itself."""
     try:
         return {"type": "ref", "v": normalize_ref(name)}
     except ValueError:

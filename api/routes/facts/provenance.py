@@ -1,4 +1,4 @@
-"""Provenance over HTTP: what a fact was derived from, hop by hop."""
+"""Provenance over HTTP: the facts that a fact derives from, hop by hop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ routes = Routes("facts")
 
 
 class ProvenanceParent(Struct):
-    """A parent that is absent or not visible has ``exists`` false and nulls."""
+    """For an absent or invisible parent, ``exists`` is false and the rest is null."""
 
     hash: str
     fact_id: str | None
@@ -30,7 +30,7 @@ class ProvenanceParent(Struct):
 
 
 class ProvenanceNode(Struct):
-    """The root, or an ancestor. One that is absent or not visible has only its hash."""
+    """The root, or an ancestor. If absent or invisible, only its hash."""
 
     hash: str
     exists: bool
@@ -43,14 +43,14 @@ class ProvenanceNode(Struct):
 
 
 class ProvenanceEdge(Struct):
-    """``from`` was derived from ``to``."""
+    """``from`` derives from ``to``."""
 
     child: str = field(name="from")
     parent: str = field(name="to")
 
 
 class Provenance(Struct):
-    """What a fact was derived from. ``truncated``: the walk has over 5,000 nodes."""
+    """The ancestors of a fact. ``truncated``: the walk has over 5,000 nodes."""
 
     fact_id: str
     cid: str | None
@@ -66,7 +66,7 @@ class Provenance(Struct):
     "GET",
     "/v1/facts/{fact_id}/provenance",
     permission="read",
-    summary="What a fact was derived from, hop by hop",
+    summary="A fact's ancestors, hop by hop",
     query=ProvenanceQuery,
     answers={200: Provenance},
     errors=(400, 501),
@@ -74,7 +74,7 @@ class Provenance(Struct):
     delegable=True,
 )
 async def provenance(call: Call) -> web.Response:
-    """The ancestors of a fact; those the caller may not see look absent."""
+    """The ancestors of a fact; invisible ones look absent."""
     query = call.query(ProvenanceQuery)
     if query.depth > DEPTH_MAX:
         raise coded("graph_depth_exceeded", f"depth must be ≤ {DEPTH_MAX}")

@@ -1,4 +1,4 @@
-"""A whole scope over HTTP: what in it deserves a look, and what it knows in numbers."""
+"""A whole scope over HTTP: facts to check (lint), and a summary in numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ routes = Routes("scopes")
 
 
 class LintReport(Struct):
-    """``fact_count``: facts that hold; ``truncated``: a check found over 1,000."""
+    """``fact_count``: live facts; ``truncated``: a check found over 1,000."""
 
     findings: list[LintFinding]
     checked_at: str
@@ -43,7 +43,7 @@ class LintJob(JobRecord):
 
 
 class SynthesisValue(Struct):
-    """``v`` is the text under which the value is stored."""
+    """``v`` is the stored text of the value."""
 
     type: Annotated[str, Meta(extra_json_schema={"enum": list(VALUE_TYPES)})]
     v: str
@@ -66,9 +66,8 @@ class SynthesisFact(Struct):
 
 
 class Synthesis(Struct):
-    """``fact_count``: facts listed, the most confident first; ``total_count``: facts that hold,
-    over which all other numbers are taken. ``contradiction_count``: facts in an unresolved
-    contradiction."""
+    """``fact_count``: listed facts, the most confident first; ``total_count``: all live facts; the
+    other numbers count these. ``contradiction_count``: facts in an unresolved contradiction."""
 
     scope: ScopeText
     fact_count: int
@@ -87,7 +86,7 @@ class Synthesis(Struct):
     "POST",
     "/v1/lint",
     permission="read",
-    summary="What deserves a second look in a scope",
+    summary="Find questionable facts in a scope",
     body=LintBody,
     answers={200: LintReport, 202: JobAccepted},
     errors=(501, 503),
@@ -95,10 +94,10 @@ class Synthesis(Struct):
     delegable=True,
 )
 async def lint_scope(call: Call) -> web.Response:
-    """What deserves a second look among the facts of a scope."""
+    """Facts of a scope that deserve a check: stale, contradicted and the like."""
     body = await call.body(LintBody)
     call.session()
-    call.narrowed(body.scope)  # answers 400 for what is no scope
+    call.narrowed(body.scope)  # answers 400 for an unknown scope
     checks = tuple(dict.fromkeys(body.checks or CHECKS))
     call.note_read((body.scope,))
 
@@ -115,7 +114,7 @@ async def lint_scope(call: Call) -> web.Response:
 
 
 def _readable(call: Call, body: LintBody) -> int:
-    """Facts of the scope that the caller may read: how much there is to look at."""
+    """How many facts of the scope the caller may read: the size of the work."""
     return int(np.count_nonzero(call.narrowed(body.scope, for_model=True).mask(call.view())))
 
 
@@ -161,7 +160,7 @@ async def lint_job(call: Call) -> web.Response:
     "GET",
     "/v1/scopes/{scope}/synthesize",
     permission="read",
-    summary="What a scope knows, in numbers",
+    summary="A scope in numbers",
     query=SynthesisQuery,
     answers={200: Synthesis},
     errors=(400, 501, 503),
@@ -169,7 +168,7 @@ async def lint_job(call: Call) -> web.Response:
     delegable=True,
 )
 async def synthesize_scope(call: Call) -> web.Response:
-    """What a scope knows: its most confident facts, and numbers over all of them."""
+    """A scope's most confident facts, and numbers over all of them."""
     query = call.query(SynthesisQuery)
     call.session()
     body = await call.in_long_pool(lambda: _synthesis(call, query))

@@ -1,4 +1,4 @@
-"""Tombstones over HTTP: for admins alone (wire 5.5)."""
+"""Tombstones over HTTP: for admins only (wire 5.5)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TombstoneStatus(Struct):
 
 
 class TombstonePage(Struct):
-    """``before``: to ask for the next page with; null on the last one."""
+    """``before``: requests the next page; null on the last one."""
 
     tombstones: list[ListedTombstone]
     before: int | None
@@ -50,7 +50,7 @@ class TombstonePage(Struct):
     errors=(409, 423, 503, 507),
 )
 async def set_tombstone(call: Call) -> web.Response:
-    """Hide an entity from every answer, about the past as well."""
+    """Hide an entity from every answer, also about the past."""
     request = await call.body(TombstoneRequest)
     return answer(warned(await commands.set_tombstone(call, request), request), 201)
 
@@ -59,12 +59,12 @@ async def set_tombstone(call: Call) -> web.Response:
     "GET",
     "/v1/tombstones/{entity_uri:.+}",
     permission="admin",
-    summary="Whether an entity is hidden",
+    summary="An entity's tombstones",
     answers={200: TombstoneStatus},
     errors=(400,),
 )
 async def tombstone_status(call: Call) -> web.Response:
-    """Whether an entity is hidden, and every tombstone and revocation it ever had."""
+    """Whether an entity is hidden, with all its tombstones and revocations."""
     entity = entity_meant(call, call.segment("entity_uri"))
     rows, revocations = call.node.reader.tombstones_of(entity)
     return answer(
@@ -86,7 +86,7 @@ async def tombstone_status(call: Call) -> web.Response:
     errors=(409, 503, 507),
 )
 async def revoke_tombstone(call: Call) -> web.Response:
-    """Let the entity be seen again, as far as no other tombstone hides it."""
+    """Show the entity again, unless another tombstone hides it."""
     request = await call.body(RevokeRequest)
     tombstone_id = call.segment("tombstone_id")
     body = await commands.revoke_tombstone(call, tombstone_id, request.reason)
@@ -102,7 +102,7 @@ async def revoke_tombstone(call: Call) -> web.Response:
     answers={200: TombstonePage},
 )
 async def list_tombstones(call: Call) -> web.Response:
-    """Tombstones, newest first, revoked ones too."""
+    """Tombstones, newest first, including revoked ones."""
     query = call.query(TombstonesQuery)
     before = call.view().position + 1 if query.before is None else query.before
     rows = call.node.reader.ask(tombstones_before, before, query.limit + 1)

@@ -1,4 +1,4 @@
-"""Whether two peers hold the same of each other, by digests."""
+"""Compares by digests whether two peers hold the same events of each other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ routes = Routes("federation")
 
 
 class ComparedStream(Struct):
-    """Digests of one stream on both nodes; null where one does not take it."""
+    """Digests of one stream on both nodes; null if a node does not take it."""
 
     stream: str
     equal: bool
@@ -33,7 +33,7 @@ class ComparedStream(Struct):
 
 
 class ComparedTombstones(Struct):
-    """Digests of one node's tombstones on both."""
+    """Both nodes' digests of one node's tombstones."""
 
     node_id: str
     equal: bool
@@ -42,7 +42,7 @@ class ComparedTombstones(Struct):
 
 
 class PeerComparison(Struct):
-    """Whether this node and a peer hold the same of each other's streams and tombstones."""
+    """Whether this node and a peer agree on each other's streams and tombstones."""
 
     node_id: str
     equal: bool
@@ -60,8 +60,8 @@ class PeerComparison(Struct):
     errors=(503,),
 )
 async def digests(call: Call) -> web.Response:
-    """What this node's own streams and tombstones that the peer may have come to here, and what
-    it holds of the peer's."""
+    """Digests of this node's own streams and tombstones that the peer may read, and of the peer's
+    that this node holds."""
     row, scopes = asking_peer(call)
     return answer(await _digests(call, row, scopes))
 
@@ -75,8 +75,8 @@ async def digests(call: Call) -> web.Response:
     errors=(503,),
 )
 async def compare_peer(call: Call) -> web.Response:
-    """Compare what both nodes hold of each other's streams and tombstones; names the first that
-    differs. The peer's own comparison says the same."""
+    """Compare this node's and a peer's copies of each other's streams and tombstones; names the
+    first difference. The peer's own comparison gives the same result."""
     row = peer_named(call)
     source = call.service.peers.source(row)
     try:
@@ -108,7 +108,7 @@ async def compare_peer(call: Call) -> web.Response:
 
 
 async def _digests(call: Call, row: PeerRow, scopes: frozenset[str]) -> PeerDigests:
-    """What this node tells the peer; ``scopes``: that are open and that the peer asks for."""
+    """The digests that this node shows the peer; ``scopes``: open ones that the peer requests."""
     names = offered_heads(call, row, scopes)
     found = await call.in_long_pool(lambda: call.node.reader.ask(stream_digests))
     stones = await call.in_pool(lambda: call.node.reader.ask(standing_tombstones))

@@ -1,4 +1,4 @@
-"""Peers over HTTP: declare, approve, grant, revoke, look at them."""
+"""Peers over HTTP: declare, approve, grant, revoke, list."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ class Peers(Struct):
 
 
 class OwnDeclaration(Declaration, frozen=True, kw_only=True):
-    """This node's declaration, to be registered with a peer, and the key's fingerprint."""
+    """This node's declaration, to register with a peer, and the key's fingerprint."""
 
     pubkey_fingerprint: str
 
 
 class PeerRegistered(Struct):
-    """A declaration's fate; ``reason`` where it was rejected."""
+    """The state of a declaration; ``reason`` if it was rejected."""
 
     peer_id: str
     status: Literal["pending_approval", "rejected"]
@@ -87,7 +87,7 @@ class PeerApproved(Struct):
 
 
 class PeerChanged(Struct):
-    """The peer as it is now."""
+    """The peer after the change."""
 
     peer_id: str
     node_id: str
@@ -95,7 +95,7 @@ class PeerChanged(Struct):
 
 
 class ReplayedStream(Struct):
-    """How far one stream of a peer was replayed; ``reason`` where it is ``held``."""
+    """The replay state of a peer's stream; ``reason`` if it is ``held``."""
 
     stream: str
     last_seq: int
@@ -105,7 +105,7 @@ class ReplayedStream(Struct):
 
 
 class PeerDetail(PeerRecord):
-    """Everything about a peer: its grants, its streams, its replay, evidence."""
+    """A peer with its grants, streams, replay and evidence."""
 
     reason: str
     pubkey_fingerprint: str
@@ -117,7 +117,7 @@ class PeerDetail(PeerRecord):
 
 
 REFUSED_SHOWN = 100
-"""Events that break a rule, of one peer, the newest."""
+"""Newest rule-breaking events of a peer to show."""
 
 
 @routes.add(
@@ -128,7 +128,7 @@ REFUSED_SHOWN = 100
     answers={200: OwnDeclaration},
 )
 async def own_declaration(call: Call) -> web.Response:
-    """What this node declares to those it wants to be a peer of."""
+    """The declaration that this node sends to future peers."""
     scopes = sorted(call.service.peers.open_scopes())
     made = declare(
         call.node.identity, call.service.settings.public_url, scopes, call.node.clock.now_us()
@@ -150,7 +150,7 @@ async def own_declaration(call: Call) -> web.Response:
     errors=(409, 503, 507),
 )
 async def register_peer(call: Call) -> web.Response:
-    """Register another node's declaration; an administrator approves it."""
+    """Register another node's declaration; an administrator must approve it."""
     body = await call.body(DeclarationBody)
     _require_enabled(call)
     declaration = Declaration(
@@ -183,19 +183,19 @@ async def register_peer(call: Call) -> web.Response:
         peer_id=peer_id,
         status="pending_approval" if fault is None else "rejected",
         verified_at=None,
-        # One answer for every failure: it reveals nothing about the address.
-        reason=None if fault is None else "the declaration could not be verified",
+        # One answer for every failure, which reveals nothing about the address.
+        reason=None if fault is None else "could not verify the declaration",
         pubkey_fingerprint=fingerprint(body.federation_pubkey),
     )
     return answer(registered, 201)
 
 
 async def _discovery_fault(call: Call, declaration: Declaration) -> str | None:
-    """Why the node at the declared address is not the one that declares; None if it is."""
+    """Why the node at the declared address is not the declaring one; None if it is."""
     private = call.service.settings.federation_insecure
     found = await discovered(declaration.node_url, private=private)
     if found is None:
-        return "the node's /.well-known/stigmem cannot be read"
+        return "cannot read the node's /.well-known/stigmem"
     if found.get("federation_pubkey") != declaration.federation_pubkey:
         return "the node's /.well-known/stigmem shows another federation_pubkey"
     if found.get("node_id") != declaration.node_id:
@@ -213,7 +213,7 @@ async def _discovery_fault(call: Call, declaration: Declaration) -> str | None:
     errors=(409, 503, 507),
 )
 async def approve_peer(call: Call) -> web.Response:
-    """Make a declared node a peer, by the fingerprint that its operator gave."""
+    """Make a declared node a peer, by the fingerprint from its operator."""
     _require_enabled(call)
     body = await call.body(ApproveBody)
     row = peer_named(call)
@@ -256,13 +256,13 @@ async def _grants(call: Call, body: GrantsBody, row: PeerRow) -> PeerGrants:
     "PUT",
     "/v1/federation/peers/{peer_id}/grants",
     permission="admin",
-    summary="What a peer may do here",
+    summary="Set a peer's grants",
     body=GrantsBody,
     answers={200: PeerChanged},
     errors=(409, 503, 507),
 )
 async def set_grants(call: Call) -> web.Response:
-    """Grant a peer more or less; what waits for a new grant takes effect."""
+    """Set a peer's grants; events that wait for a new grant take effect."""
     body = await call.body(GrantsBody)
     row = peer_named(call)
     if not row.active:
@@ -285,7 +285,7 @@ async def set_grants(call: Call) -> web.Response:
     errors=(409, 503, 507),
 )
 async def revoke_peer(call: Call) -> web.Response:
-    """End a peering. What was replayed stays; nothing more is taken or given."""
+    """End a peering. Replayed events stay; nothing more passes in either direction."""
     body = await call.body_if_any(ReasonBody)
     row = peer_named(call)
     await call.do(PeerStateSet(peer_id=row.peer_id, state="revoked", reason=body.reason))
@@ -302,7 +302,7 @@ async def revoke_peer(call: Call) -> web.Response:
     errors=(409, 503, 507),
 )
 async def release_stream(call: Call) -> web.Response:
-    """Replay a held stream again, from where it was held."""
+    """Resume the replay of a held stream where it stopped."""
     body = await call.body(ReleaseBody)
     row = peer_named(call)
     held = {
@@ -338,7 +338,7 @@ async def list_peers(call: Call) -> web.Response:
     answers={200: PeerDetail},
 )
 async def get_peer(call: Call) -> web.Response:
-    """One peer, whole."""
+    """One peer in full."""
     row = peer_named(call)
     reader = call.node.reader
     detail = PeerDetail(

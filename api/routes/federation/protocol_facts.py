@@ -58,14 +58,14 @@ class PullPage(Struct):
 
 
 class PushError(Struct):
-    """A record that was not taken."""
+    """A refused record."""
 
     fact_id: str
     error: str
 
 
 class PushAnswer(Struct):
-    """What became of the records; known ones count as accepted."""
+    """The outcome of each record; known ones count as accepted."""
 
     accepted: int
     rejected: int
@@ -73,7 +73,7 @@ class PushAnswer(Struct):
 
 
 class Refusal(Struct):
-    """A fact of a peer that was not taken; ``position``: where the log says so."""
+    """A refused fact of a peer; ``position``: of the event that records the refusal."""
 
     fact_id: str
     code: str
@@ -96,7 +96,7 @@ class PulledPeer(Struct):
 
 
 class PulledPeers(Struct):
-    """Every peer that is pulled by the protocol's federation."""
+    """Every peer that this node pulls by the protocol's federation."""
 
     pulls: list[PulledPeer]
 
@@ -104,7 +104,7 @@ class PulledPeers(Struct):
 CAPABILITY_HEADER = "X-Stigmem-Capability"
 REFUSALS_SHOWN = 100
 _WIRE_ERRORS = frozenset({"scope_not_permitted", "source_not_owned", "hlc_skew", "cid_mismatch"})
-"""The protocol's words; every other refusal is ``ingest_error`` there."""
+"""The protocol's error codes; every other refusal is ``ingest_error`` there."""
 
 
 @routes.add(
@@ -117,7 +117,7 @@ _WIRE_ERRORS = frozenset({"scope_not_permitted", "source_not_owned", "hlc_skew",
     errors=(400,),
 )
 async def pull(call: Call) -> web.Response:
-    """What this node stated after a clock reading, in the scopes of the agreement, or in one."""
+    """Facts that this node stated after a clock reading, in the agreed scopes or in one of them."""
     federation = call.service.federation
     try:
         peer, claims = federation.peer_of(call.request.headers.get("Authorization"))
@@ -175,7 +175,7 @@ def _cursor(text: str | None) -> int:
     headers=("X-Stigmem-Capability",),
 )
 async def push(call: Call) -> web.Response:
-    """Take records that a peer sends, each by itself."""
+    """Take a peer's records, each on its own."""
     if not call.service.settings.federation_push_enabled:
         raise ApiError(405, "Method Not Allowed", headers={"Allow": "GET,HEAD"})
     bounds, prefixes = _pusher(call)
@@ -201,8 +201,8 @@ async def push(call: Call) -> web.Response:
 
 
 def _pusher(call: Call) -> tuple[RecordBounds, tuple[str, ...]]:
-    """Who pushes, and what of it is taken: a peer its own facts, the holder of a capability
-    what it may write as its subject."""
+    """The bounds for the caller's records: a peer may push its own facts, a capability's holder the
+    facts that its subject may write."""
     federation = call.service.federation
     text = call.request.headers.get(CAPABILITY_HEADER)
     if text is None:
@@ -230,7 +230,7 @@ def _pusher(call: Call) -> tuple[RecordBounds, tuple[str, ...]]:
 def _sorted_out(
     call: Call, records: list[Any], bounds: RecordBounds, prefixes: tuple[str, ...]
 ) -> tuple[list[FactAsserted], list[RefusedFact]]:
-    """The facts to take, and what is refused."""
+    """The facts to take, and the refused ones."""
     now_us = call.node.clock.now_us()
     facts: list[FactAsserted] = []
     refused: list[RefusedFact] = []
@@ -258,7 +258,7 @@ def _sorted_out(
     answers={200: PulledPeers},
 )
 async def pulls(call: Call) -> web.Response:
-    """The state of pulling each peer, and what was refused of it."""
+    """The state of pulling each peer, and its refused facts."""
     federation, reader = call.service.federation, call.node.reader
     pulls: list[PulledPeer] = []
     for peer in federation.peers.all():

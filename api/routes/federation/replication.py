@@ -21,8 +21,8 @@ WAIT_SECONDS_MAX = 30.0
 
 
 class ReplicatedEventsQuery(BaseModel):
-    """``after``: the last position the replica has; ``hash``: that event's hash in hex;
-    ``wait_s``: how long to wait for the first event behind it."""
+    """``after``: the last position the replica has; ``hash``: the hash of the event there, in hex;
+    ``wait_s``: how long to wait for the first event after it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -33,7 +33,7 @@ class ReplicatedEventsQuery(BaseModel):
 
 
 class ReplicationStatus(Struct):
-    """What the node is: ``primary``, or ``replica`` with its state."""
+    """The node's role: ``primary``, or ``replica`` with its state."""
 
     role: str
     node_id: str
@@ -62,9 +62,9 @@ PAGE_TYPE = "application/vnd.engramlog.replication"
     errors=(409,),
 )
 async def events(call: Call) -> web.Response:
-    """The events behind a position, of every stream, as they are stored; waits for the first.
+    """The stored events after a position, of all streams; waits for the first.
 
-    Only for keys with ``replicate``: a page holds what is private too.
+    Needs ``replicate``, because pages contain private data too.
     """
     query = call.query(ReplicatedEventsQuery)
     node = call.node

@@ -24,7 +24,7 @@ RECORD_BYTES_MAX = 16_384
 
 
 class Taken(Struct):
-    """What was taken."""
+    """The outcome of a record."""
 
     id: str
     status: Literal["accepted"] = "accepted"
@@ -39,7 +39,7 @@ class Taken(Struct):
     answers={200: sharing.SharedTombstones},
 )
 async def shared(call: Call) -> web.Response:
-    """What this node said of tombstones in the scopes of the agreement."""
+    """This node's tombstones in the agreed scopes."""
     peer, scopes = _peer(call)
     if not scopes or not peer.served:
         raise ApiError(403, "no permitted scopes")
@@ -77,7 +77,7 @@ def _refused(fault: NotTaken) -> ApiError:
 
 
 def _peer(call: Call) -> tuple[ProtocolPeer, frozenset[str]]:
-    """Who asks, and the scopes shared with it now. Raises ApiError 401."""
+    """The calling peer, and the scopes shared with it now. Raises ApiError 401."""
     federation = call.service.federation
     try:
         found: tuple[ProtocolPeer, PeerClaims] = federation.peer_of(

@@ -26,7 +26,7 @@ PAGE_TYPE = "application/vnd.engramlog.federation"
 
 
 def asking_peer(call: Call) -> tuple[PeerRow, frozenset[str]]:
-    """The peer that asks, and the scopes open to it. Raises ApiError 401."""
+    """The calling peer, and the scopes open to it. Raises ApiError 401."""
     service = call.service
     try:
         peer, claims = service.federation.peer_of(call.request.headers.get("Authorization"))
@@ -41,7 +41,7 @@ def _now(call: Call, row: PeerRow) -> PeerRow:
 
 
 def offered_heads(call: Call, row: PeerRow, scopes: frozenset[str]) -> dict[str, StreamHead]:
-    """Heads of the streams of this node that the peer may replay; ``scopes``: that are open."""
+    """Heads of the streams of this node that the peer may replay; ``scopes``: the open ones."""
     heads = call.node.log.stream_heads()
     return {name: heads[name] for name in offered(row, heads, call.node.node_id, scopes)}
 
@@ -60,12 +60,12 @@ def _tag(heads: dict[str, StreamHead]) -> str:
     answers={200: "signed heads"},
 )
 async def streams(call: Call) -> web.Response:
-    """The signed heads of the streams that the peer may replay; waits for others than it has
-    seen."""
+    """The signed heads of the streams that the peer may replay; waits until they differ from those
+    it has seen."""
     row, scopes = asking_peer(call)
     query = call.query(StreamsQuery)
     if query.wait_s and query.seen:
-        # Grants may change meanwhile, and the peer may be revoked.
+        # The peer's grants may change during the wait, or end.
         await call.service.commits.wait(
             lambda: _tag(offered_heads(call, _now(call, row), scopes)) != query.seen, query.wait_s
         )
@@ -89,11 +89,11 @@ async def streams(call: Call) -> web.Response:
     errors=(404,),
 )
 async def stream_events(call: Call) -> web.Response:
-    """A page of one stream behind a sequence; 204 if there is nothing."""
+    """A page of one stream after a sequence; 204 if it is empty."""
     row, scopes = asking_peer(call)
     query = call.query(StreamEventsQuery)
     if query.stream not in offered_heads(call, row, scopes):
-        raise coded("stream_not_found", "there is no such stream, or it is not granted")
+        raise coded("stream_not_found", "no such stream, or no grant for it")
     node = call.node
 
     def page() -> bytes:

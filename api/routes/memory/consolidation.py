@@ -1,4 +1,4 @@
-"""Consolidation rules over HTTP: set, looked at, run, and how far they are."""
+"""Consolidation rules over HTTP: set, read, run, and their progress."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _Standing = tuple[str, dict[str, Any], str, int]
 
 
 class RuleRecord(Struct):
-    """A rule, and who set it."""
+    """A rule and its author."""
 
     rule_id: str
     version: str
@@ -49,7 +49,7 @@ class RulePage(Struct):
 
 
 class RunAnswer(Struct):
-    """What a run did, or would do."""
+    """The result of a run, or of a dry run."""
 
     rule_id: str
     run_id: str
@@ -70,7 +70,7 @@ class RunAnswer(Struct):
 
 
 class RuleStatus(Struct):
-    """How far a rule is."""
+    """The progress of a rule."""
 
     rule_id: str
     enabled: bool
@@ -84,7 +84,7 @@ class RuleStatus(Struct):
 
 
 class ConsolidationStatus(Struct):
-    """How far each rule is, and whether rules run by themselves."""
+    """The progress of each rule, and whether rules run automatically."""
 
     scheduler: bool
     rules: list[RuleStatus]
@@ -130,7 +130,7 @@ async def get_rule(call: Call) -> web.Response:
     errors=(503, 507),
 )
 async def put_rule(call: Call) -> web.Response:
-    """Install a rule, or replace it. Its watermark stays: episodes are read once."""
+    """Install a rule, or replace it. Its watermark stays, so it reads each episode once."""
     rule_id = call.segment("rule_id")
     body = await call.body(RuleDocument)
     document = {**(body.model_extra or {}), "id": rule_id}
@@ -157,7 +157,7 @@ async def put_rule(call: Call) -> web.Response:
     errors=(503, 507),
 )
 async def delete_rule(call: Call) -> web.Response:
-    """Remove a rule. Its facts stay, and so does how far it had read."""
+    """Remove a rule. Its facts and its watermark stay."""
     rule_id, *_ = await _standing(call, call.moment(call.view()))
     await call.do(ConsolidationRuleSet(rule_id=rule_id, document=None))
     return web.Response(status=204)
@@ -173,7 +173,7 @@ async def delete_rule(call: Call) -> web.Response:
     errors=(409, 503, 507),
 )
 async def run_rule(call: Call) -> web.Response:
-    """Run a rule now, before its cadence; or say what it would do (``dry_run``)."""
+    """Run a rule now, before its cadence, or as a dry run (``dry_run``)."""
     request = await call.body(RunRequest)
     _, document, *_ = await _standing(call, call.moment(call.view()))
     rule = parse_rule(document)
@@ -205,7 +205,7 @@ async def run_rule(call: Call) -> web.Response:
     errors=(400, 501),
 )
 async def status(call: Call) -> web.Response:
-    """How far each rule has read, what waits, when it fires next, and its last runs."""
+    """The watermark, backlog, next run and last runs of each rule."""
     view = call.view()
     moment = call.moment(view, call.query(RunsQuery))
     rules = await _visible(call, moment)
@@ -262,7 +262,7 @@ def _may_read(rights: Authorization, document: dict[str, Any]) -> bool:
 
 
 async def _standing(call: Call, moment: Moment) -> _Standing:
-    """The rule that the path names. Raises ApiError 404, also for one of episodes that the
+    """The rule that the path names. Raises ApiError 404, also for a rule over episodes that the
     caller may not read."""
     wanted = call.segment("rule_id")
     for rule in await _visible(call, moment):

@@ -34,7 +34,7 @@ routes = Routes("episodes")
 
 
 class DeltasAnswer(Struct):
-    """What became of each delta."""
+    """The outcome of each delta."""
 
     results: list[DeltaOutcome]
     position: int
@@ -114,7 +114,7 @@ async def _applied(call: Call, command: ApplyDeltas) -> web.Response:
     errors=(400, 501),
 )
 async def list_deltas(call: Call) -> web.Response:
-    """Deltas, newest first: what was applied, or (``status=rejected``) what was not."""
+    """Deltas, newest first: applied ones, or rejected ones (``status=rejected``)."""
     query = call.query(DeltasQuery)
     wanted = DeltaFilter(
         user=query.user,
@@ -164,7 +164,7 @@ async def list_deltas(call: Call) -> web.Response:
     headers=("Stigmem-Session",),
 )
 async def list_facts(call: Call) -> web.Response:
-    """The facts of a user that deltas wrote and that hold at the moment, with their lineage."""
+    """A user's current facts that deltas wrote, with their lineage."""
     query = call.query(MemoryFactsQuery)
     view = call.view()
     moment = call.moment(view, query)

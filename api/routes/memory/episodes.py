@@ -1,4 +1,4 @@
-"""Episodes over HTTP: recorded with all three names, read by any beginning of them."""
+"""Episodes over HTTP: written with all three names, read by the first one, two or three."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class EpisodeOutcome(Struct):
 
 
 class EpisodesAnswer(Struct):
-    """What became of each episode."""
+    """The outcome of each episode."""
 
     recorded: int
     known: int
@@ -70,7 +70,7 @@ class EpisodesAnswer(Struct):
 
 
 class AccessAnswer(Struct):
-    """Keys of the episodes that were looked at."""
+    """Keys of the noted episodes."""
 
     accessed: list[str]
 
@@ -85,7 +85,7 @@ class AccessAnswer(Struct):
     errors=(404, 409, 503, 507),
 )
 async def record_episode(call: Call) -> web.Response:
-    """Record one episode. The same again answers 200; another body under its id is refused."""
+    """Record one episode. A repetition answers 200; another body under the same id is refused."""
     request = await call.body(EpisodeRequest)
     where = writable(call, request.scope, request.garden_id)
     done = await call.do(recording_of(call, where, [request]))
@@ -104,7 +104,7 @@ async def record_episode(call: Call) -> web.Response:
     errors=(404, 409, 503, 507),
 )
 async def record_episodes(call: Call) -> web.Response:
-    """Record several episodes of one scope or garden, in their order, or none of them."""
+    """Record several episodes of one scope or garden in order, or none of them."""
     raw = await call.raw(call.service.settings.batch_body_bytes_max)
     request = parse_body(EpisodesRequest, raw)
     where = writable(call, request.scope, request.garden_id)
@@ -128,7 +128,7 @@ async def record_episodes(call: Call) -> web.Response:
     errors=(400, 404, 501),
 )
 async def list_episodes(call: Call) -> web.Response:
-    """A user's episodes, newest first; of one session or one agent where they are named."""
+    """A user's episodes, newest first; optionally of one session or one agent."""
     query = call.query(EpisodesQuery)
     rights = call.narrowed(query.scope)
     garden = None if query.garden_id is None else entered_garden(call, query.garden_id).id
@@ -198,13 +198,13 @@ async def get_episode(call: Call) -> web.Response:
     "POST",
     "/v1/episodes/accesses",
     permission="read",
-    summary="Note that episodes were looked at",
+    summary="Note accesses to episodes",
     body=AccessRequest,
     answers={200: AccessAnswer},
     errors=(404, 503, 507),
 )
 async def note_access(call: Call) -> web.Response:
-    """Episodes were looked at: salience counts from the last such moment."""
+    """Note accesses to episodes: salience counts from the last one."""
     request = await call.body(AccessRequest)
     view = call.view()
     moment, shown, names = call.moment(view), call.shown(view), request.episodes
@@ -226,8 +226,8 @@ async def note_access(call: Call) -> web.Response:
 async def _one(
     call: Call, name: str, moment: Moment | None = None, *, own: bool = False
 ) -> Episode:
-    """The oldest readable episode of this id or key; ``own``: that the caller has just stated,
-    whatever hides it. Raises ApiError 404."""
+    """The oldest readable episode of this id or key; ``own``: the episode that the caller has just
+    stated, even if hidden. Raises ApiError 404."""
     view = call.view()
     position = view.position if moment is None else moment.position
     shown = None if own else call.shown(view)

@@ -25,9 +25,9 @@ routes = Routes("facts")
 
 
 class MemoryStored(Struct, rename={"memories_count": "memoriesCount"}):
-    """abmind's answer, and what became of the memory here. Where nothing new was stated,
-    ``error`` says why and ``id`` is of the one that says the same; where nothing is stored, only
-    the first three are there."""
+    """abmind's answer, and the memory's state here. If no fact was stated, ``error`` says why,
+    and ``id`` is the existing equal memory's. If nothing is stored, only the first three fields
+    appear."""
 
     stored: bool
     memories_count: int
@@ -41,8 +41,7 @@ class MemoryStored(Struct, rename={"memories_count": "memoriesCount"}):
 
 
 class MergedMemories(Struct):
-    """The memory that is kept, those that ended, and how often it counts as recalled. It is a
-    new fact where it had to be ``restated``."""
+    """The kept memory, the ended ones, and its count of recalls. ``restated``: it is a new fact."""
 
     kept: str
     ended: list[str]
@@ -60,14 +59,14 @@ PARAPHRASE = "paraphrase duplicate (skipped)"
     "POST",
     "/v1/memories",
     permission="write",
-    summary="Store a memory, unless it was just said (abmind)",
+    summary="Store a memory, unless it repeats a recent one (abmind)",
     body=MemoryRequest,
     answers={200: MemoryStored, 201: MemoryStored},
     errors=(404, 409, 503, 507),
     headers=("Stigmem-Session", "Idempotency-Key"),
 )
 async def store_memory(call: Call) -> web.Response:
-    """Store a memory, unless its owner has just said the same: 201 for a new one, else 200
+    """Store a memory, unless it repeats a recent one of its owner: 201 for a new one, else 200
     with the reason.
 
     Raises:
@@ -103,7 +102,7 @@ def _classification(record: dict[str, Any]) -> int:
 
 
 def _skipped(call: Call, memory: MemoryToStore, done: Done) -> MemoryStored:
-    """The answer where nothing new was stated: the existing memory says the same."""
+    """The answer if no fact was stated, because a memory with the same text exists."""
     view = call.view()
     slot = answering_slot(call, view, done)
     equal = slot is not None and view.said_by(slot) == memory.command.fact.value.v
@@ -133,16 +132,16 @@ def _skipped(call: Call, memory: MemoryToStore, done: Done) -> MemoryStored:
     headers=("Idempotency-Key",),
 )
 async def merge_memories(call: Call) -> web.Response:
-    """Let the newer of two memories take the place of the older; the answer is its record.
+    """Replace the older of two memories by the newer; answers its record.
 
     Raises:
-        ApiError: 404 where one is not there for the caller; 403 where it is not theirs; 409
-            where one has ended; 422 where they are not of one owner and place.
+        ApiError: 404 if one is not visible; 403 if one is not the caller's; 409 if one has ended;
+            422 if owner or place differ.
     """
     data = await call.raw()
     request = parse_body(MergeRequest, data)
     command = merge_of(call, request.ids)
-    await call.service.tracker.flush()  # recalls that are not in the log yet count as well
+    await call.service.tracker.flush()  # recalls outside the log count too
     done = await call.do(command, idempotency=call.idempotency(data), atomic=True)
     view = call.view()
     moment = call.moment(view)

@@ -64,7 +64,7 @@ Day = Annotated[str, Field(max_length=10), AfterValidator(_day)]
 
 
 class SummaryBody(BaseModel):
-    """A summary by its path, and its Markdown; without ``text`` it is gone."""
+    """A summary: its path and its Markdown; without ``text`` it is deleted."""
 
     model_config = _STRICT
 
@@ -73,7 +73,7 @@ class SummaryBody(BaseModel):
 
 
 class SummariesRequest(BaseModel):
-    """Summaries of one scope or garden; of the caller, unless ``source`` says otherwise."""
+    """Summaries of one scope or garden; ``source`` is the caller by default."""
 
     model_config = _STRICT
 
@@ -84,7 +84,7 @@ class SummariesRequest(BaseModel):
 
 
 class SummariesQuery(MomentQuery):
-    """Which summaries; ``since`` and ``until`` are days, both inclusive."""
+    """A filter of summaries; ``since`` and ``until`` are days, both inclusive."""
 
     model_config = _STRICT
 
@@ -99,7 +99,7 @@ class SummariesQuery(MomentQuery):
 
 
 class RecordedSummary(Struct):
-    """A summary that was sent; ``changed``: it was not so already."""
+    """The outcome of a summary; ``changed``: it differed from the recorded one."""
 
     name: str
     tier: Tier
@@ -111,7 +111,7 @@ class RecordedSummary(Struct):
 
 
 class SummariesAnswer(Struct):
-    """What became of each summary."""
+    """The outcome of each summary."""
 
     recorded: int
     unchanged: int
@@ -120,7 +120,7 @@ class SummariesAnswer(Struct):
 
 
 class ParagraphRecord(Struct):
-    """A paragraph, and the fact that it is."""
+    """A paragraph and the fact that holds it."""
 
     fact_id: str
     text: str
@@ -149,14 +149,14 @@ class SummaryPage(Struct):
 
 _KIND = "summaries"
 _ROWS = 200
-"""Summaries that are looked up at once: some may hold nothing that the caller may read."""
+"""Summaries to look up at once: some may contain no visible paragraph."""
 
 
 @routes.add(
     "POST",
     "/v1/summaries",
     permission="write",
-    summary="Record summaries, or that they are gone",
+    summary="Record new, changed and deleted summaries",
     body=SummariesRequest,
     answers={200: SummariesAnswer, 201: SummariesAnswer},
     errors=(404, 503, 507),
@@ -190,7 +190,7 @@ def _commands(call: Call, request: SummariesRequest) -> list[RecordSummary]:
     commands: list[RecordSummary] = []
     for each in request.summaries:
         period = period_of_name(each.name)
-        assert period is not None  # the schema has asked
+        assert period is not None  # the schema requires it
         check_entity(call, period.entity)
         if any(len(part.encode()) > limit for part in paragraphs_of(each.text or "")):
             raise ApiError(
@@ -226,7 +226,7 @@ def _commands(call: Call, request: SummariesRequest) -> list[RecordSummary]:
 )
 async def list_summaries(call: Call) -> web.Response:
     """Summaries at a moment with the paragraphs that the caller may read, newest period first.
-    One without such a paragraph is not there."""
+    Omits summaries without such a paragraph."""
     query = call.query(SummariesQuery)
     call.session()
     found, cursor = await call.in_pool(lambda: _listed(call, query))
@@ -262,8 +262,7 @@ def _some(
     moment: Moment,
     before: tuple[str, int] | None,
 ) -> tuple[list[SummaryRow], list[tuple[SummaryRow, list[int]]]]:
-    """The next summaries, and those of them that hold anything for the caller, with the slots
-    of their paragraphs."""
+    """The next summaries; and those with visible paragraphs, with the slots of these."""
     chosen = SummaryFilter(
         tier=query.tier,
         since=query.since,

@@ -1,7 +1,7 @@
-"""Routes for the command line of the same machine, opened by the token in ``control.json``.
+"""Routes for commands on the same machine, protected by the token in ``control.json``.
 
-They let ``engramlog`` commands work through the node that holds a data directory: write
-import lines with every operation, look up a fact by content, and tell the node's status.
+With these, ``engramlog`` commands work through the node that holds a data directory: they write
+import lines with every operation, look up facts by content, and read the node's status.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _ControlRoutes:
         return check
 
     async def ping(self, _: web.Request) -> web.Response:
-        """The node that the token belongs to answers."""
+        """Answer, which shows that the node accepts the token."""
         return _answer({"pid": os.getpid()})
 
     async def take_lines(self, request: web.Request) -> web.Response:
@@ -111,7 +111,7 @@ class _ControlRoutes:
 
 
 def node_status(node: Node) -> dict[str, object]:
-    """What ``replay status`` prints."""
+    """The fields that ``replay status`` prints."""
     digests = node.reader.digests()
     head = node.log.head()
     return {

@@ -1,4 +1,4 @@
-"""The self-check: what could be wrong with a node, looked at one by one."""
+"""The self-check: examines possible faults of a node one by one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNKNOWN_NAMED_MAX = 5
 
 
 class CheckOutcome(Struct, frozen=True):
-    """One check; ``detail`` says what was found, and what to do where that is not well."""
+    """One check; ``detail`` has the findings, and the remedy if the check fails."""
 
     name: str
     status: Literal["ok", "warning", "failed"]
@@ -33,7 +33,7 @@ class CheckOutcome(Struct, frozen=True):
 
 
 class DoctorReport(Struct):
-    """A self-check. ``degraded`` where a check failed; ``reason`` is the first that did."""
+    """A self-check. ``degraded`` if a check failed; ``reason`` is the first failure."""
 
     status: Literal["ok", "degraded"]
     memory_garden_acl_filtering: str
@@ -80,7 +80,7 @@ def _log(call: Call) -> CheckOutcome:
 
 
 def _place(call: Call) -> str:
-    """What is to be said of a log that many nodes share."""
+    """A description of a log that several nodes share."""
     shared, held = call.node.shared, call.node.log.held
     if shared is None:
         return ""
@@ -93,12 +93,12 @@ def _projections(call: Call) -> CheckOutcome:
     halted = call.node.writer.store.halted
     if halted:
         name, why = next(iter(sorted(halted.items())))
-        return CheckOutcome("projections", "failed", f"projector {name} is halted: {why}")
+        return CheckOutcome("projections", "failed", f"projector {name} has halted: {why}")
     return CheckOutcome("projections", "ok", "every projector runs")
 
 
 def _events(call: Call) -> CheckOutcome:
-    """What peers of later releases sent is kept and chained; here it means nothing yet."""
+    """The node stores and chains peers' events of later releases, but does not interpret them."""
     unknown = call.node.reader.ask(unknown_events)
     if not unknown:
         return CheckOutcome("events", "ok", "every event is of a kind and version known here")
@@ -115,7 +115,7 @@ def _disk(call: Call) -> CheckOutcome:
 
 
 def _clock(call: Call) -> CheckOutcome:
-    """Events received from a clock that is ahead hold this node's own readings up."""
+    """Events from a clock that is ahead push this node's own readings ahead."""
     ahead_ms = call.node.log.head().received_hlc // 1000 - call.node.clock.now_us() // 1000
     if ahead_ms > CLOCK_AHEAD_MS_MAX:
         return CheckOutcome(
@@ -131,8 +131,8 @@ def _embeddings(call: Call) -> CheckOutcome:
     if found.error:
         return CheckOutcome("embeddings", "warning", found.error)
     if found.lag > EMBEDDING_LAG_MAX:
-        return CheckOutcome("embeddings", "warning", "facts wait to be embedded")
-    return CheckOutcome("embeddings", "ok", "facts are embedded as they come")
+        return CheckOutcome("embeddings", "warning", "facts wait for embedding")
+    return CheckOutcome("embeddings", "ok", "facts are embedded as they arrive")
 
 
 def _authentication(call: Call) -> CheckOutcome:
@@ -144,7 +144,7 @@ def _authentication(call: Call) -> CheckOutcome:
 def _sanitizer(call: Call) -> CheckOutcome:
     mode = call.service.settings.sanitizer_mode
     if mode == "off":
-        return CheckOutcome("sanitizer", "warning", "facts are served without being judged")
+        return CheckOutcome("sanitizer", "warning", "facts pass without judgement")
     return CheckOutcome("sanitizer", "ok", f"mode {mode}")
 
 

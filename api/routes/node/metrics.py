@@ -1,7 +1,7 @@
-"""What the node counts and measures, for Prometheus.
+"""The node's counters and gauges, for Prometheus.
 
-Anyone may read it, so no label names a principal, a peer or an entity, and no number counts
-what only some may read beyond what positions and requests tell.
+Anyone may read them. So no label names a principal, a peer or an entity, and no number reveals
+restricted data beyond what positions and requests show.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _recall(call: Call) -> Iterator[Sample]:
     queue = service.cards.queue
     yield Sample(
         "engramlog_recall_workers_ready",
-        "Processes that answer recalls beside this one.",
+        "Processes that answer recalls, apart from this one.",
         service.recalls.ready,
     )
     yield Sample(
@@ -100,9 +100,7 @@ def _recall(call: Call) -> Iterator[Sample]:
         "Receipts of recalls that are not in the log yet.",
         service.tracker.waiting,
     )
-    yield Sample(
-        "engramlog_cards_waiting", "Memory cards that wait to be written ahead.", queue.waiting
-    )
+    yield Sample("engramlog_cards_waiting", "Memory cards that wait for writing.", queue.waiting)
     yield Sample(
         "engramlog_cards_refused_total",
         "Memory cards not queued because the queue was full.",
@@ -111,7 +109,7 @@ def _recall(call: Call) -> Iterator[Sample]:
     )
     yield Sample(
         "engramlog_card_vectors_waiting",
-        "Memory cards that wait to be embedded.",
+        "Memory cards that wait for embedding.",
         service.cards.embedding.waiting,
     )
     yield Sample("engramlog_cards_kept", "Memory cards kept in memory.", len(service.cards.cache))
@@ -143,7 +141,7 @@ def _federation(call: Call) -> Iterator[Sample]:
         ),
         (
             "engramlog_peer_streams_held",
-            "Streams of peers that are held until an operator releases them.",
+            "Streams of peers that wait for an operator's release.",
             sum(each.held for each in reader.ask(load_peer_streams)),
         ),
         (
@@ -166,7 +164,7 @@ def _federation(call: Call) -> Iterator[Sample]:
 
 
 def _replica(call: Call) -> Iterator[Sample]:
-    """How a replica follows its primary; nothing of other nodes."""
+    """How well a replica follows its primary; no samples on other nodes."""
     replica = call.node.status().get("replica")
     if replica is None:
         return
@@ -189,7 +187,7 @@ def _known(value: float | None) -> float:
 
 
 def _shared_log(node: Node) -> Iterator[Sample]:
-    """How a log in PostgreSQL does; nothing for one in the data directory."""
+    """The state of a log in PostgreSQL; no samples for one in the data directory."""
     if node.shared is None:
         return
     figures = node.shared.figures
@@ -206,7 +204,7 @@ def _shared_log(node: Node) -> Iterator[Sample]:
 
 
 def _protocol(call: Call) -> Iterator[Sample]:
-    """What else the protocol's dashboards read; ``Metrics`` has the counts of requests."""
+    """Further metrics that the protocol's dashboards read; ``Metrics`` counts the requests."""
     service, reader = call.service, call.node.reader
     for dimension, count in service.quotas.refused.items():
         labels = f'{{tenant="default",dimension="fact_{dimension}"}}'

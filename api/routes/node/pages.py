@@ -1,7 +1,7 @@
-"""The console at ``/ui``: built files of this node alone, under a strict policy.
+"""The console at ``/ui``: built files of this node only, under a strict policy.
 
-The page holds no data: its reader's key decides what it shows. What a request may fetch are the
-names that the build wrote, so no path leads anywhere else.
+The page contains no data: its reader's key decides what it shows. Requests can fetch only the built
+files' names, so no path leads outside.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HEADERS = {
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
 _DEMO = "demo.jsonl"
-"""The history that the demo tells, for the page to write into a node that is empty."""
+"""The demo's history, which the page writes into an empty node."""
 _TYPES = {
     "html": "text/html",
     "js": "text/javascript",
@@ -60,7 +60,7 @@ start the node again. A released wheel carries the console.</p>
     delegable=True,
 )
 async def start(_: Call) -> web.Response:
-    """Leads to the console."""
+    """Redirect to the console."""
     return web.Response(status=302, headers={"Location": "/ui"})
 
 
@@ -87,7 +87,7 @@ async def console(_: Call) -> web.Response:
     delegable=True,
 )
 async def console_file(call: Call) -> web.Response:
-    """A file of the console. Its name carries its hash, so it may be kept for ever."""
+    """A file of the console. Its name contains its hash, so browsers may cache it for ever."""
     name = call.segment("file")
     content = await call.in_pool(_demo) if name == _DEMO else _built().get(name)
     if content is None or name == _PAGE:
@@ -112,7 +112,7 @@ def _demo() -> bytes:
 
 @cache
 def _built() -> dict[str, bytes]:
-    """The files that the build wrote, by name; empty if it has not run."""
+    """The built files by name; empty without a build."""
     folder = files("engramlog.api").joinpath("web", "dist")
     if not folder.joinpath(_PAGE).is_file():
         return {}

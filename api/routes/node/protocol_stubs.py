@@ -1,4 +1,4 @@
-"""What the protocol asks of every node, however little there is to say here (wire 2.2)."""
+"""Routes that the protocol requires of every node, with little to answer here (wire 2.2)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ routes = Routes("node")
 
 
 class CidBackfill(Struct):
-    """Facts that the caller may read; all of them have had a content id from the first."""
+    """Facts that the caller may read; every fact has had a content id from the start."""
 
     total_facts: int
     backfilled_facts: int
@@ -26,7 +26,7 @@ class CidBackfill(Struct):
 
 
 class Connector(Struct):
-    """An editor that can start an MCP server, and the file that tells it to."""
+    """An editor that can start an MCP server, and its configuration file."""
 
     editor: str
     label: str
@@ -37,7 +37,7 @@ class Connector(Struct):
 
 
 class Connectors(Struct):
-    """``command`` and ``env``: what to put into such a file."""
+    """``command`` and ``env``: the contents of that file."""
 
     version: Literal["1"]
     connectors: list[Connector]
@@ -53,7 +53,7 @@ CONNECTORS: tuple[tuple[str, str, str, Literal["json", "jsonc", "toml"]], ...] =
     ("cursor", "Cursor", "~/.cursor/mcp.json", "json"),
     ("zed", "Zed", "~/.config/zed/settings.json", "jsonc"),
 )
-"""Editor, label, configuration file and its format, as the protocol lists them."""
+"""Editor, label, configuration file and format, as the protocol lists them."""
 
 
 @routes.add(
@@ -64,7 +64,7 @@ CONNECTORS: tuple[tuple[str, str, str, Literal["json", "jsonc", "toml"]], ...] =
     answers={200: CidBackfill},
 )
 async def cid_backfill(call: Call) -> web.Response:
-    """Whether every fact has its content id: here each has had it from the first."""
+    """Whether every fact has a content id: always so here."""
     view = call.view()
     total = await call.in_pool(lambda: int(np.count_nonzero(call.authorization.mask(view))))
     return answer(CidBackfill(total, total))
@@ -74,11 +74,11 @@ async def cid_backfill(call: Call) -> web.Response:
     "POST",
     "/v1/auth/oidc/exchange",
     permission="none",
-    summary="Not enabled: keys are made by admins",
+    summary="Not enabled: admins make keys",
     errors=(503,),
 )
 async def oidc_exchange(_: Call) -> web.Response:
-    """Identity tokens are not taken: an admin makes keys."""
+    """The node takes no identity tokens: admins make keys."""
     raise plain("oidc_not_enabled")
 
 
@@ -86,11 +86,11 @@ async def oidc_exchange(_: Call) -> web.Response:
     "GET",
     "/v1/mcp/connectors",
     permission="none",
-    summary="Editors that speak MCP, and their files",
+    summary="Editors that speak MCP, and their configuration files",
     answers={200: Connectors},
 )
 async def mcp_connectors(call: Call) -> web.Response:
-    """Editors that start MCP servers, and what to tell them. We have tried none of them."""
+    """Editors that start MCP servers, and their configuration. All are untested."""
     url = call.service.settings.public_url
     body = Connectors(
         version="1",

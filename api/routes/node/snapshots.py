@@ -1,4 +1,4 @@
-"""Snapshots of the tables: take, list, verify, remove; and handing them to replicas."""
+"""Snapshots of the tables: take, list, verify, remove, and send to replicas."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ routes = Routes("node")
 
 
 class SnapshotRemoved(Struct):
-    """The snapshot that is gone."""
+    """The removed snapshot."""
 
     removed: int
 
@@ -41,7 +41,7 @@ SNAPSHOT_TYPE = "application/vnd.engramlog.snapshot"
     errors=(409,),
 )
 async def take(call: Call) -> web.Response:
-    """Take a snapshot in the background; look at ``job`` of the list for how far it is."""
+    """Take a snapshot in the background; ``job`` of the list shows its progress."""
     body = await call.body_if_any(SnapshotBody)
     call.service.snapshots.take(body.position)
     return answer(call.service.snapshots.job.record(), 202)
@@ -55,7 +55,7 @@ async def take(call: Call) -> web.Response:
     answers={200: SnapshotList},
 )
 async def list_all(call: Call) -> web.Response:
-    """Every snapshot, and how far taking or verifying one is."""
+    """Every snapshot, and the progress of the current job."""
     return answer(await call.in_pool(call.service.snapshots.records))
 
 
@@ -128,7 +128,7 @@ async def contents(call: Call) -> web.StreamResponse:
         response.content_type = SNAPSHOT_TYPE
         response.content_length = snapshot.bytes
         await response.prepare(call.request)
-        with suppress(ConnectionResetError):  # who asked has gone
+        with suppress(ConnectionResetError):  # the caller has disconnected
             await _send(response, file, snapshot.bytes)
     return response
 
@@ -144,5 +144,5 @@ def _position(call: Call) -> int:
     text = call.segment("position")
     position = position_named(text.zfill(12)) if text.isascii() and text.isdigit() else None
     if position is None:
-        raise coded("snapshot_not_found", "there is no snapshot at such a position")
+        raise coded("snapshot_not_found", "no snapshot at this position")
     return position

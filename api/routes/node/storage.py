@@ -1,4 +1,4 @@
-"""What the node keeps on disk, file by file."""
+"""The node's files on disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Holds: TypeAlias = Literal[
 
 
 class StoredFile(Struct):
-    """A file below the data directory; ``holds`` says what, as far as its name tells."""
+    """A file below the data directory; ``holds``: its content, judged by its name."""
 
     name: str
     holds: Holds
@@ -66,7 +66,7 @@ def _files(path: Path) -> list[StoredFile]:
                 continue
             try:
                 size = file.stat().st_size
-            except FileNotFoundError:  # a journal that was just taken away
+            except FileNotFoundError:  # a journal that was deleted meanwhile
                 continue
             relative = file.relative_to(path).as_posix()
             found.append(StoredFile(relative, _holds(relative), size))
@@ -85,7 +85,7 @@ _BEGINNINGS: tuple[tuple[str, Holds], ...] = (
 
 
 def _holds(name: str) -> Holds:
-    """What a file is for, by its name."""
+    """A file's content, judged by its name."""
     for begin, held in _BEGINNINGS:
         if name.startswith(begin):
             return held

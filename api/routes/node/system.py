@@ -1,4 +1,4 @@
-"""The node itself: discovery, health, who am I, the rebuild, and the API's description."""
+"""The node itself: discovery, health, who am I, rebuild, and the API's description."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROTOCOL_VERSION = "1.0"
 NAMESPACES = ("stigmem:", "rel:", "memory:", "intent:", "roadmap:", "preference:", "garden:")
 SPEC_URL = "https://github.com/eidetic-labs/stigmem/blob/main/spec/stigmem-spec-v1.0.md"
 RETRY_SECONDS_MAX = 1.0
-"""How long a look at readiness waits for what failed to be tried again."""
+"""How long a readiness check waits for a retry of the failed work."""
 
 
 class Me(Struct):
@@ -52,9 +52,9 @@ class Health(Struct):
 
 
 class Ready(Struct):
-    """``reason`` is there only when degraded, ``scopes`` where the node does not hold all of its
-    log. ``clock_behind_s``: seconds by which this machine's
-    clock is behind the log's, which never goes back."""
+    """``reason`` only if degraded; ``scopes`` only if the node holds a part of its log.
+    ``clock_behind_s``: seconds by which this machine's clock is behind the log's, which never goes
+    back."""
 
     status: Literal["ok", "degraded"]
     position: int
@@ -98,7 +98,7 @@ _READY_EMBEDDING = ("provider", "model", "dimensions", "lag", "error")
     delegable=True,
 )
 async def discovery(call: Call) -> web.Response:
-    """What the node is and speaks (wire 2.3)."""
+    """The node's identity and abilities (wire 2.3)."""
     settings = call.service.settings
     embedding = status_of(call)
     info = NodeInfo(
@@ -118,7 +118,7 @@ async def discovery(call: Call) -> web.Response:
             for name in ("model", "dimensions", "truncated_dimensions")
         },
     )
-    if settings.federation_enabled:  # what peers need to know
+    if settings.federation_enabled:  # for peers
         push = "/v1/federation/facts/push" if settings.federation_push_enabled else None
         info.federation = "enabled"
         info.federation_pubkey = wire_key(call.node.identity.public_key_b64)
@@ -162,8 +162,8 @@ async def health(_: Call) -> web.Response:
     delegable=True,
 )
 async def ready(call: Call) -> web.Response:
-    """Whether the node can serve reads and writes; 503 where it is degraded. What failed is
-    tried again first."""
+    """Whether the node can serve reads and writes; 503 if it is degraded. Retries failed work
+    first."""
     status, embedding = call.node.status(), status_of(call)
     if status["degraded"] is not None:
         await _retried(call.node)
@@ -197,7 +197,7 @@ async def _retried(node: Node) -> None:
     delegable=True,
 )
 async def me(call: Call) -> web.Response:
-    """Who the caller is."""
+    """The caller's identity and rights."""
     rights = call.authorization
     return answer(Me(rights.principal, sorted(rights.permissions), sorted(rights.scopes)))
 
@@ -213,7 +213,7 @@ async def me(call: Call) -> web.Response:
     errors=(409,),
 )
 async def start_rebuild(call: Call) -> web.Response:
-    """Rebuild the projections in the background; look at progress with GET."""
+    """Rebuild the projections in the background; GET shows the progress."""
     body = await call.body_if_any(RebuildBody)
     call.service.rebuilds.begin(partial(call.node.rebuild, from_scratch=body.from_scratch))
     return answer(call.service.rebuilds.record(), 202)
@@ -227,7 +227,7 @@ async def start_rebuild(call: Call) -> web.Response:
     answers={200: Rebuild},
 )
 async def rebuild_progress(call: Call) -> web.Response:
-    """How far the rebuild is, or how the last one went."""
+    """The progress of the rebuild, or the outcome of the last one."""
     return answer(call.service.rebuilds.record())
 
 
@@ -240,7 +240,7 @@ async def rebuild_progress(call: Call) -> web.Response:
     delegable=True,
 )
 async def openapi(call: Call) -> web.Response:
-    """This API as OpenAPI 3.1, made from the route table."""
+    """This API as OpenAPI 3.1, generated from the route table."""
     document = await asyncio.to_thread(call.request.app[DOCUMENT])
     return web.Response(body=document, content_type="application/json")
 
@@ -254,7 +254,7 @@ async def openapi(call: Call) -> web.Response:
     delegable=True,
 )
 async def docs(_: Call) -> web.Response:
-    """The API's documentation, on one page that needs nothing from elsewhere."""
+    """The API's documentation on one self-contained page."""
     return web.Response(
         body=_docs_page(),
         content_type="text/html",

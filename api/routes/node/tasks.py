@@ -14,7 +14,7 @@ routes = Routes("node")
 
 
 class TaskList(Struct):
-    """Every task, in the order in which they start."""
+    """Every task, in start order."""
 
     tasks: list[TaskStatus]
 

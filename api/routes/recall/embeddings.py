@@ -1,4 +1,4 @@
-"""How facts are embedded: the worker's state, and re-indexing with another model."""
+"""The embedding of facts: the worker's state, and re-indexing with another model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Dimensions = Annotated[int, Field(strict=True, ge=1, le=65_536)]
 
 
 class ReindexBody(BaseModel):
-    """The model to index with; all null means: the one that is configured."""
+    """The model to index with; all null: the configured one."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
@@ -41,7 +41,7 @@ class ReindexBody(BaseModel):
 
 
 class EmbeddingRecord(Struct):
-    """What facts are embedded with, how far, and the last re-indexing."""
+    """The model, its progress, and the last re-indexing."""
 
     enabled: bool = False
     provider: str = "none"
@@ -62,11 +62,11 @@ class EmbeddingRecord(Struct):
     "GET",
     "/v1/embeddings",
     permission="admin",
-    summary="What facts are embedded with, and how far",
+    summary="The embedding model and its progress",
     answers={200: EmbeddingRecord},
 )
 async def embedding_status(call: Call) -> web.Response:
-    """The model in use, how far the facts are embedded, and the last re-indexing."""
+    """The model in use, the progress of embedding, and the last re-indexing."""
     record = status_of(call)
     record.reindex = call.service.reindexing.record()
     return answer(record)
@@ -83,7 +83,7 @@ async def embedding_status(call: Call) -> web.Response:
     errors=(409,),
 )
 async def start_reindex(call: Call) -> web.Response:
-    """Embed all facts with another model; the old vectors serve until the new ones are there."""
+    """Embed all facts with another model; the old vectors serve until the new ones are complete."""
     asked = await call.body_if_any(ReindexBody)
     if call.node.embeddings is None:
         raise coded("embeddings_off", "this node does not embed facts")
@@ -94,7 +94,7 @@ async def start_reindex(call: Call) -> web.Response:
 
 
 def _check(settings: EmbeddingSettings) -> None:
-    """Refuse at once what cannot be: WrongDimensions, or 422 for an unknown model."""
+    """Refuse impossible settings at once: WrongDimensions, or 422 for an unknown model."""
     if settings.provider in ("auto", "none"):
         return
     try:
@@ -106,8 +106,8 @@ def _check(settings: EmbeddingSettings) -> None:
 
 
 def target_of(call: Call, asked: ReindexBody) -> EmbeddingSettings:
-    """What to index with: the request's, else the configured. The address is only ever
-    the configured one, and only for the provider it was configured for."""
+    """The settings to index with: the request's, else the configured ones. The address is always
+    the configured one, and only for its own provider."""
     own = call.service.settings.embedding
     if asked.provider is None:
         return own
@@ -123,7 +123,7 @@ def target_of(call: Call, asked: ReindexBody) -> EmbeddingSettings:
 
 
 def status_of(call: Call) -> EmbeddingRecord:
-    """What readiness, discovery and metrics tell of embeddings."""
+    """The state of embeddings for readiness, discovery and metrics."""
     embeddings = call.node.embeddings
     space = None if embeddings is None else embeddings.space
     status = None if embeddings is None else embeddings.status()

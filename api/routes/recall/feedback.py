@@ -1,4 +1,4 @@
-"""What became of recalled facts, over HTTP."""
+"""Feedback on recalled facts over HTTP."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ routes = Routes("recall")
 
 
 class FeedbackTaken(Struct):
-    """Which facts count as cited and as rejected; ``position`` is null where all were known."""
+    """Which facts count as cited and as rejected; ``position`` is null if all were known."""
 
     cited: list[str]
     rejected: list[str]
@@ -37,19 +37,19 @@ _WORDED = ("string", "text")
     "POST",
     "/v1/recall/feedback",
     permission="write",
-    summary="Say which recalled facts were cited or wrong",
+    summary="Report recalled facts as cited or wrong",
     body=FeedbackRequest,
     answers={200: FeedbackTaken},
     errors=(404, 409, 503, 507),
     headers=("Idempotency-Key",),
 )
 async def give_feedback(call: Call) -> web.Response:
-    """Note which recalled facts were used, and which were wrong.
+    """Note which recalled facts the answer cited, and which were wrong.
 
     Raises:
-        ApiError: 404 ``receipt_not_found``; 404 where a named fact is not there for the caller;
-            422 where the receipt's recall did not return it; 403 where one is rejected without
-            a receipt of another caller.
+        ApiError: 404 ``receipt_not_found``; 404 if a named fact is not visible; 422 if the
+            receipt's recall did not return it; 403 if one is rejected without a receipt and the
+            caller could not end it.
     """
     data = await call.raw()
     request = parse_body(FeedbackRequest, data)
@@ -87,8 +87,8 @@ def _check_readable(call: Call, facts: list[str]) -> None:
 
 
 def _check_authority(call: Call, rejected: list[str]) -> None:
-    """Without a receipt nothing shows that a fact was recalled: only who could end it may then
-    count against it. Raises ApiError 403."""
+    """Without a receipt, nothing proves that a fact was recalled. Only callers who could end the
+    fact may then reject it. Raises ApiError 403."""
     view = call.view()
     for slot in _readable(call, rejected).values():
         garden = int(view.garden[slot])
@@ -98,7 +98,7 @@ def _check_authority(call: Call, rejected: list[str]) -> None:
 
 
 def _readable(call: Call, facts: list[str]) -> dict[str, int]:
-    """Slots of those facts that the caller may read today."""
+    """Slots of the facts that the caller may read now."""
     view = call.view()
     slots = {
         fact: slot
@@ -111,7 +111,7 @@ def _readable(call: Call, facts: list[str]) -> dict[str, int]:
 
 
 def _cited(call: Call, returned: list[str], text: str) -> list[str]:
-    """Those of the returned facts whose text the answer made use of."""
+    """Those of the returned facts that the answer's text uses."""
     slots = _readable(call, returned)
     view = call.view()
     positions = [int(view.from_position[slot]) for slot in slots.values()]

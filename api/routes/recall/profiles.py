@@ -1,4 +1,4 @@
-"""Recall profiles: those that come with the node, and those installed in its log."""
+"""Recall profiles: built-in ones, and those in the node's log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Origin: TypeAlias = Literal["built-in", "installed"]
 
 
 class ProfileRecord(Struct):
-    """One profile, whole."""
+    """One profile in full."""
 
     name: str
     description: str | None
@@ -55,7 +55,7 @@ class ProfileDocument(RootModel[dict[str, Any]]):
     delegable=True,
 )
 async def list_profiles(call: Call) -> web.Response:
-    """The recall profiles this node can answer with, whole, by name."""
+    """The recall profiles of this node in full, by name."""
     found = {name: _listed(name, built_in_document(name), "built-in") for name in profile_names()}
     installed = call.node.reader.profiles(call.view().position)
     found |= {name: _listed(name, document, "installed") for name, document in installed.items()}
@@ -93,7 +93,7 @@ async def get_profile(call: Call) -> web.Response:
     headers=("Idempotency-Key",),
 )
 async def put_profile(call: Call) -> web.Response:
-    """Install a profile from here on, in place of one with that name."""
+    """Install a profile, replacing any of that name."""
     name = call.segment("name")
     data = await call.raw()
     document = parse_json(data)
@@ -123,10 +123,10 @@ async def put_profile(call: Call) -> web.Response:
     answers={204: None},
 )
 async def delete_profile(call: Call) -> web.Response:
-    """Remove an installed profile; a built-in one of that name answers again."""
+    """Remove an installed profile; a built-in one of that name takes over again."""
     name = call.segment("name")
     if name not in call.node.reader.profiles(call.view().position):
-        raise coded("profile_not_found", f"no recall profile {name!r} is installed")
+        raise coded("profile_not_found", f"no recall profile {name!r} to remove")
     await call.do(ProfileSet(name=name, document=None))
     return web.Response(status=204)
 

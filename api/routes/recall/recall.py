@@ -1,4 +1,4 @@
-"""Recall over HTTP: POST as the protocol's clients speak it, GET as the seed wrote it."""
+"""Recall over HTTP: POST for the protocol's clients, GET as in the seed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def recall_by_get(call: Call) -> web.Response:
 
 
 def _as_seed(fault: ApiError) -> ApiError:
-    """400 with the seed's code, where a 422 entry carries one."""
+    """400 with the seed's code, if a 422 entry has one."""
     for item in fault.entries:
         code = item.get("ctx", {}).get("code")
         if code in _SEED_CODES:

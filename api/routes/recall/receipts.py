@@ -1,4 +1,4 @@
-"""Receipts of recalls over HTTP: question, answer, and the answer now."""
+"""Receipts of recalls over HTTP: question, answer, and today's answer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _KIND = "recall-receipts"
     errors=(400,),
 )
 async def list_receipts(call: Call) -> web.Response:
-    """Receipts of the caller's recalls, newest first; an auditor's list is of everybody's."""
+    """Receipts of the caller's recalls, newest first; auditors get all callers'."""
     query = call.query(ReceiptsQuery)
     whose = _whose(call, query)
     await call.service.tracker.flush_receipts()
@@ -49,7 +49,7 @@ async def list_receipts(call: Call) -> web.Response:
 
 
 def _whose(call: Call, query: ReceiptsQuery) -> str | None:
-    """The principal whose receipts are listed; None for all. Raises ApiError 403."""
+    """The principal whose receipts to list; None for all. Raises ApiError 403."""
     own = call.caller.principal
     if query.principal is not None and query.principal != own and not sees_all(call):
         raise coded("receipts_of_others", "listing the receipts of others needs audit.read")
@@ -116,6 +116,6 @@ async def get_receipt(call: Call) -> web.Response:
     errors=(400, 503),
 )
 async def replay_receipt(call: Call) -> web.Response:
-    """The receipt's question again, at its own moment and now. Nothing is counted."""
+    """Repeat the receipt's question at its moment and now. Counts no uses."""
     receipt, _ = receipt_named(call, call.segment("receipt_id"))
     return answer(await call.in_long_pool(lambda: replayed(call, receipt)))

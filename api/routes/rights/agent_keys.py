@@ -86,7 +86,7 @@ async def list_own(call: Call) -> web.Response:
     errors=(403, 409, 503, 507),
 )
 async def revoke(call: Call) -> web.Response:
-    """The key attests nothing any more."""
+    """Revoke a key: it attests nothing from now on."""
     key_id = call.segment("key_id")
     row = call.node.reader.agent_keys.get(key_id)
     if row is None:

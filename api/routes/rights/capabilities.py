@@ -50,7 +50,7 @@ SECOND_US = 1_000_000
 
 
 class CapabilityRecord(Struct):
-    """A token as it is listed. ``status``: active, expired or revoked."""
+    """A token as listed. ``status``: active, expired or revoked."""
 
     token_id: str
     issuer: str
@@ -64,20 +64,19 @@ class CapabilityRecord(Struct):
 
 
 class IssuedCapability(CapabilityRecord):
-    """A new token; ``token`` is shown this once."""
+    """A new token; ``token`` appears only here."""
 
     token: str
 
 
 class CapabilityPage(Struct):
-    """Tokens of the caller, or of everybody."""
+    """Tokens of the caller, or of all callers."""
 
     capabilities: list[CapabilityRecord]
 
 
 class CapabilityClaims(Struct):
-    """What a token says, as far as it can be read, and whether this node accepts it now
-    (``reason`` if not)."""
+    """A token's readable claims, and whether this node accepts it now (``reason`` if not)."""
 
     valid: bool
     reason: str | None
@@ -94,7 +93,7 @@ class CapabilityClaims(Struct):
 
 
 class RevokedCapability(Struct):
-    """The end of a token."""
+    """The revocation of a token."""
 
     token_id: str
     revoked_at: str
@@ -111,7 +110,7 @@ class RevokedCapability(Struct):
     errors=(403, 503, 507),
 )
 async def issue_capability(call: Call) -> web.Response:
-    """Sign a token that its holder can narrow further without asking."""
+    """Sign a token that its holder can narrow without this node."""
     request = await call.body(CapabilityRequest)
     own = call.authorization
     scopes = own.scopes if request.scopes is None else frozenset(request.scopes)
@@ -158,7 +157,7 @@ async def issued(
     *,
     narrowable: bool,
 ) -> tuple[CapabilityRow, Capability]:
-    """A new token, on record. Raises ApiError 403 where the caller may not issue it."""
+    """A new token, recorded. Raises ApiError 403 if the caller may not issue it."""
     subject = stored_uri(subject_text)
     _check_rights(call, subject, grant)
     key = call.node.reader.keys.get(call.caller.key_id or "")
@@ -195,16 +194,16 @@ async def issued(
 
 
 def _check_rights(call: Call, subject: str, grant: Grant) -> None:
-    """Raises ApiError 403 if the token would allow more than its issuer may do."""
+    """Raises ApiError 403 if the token would exceed its issuer's rights."""
     own = call.authorization
     beyond = sorted({f"verb {verb!r}" for verb in grant.verbs if not own.may(verb)})
     beyond += [f"scope {scope!r}" for scope in SCOPES if scope in grant.scopes - own.scopes]
-    if own.ceiling < CEILING:  # a token says nothing of classifications
+    if own.ceiling < CEILING:  # tokens do not limit classifications
         beyond.append("every classification that its holder would read")
     if beyond:
         raise coded("capability_exceeds_rights", f"you do not have {', '.join(beyond)} yourself")
     if "write" in grant.verbs:
-        check_source(call, subject)  # its holder will write as the subject
+        check_source(call, subject)  # its holder will write as this subject
 
 
 @routes.add(
@@ -217,7 +216,7 @@ def _check_rights(call: Call, subject: str, grant: Grant) -> None:
     errors=(403,),
 )
 async def list_capabilities(call: Call) -> web.Response:
-    """The tokens that the caller issued; with ``all=true`` an admin sees everybody's."""
+    """The tokens that the caller issued; ``all=true`` lists all issuers' for admins."""
     query = call.query(CapabilitiesQuery)
     if query.all:
         require(call.caller, "admin")
@@ -236,7 +235,7 @@ async def list_capabilities(call: Call) -> web.Response:
     errors=(403, 409, 503, 507),
 )
 async def revoke_capability(call: Call) -> web.Response:
-    """The token, or one derived from it, allows nothing any more, here or elsewhere."""
+    """Revoke a token, or one derived from it: it allows nothing from now on, at any node."""
     request = await call.body_if_any(RevokeBody)
     token_id = call.segment("token_id")
     revocation_id = ""
@@ -249,8 +248,7 @@ async def revoke_capability(call: Call) -> web.Response:
 
 
 async def revoked(call: Call, token_id: str, reason: str, revocation_id: str) -> RevokedCapability:
-    """End a token, or the one derived from it that ``revocation_id`` names. Raises ApiError 403,
-    404."""
+    """Revoke a token, or the derived one that ``revocation_id`` names. Raises ApiError 403, 404."""
     row = call.node.reader.capabilities.get(token_id)
     if row is None:
         raise coded("capability_not_found", "capability not found")
@@ -273,13 +271,13 @@ async def revoked(call: Call, token_id: str, reason: str, revocation_id: str) ->
     "POST",
     "/v1/capabilities/inspect",
     permission="any",
-    summary="What a token says and whether it holds",
+    summary="A token's claims and validity",
     body=TokenBody,
     answers={200: CapabilityClaims},
     delegable=True,
 )
 async def inspect_capability(call: Call) -> web.Response:
-    """What a token says after all narrowing, and whether it holds here and now."""
+    """A token's claims after all narrowing, and whether it is valid here and now."""
     request = await call.body(TokenBody)
     ring = call.node.reader.capabilities
     try:
@@ -290,7 +288,7 @@ async def inspect_capability(call: Call) -> web.Response:
 
 
 def claims(verified: VerifiedToken, fault: str | None) -> CapabilityClaims:
-    """A verified token in words; ``fault``: why it is not accepted."""
+    """The claims of a verified token; ``fault``: why it is not valid."""
     grant = verified.grant
     return CapabilityClaims(
         valid=fault is None,

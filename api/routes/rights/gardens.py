@@ -31,7 +31,7 @@ routes = Routes("gardens")
 
 
 class GardenMember(Struct):
-    """Who is in a garden, as what, and who let them in."""
+    """A garden's member, its role, and who added it."""
 
     entity_uri: str
     role: Role
@@ -66,7 +66,7 @@ class GardenRecord(Struct):
     errors=(409, 503, 507),
 )
 async def create_garden(call: Call) -> web.Response:
-    """Make a garden; the caller becomes its first admin."""
+    """Create a garden; the caller becomes its first admin."""
     request = await call.body(GardenRequest)
     call.check_scope(request.scope)
     command = GardenCreated(
@@ -80,7 +80,7 @@ async def create_garden(call: Call) -> web.Response:
     )
     done = await call.do(command)
     garden = call.node.reader.gardens.find(done.detail["garden_id"])
-    if garden is None:  # deleted in the meantime
+    if garden is None:  # deleted meanwhile
         raise plain("garden_not_found")
     return answer(warned(_garden(call, garden), request), 201)
 
@@ -93,7 +93,7 @@ async def create_garden(call: Call) -> web.Response:
     answers={200: [GardenRecord]},
 )
 async def list_gardens(call: Call) -> web.Response:
-    """The gardens the caller is a member of; all of them to an admin of the node."""
+    """The gardens of which the caller is a member; all of them for admins of the node."""
     rights = call.authorization
     everything = rights.every_garden or rights.may("admin")
     return answer(
@@ -126,7 +126,7 @@ async def get_garden(call: Call) -> web.Response:
     errors=(409, 503, 507),
 )
 async def delete_garden(call: Call) -> web.Response:
-    """The garden is gone; its facts are hidden from every caller."""
+    """Delete a garden; its facts are hidden from every caller."""
     garden = known_garden(call, call.segment("garden_id"))
     await call.do(DeleteGarden(garden_id=garden.id, admin=admin_of(call)))
     return web.Response(status=204)
@@ -140,7 +140,7 @@ async def delete_garden(call: Call) -> web.Response:
     answers={200: [GardenMember]},
 )
 async def list_members(call: Call) -> web.Response:
-    """Who is in a garden."""
+    """The members of a garden."""
     garden = known_garden(call, call.segment("garden_id"))
     if not call.authorization.may("admin"):
         garden = entered_garden(call, garden.id)
@@ -157,7 +157,7 @@ async def list_members(call: Call) -> web.Response:
     errors=(409, 503, 507),
 )
 async def add_member(call: Call) -> web.Response:
-    """Let an entity into a garden."""
+    """Add an entity to a garden."""
     request = await call.body(MemberRequest)
     member = await _set(call, stored_uri(request.entity_uri), "add", request.role)
     return answer(warned(_member(member), request), 201)
@@ -188,7 +188,7 @@ async def change_member(call: Call) -> web.Response:
     errors=(400, 503, 507),
 )
 async def remove_member(call: Call) -> web.Response:
-    """End a membership."""
+    """Remove a member."""
     garden = known_garden(call, call.segment("garden_id"))
     await call.do(_change(call, garden, stored_uri(call.segment("entity_uri")), "remove", None))
     return web.Response(status=204)
@@ -204,7 +204,7 @@ async def _set(
     for member in members:
         if member.entity_uri == entity_uri:
             return member
-    raise plain("member_not_found")  # removed in the meantime
+    raise plain("member_not_found")  # removed meanwhile
 
 
 def _change(

@@ -1,4 +1,4 @@
-"""API keys: who may call this node, minted by admins, revoked by their owner or an admin."""
+"""API keys: admins make them; their owner or an admin revokes them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ LIFETIME_DAYS = 90
 
 
 class KeyRecord(Struct, kw_only=True):
-    """An accepted key, without its secret. ``days_remaining``, of keys that expire soon: whole
-    days, a part of one counted whole."""
+    """A key without its secret. ``days_remaining``, of keys that expire soon: whole days, rounded
+    up."""
 
     id: str
     entity_uri: str
@@ -59,7 +59,7 @@ class KeyRecord(Struct, kw_only=True):
     errors=(409, 503, 507),
 )
 async def create_key(call: Call) -> web.Response:
-    """Accept a key. Only its SHA-256 is kept."""
+    """Make a key. The node keeps only its SHA-256."""
     request = await call.body(KeyRequest)
     if not request.permissions:
         raise ApiError(400, "permissions must name at least one permission")
@@ -67,7 +67,7 @@ async def create_key(call: Call) -> web.Response:
     if unknown:
         raise ApiError(400, f"unknown permissions: {unknown}")
     if "replicate" in request.permissions and not call.authorization.every_garden:
-        # It reads gardens too, which an admin of the node may not.
+        # Replicas read gardens too, which admins of the node may not.
         raise ApiError(403, "only the machine's own command line can grant replicate")
     scopes = _scopes(call, request)
     now_us = call.node.clock.now_us()
@@ -105,12 +105,12 @@ async def create_key(call: Call) -> web.Response:
 
 
 def _warnings(request: KeyRequest) -> list[str]:
-    """What the request asks for and the key will not have."""
+    """The parts of the request that the key will not have."""
     if request.tenant_id in (None, TENANT):
         return ignored(request)
     warning = (
-        f"tenant_id {request.tenant_id!r} is not kept: a key reads and writes whatever its scopes"
-        " and gardens allow; tenants are separate nodes or gardens here"
+        f"tenant_id {request.tenant_id!r} is ignored: scopes and gardens limit a key; for "
+        "tenants, use separate nodes or gardens"
     )
     return [*ignored(request), warning]
 
@@ -124,7 +124,7 @@ def _scopes(call: Call, request: KeyRequest) -> tuple[str, ...]:
 
 
 def _sources(call: Call, request: KeyRequest) -> tuple[str, ...]:
-    """What the new key may write as besides its own entity: at most what the caller may."""
+    """The further sources that the new key may write as: at most the caller's."""
     if request.sources is None:
         wanted = call.authorization.sources if "admin" in request.permissions else ()
         return tuple(sorted(set(wanted)))
@@ -136,7 +136,7 @@ def _sources(call: Call, request: KeyRequest) -> tuple[str, ...]:
 
 
 def _source(text: str) -> str:
-    """A source, or a glob of them, in stored form. Raises ApiError 400 or 422."""
+    """A source, or a glob of sources, in stored form. Raises ApiError 400 or 422."""
     if "*" in text[:-1]:
         raise unprocessable(
             [entry("source_glob", ["body", "sources"], "'*' may only end a source", text)]
@@ -154,7 +154,7 @@ def _source(text: str) -> str:
     errors=(403,),
 )
 async def list_keys(call: Call) -> web.Response:
-    """The caller's own keys; with ``all=true`` an admin sees everybody's."""
+    """The caller's own keys; ``all=true`` lists all owners' for admins."""
     query = call.query(KeysQuery)
     return answer([_listed(row) for row in _rows(call, everybody=query.all)])
 
@@ -194,7 +194,7 @@ async def expiring_keys(call: Call) -> web.Response:
     errors=(403, 503, 507),
 )
 async def revoke_key(call: Call) -> web.Response:
-    """The key opens nothing any more."""
+    """Revoke a key: it opens nothing from now on."""
     key_id = call.segment("key_id")
     row = call.node.reader.keys.get(key_id)
     if row is None:
@@ -230,7 +230,7 @@ def _listed(row: KeyRow, days_remaining: int | None = None) -> KeyRecord:
 
 
 def _isoformat(instant_us: int) -> str:
-    """An instant as Python writes it: microseconds only where there are any."""
+    """An instant in Python's form: microseconds only if not zero."""
     return format_instant(instant_us) if instant_us % 1_000_000 else _seconds(instant_us)
 
 

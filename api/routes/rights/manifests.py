@@ -1,4 +1,4 @@
-"""Manifests: put by their entity, served to everybody who asks (wire 3.8)."""
+"""Manifests: their entity puts them, all callers may read them (wire 3.8)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RotationEvent(BaseModel):
 
 
 class ManifestBody(BaseModel):
-    """What an organisation states about its key and its entities."""
+    """An organisation's statement about its key and its entities."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -61,7 +61,7 @@ class ManifestBody(BaseModel):
 
 
 class ManifestPut(Struct):
-    """The manifest that holds now. No transparency log exists here: ``tl_warning`` says so."""
+    """The manifest in force. No transparency log exists here: ``tl_warning`` says so."""
 
     entity_uri: str
     key_id: str
@@ -71,8 +71,7 @@ class ManifestPut(Struct):
 
 
 class ManifestAnswer(Struct, kw_only=True):
-    """A manifest as it was signed, with all that it holds; ``log_entry`` is null without a
-    transparency log."""
+    """A manifest as signed, complete; ``log_entry`` is null without a transparency log."""
 
     entity_uri: str
     key_id: str
@@ -87,7 +86,7 @@ class ManifestAnswer(Struct, kw_only=True):
 
 DAY_US = 86_400_000_000
 OWN_LIFETIME_US = 365 * DAY_US
-NO_LOG = "no transparency log is configured: the manifest is vouched for by its signature alone"
+NO_LOG = "no transparency log is configured: only its signature vouches for the manifest"
 
 
 @routes.add(
@@ -100,7 +99,7 @@ NO_LOG = "no transparency log is configured: the manifest is vouched for by its 
     errors=(409, 429, 503, 507),
 )
 async def put_manifest(call: Call) -> web.Response:
-    """Take a manifest in the place of the entity's last one."""
+    """Put an entity's manifest, replacing its last one."""
     body = parse_json(await call.raw())
     validated(ManifestBody, body, "body")
     entity = stored_uri(body["entity_uri"])
@@ -172,14 +171,14 @@ async def get_manifest(call: Call) -> web.Response:
     answers={200: ManifestAnswer},
 )
 async def own_manifest(call: Call) -> web.Response:
-    """What this node states about its own key; the same all day."""
+    """This node's statement about its own key; the same all day."""
     day_us = call.node.clock.now_us() // DAY_US * DAY_US
     return answer({**node_manifest(call.node.identity, day_us), "log_entry": None})
 
 
 def node_manifest(identity: Identity, issued_us: int) -> dict[str, Any]:
-    """A node's own manifest. Its key's rotations are in every statement of its stream heads,
-    signed in another form, so none are repeated here."""
+    """A node's own manifest. The signed stream heads already list the key's rotations, in another
+    form; the manifest omits them."""
     key = wire_key(identity.public_key_b64)
     unsigned: dict[str, Any] = {
         "entity_uri": identity.node_id,

@@ -1,4 +1,4 @@
-"""Capability tokens in the protocol's form (wire 3.8): their JSON is all of them."""
+"""Capability tokens in the protocol's form (wire 3.8): plain JSON."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ProtocolVerified(Struct):
     errors=(403, 503, 507),
 )
 async def protocol_issue(call: Call) -> web.Response:
-    """Sign a token whose JSON is all of it: it cannot be narrowed."""
+    """Sign a token in plain JSON: its holder cannot narrow it."""
     request = await call.body(ProtocolTokenRequest)
     if stored_uri(request.issuer) != call.caller.principal:
         raise ApiError(403, "issuer must be the caller")
@@ -96,7 +96,7 @@ async def protocol_issue(call: Call) -> web.Response:
 
 
 def _check_manifest(call: Call, subject: str, now_us: int) -> None:
-    """Raises ApiError 403 if the issuer's manifest, if one holds, leaves the subject out."""
+    """Raises ApiError 403 if the issuer's manifest, if any, leaves out the subject."""
     issuer = call.caller.principal
     manifest = call.node.reader.ask(load_manifest, issuer)
     if manifest is None or manifest.expires_at_us <= now_us or subject == issuer:
@@ -115,7 +115,7 @@ def _check_manifest(call: Call, subject: str, now_us: int) -> None:
     delegable=True,
 )
 async def protocol_verify(call: Call) -> web.Response:
-    """Whether a token's JSON holds here and now."""
+    """Whether a JSON token is valid here and now."""
     request = await call.body(ProtocolVerifyRequest)
     reason = fault_here(call, request.token_json)
     if reason is None:
@@ -137,6 +137,6 @@ async def protocol_verify(call: Call) -> web.Response:
     errors=(403, 409, 503, 507),
 )
 async def protocol_revoke(call: Call) -> web.Response:
-    """The token allows nothing any more."""
+    """Revoke a token: it allows nothing from now on."""
     request = await call.body_if_any(ProtocolRevokeRequest)
     return answer(await revoked(call, call.segment("token_id"), request.reason, ""))

@@ -1,4 +1,4 @@
-"""Quarantine over HTTP: what waits for a review, and the review (wire 2.2)."""
+"""Quarantine over HTTP: pending facts and their review (wire 2.2)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _STATUS = Meta(extra_json_schema={"enum": ["pending", "promoted", "rejected", No
 
 
 class QuarantineRecord(Struct):
-    """A fact of a quarantine garden and how it was judged, if it was."""
+    """A fact of a quarantine garden, and its review, if any."""
 
     fact_id: str
     entity: str
@@ -59,7 +59,7 @@ class QuarantinePage(Struct):
 
 
 class Rejected(Struct):
-    """The fact no longer holds."""
+    """The fact has ended."""
 
     fact_id: str
     action: Literal["rejected"]
@@ -69,7 +69,7 @@ class Rejected(Struct):
 
 
 class Admitted(Struct):
-    """``admitted_fact_id``: the fact where it was admitted to."""
+    """``admitted_fact_id``: the fact in the garden that took it."""
 
     fact_id: str
     action: Literal["promoted", "admitted"]
@@ -94,7 +94,7 @@ _STATUS_ASKED = {"admitted": "promoted"}
     errors=(404,),
 )
 async def list_quarantined(call: Call) -> web.Response:
-    """Facts of quarantine gardens the caller is a member of, newest first."""
+    """Facts of the caller's quarantine gardens, newest first."""
     query = call.query(QuarantineQuery)
     return answer(warned(await call.in_pool(lambda: _page(call, query)), query))
 
@@ -221,7 +221,7 @@ def _quarantine(call: Call) -> str:
 
 
 def _target(call: Call, name: str | None) -> str | None:
-    """The id of the garden to admit to. Raises ApiError 404 in the words for targets."""
+    """The id of the garden to admit to. Raises ApiError 404 with the code for targets."""
     if not name:
         return None
     try:

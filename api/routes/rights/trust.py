@@ -1,4 +1,4 @@
-"""Trust in sources over HTTP: what was set, what follows, and the formula's parameters."""
+"""Trust in sources over HTTP: settings, computed trust, and the formula's parameters."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _KIND = "trust"
 
 
 class TrustRecord(Struct):
-    """``origin``: ``set`` by an operator, full because the source holds a ``key``, or by the
-    ``formula``, fact by fact (``fact_trust``: least and greatest)."""
+    """``origin``: ``set`` by an operator, full because the source has a ``key``, or by the
+    ``formula`` per fact (``fact_trust``: least and greatest)."""
 
     source: str
     trust: float | None
@@ -59,7 +59,7 @@ class TrustPage(Struct):
     errors=(400, 501),
 )
 async def list_sources(call: Call) -> web.Response:
-    """What operators have set of sources, or how far one source is trusted and why."""
+    """The operators' settings of trust, or one source's trust and its origin."""
     query = call.query(TrustQuery)
     return answer(warned(await call.in_pool(lambda: _sources(call, query)), query))
 
@@ -74,7 +74,7 @@ async def list_sources(call: Call) -> web.Response:
     errors=(503, 507),
 )
 async def put_source(call: Call) -> web.Response:
-    """Trust a source to a degree from here on. It says nothing of earlier moments."""
+    """Set the trust in a source. Earlier moments keep theirs."""
     request = await call.body(TrustRequest)
     source = stored_uri(request.source)
     await call.do(SourceTrustSet(source=source, trust=request.trust, reason=request.reason))
@@ -92,7 +92,7 @@ async def put_source(call: Call) -> web.Response:
     errors=(400, 501),
 )
 async def get_policy(call: Call) -> web.Response:
-    """The parameters by which trust is computed where nothing was set."""
+    """The formula's parameters, for sources without a setting."""
     query = call.query(MomentQuery)
     moment = call.moment(call.view(), query)
     return answer(warned(asdict(call.node.reader.ask(trust_policy, moment.position)), query))
@@ -128,7 +128,7 @@ def _sources(call: Call, query: TrustQuery) -> TrustPage:
 
 
 def _one(call: Call, source: str, moment: Moment) -> TrustRecord:
-    """A source's setting, or where its trust comes from if nothing was set."""
+    """A source's setting, or the origin of its trust without one."""
     setting = call.node.reader.ask(trust_setting, source, moment.position)
     if setting is not None:
         return _setting(setting)
@@ -142,8 +142,7 @@ def _one(call: Call, source: str, moment: Moment) -> TrustRecord:
 
 
 def _fact_trust(call: Call, source: str, moment: Moment) -> dict[str, float] | None:
-    """The least and the greatest trust in this source's facts, as far as the caller may see
-    them; None without any."""
+    """The least and the greatest trust in this source's visible facts; None without any."""
     view = call.view()
     number = view.sources.number(source)
     if number is None:

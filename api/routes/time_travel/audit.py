@@ -1,4 +1,4 @@
-"""The protocol's audit routes: the trail of facts, and the journal of the node."""
+"""The protocol's audit routes: the trail of facts, and the node's journal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ EXPORT_ROWS_MAX = 100_000
 
 
 class TrailQuery(MomentQuery):
-    """Whose entries (``entity_uri``: who wrote), of which facts. ``oidc_sub`` matches no one."""
+    """A filter by writer (``entity_uri``) and by fact. ``oidc_sub`` matches nothing."""
 
     entity_uri: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
     oidc_sub: str | None = None
@@ -53,7 +53,7 @@ class TrailQuery(MomentQuery):
 
 
 class TrailExportQuery(TrailQuery):
-    """The same as CSV, in one go."""
+    """The same as CSV, in one answer."""
 
     limit: int = Field(default=10_000, ge=1, le=EXPORT_ROWS_MAX)
 
@@ -82,7 +82,7 @@ class TrailEntry(Struct):
 
 
 class TrailPage(Struct):
-    """Entries, newest first; ``total`` counts all that match."""
+    """Entries, newest first; ``total`` counts all matches."""
 
     entries: list[TrailEntry]
     total: int
@@ -91,7 +91,7 @@ class TrailPage(Struct):
 
 
 class JournalRequest(BaseModel):
-    """Which events of the log; ``cursor`` is the ``seq`` behind which to continue."""
+    """A filter of the log's events; ``cursor``: the ``seq`` after which to continue."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -104,7 +104,7 @@ class JournalRequest(BaseModel):
 
 
 class JournalRecord(Struct):
-    """An event of the log. ``seq`` is its position, ``detail`` its payload where it is not
+    """An event of the log. ``seq`` is its position; ``detail`` its payload, unless the event is
     about facts."""
 
     seq: int
@@ -121,7 +121,7 @@ class JournalRecord(Struct):
 
 
 class JournalAnswer(Struct):
-    """Oldest first. ``total`` counts this page; a page may be short and yet not the last."""
+    """Oldest first. ``total`` counts this page; short pages may still have a next one."""
 
     entries: list[JournalRecord]
     total: int
@@ -135,7 +135,7 @@ _TYPES = {
     "fact_retracted": "fact_retract",
     "decay_swept": "fact_decay",
 }
-"""Kinds of our events that the protocol has names for."""
+"""Kinds of events with a name in the protocol."""
 _KINDS = {name: kind for kind, name in _TYPES.items()}
 
 EXPORTED = {
@@ -157,7 +157,7 @@ EXPORTED = {
     "position": "position",
     "reason": "reason",
 }
-"""Columns of the CSV as the protocol names and orders them, ours last, and the fields they show."""
+"""Columns of the CSV in the protocol's names and order, ours last, with their fields."""
 
 
 @routes.add(
@@ -190,7 +190,7 @@ async def list_trail(call: Call) -> web.Response:
     headers=("Stigmem-Session",),
 )
 async def export_trail(call: Call) -> web.Response:
-    """The trail as CSV. ``X-Next-Cursor`` is there where rows were left out."""
+    """The trail as CSV. ``X-Next-Cursor`` appears if more rows follow."""
     query = call.query(TrailExportQuery)
     call.session()
     page = await call.in_long_pool(lambda: _page(call, query))
@@ -270,7 +270,7 @@ def _trail(call: Call, query: TrailQuery, view: View, moment: Moment) -> Trail:
 
 
 def _entries(call: Call, view: View, moment: Moment, steps: Sequence[Step]) -> list[TrailEntry]:
-    """Entries as the protocol has them, with what the sanitizer mode lets be seen."""
+    """Entries in the protocol's form; the sanitizer mode decides what text they show."""
     reader = call.node.reader
     asserted = [step.asserted for step in steps]
     slots = view.from_position.searchsorted(asserted).astype(np.int32)
@@ -319,7 +319,7 @@ def _entries(call: Call, view: View, moment: Moment, steps: Sequence[Step]) -> l
     errors=(400, 503),
 )
 async def list_journal(call: Call) -> web.Response:
-    """Every event of the log that the caller may know of, oldest first."""
+    """Every event of the log that the caller may see, oldest first."""
     query = call.query(JournalRequest)
     return answer(warned(await call.in_long_pool(lambda: _journal(call, query)), query))
 
@@ -373,7 +373,7 @@ def _journal_record(entry: JournalEntry) -> JournalRecord:
 
 
 def _said(record: dict[str, Any], recorded: str) -> str:
-    """The value as text, as far as it is shown."""
+    """The value as text, redacted by the sanitizer mode."""
     if record["sanitizer_redacted"]:
         return ""
     return str(record["value"]["v"]) if "sanitizer_stripped" in record else recorded

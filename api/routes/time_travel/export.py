@@ -1,4 +1,4 @@
-"""The log as import lines over HTTP, as far as the caller may read it."""
+"""The log as import lines over HTTP, limited to the caller's rights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ routes = Routes("audit")
 
 
 class ExportQuery(BaseModel):
-    """``declarations``: also policies, trust, rules, aliases and what else admins set."""
+    """``declarations``: include policies, trust, rules, aliases and other settings of admins."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -33,7 +33,7 @@ CONTENT_TYPE = "application/x-ndjson"
     "GET",
     "/v1/export",
     permission="read",
-    summary="What the caller may read of the log, as import lines",
+    summary="The caller's readable log, as import lines",
     query=ExportQuery,
     answers={200: Media(CONTENT_TYPE, "JSON lines")},
     errors=(503,),
@@ -56,7 +56,8 @@ async def export(call: Call) -> web.StreamResponse:
 
 def _lines(call: Call, *, declarations: bool) -> Iterator[tuple[int, bytes]]:
     view = call.view()
-    # As what a model is given: what the sanitizer holds back leaves the node no other way.
+    # With a model's rights: facts that the sanitizer withholds leave the node by no other way
+    # either.
     rights = call.model_authorization
     sieve = Readable(call.node.reader, view, rights, declarations=declarations)
     return export_lines(call.node.log, view.position, sieve=sieve)

@@ -47,7 +47,7 @@ routes = Routes("time travel")
     delegable=True,
 )
 async def life_of_fact(call: Call) -> web.Response:
-    """Every event that touched a fact, with actor and cause, and how confidence in it went."""
+    """Every event that touched a fact, with actor, cause and the confidence after it."""
     query = call.query(LifeQuery)
     call.session()
     body = await call.in_long_pool(lambda: _life(call, query))
@@ -86,8 +86,8 @@ def _life(call: Call, query: LifeQuery) -> FactLife:
 
 
 def _erased_life(call: Call, view: View, moment: Moment, limit: int) -> FactLife:
-    """What is left of an erased fact, for those who may know of it: the events that name it.
-    Raises ApiError 404 for everybody else, as for a fact that never was."""
+    """The remains of an erased fact, for callers who may know of it: the events that name it.
+    Raises ApiError 404 for all others, as for a fact that never existed."""
     fact = call.segment("fact_id")
     erasure = call.node.reader.ask(erasure_of, fact) if call.authorization.may("admin") else None
     if erasure is None or call.node.reader.slot_of(fact) is not None:
@@ -164,8 +164,8 @@ _TOLD = frozenset({"recall_served", "recall_answered"})
 
 
 def _may_see(call: Call, view: View, touch: Touch) -> bool:
-    """Receipts are for their callers and for auditors; settlements and denials
-    are for those who may read both sides."""
+    """Receipts are visible to their callers and auditors; settlements and denials to callers who
+    may read both sides."""
     rights = call.authorization
     if touch.kind == "fact_denied":
         marker, *denied = touch.fact_ids
@@ -181,7 +181,7 @@ def _may_see(call: Call, view: View, touch: Touch) -> bool:
 
 
 def _event(call: Call, view: View, touch: Touch) -> TouchRecord:
-    """An event as the caller may see it: of the facts it touched, those they may read."""
+    """An event, redacted to the facts that the caller may read."""
     slot_of = call.node.reader.slot_of
     shown = [
         fact

@@ -1,4 +1,4 @@
-"""The log for a reader: its pace over time, its events newest first, and one event whole."""
+"""The log for people: its events over time, newest first, and one in full."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ routes = Routes("time travel")
 
 
 class TimelineQuery(BaseModel):
-    """``buckets``: into how many even steps of time the log is cut."""
+    """``buckets``: how many equal time steps."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -51,8 +51,8 @@ class TimelineQuery(BaseModel):
 
 
 class Timeline(Struct):
-    """Instants at even steps from the first event to the last, and the log's last position at
-    each: event density is the difference of two neighbours. Both lists are empty for an empty
+    """Equally spaced instants from the first event to the last, and the log's last position at
+    each. The difference of neighbours is the event density. Both lists are empty for an empty
     log."""
 
     instants: list[str]
@@ -61,9 +61,9 @@ class Timeline(Struct):
 
 
 class LogQuery(BaseModel):
-    """Which events, newest first. ``before``: only those at lower positions. ``stream``: a
-    stream's name, or its end such as ``scope/public``. ``entity``: events that stated, ended or
-    settled facts about it. With ``as_of`` the log ends at that moment."""
+    """A filter of events, newest first. ``before``: lower positions only. ``stream``: a stream's
+    name, or its end such as ``scope/public``. ``entity``: events that stated, ended or settled
+    facts about the entity. With ``as_of`` the log ends at that moment."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -78,11 +78,11 @@ class LogQuery(BaseModel):
 
 
 class LogEvent(Struct):
-    """An event's place and header. ``fact_ids``: the facts it touched that the caller may read,
-    the first of ``facts``; ``entity`` and ``relation`` are those of the first, where the event
-    is about it. ``about``: what it is about where that is not one fact, such as the question of
-    a recall. ``stream_seq`` is null for all but the operator (the machine's own command line, or
-    every caller where no key is asked for): it counts events that others may not know of."""
+    """An event's place and header. ``fact_ids``: the first of the ``facts`` it touched that the
+    caller may read; ``entity`` and ``relation``: of the first fact, if the event is about it.
+    ``about``: the subject, if it is not one fact, such as a recall's question. ``stream_seq`` is
+    null except for the operator (the machine's own command line; every caller if the node needs no
+    keys): it counts events that others may not know of."""
 
     position: int
     event_id: str
@@ -104,8 +104,8 @@ class LogEvent(Struct):
 
 
 class LogPage(Struct):
-    """``next_before``: where the next page begins; null at the beginning of the log. A page may
-    be short and yet not the last."""
+    """``next_before``: requests the next page; null at the beginning of the log. Short pages may
+    still have a next one."""
 
     events: list[LogEvent]
     next_before: int | None
@@ -113,8 +113,8 @@ class LogPage(Struct):
 
 
 class ChainLink(Struct):
-    """The hashes as stored, the neighbours in the stream, and whether the event's own hashes,
-    computed again from its bytes, fit. ``fault`` says what does not."""
+    """The stored hashes, the neighbours in the stream, and whether hashes recomputed from the
+    event's bytes match. ``fault`` names the mismatch."""
 
     hash: str
     prev_hash: str
@@ -126,7 +126,7 @@ class ChainLink(Struct):
 
 
 class ReadBy(Struct):
-    """A projection that reads events of this kind. ``applied``: whether it has read this one."""
+    """A projection that reads events of this kind. ``applied``: whether it has applied this one."""
 
     projection: str
     tables: list[str]
@@ -134,9 +134,9 @@ class ReadBy(Struct):
 
 
 class LogEventAnswer(Struct):
-    """``payload`` is there where it is not a fact itself, without what the caller may not know.
-    ``causes``: the events that led to it, the first first. ``facts``: as they are now.
-    ``chain`` is null where ``stream_seq`` is, for the same reason."""
+    """``payload``: only if it is not a fact itself; redacted for the caller. ``causes``: the events
+    that led to it, the earliest first. ``facts``: in their present state. ``chain`` is null if
+    ``stream_seq`` is."""
 
     event: LogEvent
     hlc: str
@@ -150,9 +150,9 @@ class LogEventAnswer(Struct):
 
 FACTS_SHOWN_MAX = 50
 FACTS_NAMED_MAX = 20
-"""Facts of an event that are named in a page or a path; of one event, all."""
+"""Facts of an event to name in a page or a path; a single event names all."""
 _TOLD = frozenset({"fact_retracted", "conflict_resolved", "fact_erased", "fact_attributes_set"})
-"""Kinds of fact events whose payload says nothing beside which facts, and why."""
+"""Kinds of fact events whose payload only names facts and reasons."""
 
 
 @routes.add(
@@ -165,7 +165,7 @@ _TOLD = frozenset({"fact_retracted", "conflict_resolved", "fact_erased", "fact_a
     errors=(503,),
 )
 async def show_timeline(call: Call) -> web.Response:
-    """How the log's events lie in time."""
+    """The log's events over time."""
     query = call.query(TimelineQuery)
     log = call.node.log
     instants, positions = await call.in_long_pool(lambda: timeline(log, query.buckets))
@@ -183,7 +183,7 @@ async def show_timeline(call: Call) -> web.Response:
     errors=(400, 503),
 )
 async def list_events(call: Call) -> web.Response:
-    """Events that the caller may know of, newest first."""
+    """Events that the caller may see, newest first."""
     query = call.query(LogQuery)
     return answer(await call.in_long_pool(lambda: _page(call, query)))
 
@@ -214,7 +214,7 @@ def _journal(call: Call, view: View) -> Journal:
 
 
 def _positions_of(call: Call, view: View, name: str, moment: Moment) -> I64:
-    """Where facts about an entity that the caller may read were stated and ended."""
+    """Positions at which the entity's readable facts were stated and ended."""
     number = view.entities.number(entity_named(call, name, moment.position))
     if number is None:
         return np.empty(0, dtype=np.int64)
@@ -233,8 +233,8 @@ def _positions_of(call: Call, view: View, name: str, moment: Moment) -> I64:
     answers={200: LogEventAnswer},
 )
 async def show_event(call: Call) -> web.Response:
-    """One event: its header, what the caller may know of its payload, its place in the chain,
-    what led to it, and which projections read it."""
+    """One event: its header, its redacted payload, its place in the chain, its causes, and the
+    projections that read it."""
     text = call.segment("position")
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise _unknown(text)
@@ -282,8 +282,8 @@ def _one(call: Call, position: int) -> LogEventAnswer:
 
 
 def _payload(entry: JournalEntry) -> dict[str, Any] | None:
-    """The payload of an event that is no fact. Facts appear as records, as the sanitizer mode lets
-    them be seen."""
+    """The payload of an event that is no fact. Facts appear as records instead, under the sanitizer
+    mode."""
     payload = entry.event.payload
     if entry.detail is not None or payload is None or isinstance(payload, UnknownPayload):
         return entry.detail
@@ -300,8 +300,8 @@ def _only_shown(payload: dict[str, Any], shown: frozenset[str]) -> dict[str, Any
 
 
 def _sees_chains(call: Call) -> bool:
-    """Whether neighbours in a stream may be shown: to the operator, since they count events that
-    others may not know of."""
+    """Whether the caller may see neighbours in a stream. Only the operator may: they count events
+    that others may not know of."""
     anonymous = call.caller.key_id is None and not call.service.settings.auth_required
     return call.authorization.every_garden or anonymous
 

@@ -1,4 +1,4 @@
-"""The state at a moment, what changed between two, SQL over the log, and forks of it."""
+"""The state at a moment, the difference between two, SQL over the log, and forks of it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CHANGES = ("added", "retracted", "decayed", "resolved")
     "GET",
     "/v1/time-travel/state",
     permission="read",
-    summary="What was known at a moment",
+    summary="The facts at a moment",
     query=StateQuery,
     answers={200: MomentState},
     errors=(400, 501),
@@ -50,7 +50,7 @@ CHANGES = ("added", "retracted", "decayed", "resolved")
     delegable=True,
 )
 async def state(call: Call) -> web.Response:
-    """What was known at a moment, both sides of contradictions included."""
+    """The facts at a moment, with both sides of contradictions."""
     query = call.query(StateQuery)
     call.session()
     page, records, cursor, moment = await call.in_pool(lambda: listed(call, query))
@@ -62,7 +62,7 @@ async def state(call: Call) -> web.Response:
     "GET",
     "/v1/time-travel/diff",
     permission="read",
-    summary="What changed between two moments",
+    summary="The difference between two moments",
     query=DiffQuery,
     answers={200: Difference},
     errors=(400, 501, 503),
@@ -70,7 +70,7 @@ async def state(call: Call) -> web.Response:
     delegable=True,
 )
 async def diff(call: Call) -> web.Response:
-    """What was added, retracted, decayed and resolved between two moments."""
+    """Facts added, retracted, decayed and resolved between two moments."""
     query = call.query(DiffQuery)
     call.session()
     body = await call.in_long_pool(lambda: _diff(call, query))
@@ -131,7 +131,7 @@ def _records(
     before: Moment,
     after: Moment,
 ) -> list[Record]:
-    """Records as of the end that still knew them."""
+    """Records as of the last moment at which they were live."""
     moment = before if name == "retracted" else after
     records = call.records(view, slots, moment)
     if name == "decayed":
@@ -177,14 +177,14 @@ async def sql(call: Call) -> web.Response:
     "POST",
     "/v1/time-travel/fork",
     permission="read",
-    summary="What if something had been said",
+    summary="Recall after hypothetical facts",
     body=ForkBody,
     answers={200: Fork},
     errors=(404, 409, 501, 503),
     headers=("Stigmem-Session",),
 )
 async def fork_moment(call: Call) -> web.Response:
-    """How a question would be answered if something had been said; one at a time."""
+    """Recall in a fork with hypothetical facts; one at a time."""
     body = await call.body(ForkBody)
     call.session()
     async with call.service.forking:

@@ -1,4 +1,4 @@
-"""Subscriptions over HTTP: make, list, end; their events by page and as a stream."""
+"""Subscriptions over HTTP: make, list, end; their events in pages and as a stream."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ EventType = Literal[
 
 
 class SubscribeBody(BaseModel):
-    """``target``: a scope or an entity. ``delivery_address``: a URL; for ``wake`` it may be
-    anything, and the subscriber looks for events themselves. ``event_types``: all without it."""
+    """``target``: a scope or an entity. ``delivery_address``: a URL; for ``wake`` any text, and the
+    subscriber polls. ``event_types``: default all."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -57,7 +57,7 @@ class SubscribeBody(BaseModel):
 
 
 class SubscriptionEventsQuery(BaseModel):
-    """``cursor``: of the page before. ``since``: tell nothing that happened before it."""
+    """``cursor``: of the previous page. ``since``: omit earlier events."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -67,7 +67,7 @@ class SubscriptionEventsQuery(BaseModel):
 
 
 class StreamQuery(BaseModel):
-    """``cursor``: an event's id line, as ``Last-Event-ID`` carries it."""
+    """``cursor``: an event's id line, as in ``Last-Event-ID``."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -75,7 +75,7 @@ class StreamQuery(BaseModel):
 
 
 class SubscriptionRecord(Struct):
-    """A subscription; ``signing_secret`` only in the answer that made it."""
+    """A subscription; ``signing_secret`` only in the answer that creates it."""
 
     id: str
     subscriber_identity: str
@@ -101,7 +101,7 @@ class Subscriptions(Struct):
 
 
 class SubscriptionEvents(Struct):
-    """What there was to tell, oldest first; the cursor resumes behind the page."""
+    """Events, oldest first; the cursor resumes after the page."""
 
     events: list[SubscriptionEvent]
     total: int
@@ -111,7 +111,8 @@ class SubscriptionEvents(Struct):
 _KIND = "subscription-events"
 HEARTBEAT_SECONDS = 15.0
 STREAM_WRITE_SECONDS = 30.0
-"""A reader that takes longer for one part is disconnected; it resumes with its last id."""
+"""Longest time for a reader to take one part; a slower one is disconnected and can resume with its
+last id."""
 
 
 @routes.add(
@@ -231,14 +232,13 @@ def _record(call: Call, row: SubscriptionRow) -> SubscriptionRecord:
     "GET",
     "/v1/subscriptions/{subscription_id}/events",
     permission="read",
-    summary="What there was to tell",
+    summary="A subscription's events",
     query=SubscriptionEventsQuery,
     answers={200: SubscriptionEvents},
     errors=(400,),
 )
 async def list_events(call: Call) -> web.Response:
-    """What there was to tell since the subscription began, since an instant, or behind a
-    cursor."""
+    """Events since the subscription began, since an instant, or after a cursor."""
     query = call.query(SubscriptionEventsQuery)
     row = _find(call, call.segment("subscription_id"))
     return answer(await call.in_pool(lambda: _page(call, row, query)))
@@ -271,7 +271,7 @@ def _page(call: Call, row: SubscriptionRow, query: SubscriptionEventsQuery) -> S
 
 
 def _sealed(call: Call, row: SubscriptionRow, position: int) -> str:
-    """The state of a walk; never expires, and hides the log's length."""
+    """The sealed state of a walk; never expires, and hides the log's length."""
     digest = filters_digest({"subscription": row.id})
     return call.service.cursors.seal(Cursor(_KIND, digest, 0, 0, 0, (position,)))
 
@@ -294,7 +294,7 @@ def _opened(call: Call, row: SubscriptionRow, text: str) -> int:
     headers=("Last-Event-ID",),
 )
 async def stream(call: Call) -> web.StreamResponse:
-    """Server-sent events from here on, or behind ``Last-Event-ID``; at least once."""
+    """Server-sent events from now on, or after ``Last-Event-ID``; at least once."""
     query = call.query(StreamQuery)
     row = _find(call, call.segment("subscription_id"))
     last = call.request.headers.get("Last-Event-ID") or query.cursor

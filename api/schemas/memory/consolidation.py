@@ -18,8 +18,8 @@ class RuleDocument(BaseModel):
 
 
 class RunRequest(BaseModel):
-    """Run a rule now. ``from_position`` reads again from there on; ``dry_run`` writes nothing;
-    ``limit`` is how many episodes to read at most."""
+    """Run a rule now. ``from_position`` reads again from there; ``dry_run`` writes nothing;
+    ``limit``: episodes to read at most."""
 
     model_config = STRICT
 
@@ -29,6 +29,6 @@ class RunRequest(BaseModel):
 
 
 class RunsQuery(MomentQuery):
-    """As of which moment."""
+    """The moment to read."""
 
     model_config = STRICT

@@ -1,4 +1,4 @@
-"""Requests about deltas, triples and facts. Unknown fields are refused."""
+"""Requests about deltas, triples and facts. Unknown fields are rejected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRIPLES_MAX = 1_000
 
 
 class _DeltaBody(BaseModel):
-    """What every delta must say."""
+    """The fields of every delta."""
 
     model_config = STRICT
 
@@ -60,7 +60,7 @@ class DeleteBody(_DeltaBody):
 
 
 class NoopBody(_DeltaBody):
-    """Change nothing, on record."""
+    """Change nothing, but record the delta."""
 
     kind: Literal["noop"]
 
@@ -71,9 +71,9 @@ DeltaBody: TypeAlias = Annotated[
 
 
 class DeltasRequest(BaseModel):
-    """Deltas for the facts of one user and agent, applied together or not at all.
+    """Deltas for the facts of one user and agent, all or none.
 
-    ``strict: false`` applies what it can. ``source`` is who states the facts, by default the
+    ``strict: false`` applies those that it can. ``source``: the source of the facts, by default the
     caller; ``single_valued`` relations refuse a second value.
     """
 
@@ -92,7 +92,7 @@ class DeltasRequest(BaseModel):
 
 
 class DeltasQuery(MomentQuery):
-    """Which deltas to show, newest first. ``name``: the id that a payload gave its fact."""
+    """A filter of deltas, newest first. ``name``: the fact's id in the payload."""
 
     model_config = STRICT
 
@@ -109,7 +109,7 @@ class DeltasQuery(MomentQuery):
 
 
 class MemoryFactsQuery(MomentQuery):
-    """Which facts that deltas wrote; each given field must be equal."""
+    """A filter of facts that deltas wrote; each given field must be equal."""
 
     model_config = STRICT
 
@@ -134,8 +134,8 @@ class Triple(BaseModel):
 
 
 class TriplesRequest(BaseModel):
-    """Triples to promote to facts of a user and agent. One way: a triple that goes away later
-    takes no fact with it."""
+    """Triples to promote to facts of a user and agent. One way: removing the triple later does not
+    remove its fact."""
 
     model_config = STRICT
 

@@ -1,4 +1,4 @@
-"""Requests about episodes. Unknown fields are refused."""
+"""Requests about episodes. Unknown fields are rejected."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ EPISODES_MAX = 1_000
 class EpisodeBody(BaseModel):
     """Something that happened in a session of an agent with a user.
 
-    ``timestamp`` is when (by default now); ``id`` the caller's name for it. Consolidation
-    reads ``metadata``: ``intent``, ``replaces``, ``subject``, ``predicate``, ``object``.
+    ``timestamp`` is when (by default now); ``id`` is the caller's name for it. Consolidation reads
+    ``metadata``: ``intent``, ``replaces``, ``subject``, ``predicate``, ``object``.
     """
 
     model_config = STRICT
@@ -41,7 +41,7 @@ class EpisodeBody(BaseModel):
     step: int | None = Field(default=None, ge=0, le=2**53)
 
     def recorded(self, at_us: int, scope: Scope, garden_id: str | None) -> EpisodeRecorded:
-        """The event of it. ``at_us``: when it happened."""
+        """Its event. ``at_us``: when it happened."""
         return EpisodeRecorded(
             user=self.user,
             session=self.session,
@@ -59,7 +59,7 @@ class EpisodeBody(BaseModel):
 
 
 class EpisodeRequest(EpisodeBody):
-    """One episode, and where it lies."""
+    """One episode, and its scope or garden."""
 
     scope: Scope = "local"
     garden_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
@@ -76,7 +76,7 @@ class EpisodesRequest(BaseModel):
 
 
 class EpisodesQuery(MomentQuery):
-    """Whose episodes. Omitted fields widen the answer; ``user`` is required."""
+    """A filter of episodes. Omitted fields widen the answer; only ``user`` is required."""
 
     model_config = STRICT
 
@@ -90,7 +90,7 @@ class EpisodesQuery(MomentQuery):
 
 
 class AccessRequest(BaseModel):
-    """Episodes, by id or key, that were read."""
+    """Episodes that were read, by id or key."""
 
     model_config = STRICT
 

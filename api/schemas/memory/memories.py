@@ -20,10 +20,10 @@ Tag = Annotated[str, Field(min_length=1, max_length=TAG_LENGTH_MAX)]
 
 
 class MemoryRequest(Attributes):
-    """A memory to store: its words, whose it is and where, and all attributes of a fact.
+    """A memory to store: its words, its owner and place, and all attributes of a fact.
 
-    ``content`` is in the language that is searched, ``original`` as it was said. ``tags`` are
-    added to ``keywords``. The owner is ``source``, or ``user:USER_ID``, else the caller.
+    ``content`` is in the language of the searches, ``original`` is verbatim. ``tags`` join
+    ``keywords``. The owner is ``source``, or ``user:USER_ID``, else the caller.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -60,13 +60,13 @@ class MemoryRequest(Attributes):
         return self
 
     def owner(self, caller: str) -> str:
-        """In whose name it is stated, as given."""
+        """The memory's source, as given."""
         if self.user_id is not None:
             return self.user_id if ":" in self.user_id else f"user:{self.user_id}"
         return caller if self.source is None else self.source
 
     def fact(self, owner: str) -> AssertRequest:
-        """The fact that the memory is."""
+        """The fact that holds the memory."""
         words = ", ".join([self.keywords, *self.tags] if self.keywords else self.tags)
         own: dict[str, Any] = {name: getattr(self, name) for name in Attributes.model_fields}
         return AssertRequest(
@@ -90,7 +90,7 @@ def _distinct(ids: list[str]) -> list[str]:
 
 
 class MergeRequest(BaseModel):
-    """Two memories of which the newer stays, whichever is named first."""
+    """Two memories, in any order; the newer one remains."""
 
     model_config = ConfigDict(extra="forbid")
 

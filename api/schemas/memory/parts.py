@@ -27,7 +27,7 @@ def _part(text: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """JSON that a log can hold for ever: no NaN or infinity."""
+    """JSON that the log can keep: no NaN or infinity."""
     if isinstance(value, float) and not math.isfinite(value):
         raise PydanticCustomError("finite_number", "must be a finite number")
     if isinstance(value, dict):

@@ -17,10 +17,10 @@ Verb = Literal["read", "write"]
 
 
 class CapabilityRequest(BaseModel):
-    """A capability to sign: at most what the caller may do.
+    """A capability to sign: with at most the caller's rights.
 
-    ``scopes``: all of the caller's where left out. ``entity``: a prefix under which entities
-    must lie. ``expires_at`` or ``ttl_seconds`` (one hour), at most 90 days.
+    ``scopes``: by default all of the caller's. ``entity``: a prefix of the covered entities.
+    ``expires_at`` or ``ttl_seconds`` (one hour), at most 90 days.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -43,7 +43,7 @@ class CapabilitiesQuery(BaseModel):
 
 
 class TokenBody(BaseModel):
-    """A token to look at."""
+    """A token to inspect."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -51,7 +51,7 @@ class TokenBody(BaseModel):
 
 
 class RevokeBody(BaseModel):
-    """Why; and the derived token to end, where not the whole one is meant."""
+    """The reason; and the derived token, if only that one is to end."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -80,7 +80,7 @@ class ProtocolVerifyRequest(BaseModel):
 
 
 class ProtocolRevokeRequest(BaseModel):
-    """Why."""
+    """The reason."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -30,7 +30,7 @@ GardenName = Annotated[str, Field(max_length=NAME_LENGTH_MAX)]
 
 
 class GardenRequest(BaseModel):
-    """A garden to make; the caller becomes its admin."""
+    """A garden to create; the caller becomes its admin."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -42,7 +42,7 @@ class GardenRequest(BaseModel):
 
 
 class MemberRequest(BaseModel):
-    """Who is to join a garden, and as what."""
+    """A new member of a garden, and its role."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -59,7 +59,7 @@ class RoleRequest(BaseModel):
 
 
 class PromoteRequest(BaseModel):
-    """A pending fact to admit: to a garden, or outside all where none is named."""
+    """A pending fact to admit: to the named garden, or outside all gardens."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -87,7 +87,7 @@ class ReviewQuery(BaseModel):
 
 
 class QuarantineQuery(BaseModel):
-    """Which quarantined facts to list."""
+    """A filter of quarantined facts."""
 
     model_config = ConfigDict(extra="allow")
 

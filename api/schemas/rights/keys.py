@@ -12,15 +12,15 @@ from engramlog.projections.authorization import CEILING
 DESCRIPTION_LENGTH_MAX = 1000
 SOURCES_MAX = 100
 TENANT = "default"
-"""The only tenant: others are their own nodes, or gardens."""
+"""The only tenant: use separate nodes or gardens for others."""
 
 
 class KeyRequest(BaseModel):
-    """A key to accept. The caller chooses the secret; the node keeps only its SHA-256.
+    """A key to make. The caller chooses the secret; the node keeps only its SHA-256.
 
-    ``sources``: what it may write as ``source`` besides its own entity: exact, or
-    suffix-``*`` globs; left out, everything for an admin and nothing for others.
-    ``max_classification``: facts classified higher do not exist for the key.
+    ``sources``: further sources to write as, apart from its own entity: exact, or globs ending in
+    ``*``. Default: all for admins, none for others. ``max_classification``: the key does not see
+    facts with a higher one.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -37,7 +37,7 @@ class KeyRequest(BaseModel):
 
 
 class AgentKeyRequest(BaseModel):
-    """An Ed25519 public key with which the caller's entity signs what it states."""
+    """An Ed25519 public key for signatures of the caller's entity."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -54,7 +54,7 @@ class KeysQuery(BaseModel):
 
 
 class ExpiringQuery(BaseModel):
-    """``within_days``: how far ahead to look."""
+    """``within_days``: how far to look ahead."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -16,7 +16,7 @@ Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000_000)]
 
 
 class TrustQuery(MomentQuery):
-    """``source``: that one alone, whether anything was set of it or not."""
+    """``source``: only this one, with or without a setting."""
 
     source: str | None = None
     cursor: str | None = None
@@ -24,7 +24,7 @@ class TrustQuery(MomentQuery):
 
 
 class TrustRequest(BaseModel):
-    """How far to trust a source from here on; 0 blocks it."""
+    """The trust in a source from now on; 0 blocks it."""
 
     model_config = ConfigDict(extra="forbid")
 

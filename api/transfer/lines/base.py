@@ -1,4 +1,4 @@
-"""What all lines of an import file have in common, and how a line is refused."""
+"""The base of all lines of an import file, and their errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IMPORT_ACTOR = "system:import"
 
 
 class LineError(Exception):
-    """A line cannot be used. ``field`` names the part at fault, empty for the whole line."""
+    """A line is not usable. ``field`` names the part at fault, empty for the whole line."""
 
     def __init__(self, message: str, field: str = "") -> None:
         super().__init__(f"{field}: {message}" if field else message)
@@ -24,7 +24,7 @@ class LineError(Exception):
 
 
 def line_error(fault: ValidationError, *where: str) -> LineError:
-    """The first of what a schema found wrong; ``where`` stands before its place."""
+    """The first error of a schema; ``where`` precedes its place."""
     error = fault.errors(include_url=False)[0]
     return LineError(error["msg"], ".".join((*where, *map(str, error["loc"]))))
 

@@ -21,8 +21,8 @@ from engramlog.projections.writing.commands import Command, SweepDecay
 
 
 class PolicyLine(Line, frozen=True, kw_only=True, tag="policy"):
-    """A declaration: the set-valued relations, a decay policy to set or remove, or the formula
-    by which sources are trusted."""
+    """A declaration: the set-valued relations, a decay policy to set or remove, or the formula for
+    trust in sources."""
 
     set_valued: list[str] | None = None
     decay: DecayPolicy | None = None
@@ -31,7 +31,7 @@ class PolicyLine(Line, frozen=True, kw_only=True, tag="policy"):
 
 
 class SweepLine(Line, frozen=True, kw_only=True, tag="sweep"):
-    """A decay sweep of scopes with the policies given."""
+    """A decay sweep of scopes with the given policies."""
 
     scopes: list[str]
     policies: list[DecayPolicy]
@@ -39,7 +39,7 @@ class SweepLine(Line, frozen=True, kw_only=True, tag="sweep"):
 
 
 class HoldLine(Line, frozen=True, kw_only=True, tag="hold"):
-    """A fact (``target``, a key; or ``id``) or an entity may not be erased; or may again."""
+    """Sets or releases a legal hold of a fact (``target``, a key; or ``id``) or an entity."""
 
     target: str | None = None
     id: str | None = None
@@ -48,7 +48,7 @@ class HoldLine(Line, frozen=True, kw_only=True, tag="hold"):
 
 
 def policy_command(line: PolicyLine) -> Command:
-    """What a ``policy`` line declares. Raises LineError."""
+    """The declaration of a ``policy`` line. Raises LineError."""
     given = (line.set_valued, line.decay, line.remove_decay, line.trust)
     if sum(item is not None for item in given) != 1:
         raise LineError("needs exactly one of set_valued, decay, remove_decay and trust", "op")
@@ -81,7 +81,7 @@ def sweep_command(line: SweepLine, find: FindGarden) -> Command:
 
 
 def hold_command(line: HoldLine) -> LegalHoldSet:
-    """Hold a fact or an entity, or let it go. Raises LineError."""
+    """Hold a fact or an entity, or release it. Raises LineError."""
     if line.entity is not None:
         if line.id is not None or line.target is not None:
             raise LineError("needs exactly one of target, id and entity", "target")

@@ -1,4 +1,4 @@
-"""Lines of an import file that state facts and end them, and the commands they stand for."""
+"""Lines of an import file that state facts and end them, and their commands."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class LineValue(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A typed value as JSON carries it."""
+    """A typed value in JSON."""
 
     type: str
     v: Any = None
@@ -48,9 +48,9 @@ class LineValue(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
 class AssertLine(Line, frozen=True, kw_only=True, tag="assert"):
     """A fact. ``derived_from`` holds keys of earlier lines, hashes, or parent objects.
 
-    ``again``: a new fact beside an equal one; without, the equal one answers such a line.
-    ``alone``: a record of confidence 0 whose effect other lines say; without, as in files of
-    version 0.1, it ends every fact that it says is not so, of any source.
+    ``again``: state a new fact even if an equal one exists; by default the equal one answers the
+    line. ``alone``: a record of confidence 0 whose effect other lines describe. Without it, as in
+    files of version 0.1, the record ends every equal fact, of any source.
     """
 
     entity: str
@@ -73,7 +73,7 @@ class AssertLine(Line, frozen=True, kw_only=True, tag="assert"):
 class ContentMatch(
     Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """The content of the one live fact that a retraction means."""
+    """The content of the one live fact to retract."""
 
     entity: str
     relation: str
@@ -86,8 +86,8 @@ class ContentMatch(
 
 
 class RetractLine(Line, frozen=True, kw_only=True, tag="retract"):
-    """A fact no longer holds: exactly one of ``target`` (a key), ``id`` and ``match``.
-    ``marker``: the record of confidence 0 that ended it."""
+    """Ends a fact: exactly one of ``target`` (a key), ``id`` and ``match``. ``marker``: the record
+    of confidence 0 that ended it."""
 
     target: str | None = None
     id: str | None = None
@@ -115,8 +115,8 @@ class AttributesLine(Line, frozen=True, kw_only=True, tag="attributes"):
 def assert_command(line: AssertLine, value_bytes_max: int) -> AssertFact:
     """The command of an ``assert`` line.
 
-    Intervals that end before they start are kept: what others once recorded is history,
-    and such a fact is simply never valid.
+    Keeps intervals that end before they start: they are recorded history, and such a fact is never
+    valid.
     """
     entity, source = line_uri(line.entity, "entity"), line_uri(line.source, "source")
     relation = label(line.relation, "relation")
@@ -152,7 +152,7 @@ def assert_command(line: AssertLine, value_bytes_max: int) -> AssertFact:
 
 
 def _stated_instant(text: str | None, where: str) -> str | None:
-    """An instant as a line gives it, or the first moment of its date. Raises LineError."""
+    """An instant as given, or the first moment of a date. Raises LineError."""
     if text is None:
         return None
     line_instant(text, where)
@@ -160,7 +160,7 @@ def _stated_instant(text: str | None, where: str) -> str | None:
 
 
 def stored_attributes(given: dict[str, Any] | None) -> FactAttributes | None:
-    """Attributes as events carry them; None if they say nothing. Raises LineError."""
+    """Attributes in the form of events; None if all are defaults. Raises LineError."""
     if given is None:
         return None
     made = settled(stated_attributes_of(given))
@@ -168,7 +168,7 @@ def stored_attributes(given: dict[str, Any] | None) -> FactAttributes | None:
 
 
 def stated_attributes_of(given: dict[str, Any]) -> FactAttributes:
-    """Attributes as a line states them. Raises LineError."""
+    """Attributes in a line. Raises LineError."""
     try:
         return Attributes.model_validate(given).stated()
     except ValidationError as fault:
@@ -206,7 +206,7 @@ def _parent(item: str | Parent) -> Parent:
 
 
 def retract_command(line: RetractLine, find: FindGarden) -> Command:
-    """What a ``retract`` line asks for. Raises LineError."""
+    """The command of a ``retract`` line. Raises LineError."""
     if line.id is not None:
         return RetractFact(
             fact_id=line.id,
@@ -239,12 +239,14 @@ def attributes_command(line: AttributesLine) -> SetAttributes:
 
 
 def deny_command(line: DenyLine) -> FactDenied:
-    """What a ``deny`` line asks for."""
+    """The command of a ``deny`` line."""
     return FactDenied(fact_ids=[line.target], marker_id=line.marker)
 
 
 def label(text: str, where: str) -> str:
     """A relation, checked. Raises LineError."""
     if not text or len(text) > URI_LENGTH_MAX or _CONTROL.search(text):
-        raise LineError(f"must have 1 to {URI_LENGTH_MAX} characters, none of them control", where)
+        raise LineError(
+            f"must have 1 to {URI_LENGTH_MAX} characters, without control characters", where
+        )
     return text

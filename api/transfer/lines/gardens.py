@@ -1,4 +1,4 @@
-"""Lines of an import file about gardens and their members, and the commands they stand for."""
+"""Lines of an import file about gardens and their members, and their commands."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ FindGarden: TypeAlias = Callable[[str], Garden | None]
 
 
 class GardenLine(Line, frozen=True, kw_only=True, tag="garden"):
-    """A garden is made (``created_by`` is its first admin) or, with ``remove``, deleted.
+    """Creates a garden (``created_by`` is its first admin) or, with ``remove``, deletes it.
 
-    ``id``: the one it had, kept where no garden has it (a UUID)."""
+    ``id``: its former id, kept unless a garden here has it (a UUID)."""
 
     slug: str
     id: str | None = None
@@ -34,7 +34,7 @@ class GardenLine(Line, frozen=True, kw_only=True, tag="garden"):
 
 
 def garden_command(line: GardenLine, find: FindGarden) -> Command:
-    """Make or delete a garden. Raises LineError."""
+    """Create or delete a garden. Raises LineError."""
     if line.remove:
         return DeleteGarden(garden_id=garden_of(line.slug, find, "slug").id)
     if SLUG.fullmatch(line.slug) is None:
@@ -61,10 +61,10 @@ def garden_of(name: str, find: FindGarden, where: str) -> Garden:
     """The garden of a slug or id. Raises LineError."""
     garden = find(name)
     if garden is None:
-        raise LineError(f"there is no garden {name!r}", where)
+        raise LineError(f"no garden {name!r}", where)
     return garden
 
 
 def garden_id_of(name: str | None, find: FindGarden, where: str) -> str | None:
-    """Its id, where a line names one. Raises LineError."""
+    """Its id, if the line names one. Raises LineError."""
     return None if name is None else garden_of(name, find, where).id

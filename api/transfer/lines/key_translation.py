@@ -1,6 +1,6 @@
-"""Keys of an import file, replaced by the ids and hashes of the facts and episodes they stand for.
+"""Keys of an import file, replaced by the ids and hashes of their facts and episodes.
 
-A key made by a line of the same batch of deltas stays: the writer knows it (``RestateBatch``).
+A key from a line of the same batch of deltas stays: the writer resolves it (``RestateBatch``).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _Batch = TypeVar("_Batch", DeltasLine, SummaryLine)
 
 
 class NamedByKey(Struct, frozen=True):
-    """What a key stands for: the id of a fact, or the key of an episode (whose ``name`` is its
-    own id), and the hash by which others are derived from it (64 hex digits)."""
+    """The target of a key: the id of a fact, or the key of an episode (whose ``name`` is its own
+    id), and the hash for facts derived from it (64 hex digits)."""
 
     id: str
     hash: str
@@ -44,7 +44,7 @@ class NamedByKey(Struct, frozen=True):
 
 
 class Finder(Protocol):
-    """Finds what earlier runs imported."""
+    """Finds facts and episodes of earlier runs."""
 
     def find(self, cid: str, back: int) -> str | None:
         """The id of the ``back``-th newest fact with this content id."""
@@ -63,7 +63,7 @@ class _LeftOut(Struct, frozen=True):
 
 
 class Translator:
-    """Keys of the file → what they stand for."""
+    """The keys of the file, with their targets."""
 
     def __init__(self, finder: Finder, value_bytes_max: int) -> None:
         self._finder = finder
@@ -74,7 +74,7 @@ class Translator:
         self.pending: set[str] = set()
 
     def announce(self, line: AnyLine) -> None:
-        """A line is about to be written. Raises LineError if its key was used before."""
+        """Note that a line is about to be written. Raises LineError if its key is in use."""
         for where, key in _keys_made(line):
             if key in self.pending or key in self._known or key in self._left_out:
                 raise LineError(f"{key!r} is the key of an earlier line", where)
@@ -83,7 +83,7 @@ class Translator:
     def learn(
         self, line: AnyLine, fact_id: str | None, hash: str | None, facts: dict[str, str]
     ) -> None:
-        """A line was written (or not, without ids)."""
+        """Note that a line was written (or not, without ids)."""
         self.pending.difference_update(key for _, key in _keys_made(line))
         if isinstance(line, EpisodeLine):
             if line.key is not None and fact_id is not None:
@@ -95,7 +95,7 @@ class Translator:
                 self._known[made.key] = NamedByKey(found, self._cid(made).removeprefix("sha256:"))
 
     def leave_out(self, line: AnyLine) -> None:
-        """A line that an earlier run imported; what it made is looked up if its key is used."""
+        """Note a line that an earlier run imported; its facts are looked up if its key is used."""
         if isinstance(line, EpisodeLine):
             if line.key is not None:
                 self._left_out[line.key] = line
@@ -107,7 +107,7 @@ class Translator:
                 self._left_out[made.key] = _LeftOut(cid, self._of_cid[cid])
 
     def names_pending(self, line: AnyLine) -> bool:
-        """Whether the line names a key of the batch that is not written yet."""
+        """Whether the line names a key of the unwritten batch."""
         return bool(self.pending) and any(key in self.pending for key in _keys_named(line))
 
     def translate(self, line: AnyLine) -> AnyLine:
@@ -172,7 +172,7 @@ class Translator:
             return self._id(key, line.word(where))
 
         payload = mapped(line.payload, {"fact": change, "episode": change})
-        assert payload is not None  # no name was left out
+        assert payload is not None  # no name was omitted
         return replace(line, payload=payload, by_id=bool(line.shape.either_id))
 
     def _assert(self, line: AssertLine) -> AssertLine:
@@ -188,7 +188,7 @@ class Translator:
         return replace(line, target=None, id=self._lookup(line.target, "target").id)
 
     def _reason(self, text: str) -> str:
-        """A reason, with ids of facts for the keys in it: it may say what took their place."""
+        """A reason with its keys replaced by ids of facts: it may name their replacements."""
         return _ID.sub(lambda found: self._where_key(found[0]), text)
 
     def _deltas(self, line: DeltasLine) -> DeltasLine:
@@ -200,7 +200,7 @@ class Translator:
         return replace(line, deltas=items)
 
     def _delta(self, item: DeltaItem, mine: frozenset[str], place: str) -> DeltaItem:
-        """Names in ``replaces`` and episodes' ids stay where no key of the file is meant."""
+        """Names in ``replaces`` and ids of episodes stay unless they are keys of the file."""
         return replace(
             item,
             fact=None if item.fact is None else self._id(item.fact, f"{place}.fact", mine),
@@ -237,7 +237,7 @@ class Translator:
         return key if key in mine else self._lookup(key, field, ids=True).id
 
     def _where_key(self, name: str) -> str:
-        """What episodes and facts are called here: a key's name or id, and any other as it is."""
+        """The name of an episode or fact here: a key's name or id; any other name unchanged."""
         if name not in self._known and name not in self._left_out:
             return name
         found = self._lookup(name, "")
@@ -274,7 +274,7 @@ class Translator:
         return None if fact_id is None else NamedByKey(fact_id, sought.cid.removeprefix("sha256:"))
 
     def _cid(self, line: AssertLine) -> str:
-        """The content id, which parents are no part of: they may be keys still."""
+        """The content id. It does not cover parents, which may still be keys."""
         return assert_command(replace(line, derived_from=[]), self._value_bytes_max).cid
 
 
@@ -290,7 +290,7 @@ def _facts_made(line: AnyLine) -> list[AssertLine]:
 
 
 def _keys_made(line: AnyLine) -> list[tuple[str, str]]:
-    """(field, key) of what a line gives a key to."""
+    """(field, key) of each key that a line defines."""
     if isinstance(line, EpisodeLine):
         return [] if line.key is None else [("key", line.key)]
     where = "key" if isinstance(line, AssertLine) else "then.key"

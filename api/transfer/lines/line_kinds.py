@@ -1,8 +1,8 @@
-"""The lines of an import file: what each may say, and the commands they stand for.
+"""The lines of an import file, and their commands.
 
-``assert`` (also where ``op`` is absent) states a fact and may give it a ``key``; later
-lines name that key. Keys are the file's own and never reach the log: before a line is
-written, they are replaced by ids and content hashes (``translating.Translator``).
+``assert`` (the default ``op``) states a fact and may give it a ``key`` for later lines. Keys belong
+to the file and never reach the log: ids and content hashes replace them first
+(``translating.Translator``).
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ _FIELD = re.compile(r" - at `\$\.?(.*)`$")
 
 
 class ResolveLine(Line, frozen=True, kw_only=True, tag="resolve"):
-    """A contradiction is settled; both sides by key, or by fact id.
+    """Settles a contradiction; names both sides by key or by fact id.
 
-    ``states``: neither side was right; this is said instead, by whom it names as its source.
+    ``states``: neither side was right, and this fact replaces them, from its own source.
     """
 
     winner: str
@@ -149,8 +149,8 @@ def decode_line(text: bytes | msgspec.Raw) -> AnyLine:
 
 
 def _other_line(text: bytes | msgspec.Raw, fault: msgspec.ValidationError) -> AnyLine:
-    """A line that is a payload, or one that does not say that it asserts. Raises ``fault`` where
-    it is neither; it may be malformed behind what the fault is about."""
+    """A payload's line, or an ``assert`` line without ``op``. Raises ``fault`` if it is neither;
+    the line may have a second error after that one."""
     op = _operation.decode(text).op
     if op in PAYLOADS:
         return read_line(op, _object.decode(text))
@@ -160,7 +160,7 @@ def _other_line(text: bytes | msgspec.Raw, fault: msgspec.ValidationError) -> An
 
 
 def convert_line(item: dict[str, Any]) -> AnyLine:
-    """The line that a mapping made. Raises LineError."""
+    """The line from a mapping. Raises LineError."""
     op = item.get("op", "assert")
     if op in PAYLOADS:
         return read_line(op, item)
@@ -171,7 +171,7 @@ def convert_line(item: dict[str, Any]) -> AnyLine:
 
 
 def decode_lines(data: bytes) -> list[AnyLine]:
-    """A JSON array of lines, as the running node receives it. Raises LineError."""
+    """A JSON array of lines, in the form that the running node takes. Raises LineError."""
     try:
         return [decode_line(line) for line in _many.decode(data)]
     except msgspec.DecodeError as fault:
@@ -197,20 +197,20 @@ def _line_error(fault: msgspec.ValidationError) -> LineError:
 def recorded_us(line: Line) -> int:
     """``recorded_at`` in microseconds. Raises LineError if absent or not an instant."""
     if line.recorded_at is None:
-        raise LineError("is needed with --clock-from-file", "recorded_at")
+        raise LineError("--clock-from-file requires it", "recorded_at")
     return line_instant(line.recorded_at, "recorded_at")
 
 
 def command_of(
     line: AnyLine, value_bytes_max: int, find: FindGarden, position_of: PositionOf
 ) -> Command:
-    """What a line asks of the writer; its keys replaced by ids and hashes before.
+    """The writer's command of a line whose keys are replaced.
 
-    ``resolve`` lines have no command of their own: the conflict must be looked up first. Nor
-    have ``tombstone`` lines: the node signs the record.
+    ``resolve`` lines have no command: their conflict must be looked up first. Neither have
+    ``tombstone`` lines: the node signs the record.
 
     Raises:
-        LineError: a field cannot be used.
+        LineError: a field is not usable.
     """
     match line:
         case AssertLine():
@@ -247,4 +247,4 @@ _IN_GARDENS: dict[type, Callable[[Any, FindGarden], Command]] = {
     GardenLine: garden_command,
     SweepLine: sweep_command,
 }
-"""What a line asks for that needs nothing else, and that may name gardens."""
+"""The commands of lines that need only the line, and of those that may name gardens."""

@@ -1,7 +1,7 @@
-"""Lines of an import file about episodes, deltas and summaries, and what they ask for.
+"""Lines of an import file about episodes, deltas and summaries, and their commands.
 
-Deltas were applied elsewhere: a line has their outcome, and nothing is decided again. What
-they stated and ended is in ``then``, in its order, as its own lines.
+Another log applied the deltas: a line has their outcome, and the import decides nothing. ``then``
+has their stated and ended facts in order, as lines.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ Kind: TypeAlias = Literal["add", "update", "delete", "noop"]
 
 
 class EpisodeLine(Line, frozen=True, kw_only=True, tag="episode"):
-    """Something that happened in a session. ``id``: its recorder's name for it, ``key`` the
-    file's; ``timestamp``: when; ``recorded_by``: whose word it is."""
+    """Something that happened in a session. ``id``: its recorder's name for it, ``key`` the file's;
+    ``timestamp``: when; ``recorded_by``: its source."""
 
     user: str
     session: str
@@ -65,8 +65,8 @@ class EpisodeLine(Line, frozen=True, kw_only=True, tag="episode"):
 
 
 class DeltaItem(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One delta and its outcome: ``fact`` is what it stated or found standing, ``retracted``
-    what it ended, by key. ``name``: the fact's own in the delta."""
+    """One delta and its outcome: ``fact``: the fact that it stated or found, ``retracted`` those it
+    ended, by key. ``name``: the fact's name in the delta."""
 
     delta_id: str
     kind: Kind
@@ -88,7 +88,7 @@ class DeltaItem(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
 
 
 class DeltasLine(Line, frozen=True, kw_only=True, tag="deltas"):
-    """Deltas of one scope or garden that were applied together, and the facts of it."""
+    """Deltas of one scope or garden that were applied together, with their facts."""
 
     deltas: list[DeltaItem]
     scope: Scope = "local"
@@ -99,7 +99,7 @@ class DeltasLine(Line, frozen=True, kw_only=True, tag="deltas"):
 
 
 class SummaryLine(Line, frozen=True, kw_only=True, tag="summary"):
-    """A summary has these paragraphs (facts, by key) from here on, or is gone (``removed``)."""
+    """Sets a summary's paragraphs (facts, by key), or removes it (``removed``)."""
 
     name: str
     owner: str
@@ -165,7 +165,7 @@ def summary_command(line: SummaryLine, value_bytes_max: int, find: FindGarden) -
     garden_id = garden_id_of(line.garden_id, find, "garden_id")
     made = {item.key for item in line.then if isinstance(item, AssertLine)}
     if made - set(line.facts):
-        raise LineError("states a fact that is no paragraph of it", "then")
+        raise LineError("states a fact that is not one of its paragraphs", "then")
     modified = line.modified_at
     payload = SummaryRecorded(
         name=line.name,
@@ -221,7 +221,7 @@ def _applied(item: DeltaItem, place: str) -> AppliedDelta:
 def _then(
     line: DeltasLine | SummaryLine, garden_id: str | None, value_bytes_max: int
 ) -> tuple[RestatedFact, ...]:
-    """What the line stated and ended, of its own scope or garden. Raises LineError."""
+    """The facts that the line states and ends, in its scope or garden. Raises LineError."""
     made: list[RestatedFact] = []
     for number, item in enumerate(line.then):
         place = f"then.{number}"
@@ -244,7 +244,7 @@ def _restated(
     if item.key is None:
         raise LineError("is needed", "key")
     if item.scope != line.scope or item.garden_id != line.garden_id:
-        raise LineError("must be that of the line", "scope")
+        raise LineError("must equal the line's", "scope")
     if item.confidence == 0.0:
         raise LineError("must be above 0", "confidence")
     fact = replace(assert_command(item, value_bytes_max), garden_id=garden_id)

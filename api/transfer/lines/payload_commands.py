@@ -1,4 +1,4 @@
-"""What lines that carry a payload ask of the writer: the payload, once it is checked."""
+"""The commands of lines with a payload: the payload, after checks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from engramlog.projections.writing.commands import Command, OnBehalf, ReviewCont
 
 
 def payload_command(line: PayloadLine, find: FindGarden) -> Command:
-    """What a line asks for. Raises LineError."""
+    """The command of a line. Raises LineError."""
     payload = settled_payload(line, find)
     ask = _COMMANDS.get(type(payload))
     command = payload if ask is None else ask(payload, find)
@@ -41,7 +41,7 @@ def payload_command(line: PayloadLine, find: FindGarden) -> Command:
 
 
 def checked_rule(payload: Payload) -> Rule | None:
-    """The rule that a payload sets; None if it sets none, or removes one. Raises LineError."""
+    """The rule that a payload sets; None if it sets none. Raises LineError."""
     if not isinstance(payload, ConsolidationRuleSet) or payload.document is None:
         return None
     try:
@@ -85,7 +85,7 @@ def _trust(payload: SourceTrustSet, _: FindGarden) -> Payload:
 
 
 def _alias(payload: AliasSet, _: FindGarden) -> Payload:
-    """Lines take back what a migration set, too."""
+    """Lines also remove aliases of a migration."""
     return payload if payload.canonical_uri else replace(payload, alias_kind="migration")
 
 
@@ -147,7 +147,7 @@ def named(where: str, text: str) -> str:
 
 
 def given_name(where: str, text: str | None) -> str | None:
-    """``named``, where there is one. Raises LineError."""
+    """``named``, if given. Raises LineError."""
     return None if text is None else named(where, text)
 
 
@@ -164,4 +164,4 @@ _COMMANDS: dict[type[Payload], Callable[[Any, FindGarden], Command]] = {
     DeltaRejected: _rejected,
     ConsolidationRuleSet: _rule,
 }
-"""Payloads that are checked first, or that another command asks for."""
+"""Payloads with a check, or with another command."""

@@ -1,8 +1,8 @@
-"""Lines that are a payload under another name: read into it, and written from it.
+"""Lines that hold a payload under another name: reading and writing them.
 
-What differs is little, and is read from the payload's types: instants are texts, gardens go by
-slug and facts and episodes by key. ``SHAPES`` says the rest, where there is any. A kind that says
-its ``line`` and is not made by another file of this folder needs nothing here.
+The differences follow from the payload's types: instants are texts, gardens are slugs, facts and
+episodes are keys. ``SHAPES`` has the exceptions. A kind with a ``line`` needs no code here, unless
+another file of this folder makes its line.
 """
 
 from __future__ import annotations
@@ -34,15 +34,14 @@ from engramlog.projections.moment import format_instant
 
 
 class Shape(Struct, frozen=True):
-    """How a payload is written as a line.
+    """The form of a payload as a line.
 
-    Attributes:
-        names: what fields are called there, its parts' fields too; those that are not here keep
-            their name, instants without ``_us``.
-        left_out: fields that are this log's own.
-        actor: the field that says who did it, where lines do.
-        defaults: what a line need not say, though the payload must.
-        either_id: whether ``id`` may name a fact by its id, beside the key.
+    Attributes: names: the line's names of fields, also of parts; other fields keep their name,
+        instants without ``_us``.
+        left_out: fields that belong to this log.
+        actor: the field with the actor, if lines have one.
+        defaults: fields that a line may omit, though the payload must have them.
+        either_id: whether ``id`` may name a fact by its id, instead of its key.
     """
 
     names: dict[str, str] = {}
@@ -78,7 +77,7 @@ MADE_BY_HAND = frozenset(
         "tombstone", "hold", "episode", "deltas", "summary", "run",
     }
 )  # fmt: skip
-"""Lines that differ more from what they lead to; each has its model beside this file."""
+"""Lines that differ more from their events; each has a model in this folder."""
 PAYLOADS: dict[str, type[Payload]] = {
     shape.line: shape for shape in KINDS.values() if shape.line not in {*MADE_BY_HAND, ""}
 }
@@ -86,20 +85,20 @@ PAYLOADS: dict[str, type[Payload]] = {
 
 
 class PayloadLine(Line, frozen=True, kw_only=True, tag="payload"):
-    """A payload, its facts and episodes by key and its gardens by slug."""
+    """A payload with keys for its facts and episodes and slugs for its gardens."""
 
     payload: Payload
     actor: str | None = None
     by_id: bool = False
-    """Whether its fact was named by id, and not by key."""
+    """Whether the line names its fact by id instead of by key."""
 
     @property
     def shape(self) -> Shape:
-        """How it is written."""
+        """Its form."""
         return SHAPES.get(type(self.payload), _PLAIN)
 
     def word(self, place: str) -> str:
-        """What lines call the field at a place in the payload."""
+        """The line's name of a field of the payload."""
         return ".".join(self.shape.names.get(each, each) for each in place.split("."))
 
 
@@ -151,13 +150,13 @@ def _line_name(name: str, part: Part | None, shape: Shape) -> str:
 
 
 def _renamed(struct: Struct, shape: Shape) -> dict[str, Any]:
-    """A payload, or a part of one, as lines say it."""
+    """A payload, or a part of one, in the form of a line."""
     parts = parts_of(type(struct))
     made: dict[str, Any] = {}
     plain: dict[str, Any] = msgspec.to_builtins(struct)
     for name in struct.__struct_fields__:
         if name not in plain or name in shape.left_out:
-            continue  # what holds its default goes without saying
+            continue  # lines omit defaults
         part, value = parts.get(name), plain[name]
         if part is not None and part.struct is not None:
             value = [_renamed(each, shape) for each in getattr(struct, name)]
@@ -170,7 +169,7 @@ def _renamed(struct: Struct, shape: Shape) -> dict[str, Any]:
 def _renamed_back(
     struct: type[Struct], said: dict[str, Any], shape: Shape, place: str = ""
 ) -> dict[str, Any]:
-    """The fields of a payload, or of a part of one, from what a line says. Raises LineError."""
+    """The fields of a payload, or of a part of one, from a line. Raises LineError."""
     parts = parts_of(struct)
     known = {
         _line_name(name, parts.get(name), shape): name
@@ -230,7 +229,7 @@ def _line_error(fault: msgspec.ValidationError, shape: Shape) -> LineError:
 
 
 def instant_text(instant_us: int) -> str:
-    """An instant as lines write it."""
+    """An instant in the form of lines."""
     return format_instant(instant_us).replace("+00:00", "Z")
 
 
@@ -238,7 +237,7 @@ def instant_text(instant_us: int) -> str:
 
 
 def settled_payload(line: PayloadLine, find: FindGarden) -> Payload:
-    """The payload with the names of this log. Its keys were translated before. Raises LineError."""
+    """The payload with the names of this log. Its keys are already replaced. Raises LineError."""
 
     settled = mapped(
         line.payload,
@@ -247,5 +246,5 @@ def settled_payload(line: PayloadLine, find: FindGarden) -> Payload:
             "entity": lambda name, where: line_uri(name, line.word(where)),
         },
     )
-    assert settled is not None  # no name was left out
+    assert settled is not None  # no name was omitted
     return settled

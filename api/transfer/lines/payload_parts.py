@@ -1,4 +1,4 @@
-"""What the fields of a payload name, as their types say, and payloads with it called otherwise."""
+"""The names in a payload's fields, found by their types, and payloads with changed names."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from engramlog.eventlog.kinds import Payload
 
 _S = TypeVar("_S", bound=Struct)
 Change = Callable[[str, str], Any]
-"""From a name and its place to its name elsewhere; None: leave it out."""
+"""From a name and its place to its new name; None: omit it."""
 
 
 class Part(Struct, frozen=True):
-    """What a field holds: names of something (``fact``, ``garden``, …), or structs."""
+    """The content of a field: names of something (``fact``, ``garden``, …), or structs."""
 
     names: str = ""
     struct: type[Struct] | None = None
@@ -26,7 +26,7 @@ class Part(Struct, frozen=True):
 
 @cache
 def parts_of(struct: type[Struct]) -> dict[str, Part]:
-    """The fields of a struct that name something, or have parts that may."""
+    """The fields of a struct that contain names, or structs that may."""
     hints = get_type_hints(struct, include_extras=True)
     found = {name: _part(hints[name]) for name in struct.__struct_fields__}
     return {name: part for name, part in found.items() if part is not None}
@@ -45,7 +45,7 @@ def _part(hint: Any) -> Part | None:
 
 
 def names_kind(struct: type[Struct], names: str) -> bool:
-    """Whether a payload or a part of it names such things."""
+    """Whether a payload or a part of it contains such names."""
     return any(
         part.names == names or (part.struct is not None and names_kind(part.struct, names))
         for part in parts_of(struct).values()
@@ -53,8 +53,8 @@ def names_kind(struct: type[Struct], names: str) -> bool:
 
 
 def mapped(struct: _S, changes: Mapping[str, Change], place: str = "") -> _S | None:
-    """The struct with what it names called otherwise. From lists goes what is called None;
-    None if a field outside lists is."""
+    """The struct with changed names. Omits list items whose new name is None; None if that happens
+    to any other field."""
     made: dict[str, Any] = {}
     for name, part in parts_of(type(struct)).items():
         change = _inside(changes) if part.struct is not None else changes.get(part.names)
@@ -81,7 +81,7 @@ def _inside(changes: Mapping[str, Change]) -> Callable[[Any, str], Any]:
 
 
 def says_nothing(payload: Payload) -> bool:
-    """Whether a payload that is about several things is left with none of them."""
+    """Whether a payload about several things has none left."""
     several = [
         getattr(payload, name)
         for name, part in parts_of(type(payload)).items()
@@ -91,7 +91,7 @@ def says_nothing(payload: Payload) -> bool:
 
 
 def named_in(struct: Struct, *names: str) -> list[str]:
-    """What a payload names of these sorts."""
+    """The names of these kinds in a payload."""
     found: list[str] = []
 
     def note(name: str, _: str) -> str:

@@ -1,7 +1,7 @@
-"""Lines of an import file that say how far consolidation rules have read.
+"""Lines of an import file about the progress of consolidation rules.
 
-A run says which episodes it read by the file's own keys; what it knew as positions of another
-log becomes the positions that these episodes have here.
+A run names its episodes by the file's keys. Positions of the other log become the positions of
+these episodes here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PositionOf: TypeAlias = Callable[[str], int | None]
 
 
 class SetAside(Struct, frozen=True, forbid_unknown_fields=True):
-    """An episode (by key) of which a rule could make nothing, and why."""
+    """An episode (by key) that a rule set aside, and the reason."""
 
     episode: str
     reason: str
@@ -29,7 +29,8 @@ class SetAside(Struct, frozen=True, forbid_unknown_fields=True):
 class RunLine(Line, frozen=True, kw_only=True, tag="run"):
     """A rule read the episodes behind ``after`` up to ``through`` (keys; null: the beginning).
 
-    The counts say what became of them; ``again`` marks a repetition, which moves no watermark.
+    The counts are the episodes' outcomes; ``again`` marks a repetition, which does not move the
+    watermark.
     """
 
     rule_id: str
@@ -50,7 +51,7 @@ class RunLine(Line, frozen=True, kw_only=True, tag="run"):
 
 
 def run_command(line: RunLine, position_of: PositionOf) -> Command:
-    """Note how far a rule has read. Raises LineError."""
+    """Note a rule's progress. Raises LineError."""
     after, through = (
         _position(name, getattr(line, name), position_of) for name in ("after", "through")
     )
@@ -84,5 +85,5 @@ def _position(name: str, episode: str | None, position_of: PositionOf) -> int:
         return 0
     position = position_of(episode)
     if position is None:
-        raise LineError(f"there is no episode {episode!r}", name)
+        raise LineError(f"no episode {episode!r}", name)
     return position

@@ -1,5 +1,5 @@
-"""Lines of an import file about tombstones, and the commands they stand for. A node signs its
-tombstones itself, so a line carries what was decided and not the record."""
+"""Lines of an import file about tombstones, and their commands. A node signs its own tombstones, so
+a line has the decision and not the record."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engramlog.replay.stigmem.tombstones import (
 
 
 class TombstoneLine(Line, frozen=True, kw_only=True, tag="tombstone"):
-    """An entity is hidden from every answer or, with ``revoke``, shown again."""
+    """Hides an entity from every answer or, with ``revoke``, shows it again."""
 
     entity: str
     scope: str = "all"
@@ -28,7 +28,7 @@ class TombstoneLine(Line, frozen=True, kw_only=True, tag="tombstone"):
 
 
 def tombstone_command(line: TombstoneLine, node: Node) -> TombstoneSet | TombstoneRevoked:
-    """Set or revoke a tombstone of this node's own. Raises LineError."""
+    """Set or revoke one of this node's tombstones. Raises LineError."""
     entity = line_uri(line.entity, "entity")
     if line.scope not in TOMBSTONE_SCOPES:
         raise LineError(f"must be one of {', '.join(TOMBSTONE_SCOPES)}", "scope")

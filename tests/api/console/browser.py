@@ -34,11 +34,11 @@ SIZES = {"phone": (390, 844), "laptop": (1366, 820), "wide": (1920, 1080)}
 KEY = "engramlog.key"
 LOOK_MS = 40
 QUIET_LOOKS = 3
-"""Looks in a row at which no request is on its way: the view is then what was asked for."""
+"""Consecutive looks without open requests: then the view is complete."""
 
 
 def check_possible() -> None:
-    """Skip if there is no browser or no console; fail where both must be there."""
+    """Skip without a browser or a console; fail where both are required."""
     reason = ""
     if BROWSER is None:
         reason = "needs Chromium: apt-get install chromium"
@@ -62,8 +62,8 @@ def chromium() -> Generator[Browser]:
 
 
 class Console:
-    """A tab on a node's console. ``faults`` are what scripts and policy complained of,
-    ``requests`` the addresses asked for."""
+    """A tab on a node's console. ``faults``: complaints of scripts and policy; ``requests``: the
+    requested addresses."""
 
     def __init__(self, context: BrowserContext, url: str) -> None:
         self.url = url
@@ -93,7 +93,7 @@ class Console:
             self.faults.append(message.text)
 
     def open(self, view: str = "search", **params: str) -> Page:
-        """Load the console at a view, as if its address had been typed, and wait for it."""
+        """Load the console at a view, as from a typed address, and wait for it."""
         self.page.goto("about:blank")
         return self.go(view, **params)
 
@@ -132,7 +132,7 @@ def address(view: str, **params: str) -> str:
 def console(
     browser: Browser, url: str, *, key: str | None = None, size: str = "laptop", dark: bool = False
 ) -> Generator[Console]:
-    """A fresh tab, with a key in its session storage where one is given."""
+    """A new tab, with a key in its session storage if given."""
     width, height = SIZES[size]
     context = browser.new_context(
         viewport={"width": width, "height": height},

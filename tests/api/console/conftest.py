@@ -17,8 +17,8 @@ from tests.worlds.live import CONTROL_TOKEN, LiveNode
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    # Not longer: while Playwright is open its event loop runs in this thread, and other tests
-    # cannot start one of their own.
+    # No longer: Playwright's event loop runs in this thread while it is open, and blocks other
+    # tests' loops.
     check_possible()
     with chromium() as opened:
         yield opened
@@ -26,7 +26,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[LiveNode]:
-    """An empty node that asks for keys."""
+    """An empty node that requires keys."""
     node = LiveNode(tmp_path / "data", auth_required=True)
     yield node
     node.close()
@@ -34,7 +34,7 @@ def live(tmp_path: Path) -> Iterator[LiveNode]:
 
 @pytest.fixture(scope="session")
 def spaceflight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]:
-    """A node with 68 years of history; only to be read."""
+    """A node with 68 years of history; read only."""
     data = tmp_path_factory.mktemp("spaceflight") / "data"
     load(data)
     node = LiveNode(data)

@@ -1,6 +1,5 @@
-"""What the console asks for does not grow with the memory: answers stay as large, and as few facts
-and events are read for them, however many there are. ``python -m benchmarks console`` measures a
-million facts."""
+"""The console's work does not grow with the memory: answers keep their size, and read as few facts
+and events as in a small one. ``python -m benchmarks console`` measures a million facts."""
 
 from __future__ import annotations
 
@@ -64,7 +63,7 @@ def asks(head: int) -> Sequence[tuple[str, dict[str, Any]]]:
 
 
 def read_for(live: LiveNode, read: Read) -> list[tuple[str, int, Read]]:
-    """Bytes of each answer, and what was read for it."""
+    """Bytes of each answer, and the reads behind it."""
     found: list[tuple[str, int, Read]] = []
     head = live.node.log.head().position
     for path, params in asks(head):
@@ -75,7 +74,7 @@ def read_for(live: LiveNode, read: Read) -> list[tuple[str, int, Read]]:
     return found
 
 
-def test_what_is_asked_for_does_not_grow(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_consoles_requests_do_not_grow(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     live = serve()
     grow(live, 0, FEW)
     read: Read = {"events": 0, "rows": 0, "looked": 0}

@@ -1,5 +1,5 @@
-"""What a fact says is text: nothing in it runs in the page, is fetched, or lies
-about what it is. More than sixty facts try, in every view that shows facts."""
+"""Facts are text: none runs in the page, fetches anything, or disguises itself. More than sixty
+facts try, in every view that shows facts."""
 
 from __future__ import annotations
 
@@ -92,13 +92,13 @@ TOLD = "stigmem://t.example/user/alice"
 NAME = "memory:<b onmouseover=alert(1)>x</b>"
 
 
-def test_there_are_at_least_sixty_of_them() -> None:
+def test_at_least_sixty_facts_try() -> None:
     assert len({*SAID, *REFS, *ENTITIES}) >= 60
 
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]:
-    """A node in which everything that is said is hostile; only to be read."""
+    """A node with only hostile facts; read only."""
     live = LiveNode(tmp_path_factory.mktemp("hostile") / "data", auth_required=True)
     items = [fact(entity=TOLD, relation=f"tag:n{n}", v=text) for n, text in enumerate(SAID)]
     items += [fact(entity=TOLD, relation="rel:to", type="ref", v=ref) for ref in REFS]
@@ -123,7 +123,7 @@ def facts_ids(live: LiveNode) -> list[str]:
     return [each["id"] for each in page["facts"]]
 
 
-def test_nothing_that_a_fact_says_runs_or_is_fetched(hostile: LiveNode, visit: Visit) -> None:
+def test_no_fact_runs_or_is_fetched(hostile: LiveNode, visit: Visit) -> None:
     tab = visit(hostile)
     tab.page.on("dialog", lambda dialog: tab.faults.append(f"dialog: {dialog.message}"))
     conflict = facts_ids(hostile)[-1]
@@ -156,7 +156,7 @@ def test_nothing_that_a_fact_says_runs_or_is_fetched(hostile: LiveNode, visit: V
     assert "javascript:" in seen
 
 
-def test_what_cannot_be_seen_is_shown_by_number(hostile: LiveNode, visit: Visit) -> None:
+def test_invisible_characters_are_shown_by_number(hostile: LiveNode, visit: Visit) -> None:
     page = visit(hostile).open("entity", name=TOLD)
     text = page.inner_text("#content")
     for shown in ("⟨U+202E⟩", "⟨U+200B⟩", "⟨U+2066⟩", "⟨U+00AD⟩", "⟨U+001B⟩", "⟨U+E0041⟩"):
@@ -182,7 +182,7 @@ def test_a_large_value_is_cut_and_opened_on_demand(hostile: LiveNode, visit: Vis
 
 
 def test_other_sites_have_no_rights_here(live: LiveNode) -> None:
-    """No cookie is set or read, so a key is all that counts; and no other site may read."""
+    """The page uses no cookies, so only a key counts; and no other site may read."""
     answer = live.call("GET", "/ui")
     assert "Set-Cookie" not in answer.headers
     assert "Access-Control-Allow-Origin" not in answer.headers

@@ -1,4 +1,4 @@
-"""The console as a page: its address is its state, and what it shows is what was asked last."""
+"""The console as a page: its address is its state, and it shows the newest request's answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def slide(page: Page, part: float) -> None:
     )
 
 
-def test_search_finds_part_of_a_name_while_it_is_typed(spaceflight: LiveNode, visit: Visit) -> None:
+def test_search_finds_part_of_a_name_while_typing(spaceflight: LiveNode, visit: Visit) -> None:
     tab = visit(spaceflight)
     page = tab.open("log")
     page.keyboard.press("/")
@@ -59,7 +59,7 @@ def test_an_entity_shows_all_scopes_unless_one_is_chosen(live: LiveNode, visit: 
 
 def test_a_late_answer_never_overwrites_a_newer_one(spaceflight: LiveNode, visit: Visit) -> None:
     tab = visit(spaceflight)
-    # Requests cannot be called off here: the page itself must know which answer is the newest.
+    # The test disables aborting: the page itself must know which answer is the newest.
     tab.context.add_init_script("AbortController.prototype.abort = () => undefined")
     page = tab.open()
     now = page.locator(".figures dd").first.inner_text()
@@ -143,7 +143,7 @@ def test_every_view_has_its_json_and_a_link_that_holds(spaceflight: LiveNode, vi
     assert "at=position:" in pinned
 
 
-def test_the_key_stays_in_its_tab_and_can_be_forgotten(live: LiveNode, visit: Visit) -> None:
+def test_the_key_stays_in_its_tab_and_can_be_removed(live: LiveNode, visit: Visit) -> None:
     key = live.mint("read", entity=AGENT)
     live.state(v="chief of tea", key=CONTROL_TOKEN)
     tab = visit(live, None)
@@ -163,7 +163,7 @@ def test_the_key_stays_in_its_tab_and_can_be_forgotten(live: LiveNode, visit: Vi
     assert "chief" not in page.inner_text("body")
 
 
-def test_the_policy_stops_what_is_not_the_pages_own(live: LiveNode, visit: Visit) -> None:
+def test_the_policy_stops_foreign_content(live: LiveNode, visit: Visit) -> None:
     answer = httpx.get(f"{live.url}/ui")
     policy = answer.headers["Content-Security-Policy"]
     assert "unsafe" not in policy
@@ -189,7 +189,7 @@ def test_the_policy_stops_what_is_not_the_pages_own(live: LiveNode, visit: Visit
 
 
 @pytest.mark.parametrize("name", ["index.html", "..%2Fdocs.html", ".built", "nothing.js"])
-def test_only_what_was_built_is_served(live: LiveNode, name: str) -> None:
+def test_only_built_files_are_served(live: LiveNode, name: str) -> None:
     assert live.call("GET", f"/ui/{name}").status_code == 404
 
 

@@ -1,5 +1,5 @@
-"""Every view at every size: it fits, it can be used with the keyboard and read aloud, it makes
-few requests, and nothing goes wrong in it."""
+"""Every view at every size: it fits, works with the keyboard and a screen reader, makes few
+requests, and has no errors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ AXE = ROOT / "api" / "web" / "node_modules" / "axe-core" / "axe.min.js"
 FIRST_PAINT_REQUESTS_MAX = 18
 FIRST_PAINT_BYTES_MAX = 400_000
 MIXED = ("past", "entity", "recall", "review")
-"""Views that together hold every piece; the others are opened at one size alone."""
+"""Views that together contain every part; the others open at one size only."""
 
 
 def overflow_of(page: Page) -> int:
-    """By how many pixels the page is wider than its window, once it is drawn."""
+    """How many pixels wider than its window the drawn page is."""
     return page.evaluate(
         "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() =>"
         " done(document.documentElement.scrollWidth - innerWidth))))"
@@ -31,8 +31,8 @@ def overflow_of(page: Page) -> int:
 
 
 def faults_of(page: Page) -> list[str]:
-    """What axe-core calls serious or critical. It is evaluated by the driver, which the policy of
-    the page does not bind."""
+    """The serious and critical findings of axe-core. The driver evaluates it, outside the page's
+    policy."""
     page.evaluate(AXE.read_text())
     found = page.evaluate(
         "axe.run(document, { resultTypes: ['violations'],"
@@ -79,9 +79,7 @@ def test_a_view_opened_at_another_size_is_the_same(
     assert tab.faults == []
 
 
-def test_every_view_is_reached_and_used_with_the_keyboard_alone(
-    spaceflight: LiveNode, visit: Visit
-) -> None:
+def test_every_view_is_usable_with_the_keyboard_alone(spaceflight: LiveNode, visit: Visit) -> None:
     tab = visit(spaceflight)
     page = tab.open()
     page.keyboard.press("Tab")
@@ -113,8 +111,8 @@ UNREACHED = """Array.from(document.querySelectorAll('#content [onclick], #conten
 
 
 def test_the_first_page_takes_few_requests_and_bytes(spaceflight: LiveNode, visit: Visit) -> None:
-    """Counts say what milliseconds on a busy machine do not: however much a node holds, the
-    first page asks for a page of it."""
+    """Counts are reliable on a busy machine, milliseconds are not. With any amount of facts, the
+    first page requests one page of them."""
     tab = visit(spaceflight)
     sizes: list[int] = []
     tab.page.on("response", lambda response: sizes.append(len(response.body())))
@@ -183,9 +181,7 @@ def test_two_moments_are_compared(spaceflight: LiveNode, visit: Visit) -> None:
     expect(page.locator(".table")).to_contain_text("iau")
 
 
-def test_a_recall_shows_what_is_packed_and_how_scores_came_to_be(
-    spaceflight: LiveNode, visit: Visit
-) -> None:
+def test_a_recall_shows_packed_facts_and_their_scores(spaceflight: LiveNode, visit: Visit) -> None:
     tab = visit(spaceflight)
     question = "How many moons of Saturn are known?"
     page = tab.open("recall", q=question, when="1990-01-01T00:00:00Z")
@@ -197,7 +193,7 @@ def test_a_recall_shows_what_is_packed_and_how_scores_came_to_be(
     assert tab.faults == []
 
 
-def test_a_receipt_is_asked_again(live: LiveNode, visit: Visit) -> None:
+def test_a_receipt_is_replayed(live: LiveNode, visit: Visit) -> None:
     live.state(v="chief of tea", key=CONTROL_TOKEN)
     body = {"query": "who keeps the tea", "scope": "company"}
     live.call("POST", "/v1/recall", key=CONTROL_TOKEN, json=body)
@@ -209,7 +205,7 @@ def test_a_receipt_is_asked_again(live: LiveNode, visit: Visit) -> None:
     expect(page.locator(".replayed")).to_contain_text("chief of tea")
 
 
-def test_the_log_says_what_each_event_is_about(live: LiveNode, visit: Visit) -> None:
+def test_the_log_names_the_subject_of_each_event(live: LiveNode, visit: Visit) -> None:
     live.state(v="chief of tea", key=CONTROL_TOKEN)
     body = {"query": "who keeps the tea", "scope": "company"}
     live.call("POST", "/v1/recall", key=CONTROL_TOKEN, json=body)
@@ -230,9 +226,7 @@ def test_the_log_says_what_each_event_is_about(live: LiveNode, visit: Visit) -> 
     assert tab.faults == []
 
 
-def test_a_conflict_is_settled_at_once_and_the_settlement_taken_back(
-    live: LiveNode, visit: Visit
-) -> None:
+def test_a_conflict_is_settled_and_the_settlement_undone(live: LiveNode, visit: Visit) -> None:
     live.state(v="chief of tea", source="agent:a", key=CONTROL_TOKEN)
     live.state(v="keeper of the ledger", source="agent:b", key=CONTROL_TOKEN)
     page = visit(live).open("review")
@@ -257,7 +251,7 @@ def test_a_fact_is_retracted_with_its_reason(live: LiveNode, visit: Visit) -> No
     expect(page.locator(".life-fact_retracted")).to_contain_text("she left")
 
 
-def test_what_erasing_would_remove_is_shown_before(live: LiveNode, visit: Visit) -> None:
+def test_an_erasure_shows_its_facts_first(live: LiveNode, visit: Visit) -> None:
     live.state(entity="user:al", v="chief of tea", key=CONTROL_TOKEN)
     page = visit(live).open("review", tab="erasures")
     page.fill("input[name=entity]", "user:al")
@@ -270,7 +264,7 @@ def test_what_erasing_would_remove_is_shown_before(live: LiveNode, visit: Visit)
     assert live.call("GET", "/v1/erasures", key=CONTROL_TOKEN).json()["erasures"]
 
 
-def test_an_entity_is_held_and_let_go(live: LiveNode, visit: Visit) -> None:
+def test_an_entity_is_held_and_released(live: LiveNode, visit: Visit) -> None:
     live.state(entity="user:al", v="chief of tea", key=CONTROL_TOKEN)
     page = visit(live).open("review", tab="holds")
     page.get_by_role("button", name="Hold an entity").click()
@@ -283,7 +277,7 @@ def test_an_entity_is_held_and_let_go(live: LiveNode, visit: Visit) -> None:
     assert live.call("GET", "/v1/legal-holds", key=CONTROL_TOKEN).json()["holds"] == []
 
 
-def test_buttons_that_a_key_may_not_use_are_not_offered(live: LiveNode, visit: Visit) -> None:
+def test_the_page_hides_buttons_that_a_key_may_not_use(live: LiveNode, visit: Visit) -> None:
     stated = live.state(v="chief of tea", key=CONTROL_TOKEN)
     tab = visit(live, live.mint("read", entity="agent:reader"))
     page = tab.open("fact", id=stated["id"])
@@ -328,7 +322,7 @@ def test_an_empty_node_offers_four_ways_and_takes_a_note(live: LiveNode, visit: 
     assert tab.faults == []
 
 
-def test_a_file_of_facts_is_taken(live: LiveNode, visit: Visit, tmp_path: Any) -> None:
+def test_a_file_of_facts_is_imported(live: LiveNode, visit: Visit, tmp_path: Any) -> None:
     lines = [
         {"op": "assert", "key": "a", **fact(v="one")},
         {"op": "assert", "key": "b", **fact(v="two", relation="memory:task")},
@@ -354,7 +348,7 @@ def test_tasks_storage_and_pace_are_shown(spaceflight: LiveNode, visit: Visit) -
     assert tab.faults == []
 
 
-def test_a_key_is_made_shown_once_and_revoked(live: LiveNode, visit: Visit) -> None:
+def test_a_new_key_is_shown_once_and_revoked(live: LiveNode, visit: Visit) -> None:
     page = visit(live).open("operations")
     page.get_by_role("button", name="New key").click()
     page.fill("dialog[open] input[name=entity]", "agent:new")

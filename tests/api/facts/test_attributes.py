@@ -1,4 +1,4 @@
-"""Attributes of facts over HTTP: what is taken, what is refused, and where they are shown."""
+"""Attributes of facts over HTTP: accepted and rejected ones, and where they appear."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_attributes_are_kept_and_shown_everywhere_a_fact_is(live: LiveNode) -> N
     assert recalled["results"][0]["attributes"] == brief
 
 
-def test_a_fact_that_says_nothing_of_itself_is_answered_as_ever(live: LiveNode) -> None:
+def test_a_fact_without_attributes_has_the_same_answer_as_before(live: LiveNode) -> None:
     for given in (
         {},
         {"attributes": None},
@@ -123,7 +123,7 @@ def test_strong_emotion_goes_to_the_core(live: LiveNode) -> None:
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_what_no_attribute_can_be_is_refused_by_name(
+def test_an_impossible_attribute_is_refused_by_name(
     live: LiveNode, attributes: dict[str, Any], field: str
 ) -> None:
     answer = live.call("POST", "/v1/facts", json=fact(attributes=attributes))
@@ -133,7 +133,7 @@ def test_what_no_attribute_can_be_is_refused_by_name(
     assert batch.json()["results"][0]["status"] == 422
 
 
-def test_a_repetition_has_equal_attributes_or_says_nothing_of_them(live: LiveNode) -> None:
+def test_a_repetition_has_equal_attributes_or_none(live: LiveNode) -> None:
     first = live.state(attributes={"topic": "work"})
     assert live.state(attributes={"topic": "work"})["id"] == first["id"]
     assert live.state()["id"] == first["id"]

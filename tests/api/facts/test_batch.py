@@ -17,7 +17,7 @@ def item(n: int, **fields: Any) -> dict[str, Any]:
     return fact(relation=f"memory:r{n}", **fields)
 
 
-def test_items_are_answered_in_order_each_with_its_status(live: LiveNode) -> None:
+def test_items_are_answered_in_order_with_their_status(live: LiveNode) -> None:
     known = live.state(relation="memory:known")
     items = [
         item(0),
@@ -60,7 +60,7 @@ def test_an_atomic_batch_with_a_bad_item_writes_nothing(live: LiveNode) -> None:
     assert live.call("GET", "/v1/facts").json()["total"] == 0
 
 
-def test_an_atomic_batch_of_good_items_is_written(live: LiveNode) -> None:
+def test_a_valid_atomic_batch_is_written(live: LiveNode) -> None:
     answer = live.call("POST", PATH, params={"atomic": "true"}, json=[item(n) for n in range(50)])
     assert [result["status"] for result in answer.json()["results"]] == [201] * 50
     assert live.call("GET", "/v1/facts").json()["total"] == 50
@@ -113,7 +113,7 @@ def test_a_batch_takes_no_unknown_parameters(live: LiveNode) -> None:
     assert answer.json()["detail"][0]["loc"] == ["query", "atomc"]
 
 
-def test_a_line_that_is_no_json_is_named(live: LiveNode) -> None:
+def test_a_line_that_is_not_json_is_named(live: LiveNode) -> None:
     lines = json.dumps(fact()).encode() + b"\n\nnonsense\n"
     answer = live.call(
         "POST", "/v1/facts/batch", content=lines, headers={"Content-Type": "application/x-ndjson"}

@@ -51,7 +51,7 @@ def warm(live: LiveNode, **query: Any) -> dict[str, Any]:
 
 
 class Gate:
-    """Holds the queue's thread back, so that what waits stays waiting."""
+    """Holds the queue's thread, so that its work stays waiting."""
 
     def __init__(self, live: LiveNode) -> None:
         self._cards = live.app[SERVICE].cards
@@ -111,7 +111,7 @@ def test_no_facts_and_wrong_scopes(live: LiveNode) -> None:
     assert card(live, garden_id="g").status_code == 404
 
 
-def test_the_name_in_the_path_is_normalised(live: LiveNode) -> None:
+def test_the_path_name_is_normalised(live: LiveNode) -> None:
     live.state(entity="Alice Smith")
     assert card(live, "Alice%20Smith").json()["entity_uri"] == "alice-smith"
 
@@ -126,7 +126,7 @@ def test_a_retracted_fact_leaves_the_card_and_the_last_takes_it_along(live: Live
     assert card(live).status_code == 404
 
 
-def test_a_card_reads_what_was_just_written(live: LiveNode) -> None:
+def test_a_card_contains_a_fact_just_written(live: LiveNode) -> None:
     for number in range(10):
         live.state(relation=f"memory:r{number}", v=f"v{number}")
         found = warm(live)
@@ -405,7 +405,7 @@ def test_the_fast_path_puts_the_card_in_the_place_of_its_facts(live: LiveNode) -
     assert raw == [BOB, BOB], "in dispute: raw"
 
 
-def test_a_card_keeps_the_lineage_of_the_facts_it_stands_for(live: LiveNode) -> None:
+def test_a_card_keeps_the_lineage_of_its_facts(live: LiveNode) -> None:
     parent = live.state(entity=BOB, relation="memory:seen", v="a stranger in the yard")
     hash_ = parent["cid"].removeprefix("sha256:")
     for number in range(2):
@@ -428,7 +428,7 @@ def test_the_default_profile_keeps_the_evidence(live: LiveNode) -> None:
 @pytest.mark.parametrize(
     "body", [{"relation": "memory:role"}, {"source": "stigmem://t/agent/a"}, {"entity": ALICE}]
 )
-def test_no_fast_path_where_a_card_would_say_more_than_asked(
+def test_no_fast_path_if_a_card_would_exceed_the_request(
     live: LiveNode, body: dict[str, Any]
 ) -> None:
     live.state(v="atlas")

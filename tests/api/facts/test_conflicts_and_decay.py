@@ -178,7 +178,7 @@ def test_set_valued_relations_are_declared(live: LiveNode) -> None:
     assert live.call("PUT", path, json={}).status_code == 422
 
 
-def test_ignored_fields_are_named_wherever_the_protocol_ignores_them(live: LiveNode) -> None:
+def test_ignored_fields_are_named_if_the_protocol_ignores_them(live: LiveNode) -> None:
     live.state(v="A")
     live.state(v="B")
     expected = ["unknown field 'colour' is ignored"]
@@ -204,7 +204,7 @@ def test_a_source_that_contradicts_itself_sees_the_other_fact(live: LiveNode) ->
     assert (other["contradicted"], other["warnings"]) == (True, [])
 
 
-def test_a_warning_of_a_rival_does_not_tell_of_what_the_writer_may_not_read(
+def test_a_warning_hides_rivals_that_the_writer_may_not_read(
     serve: Callable[..., LiveNode],
 ) -> None:
     live = serve(auth_required=True)

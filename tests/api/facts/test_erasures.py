@@ -61,9 +61,9 @@ def vector_bytes(text: str) -> bytes:
     return words_vector(text).astype("<f4").tobytes()
 
 
-def test_no_byte_of_an_erased_fact_is_left_in_any_file(embedding: LiveNode) -> None:
+def test_no_file_keeps_a_byte_of_an_erased_fact(embedding: LiveNode) -> None:
     live, folder = embedding, embedding.node.directory.path
-    for number in range(120):  # pages that fill and split around what is erased
+    for number in range(120):  # pages that fill and split around the erased fact
         live.state(entity=f"user:n{number % 9}", v=f"{KEPT} {number} " + "filler " * 40)
     living = live.state(entity=ALICE, relation="memory:pin", v=f"{SECRET} lives")
     secret = live.state(entity=ALICE, relation="memory:secret", v=f"{SECRET} is the word")
@@ -75,7 +75,7 @@ def test_no_byte_of_an_erased_fact_is_left_in_any_file(embedding: LiveNode) -> N
         live.state(entity=f"user:m{number % 9}", v=f"{KEPT} later {number} " + "filler " * 40)
     live.call("GET", "/v1/time-travel/diff", params={"from": "position:1", "to": "position:9"})
     embedded(live)
-    live.node.snapshot(living["position"] - 1)  # from before the text, so it stays
+    live.node.snapshot(living["position"] - 1)  # older than the text, so it stays
     live.node.snapshot(living["position"])
     live.node.snapshot()
     needles = (
@@ -121,7 +121,7 @@ def test_a_receipt_is_signed_by_the_node_and_names_the_events(live: LiveNode) ->
     assert [each["erasure_id"] for each in listed["erasures"]] == [body["erasure_id"]]
 
 
-def test_copies_go_with_a_fact_and_what_others_say_stays(live: LiveNode) -> None:
+def test_an_erasure_takes_copies_and_keeps_other_sources_facts(live: LiveNode) -> None:
     first = live.state(v=SECRET)
     elsewhere = live.state(v=SECRET, scope="team")
     weaker = live.state(v=SECRET, confidence=0.4)
@@ -143,13 +143,13 @@ def test_erasing_an_entity_takes_its_facts_and_those_that_name_it(live: LiveNode
     assert live.call("GET", "/v1/facts", params=query).json()["facts"] == []
 
 
-def test_an_entity_may_be_erased_without_what_names_it(live: LiveNode) -> None:
+def test_an_entity_can_be_erased_without_facts_that_name_it(live: LiveNode) -> None:
     own = live.state(entity="user:bob", v=SECRET)
     live.state(relation="rel:knows", type="ref", v="user:bob")
     assert erase(live, entity="user:bob", mentions=False)["fact_ids"] == [own["id"]]
 
 
-def test_derived_facts_are_named_and_go_when_asked(live: LiveNode) -> None:
+def test_derived_facts_are_named_and_erased_on_request(live: LiveNode) -> None:
     parent = live.state(v=SECRET)
     child = live.state(
         relation="memory:summary",
@@ -206,7 +206,7 @@ def test_only_admins_erase_hold_and_look(live: LiveNode) -> None:
     assert live.call("GET", f"/v1/facts/{fact['id']}").status_code == 200
 
 
-def test_what_is_not_there_cannot_be_erased(live: LiveNode) -> None:
+def test_an_absent_fact_cannot_be_erased(live: LiveNode) -> None:
     fact = live.state(v=SECRET)
     unknown = "018bcfe5-6800-7000-8000-00000000ffff"
     for body in ({"fact_ids": [fact["id"], unknown]}, {"entity": "user:nobody"}):
@@ -316,7 +316,7 @@ def test_every_mention_of_an_erased_fact_goes_and_a_rebuild_agrees(
     assert [decode_header(event.header).kind for event in left] == ["conflict_resolved"]
 
 
-def test_admins_see_in_differences_and_lives_that_something_was_erased(live: LiveNode) -> None:
+def test_admins_see_erasures_in_differences_and_lives(live: LiveNode) -> None:
     reader = live.key_of("reader", "read")
     fact = live.state(v=SECRET)
     start = live.node.reader.image.position
@@ -353,7 +353,7 @@ async def woken(live: LiveNode) -> None:
     live.service().cleaning.wake()
 
 
-def test_erasing_an_entity_takes_episodes_deltas_and_aliases_of_it(live: LiveNode) -> None:
+def test_erasing_an_entity_takes_its_episodes_deltas_and_aliases(live: LiveNode) -> None:
     episode = {"user": "user:bob", "session": "S1", "agent": "rag", "content": f"{SECRET} said"}
     put(live, **episode)
     put(live, user="user:ann", content="user:bob was there")
@@ -370,7 +370,7 @@ def test_erasing_an_entity_takes_episodes_deltas_and_aliases_of_it(live: LiveNod
     assert live.node.rebuild().compared
 
 
-def test_the_episodes_behind_a_fact_are_named_and_go_when_asked(live: LiveNode) -> None:
+def test_the_episodes_behind_a_fact_are_named_and_erased_on_request(live: LiveNode) -> None:
     first = put(live, id="ep-1", content=f"I drink {SECRET}")
     second = put(live, id="ep-2", content=f"more {SECRET}")
     for name, source in (("f-1", "ep-1"), ("f-2", "ep-2")):

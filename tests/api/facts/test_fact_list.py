@@ -83,7 +83,7 @@ def test_after_and_valid_at_are_instants(serve: Callable[..., LiveNode]) -> None
     assert ids(listed(live, valid_at="2020-01-01T00:00:00Z")) == [second["id"]]
 
 
-def test_expired_facts_show_only_when_asked_for(live: LiveNode) -> None:
+def test_expired_facts_show_only_on_request(live: LiveNode) -> None:
     old = live.state(valid_until="2001-01-01T00:00:00+00:00")
     assert listed(live)["total"] == 0
     shown = listed(live, include_expired="true")["facts"]
@@ -92,14 +92,14 @@ def test_expired_facts_show_only_when_asked_for(live: LiveNode) -> None:
     ]
 
 
-def test_retracted_facts_show_only_when_asked_for(live: LiveNode) -> None:
+def test_retracted_facts_show_only_on_request(live: LiveNode) -> None:
     gone = live.state()
     marker = live.state(v="retracted", confidence=0.0)
     assert listed(live)["total"] == 0
     assert ids(listed(live, include_retracted="true")) == [marker["id"], gone["id"]]
 
 
-def test_a_retracted_fact_asked_for_shows_beside_a_live_rival(live: LiveNode) -> None:
+def test_a_requested_retracted_fact_shows_with_a_live_rival(live: LiveNode) -> None:
     gone = live.state(v="A")
     live.call("POST", f"/v1/facts/{gone['id']}/retract")
     kept = live.state(v="B")
@@ -181,8 +181,8 @@ def test_facts_valid_at_different_times_do_not_contradict(live: LiveNode) -> Non
     assert fourth["contradicted"]
 
 
-def test_many_facts_are_judged_like_few(live: LiveNode) -> None:
-    """Past the bound under which keys are looked up one by one."""
+def test_many_facts_give_the_same_answer_as_few(live: LiveNode) -> None:
+    """Exceeds the bound below which keys are looked up one by one."""
     batch = [
         {
             "entity": f"user:{n}",
@@ -219,7 +219,7 @@ def test_a_walk_neither_skips_nor_repeats_while_facts_arrive_and_end(live: LiveN
     assert page["cursor"] is None
 
 
-def test_a_cursor_belongs_to_its_query_and_cannot_be_altered(live: LiveNode) -> None:
+def test_a_cursor_belongs_to_its_query_and_rejects_changes(live: LiveNode) -> None:
     for n in range(3):
         live.state(relation=f"memory:r{n}")
     cursor = listed(live, limit=1)["cursor"]
@@ -294,7 +294,7 @@ def test_a_tail_delivers_each_fact_once_as_it_comes(live: LiveNode) -> None:
 # -- the past -------------------------------------------------------------------------------
 
 
-def test_as_of_a_position_equals_what_was_answered_then(serve: Callable[..., LiveNode]) -> None:
+def test_as_of_a_position_equals_the_answer_then(serve: Callable[..., LiveNode]) -> None:
     clock = FixedClock(START_US)
     live = serve(clock=clock)
     then: list[tuple[int, str]] = []
@@ -324,12 +324,12 @@ def test_as_of_a_position_equals_what_was_answered_then(serve: Callable[..., Liv
         ("2999-01-01T00:00:00Z", "as_of_future"),
     ],
 )
-def test_a_moment_that_is_none_is_400(live: LiveNode, as_of: str, code: str) -> None:
+def test_a_malformed_moment_is_400(live: LiveNode, as_of: str, code: str) -> None:
     answer = live.call("GET", "/v1/facts", params={"as_of": as_of})
     assert (answer.status_code, answer.json()["detail"]["code"]) == (400, code)
 
 
-def test_time_travel_can_be_switched_off(serve: Callable[..., LiveNode]) -> None:
+def test_time_travel_can_be_off(serve: Callable[..., LiveNode]) -> None:
     params = {"as_of": "2020-01-01T00:00:00Z"}
     off = serve(time_travel_enabled=False).call("GET", "/v1/facts", params=params)
     assert off.status_code == 501
@@ -365,6 +365,6 @@ def test_repeated_parameters_are_refused_and_unknown_ones_named(live: LiveNode) 
     assert unknown["warnings"] == ["unknown field 'colour' is ignored"]
 
 
-def test_a_garden_that_is_not_there_is_not_found(live: LiveNode) -> None:
+def test_an_absent_garden_is_not_found(live: LiveNode) -> None:
     answer = live.call("GET", "/v1/facts", params={"garden_id": "ops"})
     assert (answer.status_code, answer.json()) == (404, {"detail": "garden not found"})

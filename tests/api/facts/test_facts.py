@@ -74,7 +74,7 @@ def test_put_is_post(live: LiveNode) -> None:
     assert live.call("PUT", "/v1/facts", json=fact()).status_code == 201
 
 
-def test_patch_names_derived_from_or_is_not_allowed(live: LiveNode) -> None:
+def test_patch_of_derived_from_is_422_any_other_405(live: LiveNode) -> None:
     path = f"/v1/facts/{live.state()['id']}"
     named = live.call("PATCH", path, json={"derived_from": []})
     assert (named.status_code, named.json()["detail"]["code"]) == (422, "derived_from_immutable")
@@ -83,13 +83,13 @@ def test_patch_names_derived_from_or_is_not_allowed(live: LiveNode) -> None:
     assert live.call("DELETE", path).status_code == 405
 
 
-def test_unknown_fields_are_named_in_warnings_and_ignored(live: LiveNode) -> None:
+def test_unknown_fields_are_ignored_with_a_warning(live: LiveNode) -> None:
     record = live.state(colour="red", id="mine")
     assert [text for text in record["warnings"] if "'colour'" in text]
     assert record["id"] != "mine"
 
 
-def test_bare_and_reserved_relations_are_warned_of(live: LiveNode) -> None:
+def test_bare_and_reserved_relations_cause_warnings(live: LiveNode) -> None:
     assert "bare relation" in live.state(relation="role")["warnings"][0]
     assert "reserved" in live.state(relation="stigmem:x", v="1")["warnings"][0]
 
@@ -175,7 +175,7 @@ def test_a_malformed_content_id_is_400_and_an_absent_fact_404(live: LiveNode) ->
         assert (gone.status_code, gone.json()) == FACT_NOT_FOUND
 
 
-def test_a_fact_as_of_before_it_was_written_is_absent(live: LiveNode) -> None:
+def test_a_fact_is_absent_as_of_before_its_write(live: LiveNode) -> None:
     record = live.state()
     path = f"/v1/facts/{record['id']}"
     before = live.call("GET", path, params={"as_of": f"position:{record['position'] - 1}"})
@@ -222,7 +222,7 @@ def test_provenance_lists_parents_and_absent_ones_look_alike(live: LiveNode) -> 
     }
 
 
-def test_a_fact_cannot_be_derived_from_itself(live: LiveNode) -> None:
+def test_a_fact_cannot_derive_from_itself(live: LiveNode) -> None:
     record = live.state()
     answer = live.call("POST", "/v1/facts", json=fact(derived_from=[record["cid"]]))
     assert answer.status_code == 400

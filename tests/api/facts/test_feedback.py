@@ -1,4 +1,4 @@
-"""Feedback on recalls over HTTP: by ids, by the answer's text, and what is refused."""
+"""Feedback on recalls over HTTP: by ids, by the answer's text, and its refusals."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_named_facts_count_once_a_recall(live: LiveNode) -> None:
     assert counts(live, one) == (3, 0)
 
 
-def test_the_answers_text_tells_what_was_cited(live: LiveNode) -> None:
+def test_the_answers_text_shows_the_cited_facts(live: LiveNode) -> None:
     long = "the billing service of atlas moved to Frankfurt"
     used = live.state(entity=ATLAS, relation="memory:note", v=long, type="text")["id"]
     unused = live.state(entity=ATLAS, relation="memory:owner", v="billing team")["id"]
@@ -62,7 +62,7 @@ def test_the_answers_text_tells_what_was_cited(live: LiveNode) -> None:
     assert give(live, receipt_id=receipt, answer="Nothing of it helped.").json()["cited"] == []
 
 
-def test_only_what_the_caller_reads_and_the_recall_returned_counts(live: LiveNode) -> None:
+def test_only_readable_returned_facts_count(live: LiveNode) -> None:
     hidden = live.state(entity=ATLAS, relation="memory:plan", v="billing", scope="team")["id"]
     shown = live.state(entity=ATLAS, relation="memory:owner", v="billing team")["id"]
     other = live.state(relation="memory:role", v="nobody")["id"]

@@ -1,4 +1,4 @@
-"""Intents: an envelope becomes facts, and is read back from them by permitted callers."""
+"""Intents: an envelope becomes facts, and permitted callers read it from them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_graph_leads_to_the_recipients_without_contradiction(live: LiveNode)
     assert live.call("GET", "/v1/conflicts").json()["conflicts"] == []
 
 
-def test_everything_comes_back_as_it_was_sent(live: LiveNode) -> None:
+def test_everything_comes_back_as_sent(live: LiveNode) -> None:
     parts: dict[str, Any] = {
         "preference": [{"kind": "speed", "value": "fast", "weight": 0.5}],
         "deference": [{"condition": "over budget", "defer_to": "user:cfo", "timeout_s": 60.0}],
@@ -90,7 +90,7 @@ def test_bad_envelopes_write_nothing(live: LiveNode, change: dict[str, Any]) -> 
     assert live.node.log.head().position == before
 
 
-def test_rights_are_those_of_facts(serve: Callable[..., LiveNode]) -> None:
+def test_intents_need_the_rights_of_facts(serve: Callable[..., LiveNode]) -> None:
     node = serve(auth_required=True)
     cto = node.mint("read", "write", entity=CTO, sources=[])
     local = node.mint("read", "write", entity="agent:local", scopes=["local"])
@@ -116,7 +116,7 @@ def test_an_intent_ends_with_its_facts_and_stays_in_the_past(live: LiveNode) -> 
     assert live.call("POST", "/v1/intents", json=envelope(id=record["id"])).status_code == 201
 
 
-def test_what_is_no_envelope_is_passed_over(live: LiveNode) -> None:
+def test_a_fact_that_is_not_an_envelope_is_skipped(live: LiveNode) -> None:
     live.state(entity="intent:x", relation="intent:envelope", type="text", v='{"id": 1}')
     assert live.call("GET", "/v1/intents/intent:x").status_code == 404
     assert live.call("POST", "/v1/intents", json=envelope(id="intent:x")).status_code == 201

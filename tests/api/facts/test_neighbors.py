@@ -1,4 +1,4 @@
-"""Pages of neighbours: what a cursor promises, and which edges are for whom."""
+"""Pages of neighbours: the cursor's promises, and the visibility of edges."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _changes = st.one_of(
     depth=st.integers(1, 2),
     page_size=st.integers(1, 3),
 )
-def test_pages_are_what_was_there_when_the_first_was_asked(
+def test_pages_show_the_neighbours_of_the_first_request(
     start: list[tuple[str, bool]],
     changes: list[list[tuple[str, Any, bool]]],
     depth: int,
@@ -154,7 +154,7 @@ def test_the_reach_of_a_key_bounds_the_walk(serve: Callable[..., LiveNode]) -> N
     assert {**hidden, "entity": ""} == {**none, "entity": ""}
 
 
-# -- what came from peers -------------------------------------------------------------------
+# -- events from peers ---------------------------------------------------------------------
 
 
 class Federated(World):
@@ -197,12 +197,12 @@ def test_edges_of_peers_are_for_those_who_may_see_them(
     assert [each.entity.rsplit("/", 1)[1] for each in page.neighbors] == reached
     assert page.total == len(reached)
     if "eve" in reached:
-        # a bare name from a peer, about its own authority's entity? no: agent:tester has none
+        # a bare name from a peer has no authority of its own: agent:tester has none
         assert page.neighbors[1].source_trust == 0.255
 
 
 @pytest.mark.parametrize("order", [1, -1, 7919])
-def test_a_hub_is_paged_in_order_of_names_however_they_came(order: int) -> None:
+def test_a_hub_is_paged_in_order_of_names(order: int) -> None:
     world = World()
     count = 3 * SAMPLE_NAMES + 7
     for n in range(count):

@@ -26,8 +26,8 @@ def overlap(one: Fact, other: Fact) -> bool:
 
 
 def shows(fact: Fact, facts: list[Fact], *, newest: bool) -> bool:
-    """The value of highest effective confidence shows; of a tie all do, but for what a source
-    says that says several of them."""
+    """The value of highest effective confidence shows. Of ties all show, except those of a source
+    that states several of them."""
     own = fact["value"]["v"]
     siblings = [each for each in facts if key(each) == key(fact)]
     rivals = {each["value"]["v"] for each in siblings if overlap(each, fact)} - {own}
@@ -60,9 +60,7 @@ def random_items(rng: random.Random, keys: int, count: int) -> list[Fact]:
 
 
 @pytest.mark.parametrize(("seed", "keys", "count"), [(1, 3, 40), (2, 8, 60), (3, 90, 400)])
-def test_the_list_shows_what_the_rule_says(
-    live: LiveNode, seed: int, keys: int, count: int
-) -> None:
+def test_the_list_follows_the_rule(live: LiveNode, seed: int, keys: int, count: int) -> None:
     items = random_items(random.Random(seed), keys, count)
     live.call("POST", "/v1/facts/batch", json=items)
     everything = {"include_contradicted": "true", "limit": "500"}

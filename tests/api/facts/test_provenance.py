@@ -1,4 +1,4 @@
-"""Provenance over HTTP: the walk, what it hides, and cycles that never come to be."""
+"""Provenance over HTTP: the walk, its hidden parts, and rejected cycles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ABSENT = "sha256:" + "f" * 64
 
 
 def derived(live: LiveNode, name: str, *parents: Any, **more: Any) -> dict[str, Any]:
-    """A fact of entity ``user:NAME`` that was derived from others."""
+    """A fact of entity ``user:NAME`` that derives from others."""
     hashes = [each["cid"] if isinstance(each, dict) else each for each in parents]
     return live.state(entity=f"user:{name}", derived_from=hashes, **more)
 
@@ -30,7 +30,7 @@ def names(answer: dict[str, Any]) -> list[tuple[int, str]]:
     return [(each["depth"], each["entity"]) for each in answer["nodes"] if each["exists"]]
 
 
-def test_the_walk_goes_as_deep_as_asked_and_three_hops_unasked(live: LiveNode) -> None:
+def test_the_walk_goes_three_hops_or_as_deep_as_requested(live: LiveNode) -> None:
     chain = [live.state(entity="user:n0")]
     for n in range(1, 7):
         chain.append(derived(live, f"n{n}", chain[-1]))
@@ -72,7 +72,7 @@ def test_a_diamond_names_each_ancestor_once_and_every_link(live: LiveNode) -> No
     ]  # fmt: skip
 
 
-def test_the_past_knows_only_what_had_come(live: LiveNode) -> None:
+def test_the_past_knows_only_earlier_facts(live: LiveNode) -> None:
     parent = fact(entity="user:late")
     child = live.state(
         entity="user:early",
@@ -86,7 +86,7 @@ def test_the_past_knows_only_what_had_come(live: LiveNode) -> None:
     assert provenance(live, child["id"], as_of=f"position:{before}").status_code == 404
 
 
-def test_a_retracted_ancestor_is_still_shown(live: LiveNode) -> None:
+def test_a_retracted_ancestor_stays_visible(live: LiveNode) -> None:
     parent = live.state(entity="user:p")
     child = derived(live, "c", parent)
     live.call("POST", f"/v1/facts/{parent['id']}/retract", json={})
@@ -102,7 +102,7 @@ def guarded(serve: Callable[..., LiveNode]) -> LiveNode:
 
 
 def test_hidden_ancestors_are_absent_ones_in_every_byte(guarded: LiveNode) -> None:
-    """Two children, one of a hidden family, one of nothing: equal but for names and hashes."""
+    """Two children, one of a hidden family, one of no family: equal except for names and hashes."""
     wide = guarded.mint("read", "write", entity="stigmem://t/agent/a")
     narrow = guarded.mint("read", entity="agent:narrow", scopes=["public"])
     grandparent = guarded.state(key=wide, entity="user:g")
@@ -129,7 +129,7 @@ def test_hidden_ancestors_are_absent_ones_in_every_byte(guarded: LiveNode) -> No
     )
 
 
-def test_no_row_of_a_hidden_ancestor_is_read(guarded: LiveNode) -> None:
+def test_the_walk_reads_no_row_of_a_hidden_ancestor(guarded: LiveNode) -> None:
     wide = guarded.mint("read", "write", entity="stigmem://t/agent/a")
     parent = guarded.state(key=wide, entity="user:p")
     child = guarded.state(key=wide, entity="user:c", scope="public", derived_from=[parent["cid"]])
@@ -172,7 +172,7 @@ def test_a_garden_hides_like_a_scope(live: LiveNode) -> None:
 
 
 def cid_of(live: LiveNode, **fields: Any) -> str:
-    """The content id that a fact would have, from a node that is thrown away."""
+    """The content id that a fact would have, from a temporary node."""
     record = live.state(**fields)
     return str(record["cid"])
 
@@ -214,7 +214,7 @@ def test_a_cycle_inside_one_batch_is_refused(serve: Callable[..., LiveNode]) -> 
     assert [each["status"] for each in answer["results"]] == [201, 400]
 
 
-def test_links_are_kept_as_given_and_never_change(live: LiveNode) -> None:
+def test_links_stay_as_given_and_never_change(live: LiveNode) -> None:
     parent = live.state(entity="user:p")
     bare = parent["cid"].removeprefix("sha256:")
     given = [ABSENT, {"hash": bare, "fact_id": parent["id"]}, parent["cid"], bare]

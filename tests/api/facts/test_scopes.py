@@ -81,7 +81,7 @@ def test_validity_that_has_ended_or_soon_will_is_stale(serve: Callable[..., Live
     assert report["fact_count"] == 1
 
 
-def test_an_entity_of_which_nothing_holds_is_an_orphan(live: LiveNode) -> None:
+def test_an_entity_without_live_facts_is_an_orphan(live: LiveNode) -> None:
     kept = live.state(entity="user:kept")
     gone = live.state(entity="user:gone")
     live.state(entity="user:gone", v="retracted", confidence=0.0)
@@ -126,7 +126,7 @@ def test_bad_lints(live: LiveNode, body: dict[str, Any], status: int) -> None:
     assert live.call("POST", "/v1/lint", json=body).status_code == status
 
 
-def test_what_a_caller_may_not_read_is_neither_linted_nor_counted(
+def test_lint_skips_and_does_not_count_unreadable_facts(
     serve: Callable[..., LiveNode],
 ) -> None:
     live = serve(auth_required=True)
@@ -141,7 +141,7 @@ def test_what_a_caller_may_not_read_is_neither_linted_nor_counted(
     empty = synthesis(live, key=narrow)
     assert (empty["facts"], empty["total_count"], empty["contradiction_count"]) == ([], 0, 0)
     assert (empty["mean_confidence"], empty["freshest_timestamp"]) == (0.0, None)
-    # for the narrow caller nothing is known of alice; for the wide one something is
+    # the narrow caller sees no facts about alice, the wide one does
     for key, broken in ((narrow, 1), (wide, 0)):
         report = lint(live, "broken_ref", key=key, scope="public")
         assert len(report["findings"]) == broken

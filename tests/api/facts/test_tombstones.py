@@ -1,4 +1,4 @@
-"""Tombstones over HTTP: what one hides, from whom, since when, and how it ends."""
+"""Tombstones over HTTP: their effect, from whom they hide, since when, and their end."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_record_is_the_protocols_and_its_signature_holds(live: LiveNode) -> 
     assert not holds(key, made | {"entity_uri": BOB})
 
 
-def test_an_entity_is_hidden_and_comes_back_as_it_was(live: LiveNode) -> None:
+def test_a_hidden_entity_comes_back_unchanged(live: LiveNode) -> None:
     hidden = live.state(v=SECRET)
     other = live.state(entity=BOB, v="tea")
     edge = live.state(entity=BOB, relation="rel:knows", type="ref", v=ALICE)
@@ -93,7 +93,7 @@ def test_the_past_hides_it_as_well_and_shows_it_again(live: LiveNode) -> None:
     buried = f"position:{live.node.log.head().position}"
     revoke(live, stone["id"])
     assert listed(live, as_of=head) == then
-    # What hides is a matter of today: not even the moment of the tombstone hides it now.
+    # Present tombstones decide: not even the moment of the tombstone is visible now.
     assert ids(listed(live, as_of=buried)) == {hidden["id"]}
 
 
@@ -107,7 +107,7 @@ def test_one_scope_hides_in_one_scope(live: LiveNode) -> None:
     assert team["scope"] == "team"
 
 
-def test_what_is_written_afterwards_is_hidden_too(live: LiveNode) -> None:
+def test_later_writes_are_hidden_too(live: LiveNode) -> None:
     bury(live)
     made = live.state(v=SECRET)
     again = live.state(v=SECRET)
@@ -117,19 +117,19 @@ def test_what_is_written_afterwards_is_hidden_too(live: LiveNode) -> None:
     assert listed(live)["facts"] == []
 
 
-def test_an_entity_that_first_comes_in_a_batch_is_hidden_whole(live: LiveNode) -> None:
+def test_an_entity_that_a_batch_creates_is_hidden(live: LiveNode) -> None:
     bury(live)
     live.node.write(*(asserted(ALICE, f"memory:r{n}", scope="company") for n in range(3)))
     assert listed(live)["facts"] == []
     bury(live, BOB)
-    live.node.write(  # as the object of a reference, beside others
+    live.node.write(  # as the object of a reference, among others
         asserted("user:c", "rel:knows", Value("ref", BOB), scope="company"),
         asserted("user:d", scope="company"),
     )
     assert {each["entity"] for each in listed(live)["facts"]} == {"user:d"}
 
 
-def test_the_note_of_a_resolution_goes_with_what_it_settled(live: LiveNode) -> None:
+def test_the_note_of_a_resolution_is_hidden_with_its_facts(live: LiveNode) -> None:
     one, _ = live.state(v=SECRET), live.state(v="other")
     (conflict,) = live.call("GET", "/v1/conflicts").json()["conflicts"]
     body = {"winning_fact_id": one["id"]}
@@ -145,7 +145,7 @@ def test_the_note_of_a_resolution_goes_with_what_it_settled(live: LiveNode) -> N
     assert listed(live)["facts"] == []
 
 
-def test_admins_see_what_a_tombstone_hides_from_an_answer(guarded: LiveNode) -> None:
+def test_admins_see_which_tombstones_hide_facts(guarded: LiveNode) -> None:
     writer = guarded.mint("read", "write", entity="agent:a")
     guarded.state(v=SECRET, key=writer)
     guarded.state(entity=BOB, v="tea", key=writer)
@@ -172,7 +172,7 @@ def test_admins_see_what_a_tombstone_hides_from_an_answer(guarded: LiveNode) -> 
     assert admin(guarded, "POST", "/v1/recall", json=within).json()["tombstone_notices"] == []
 
 
-def test_status_tells_all_that_ever_stood(live: LiveNode) -> None:
+def test_status_shows_every_past_tombstone(live: LiveNode) -> None:
     path = f"/v1/tombstones/{ALICE}"
     assert admin(live, "GET", path).json() == {
         "tombstoned": False, "tombstones": [], "revocations": [],
@@ -298,7 +298,7 @@ def test_a_restart_and_a_rebuild_know_the_same(tmp_path: Path) -> None:
         again.close()
 
 
-def test_an_export_read_back_hides_what_was_hidden(live: LiveNode, tmp_path: Path) -> None:
+def test_an_imported_export_hides_the_same_facts(live: LiveNode, tmp_path: Path) -> None:
     live.state(v=SECRET)
     live.state(v="kept", entity=BOB)
     ended = bury(live, BOB, scope="team")
@@ -334,7 +334,7 @@ def test_an_export_read_back_hides_what_was_hidden(live: LiveNode, tmp_path: Pat
         copy.close()
 
 
-def test_a_line_about_no_tombstone_is_refused(live: LiveNode) -> None:
+def test_a_line_without_a_tombstone_is_refused(live: LiveNode) -> None:
     sink = NodeSink(live.node, 262_144)
     for body, field in (
         ({"entity": BOB, "revoke": True}, "entity"),

@@ -1,4 +1,4 @@
-"""A peer's name that leads elsewhere later: what is connected to is checked, each time."""
+"""A peer's name that later resolves elsewhere: each connection checks its address."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ NAME = "peer.example"
 
 @pytest.mark.parametrize("wire", ["events", "facts"])
 @pytest.mark.parametrize("host", [NAME, "127.0.0.1"])
-def test_no_peer_is_asked_at_a_private_address(
+def test_no_peer_is_called_at_a_private_address(
     serve: Callable[..., LiveNode], monkeypatch: pytest.MonkeyPatch, wire: Any, host: str
 ) -> None:
-    """The name led to a public address when the peer was declared, and leads here now."""
+    """The name resolved to a public address when the peer was declared, and resolves to this
+    machine now."""
     usual = socket.getaddrinfo
 
     def rebound(name: Any, *rest: Any, **more: Any) -> Any:
@@ -47,7 +48,7 @@ def test_no_peer_is_asked_at_a_private_address(
             listener.accept()
 
 
-def test_other_grants_take_effect_at_once_where_facts_are_pulled(
+def test_changed_grants_take_effect_at_once_for_pulled_facts(
     serve: Callable[..., LiveNode],
 ) -> None:
     options = {"federation_enabled": True, "federation_insecure": True}

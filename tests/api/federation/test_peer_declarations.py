@@ -1,4 +1,4 @@
-"""Declarations: what an address may be, one answer for every failure, and so many kept."""
+"""Declarations: allowed addresses, one answer for every failure, and a limit on their number."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_an_address_is_a_scheme_a_host_and_perhaps_a_port(forger: Forger) -> Non
         assert declaration_fault(declared(forger, url)) is not None, url
 
 
-def test_every_failure_is_answered_alike_and_only_so_many_are_kept(
+def test_every_failure_has_one_answer_and_the_number_is_limited(
     serve: Callable[..., LiveNode], forger: Forger
 ) -> None:
     live = serve(federation_enabled=True)
@@ -58,11 +58,11 @@ def test_every_failure_is_answered_alike_and_only_so_many_are_kept(
         found: dict[str, Any] = answer.json()
         return found
 
-    # In order: a private address, one that nothing serves, a bad path, a name that is none.
+    # In order: a private address, one without a server, a bad path, a malformed name.
     tried = ("https://127.0.0.1:1", "https://10.0.0.1:9", "https://node.example/x", "https://a..b")
     answers = [register(declared(forger, url)) for url in tried]
     assert {(each["status"], each["reason"]) for each in answers} == {
-        ("rejected", "the declaration could not be verified")
+        ("rejected", "could not verify the declaration")
     }
     told = live.call("GET", f"/v1/federation/peers/{answers[2]['peer_id']}", key=CONTROL_TOKEN)
     assert told.status_code in (200, 404)

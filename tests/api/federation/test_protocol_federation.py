@@ -81,7 +81,7 @@ EVERYTHING = {"limit": 100, "include_low_trust": "true", "include_contradicted":
 
 
 def held(live: LiveNode) -> list[dict[str, Any]]:
-    """Every live fact, of whatever trust."""
+    """Every live fact, of any trust."""
     records: list[dict[str, Any]] = []
     query: dict[str, Any] = dict(EVERYTHING)
     while True:
@@ -131,11 +131,11 @@ def test_facts_of_a_peer_come_with_provenance_edges_and_lineage(
     assert "stigmem://ref.example/thing/9" in str(neighbors)
 
 
-def test_no_fact_is_lost_behind_a_cursor_that_is_compared_as_text(
+def test_no_fact_is_lost_with_a_cursor_compared_as_text(
     live: LiveNode, peer: ReferenceNode
 ) -> None:
-    """Forty facts within one millisecond, written and pulled by turns: the reference delivers
-    seven of them to itself."""
+    """Forty facts within one millisecond, written and pulled by turns. The reference delivers seven
+    of them to itself."""
     acquaint(live, peer)
     for n in range(40):
         peer.state(f"v{n}")
@@ -144,14 +144,14 @@ def test_no_fact_is_lost_behind_a_cursor_that_is_compared_as_text(
     until(lambda: len(held(live)) == 40)
 
 
-def test_every_page_is_followed(live: LiveNode, peer: ReferenceNode) -> None:
+def test_the_puller_follows_every_page(live: LiveNode, peer: ReferenceNode) -> None:
     for n in range(1203):
         peer.tick(WALL_MS + n)
         peer.counter = -1
         peer.state(f"v{n}")
     acquaint(live, peer)
     until(lambda: pull_of(live, peer)["accepted"] == 1203)
-    # What was accepted is committed a moment before it is shown.
+    # Accepted facts are committed a moment before they are visible.
     until(lambda: len({record["id"] for record in held(live)}) == 1203)
 
 
@@ -184,9 +184,7 @@ POISON: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def test_a_fact_that_cannot_be_taken_spoils_nothing_and_is_named(
-    live: LiveNode, peer: ReferenceNode
-) -> None:
+def test_a_refused_fact_is_named_and_blocks_no_others(live: LiveNode, peer: ReferenceNode) -> None:
     peer.scopes |= {"team"}
     named: dict[str, str] = {}
     for code, fields in POISON.items():
@@ -199,11 +197,11 @@ def test_a_fact_that_cannot_be_taken_spoils_nothing_and_is_named(
     assert {each["fact_id"]: each["code"] for each in told["refusals"]} == named
     assert told["refused"] == len(POISON)
     position = live.node.log.head().position
-    time.sleep(0.3)  # several rounds: what was settled is not settled again
+    time.sleep(0.3)  # several rounds: a settled record is not settled again
     assert live.node.log.head().position == position
 
 
-def test_what_has_no_id_or_is_no_record_is_passed(live: LiveNode, peer: ReferenceNode) -> None:
+def test_malformed_records_are_skipped(live: LiveNode, peer: ReferenceNode) -> None:
     bad = peer.state("bad")
     del bad["id"]
     del peer.state("worse")["value"]
@@ -267,7 +265,7 @@ def test_a_broken_peer_delays_no_other(live: LiveNode, peer: ReferenceNode) -> N
         node.close()
 
 
-def test_a_peer_that_is_not_active_is_not_pulled(live: LiveNode, peer: ReferenceNode) -> None:
+def test_an_inactive_peer_is_not_pulled(live: LiveNode, peer: ReferenceNode) -> None:
     peer.state("x")
     acquaint(live, peer, active=False)
     time.sleep(1.0)
@@ -319,13 +317,13 @@ def test_a_restart_pulls_on_and_takes_nothing_twice(
 
 def wrap_into(live: LiveNode, events: list[Stored]) -> None:
     """Give a node another node's events, as replaying its streams does."""
-    while not continued(live, events):  # what the node writes of itself came between
+    while not continued(live, events):  # the node's own events came between
         pass
     live.node.write(TakeForeignEnds())
 
 
 def continued(live: LiveNode, events: list[Stored]) -> bool:
-    """Whether the events followed what was the head of the node's log when this began."""
+    """Whether the events followed the present head of the node's log."""
     head = live.node.log.head()
     copied = [
         Stored(
@@ -450,7 +448,7 @@ def served(live: LiveNode, peer: ReferenceNode) -> LiveNode:
     return live
 
 
-def test_a_peer_gets_what_was_stated_here_derived_facts_too(
+def test_a_peer_gets_facts_stated_here_including_derived_ones(
     served: LiveNode, peer: ReferenceNode
 ) -> None:
     first = served.state(v="a", scope="company")
@@ -481,7 +479,7 @@ def test_pages_of_any_size_hold_everything_once_in_order(
     assert records[-1]["value"] == records[3]["value"]
 
 
-def test_gardens_relays_and_the_protocols_own_records_stay(
+def test_gardens_relays_and_protocol_records_stay_here(
     served: LiveNode, peer: ReferenceNode
 ) -> None:
     ann = served.mint("read", "write", entity="agent:ann")
@@ -540,7 +538,7 @@ def test_a_token_serves_once_and_only_its_signer(served: LiveNode, peer: Referen
     assert fetch(served, peer).json()["detail"] == "peer_not_approved"
 
 
-def test_scopes_are_those_of_agreement_token_and_law(served: LiveNode, peer: ReferenceNode) -> None:
+def test_agreement_token_and_law_limit_the_scopes(served: LiveNode, peer: ReferenceNode) -> None:
     assert fetch(served, peer, ["local", "team"]).status_code == 403
     assert fetch(served, peer, ["company"], scope="public").status_code == 403
     acquaint(served, peer, pulled=False, scopes=frozenset({"local", "team"}))
@@ -586,7 +584,7 @@ def test_our_own_nodes_pull_each_other_by_the_protocol(
     assert len(held(a)) == 2
 
 
-def test_a_scope_that_is_granted_late_comes_whole(
+def test_a_scope_granted_late_arrives_whole(
     serve: Callable[..., LiveNode], clock: FixedClock
 ) -> None:
     options: dict[str, Any] = {
@@ -602,7 +600,7 @@ def test_a_scope_that_is_granted_late_comes_whole(
         )
 
     def said(v: str, scope: str) -> None:
-        clock.advance(10_000_000)  # beyond what the puller asks for again
+        clock.advance(10_000_000)  # outside the puller's overlap
         theirs.state(v=v, scope=scope, entity=f"user:{v}")
 
     def values() -> set[str]:
@@ -626,7 +624,7 @@ def test_a_scope_that_is_granted_late_comes_whole(
     assert ours.node.log.head().position == position
 
 
-def test_what_was_refused_for_its_scope_is_taken_once_that_is_granted(
+def test_a_fact_refused_for_its_scope_is_taken_after_the_grant(
     serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
 ) -> None:
     live = serve(
@@ -642,7 +640,7 @@ def test_what_was_refused_for_its_scope_is_taken_once_that_is_granted(
     until(lambda: len(held(live)) == 2)
 
 
-def test_a_client_of_one_cursor_gets_what_is_behind_it(
+def test_a_client_with_one_cursor_gets_earlier_facts_of_new_scopes(
     served: LiveNode, peer: ReferenceNode
 ) -> None:
     """Other software keeps one cursor for all scopes."""
@@ -680,7 +678,7 @@ def test_push_is_off_unless_it_is_on(served: LiveNode) -> None:
     assert pushed(served, []).status_code == 405
 
 
-def test_a_push_is_taken_fact_by_fact(
+def test_a_push_accepts_or_refuses_each_fact(
     serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
 ) -> None:
     live = serve(
@@ -717,7 +715,7 @@ def test_a_push_is_taken_fact_by_fact(
     )
 
 
-def test_a_capability_pushes_what_it_may_write(
+def test_a_capability_pushes_facts_that_it_may_write(
     serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
 ) -> None:
     live = serve(
@@ -765,7 +763,7 @@ def test_an_approved_peer_of_the_registry_is_pulled_and_served(
     assert fetch(live, peer).json()["detail"] == "peer_not_approved"
 
 
-def test_a_node_that_speaks_only_the_protocol_is_declared_approved_and_pulled(
+def test_a_node_with_only_the_protocol_is_declared_approved_and_pulled(
     serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
 ) -> None:
     live = serve(
@@ -790,7 +788,7 @@ def test_a_node_that_speaks_only_the_protocol_is_declared_approved_and_pulled(
     until(lambda: [record["value"]["v"] for record in held(live)] == ["theirs"])
 
 
-def test_a_capability_of_a_peer_reads_here_what_the_peer_may_have(
+def test_a_peers_capability_reads_facts_shared_with_the_peer(
     serve: Callable[..., LiveNode], clock: FixedClock
 ) -> None:
     home, away = (serve(clock=clock, auth_required=True) for _ in range(2))

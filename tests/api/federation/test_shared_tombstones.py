@@ -1,4 +1,4 @@
-"""Tombstones between peers, over real sockets: told, asked for, pushed, and refused."""
+"""Tombstones between peers, over real sockets: served, pulled, pushed, and refused."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_peers_tombstone_hides_here_and_its_revocation_shows_again(
     meet(there, here, "company", "public")
     mine, local = here.state(v="mine"), here.state(v="local", scope="local")
     stone = bury(there, reason="not to be told")
-    until(lambda: ids(listed(here)) == {local["id"]})  # local is not shared: it stays
+    until(lambda: ids(listed(here)) == {local["id"]})  # local is not shared, so it stays
     (seen,) = stones(here)
     assert seen["id"] == stone["id"]
     assert seen["node_id"] == there.node.node_id
@@ -72,7 +72,7 @@ def test_a_peers_tombstone_hides_here_and_its_revocation_shows_again(
     until(lambda: ids(listed(here)) == {mine["id"], local["id"]})
     head = here.node.log.head().position
     time.sleep(0.3)
-    assert here.node.log.head().position == head  # what is known is not written again
+    assert here.node.log.head().position == head  # known records are not written again
 
 
 def test_a_node_serves_only_its_own_records_in_shared_scopes(
@@ -169,7 +169,7 @@ def test_a_peer_revokes_its_own_alone_and_forbids_no_erasure(
     assert revoke(here, theirs["id"]).status_code == 200  # an admin here decides here
     assert ids(listed(here)) == {fact["id"]}
     time.sleep(0.3)
-    assert ids(listed(here)) == {fact["id"]}  # and it is not taken a second time
+    assert ids(listed(here)) == {fact["id"]}  # and it is not taken again
 
 
 def test_a_tombstone_whose_id_another_peer_took_first_hides_all_the_same(
@@ -194,7 +194,7 @@ def test_a_tombstone_whose_id_another_peer_took_first_hides_all_the_same(
     bobs = {"entity_uri": BOB, "scope": "company", "legal_hold": False}
     assert claim("ingest", id=stone["id"], **bobs).status_code == 201
     assert ids(listed(here)) == {alice["id"]}
-    meet(there, here, "company", erase=False)  # now the true one can be asked for
+    meet(there, here, "company", erase=False)  # now the true one can be pulled
     until(lambda: ids(listed(here)) == set())
     assert {(each["id"], each["node_id"]) for each in stones(here)} == {
         (stone["id"], there.node.node_id), (stone["id"], squatter.node.node_id),
@@ -208,7 +208,7 @@ def test_a_tombstone_whose_id_another_peer_took_first_hides_all_the_same(
     assert status["revocations"] == []
     assert here.node.rebuild().compared
     assert ids(listed(here)) == {bob["id"]}
-    # An admin's ends whatever bears the id.
+    # An admin's revocation ends the tombstone with this id.
     assert claim("ingest", id="again", **bobs).status_code == 201
     assert ids(listed(here)) == set()
     assert revoke(here, "again").status_code == 200
@@ -217,7 +217,7 @@ def test_a_tombstone_whose_id_another_peer_took_first_hides_all_the_same(
     assert revoke(here, stone["id"]).status_code == 409
 
 
-def test_hidden_facts_are_not_handed_to_peers(pair: tuple[LiveNode, LiveNode]) -> None:
+def test_peers_do_not_get_hidden_facts(pair: tuple[LiveNode, LiveNode]) -> None:
     here, there = pair
     meet(here, there, "company", erase=False)
     gone, ended, kept = here.state(v="gone"), here.state(v="ended"), here.state(entity=BOB, v="tea")
@@ -235,7 +235,7 @@ def test_hidden_facts_are_not_handed_to_peers(pair: tuple[LiveNode, LiveNode]) -
     assert {gone["entity"], kept["entity"]} == {ALICE, BOB}
 
 
-def test_a_grant_that_comes_late_lets_a_tombstone_hide_what_it_was_set_for(
+def test_a_late_grant_lets_a_tombstone_hide_its_facts(
     pair: tuple[LiveNode, LiveNode],
 ) -> None:
     here, there = pair
@@ -264,7 +264,7 @@ def granted(here: LiveNode, there: LiveNode, *scopes: str, erase: bool = True) -
     here.node.write(PeerStateSet(peer_id=f"peer-of-{there.node.node_id}", grants=grants))
 
 
-def test_a_grant_that_is_narrowed_shrinks_what_a_received_tombstone_hides(
+def test_a_narrowed_grant_shrinks_the_reach_of_a_received_tombstone(
     pair: tuple[LiveNode, LiveNode],
 ) -> None:
     here, there = pair

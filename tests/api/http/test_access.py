@@ -1,4 +1,4 @@
-"""Who may do what: keys, permissions by route, and what stays unseen."""
+"""Access: keys, permissions by route, and invisible facts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def concrete(route: Route) -> str:
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_every_route_asks_for_its_right(guarded: LiveNode, route: Route) -> None:
+def test_every_route_requires_its_permission(guarded: LiveNode, route: Route) -> None:
     path = concrete(route)
     bare = guarded.call(route.method, path)
     if route.permission == "peer":  # a key proves nothing there
@@ -78,7 +78,7 @@ def test_an_expired_or_revoked_key_opens_nothing(serve: Callable[..., LiveNode])
     assert live.call("GET", "/v1/facts", key=kept).status_code == 401
 
 
-def test_what_a_caller_may_not_read_looks_absent_to_the_byte(guarded: LiveNode) -> None:
+def test_an_unreadable_fact_looks_absent_to_the_byte(guarded: LiveNode) -> None:
     wide = guarded.mint("read", "write", entity="agent:wide")
     narrow = guarded.mint("read", "write", entity="agent:narrow", scopes=["public"])
     hidden = guarded.state(key=wide)
@@ -117,7 +117,7 @@ def test_what_a_caller_may_not_read_looks_absent_to_the_byte(guarded: LiveNode) 
         assert hidden["id"] not in text
 
 
-def test_parents_that_may_not_be_read_look_absent(guarded: LiveNode) -> None:
+def test_unreadable_parents_look_absent(guarded: LiveNode) -> None:
     wide = guarded.mint("read", "write", entity="agent:wide")
     narrow = guarded.mint("read", entity="agent:narrow", scopes=["public"])
     parent = guarded.state(key=wide)
@@ -161,7 +161,7 @@ def mint(live: LiveNode, key: str = CONTROL_TOKEN, **fields: Any) -> Any:
     return live.call("POST", "/v1/auth/keys", key=key, json=body)
 
 
-def test_a_minted_key_works_and_is_listed_without_its_secret(guarded: LiveNode) -> None:
+def test_a_new_key_works_and_is_listed_without_its_secret(guarded: LiveNode) -> None:
     made = mint(guarded, description="bot")
     assert made.status_code == 201
     body = made.json()
@@ -203,7 +203,7 @@ def test_a_keys_expiry_is_exact_and_at_most_90_days_ahead(guarded: LiveNode) -> 
     assert none.status_code == 400
 
 
-def test_where_no_key_is_asked_for_every_caller_is_the_operator(tmp_path: Path) -> None:
+def test_without_keys_every_caller_is_the_operator(tmp_path: Path) -> None:
     live = LiveNode(tmp_path / "open")
     try:
         profile = live.call("GET", "/v1/profiles/stigmem").json()["document"]

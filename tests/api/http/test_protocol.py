@@ -1,7 +1,7 @@
-"""The protocol as its clients speak it: the SDK itself, and recorded exchanges replayed.
+"""The protocol in its clients' own words: the SDK itself, and replayed recordings.
 
-``wire_examples.json`` holds real exchanges with a reference node, for the routes this node has.
-They are replayed in order; ids of the recording are translated to ours as they appear.
+``wire_examples.json`` has real exchanges with a reference node, for the routes that this node has.
+They are replayed in order; the recording's ids become ours as they appear.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ATLAS = "stigmem://ex.example/project/atlas"
 SOURCE = "stigmem://ex.example/agent/cto"
 
 SUPERSETS = frozenset({"recall", "recall verify full"})
-"""Answers whose key order is checked in their own tests: new keys stand between."""
+"""Answers whose own tests check the key order: new keys come between."""
 
 
 def same_shape(ours: Any, theirs: Any, where: str = "$") -> None:
@@ -62,7 +62,7 @@ def learn(ours: Any, theirs: Any, names: dict[str, str]) -> None:
             learn(one, other, names)
 
 
-def test_the_recorded_exchanges_are_answered_in_the_same_shape(
+def test_recorded_exchanges_have_answers_of_the_same_shape(
     serve: Callable[..., LiveNode],
 ) -> None:
     live = serve(auth_required=True)
@@ -87,7 +87,7 @@ def test_the_recorded_exchanges_are_answered_in_the_same_shape(
             assert (header in answer.headers) == (header in example["headers"]), name
         if example["status"] in (401, 404, 422):
             body = answer.json()
-            if body["detail"] == "fact not found":  # the code of a plain sentence stands beside it
+            if body["detail"] == "fact not found":  # the code accompanies a plain sentence
                 named = {"code": "fact_not_found", "message": "fact not found"}
                 assert body.pop("errors") == [named], name
             assert body == example["response"], name

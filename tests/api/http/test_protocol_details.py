@@ -27,7 +27,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Generator[LiveNode]:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Generator[LiveNode]:
-    """A node that asks for keys and lets in the pages of one origin."""
+    """A node that requires keys and allows the pages of one origin."""
     node = LiveNode(
         tmp_path_factory.mktemp("node") / "guarded",
         auth_required=True,
@@ -56,7 +56,7 @@ def test_every_route_answers_a_preflight_with_its_methods(guarded: LiveNode) -> 
         assert served <= set(preflight.headers["Access-Control-Allow-Methods"].split(", ")), path
 
 
-def test_names_of_the_system_are_warned_of_in_words_that_clients_match(live: LiveNode) -> None:
+def test_system_names_cause_warnings_in_words_that_clients_match(live: LiveNode) -> None:
     by_relation = live.state(entity="user:r", relation="stigmem:mine")
     by_entity = live.state(entity="stigmem:mine:1", relation="memory:x")
     for made, what in ((by_relation, "relation"), (by_entity, "entity")):
@@ -66,7 +66,7 @@ def test_names_of_the_system_are_warned_of_in_words_that_clients_match(live: Liv
     assert live.state(entity="stigmem://t/user/x", relation="memory:x")["warnings"] == []
 
 
-def test_a_declaration_is_read_before_it_is_said_that_there_is_no_federation(
+def test_a_declaration_is_parsed_before_the_answer_without_federation(
     live: LiveNode,
 ) -> None:
     empty = live.call("POST", "/v1/federation/peers", json={})
@@ -145,7 +145,7 @@ def test_a_routing_reference_to_nothing_is_an_error(live: LiveNode) -> None:
     }
 
 
-def test_a_sweep_counts_what_it_ends_and_nothing_twice(live: LiveNode) -> None:
+def test_a_sweep_counts_each_ended_fact_once(live: LiveNode) -> None:
     live.state(entity="user:old", scope="local", valid_until="2020-01-01T00:00:00Z",
                valid_from="2019-01-01T00:00:00Z")  # fmt: skip
     live.state(entity="user:new", scope="local")
@@ -172,7 +172,7 @@ def test_the_journal_is_for_those_who_may_audit(live: LiveNode, guarded: LiveNod
         assert (answer.status_code, answer.json()) == refused
 
 
-def test_a_plus_that_became_a_space_is_read_as_meant_in_a_journal(live: LiveNode) -> None:
+def test_a_plus_that_became_a_space_is_read_as_plus_in_a_journal(live: LiveNode) -> None:
     made = live.state(entity="user:plus")["timestamp"]
     assert "+00:00" in made
     exact, meant = (
@@ -183,7 +183,7 @@ def test_a_plus_that_became_a_space_is_read_as_meant_in_a_journal(live: LiveNode
     assert len(meant) >= 1
 
 
-def test_fields_of_a_key_are_kept_in_one_form(guarded: LiveNode) -> None:
+def test_fields_of_a_key_have_one_form(guarded: LiveNode) -> None:
     made = mint(guarded, entity_uri=" stigmem://T.Example/Agent/Big Bot ",
                 permissions=["write", "read", "write"]).json()  # fmt: skip
     assert made["entity_uri"] == "stigmem://t.example/agent/big-bot"
@@ -206,7 +206,7 @@ def test_fields_of_a_key_are_kept_in_one_form(guarded: LiveNode) -> None:
         ({"tenant_id": "No Tenant"}, 422, "tenant_id"),
     ],
 )
-def test_a_key_that_cannot_be_made_says_why(
+def test_an_invalid_key_request_says_why(
     guarded: LiveNode, fields: dict[str, Any], status: int, said: str
 ) -> None:
     answer = mint(guarded, **{"raw_key": "n" * 40, **fields})
@@ -240,7 +240,7 @@ def test_the_operator_of_an_open_node_puts_manifests(live: LiveNode) -> None:
     ("path", "code"),
     [("/v1/facts/absent", "fact_not_found"), ("/v1/facts/absent/provenance", "fact_not_found")],
 )
-def test_what_is_not_found_bears_the_seeds_code(live: LiveNode, path: str, code: str) -> None:
+def test_not_found_answers_have_the_seeds_code(live: LiveNode, path: str, code: str) -> None:
     answer = live.call("GET", path)
     assert (answer.status_code, answer.json()["detail"]) == (404, "fact not found")
     assert [each["code"] for each in answer.json()["errors"]] == [code]
@@ -255,7 +255,7 @@ def test_deep_nesting_is_no_failure(live: LiveNode, path: str, depth: int) -> No
     assert answer.status_code in (400, 422)
 
 
-def test_no_profile_recalls_what_a_settlement_set_aside(live: LiveNode) -> None:
+def test_no_profile_recalls_facts_set_aside(live: LiveNode) -> None:
     entity = {"entity": "user:settled", "scope": "public", "relation": "memory:city"}
     loser = live.state(**entity, v="lives in Lisbon", source="agent:a")["id"]
     winner = live.state(**entity, v="lives in Porto", source="agent:b")["id"]
@@ -270,7 +270,7 @@ def test_no_profile_recalls_what_a_settlement_set_aside(live: LiveNode) -> None:
         plain = live.call("POST", "/v1/recall", json=ask)
         assert plain.status_code == 200, plain.text
         assert loser not in {each["fact"]["id"] for each in plain.json()["facts"]}, profile
-        # Asked for, it comes back: as itself, or marked in the card that stands for its entity.
+        # On request it comes back: as itself, or marked in the card that contains it.
         asked = live.call("POST", "/v1/recall", json={**ask, "include_contradicted": True})
         assert "Lisbon" in str(asked.json()["facts"]), profile
 

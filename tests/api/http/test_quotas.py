@@ -15,7 +15,7 @@ from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 Serve = Callable[..., LiveNode]
 
 
-def test_writes_too_many_are_refused_and_reads_go_on(serve: Serve) -> None:
+def test_excess_writes_are_refused_and_reads_continue(serve: Serve) -> None:
     node = serve(auth_required=True, quota_writes_per_hour=3)
     key = node.mint("read", "write", entity="agent:busy")
     for n in range(3):
@@ -23,7 +23,7 @@ def test_writes_too_many_are_refused_and_reads_go_on(serve: Serve) -> None:
     refused = node.call("POST", "/v1/facts", key=key, json=fact(v="3"))
     assert refused.status_code == 429
     wait = int(refused.headers["Retry-After"])
-    assert 1190 <= wait <= 1200  # a third of an hour for one token, but for the time passed
+    assert 1190 <= wait <= 1200  # a third of an hour for one token, minus the time passed
     body = refused.json()
     assert body.pop("detail")["code"] == "quota_exceeded"
     assert body == {
@@ -36,7 +36,7 @@ def test_writes_too_many_are_refused_and_reads_go_on(serve: Serve) -> None:
     assert (listed.status_code, listed.json()["total"]) == (200, 3)
 
 
-def test_the_entity_is_counted_not_the_key(serve: Serve) -> None:
+def test_the_quota_counts_the_entity_not_the_key(serve: Serve) -> None:
     node = serve(auth_required=True, quota_reads_per_hour=2)
     first, second = (
         node.mint("read", entity="agent:a"),
@@ -65,7 +65,7 @@ def test_a_batch_costs_each_of_its_items(serve: Serve) -> None:
     assert 3955 <= int(refused.headers["Retry-After"]) <= 3960
 
 
-def test_who_is_not_counted(serve: Serve) -> None:
+def test_callers_without_a_quota(serve: Serve) -> None:
     node = serve(auth_required=False, quota_reads_per_hour=1, quota_writes_per_hour=1)
     for key in (None, CONTROL_TOKEN):
         for _ in range(3):
@@ -77,7 +77,7 @@ def test_who_is_not_counted(serve: Serve) -> None:
     assert node.call("GET", "/v1/me", key=key).status_code == 429
 
 
-def test_by_default_there_is_no_limit(serve: Serve) -> None:
+def test_by_default_there_is_no_quota(serve: Serve) -> None:
     node = serve(auth_required=True)
     key = node.mint("read")
     for _ in range(50):
@@ -86,8 +86,8 @@ def test_by_default_there_is_no_limit(serve: Serve) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 50), st.lists(st.floats(0, 900, allow_nan=False), max_size=80))
-def test_never_more_than_the_burst_and_what_has_filled(rate: int, pauses: list[float]) -> None:
-    """However requests are spaced: passed ≤ rate + rate · hours, and a wait that is kept helps."""
+def test_never_more_than_the_burst_and_the_refill(rate: int, pauses: list[float]) -> None:
+    """For any spacing of requests: passed ≤ rate + rate · hours, and waiting as told succeeds."""
     now = [1000.0]
     quotas, passed = Quotas(writes=rate, now_s=lambda: now[0]), 0
     for pause in pauses:

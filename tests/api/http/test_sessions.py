@@ -1,4 +1,4 @@
-"""The feedback-loop rule: what a session was shown it writes back only with provenance."""
+"""The feedback-loop rule: a session writes facts that it read only with provenance."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_every_way_of_reading_counts(live: LiveNode, name: str) -> None:
     made = live.state(entity=ENTITY)
     live.state(entity=ENTITY, v="CTO", source="stigmem://t/agent/b")
     live.state(entity=ENTITY, relation="rel:knows", type="ref", v="user:bo")
-    assert write(live, scope="company") == 201  # nothing was read yet
+    assert write(live, scope="company") == 201  # before any read
     method, path, body = READS[name](live, made)
     read = live.call(method, path, json=body, headers=HEADERS)
     assert read.status_code == 200, read.text
@@ -74,7 +74,7 @@ def test_provenance_must_be_of_the_scope_and_readable(live: LiveNode) -> None:
     assert write(live, **summary, derived_from=[{"hash": inside["cid"]}]) == 201
 
 
-def test_a_batch_is_judged_item_by_item(live: LiveNode) -> None:
+def test_each_item_of_a_batch_is_judged(live: LiveNode) -> None:
     live.state()
     live.call("GET", "/v1/facts", headers=HEADERS)
     items = [{"op": "assert", **fact(v=v, scope=v)} for v in ("company", "public")]
@@ -98,7 +98,7 @@ def test_an_empty_answer_shows_nothing(live: LiveNode) -> None:
     assert write(live) == 201
 
 
-def test_the_sessions_unused_for_longest_are_forgotten_first() -> None:
+def test_the_least_recently_used_sessions_are_dropped_first() -> None:
     sessions = Sessions(sessions_max=2)
     for name in ("a", "b"):
         sessions.note_read("agent:x", name, ["team"])

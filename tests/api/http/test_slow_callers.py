@@ -53,7 +53,7 @@ def connected(port: int, data: bytes = b"", source: str = "127.0.0.1") -> socket
 
 
 def everything(sock: socket.socket) -> bytes:
-    """What comes until the node closes."""
+    """All bytes until the node closes."""
     found = b""
     with sock:
         try:
@@ -128,7 +128,7 @@ def test_one_address_cannot_take_every_connection(port: int) -> None:
     assert status(port) == 200
 
 
-def test_a_compressed_body_is_bounded_before_it_is_inflated(port: int) -> None:
+def test_a_compressed_body_is_limited_before_it_is_inflated(port: int) -> None:
     body = gzip.compress(json.dumps({"query": "x" * 900_000}).encode())
     assert len(body) * 100 < 900_000
     sock = connected(port, posted("/v1/recall", len(body), "Content-Encoding: gzip") + body)

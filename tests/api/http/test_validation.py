@@ -1,4 +1,4 @@
-"""What is refused, with which status, and which field it names."""
+"""Refusals: their status, and the field that they name."""
 
 from __future__ import annotations
 
@@ -101,14 +101,14 @@ def test_validity_must_not_be_empty(live: LiveNode) -> None:
     assert "valid_from" in answer.json()["detail"][0]["msg"]
 
 
-def test_instants_are_echoed_as_they_were_written(live: LiveNode) -> None:
+def test_instants_are_echoed_verbatim(live: LiveNode) -> None:
     record = live.state(valid_from="2020-01-31T12:00:00+02:00", valid_until="2099-01-31T12:00:00Z")
     assert record["valid_from"] == "2020-01-31T12:00:00+02:00"
     assert record["valid_until"] == "2099-01-31T12:00:00Z"
 
 
 @pytest.mark.parametrize("entity", ["   ", "stigmem://a//b", "stigmem://a"])
-def test_an_entity_that_is_none_is_400(live: LiveNode, entity: str) -> None:
+def test_a_malformed_entity_is_400(live: LiveNode, entity: str) -> None:
     answer = live.call("POST", "/v1/facts", json=fact(entity=entity))
     assert answer.status_code == 400
     assert answer.json()["detail"].startswith("invalid_entity_uri: ")
@@ -122,7 +122,7 @@ def test_an_entity_that_is_none_is_400(live: LiveNode, entity: str) -> None:
         b"\xef\xbb\xbf{}", b"[" * 100_000,
     ],
 )  # fmt: skip
-def test_what_is_not_json_is_400(live: LiveNode, data: bytes) -> None:
+def test_a_body_that_is_not_json_is_400(live: LiveNode, data: bytes) -> None:
     answer = live.call("POST", "/v1/facts", content=data)
     assert answer.status_code == 400, answer.text
     assert answer.json()["detail"]["code"] == "malformed_json"
@@ -142,12 +142,10 @@ def test_what_is_not_json_is_400(live: LiveNode, data: bytes) -> None:
         ("/v1/recall", {"query": "x", "include_neighbors": "perhaps"}, "must be true or false"),
         ("/v1/subscriptions", {"target": "company", "on_change": "x", "delivery_address": "a:b"},
          "must be 'webhook' or 'wake'"),
-        ("/v1/memories", {"content": "x", "owner": "y"}, "there is no such field"),
+        ("/v1/memories", {"content": "x", "owner": "y"}, "no such field"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_without_names_of_types(
-    live: LiveNode, path: str, body: object, told: str
-) -> None:
+def test_errors_name_no_python_types(live: LiveNode, path: str, body: object, told: str) -> None:
     answer = live.call("POST", path, json=body)
     assert answer.status_code == 422, answer.text
     (entry,) = answer.json()["detail"]
@@ -186,7 +184,7 @@ def test_limits_of_size_are_413(serve: Callable[..., LiveNode]) -> None:
     assert (batch.status_code, batch.json()["max_request_body_bytes"]) == (413, 9000)
 
 
-def test_gardens_and_attestation_keys_that_are_not_there_are_named(live: LiveNode) -> None:
+def test_absent_gardens_and_attestation_keys_are_named(live: LiveNode) -> None:
     garden = live.call("POST", "/v1/facts", json=fact(garden_id="ops"))
     assert (garden.status_code, garden.json()) == (404, {"detail": "garden not found"})
     attested = fact(attestation={"key_id": "k1", "signature": "s"})
@@ -231,7 +229,7 @@ def test_an_idempotency_key_must_be_usable(live: LiveNode, key: str) -> None:
         (RuntimeError("secret detail"), 500, "internal_error"),
     ],
 )
-def test_a_failing_disk_is_reported_and_no_trace_leaks(
+def test_a_failing_disk_is_reported_without_a_trace(
     live: LiveNode, monkeypatch: pytest.MonkeyPatch, fault: Exception, status: int, code: str
 ) -> None:
     def broken(*_: object, **__: object) -> None:

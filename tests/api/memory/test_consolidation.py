@@ -119,7 +119,7 @@ def test_a_timetable_fires_once_for_all_it_missed(serve: Callable[..., LiveNode]
     assert objects(live) == ["berlin"]
 
 
-def test_a_fire_survives_a_restart_and_is_not_repeated(tmp_path: Path) -> None:
+def test_a_run_survives_a_restart_and_does_not_repeat(tmp_path: Path) -> None:
     clock = FixedClock(parse_instant("2026-03-01T02:59:00Z"))
     live = LiveNode(tmp_path / "node", clock=clock)
     rule(live, cadence={"cron": "0 3 * * *"})
@@ -133,7 +133,7 @@ def test_a_fire_survives_a_restart_and_is_not_repeated(tmp_path: Path) -> None:
         live.close()
 
 
-def test_what_is_due_at_the_end_is_done_before_the_node_stops(tmp_path: Path) -> None:
+def test_due_rules_run_before_the_node_stops(tmp_path: Path) -> None:
     live = LiveNode(tmp_path / "node")
     rule(live, cadence={"every": 2})
     lives(live, "ep-1", "berlin")
@@ -200,7 +200,7 @@ def test_after_add_and_delete_the_next_is_an_add(live: LiveNode) -> None:
     assert objects(live) == ["munich"]
 
 
-def test_a_fact_ended_by_hand_stays_ended(live: LiveNode) -> None:
+def test_a_fact_retracted_by_hand_stays_retracted(live: LiveNode) -> None:
     rule(live)
     lives(live, "ep-1", "berlin")
     run(live)
@@ -220,7 +220,7 @@ def test_users_do_not_replace_each_others_facts(live: LiveNode) -> None:
     assert objects(live, user="Bob") == ["munich"]
 
 
-def test_one_bad_episode_is_set_aside_and_the_others_go_on(live: LiveNode) -> None:
+def test_one_bad_episode_is_set_aside_and_the_others_continue(live: LiveNode) -> None:
     rule(live)
     lives(live, "ep-1", "berlin")
     say(live, "bad", subject="self", predicate="lives_in", object=["a", "list"])
@@ -234,7 +234,7 @@ def test_one_bad_episode_is_set_aside_and_the_others_go_on(live: LiveNode) -> No
     assert status["pending"] == 0
 
 
-def test_a_dry_run_says_what_a_run_does_and_writes_nothing(live: LiveNode) -> None:
+def test_a_dry_run_shows_a_runs_result_and_writes_nothing(live: LiveNode) -> None:
     rule(live)
     lives(live, "ep-1", "berlin")
     lives(live, "ep-2", "munich")
@@ -262,7 +262,7 @@ def test_a_changed_rule_can_read_again_and_settles_on_the_same_facts(live: LiveN
 # -- matchers and salience ----------------------------------------------------------------
 
 
-def test_matchers_make_facts_of_what_was_said(live: LiveNode) -> None:
+def test_matchers_make_facts_from_statements(live: LiveNode) -> None:
     lives_in = {
         "id": "lives-in",
         "when": [{"field": "content", "op": "regex", "value": r"I live in (?P<town>\w+)"}],
@@ -281,7 +281,7 @@ def test_matchers_make_facts_of_what_was_said(live: LiveNode) -> None:
     assert (fact["payload"]["object"], fact["confidence"]) == ("Graz", 0.8)
 
 
-def test_salience_gates_what_is_consolidated(live: LiveNode) -> None:
+def test_salience_gates_consolidation(live: LiveNode) -> None:
     now = live.node.clock.now_us() // 1_000_000
     stamps = {"fresh": now, "day": now - 86_400, "month": now - 30 * 86_400}
     for name, at in stamps.items():
@@ -298,7 +298,7 @@ def test_salience_gates_what_is_consolidated(live: LiveNode) -> None:
     rule(live, "some", salience={"threshold": 0.2})
     report = run(live, "some", dry_run=True)
     assert [each["source_episode_ids"] for each in report["deltas"]] == [["fresh"], ["month"]]
-    # mul, the seed's formula: what no rule ever matched scores 0
+    # mul, the seed's formula: an episode without any rule's match scores 0
     rule(live, "seed", salience={"threshold": 0.01, "frequency": "mul"})
     assert run(live, "seed", dry_run=True)["gated"] == 3
 
@@ -324,7 +324,7 @@ def test_salience_gates_what_is_consolidated(live: LiveNode) -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_rule_that_is_wrong_is_never_stored(
+def test_an_invalid_rule_is_never_stored(
     live: LiveNode, document: dict[str, Any], path: str
 ) -> None:
     answer = live.call("PUT", "/v1/consolidation/rules/r", json=document, key=admin(live))
@@ -349,7 +349,7 @@ def test_rules_are_versioned_documents_with_a_past(live: LiveNode) -> None:
     assert live.call("POST", f"{path}/run", json={}).status_code == 404
 
 
-def test_rules_are_set_by_admins_and_seen_by_readers_of_their_scope(
+def test_admins_set_rules_and_readers_of_their_scope_see_them(
     serve: Callable[..., LiveNode],
 ) -> None:
     live = serve(auth_required=True)
@@ -365,7 +365,7 @@ def test_rules_are_set_by_admins_and_seen_by_readers_of_their_scope(
     assert live.call("POST", f"{path}/run", key=team, json={}).status_code == 403
 
 
-def test_facts_of_a_rule_are_stated_by_who_recorded_the_episode(
+def test_the_recorder_of_the_episode_is_the_source_of_a_rules_facts(
     serve: Callable[..., LiveNode],
 ) -> None:
     live = serve(auth_required=True)

@@ -1,5 +1,5 @@
 """A conversation from its first words to a question about the past: recorded, consolidated on a
-cadence, recalled under every profile, corrected, decayed, asked about as of three moments."""
+cadence, recalled under every profile, corrected, decayed, and queried as of three moments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HALF_LIFE = {"relation": "*", "scope": "local", "mode": "confidence", "half_life
 
 @pytest.fixture
 def told(serve: Callable[..., LiveNode]) -> LiveNode:
-    """A node to which the conversation was told, each episode when it happened."""
+    """A node with the conversation, each episode recorded when it happened."""
     episodes = [
         json.loads(line) for line in (CONVERSATION / "episodes.jsonl").read_text().splitlines()
     ]
@@ -89,7 +89,7 @@ def test_every_profile_recalls_it(told: LiveNode, profile: str) -> None:
     assert any("oolong" in str(each["fact"]["value"]["v"]) for each in answer.json()["results"])
 
 
-def test_corrected_decayed_and_asked_about_the_past(told: LiveNode) -> None:
+def test_corrected_decayed_and_queried_in_the_past(told: LiveNode) -> None:
     clock = told.node.clock
     assert isinstance(clock, FixedClock)
     instants = ("2026-03-05T00:00:00Z", "2026-03-20T00:00:00Z", "2026-05-03T00:00:00Z")
@@ -120,7 +120,7 @@ def test_corrected_decayed_and_asked_about_the_past(told: LiveNode) -> None:
     ).json()["facts"]  # fmt: skip
     assert [fact["confidence"] for fact in past] == [1.0]
     trains = [facts(told, as_of=at, predicate="arrives_at") for at in instants]
-    assert trains == [{}, {}, {}]  # said and taken back within one pass
+    assert trains == [{}, {}, {}]  # stated and retracted within one pass
     for at, profile in zip(instants, ("default", "stargraph", "stigmem"), strict=True):
         body = {"query": "where does she live", "scope": "local", "as_of": at, "profile": profile}
         answer = told.call("POST", "/v1/recall", json=body).json()

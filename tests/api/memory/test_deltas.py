@@ -1,4 +1,4 @@
-"""Deltas over HTTP: what they write, what they refuse, and how a fact leads back to episodes."""
+"""Deltas over HTTP: their facts, their refusals, and the lineage from a fact to its episodes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_noop_is_on_record(live: LiveNode) -> None:
     assert (shown["kind"], shown["fact_id"], shown["rule_id"]) == ("noop", None, "by-hand")
 
 
-def test_a_fact_comes_back_as_it_was_pinned_with_its_lineage(live: LiveNode) -> None:
+def test_a_pinned_fact_comes_back_with_its_lineage(live: LiveNode) -> None:
     payload = {"id": "f-1", "subject": "self", "predicate": "age", "object": 41, "unit": "years"}
     apply(live, delta("add", payload=payload, sources=["ep-1", "ep-2"]), run_id="run-7", step=3)
     (fact,) = facts(live)
@@ -103,7 +103,7 @@ def test_pinning_equal_content_keeps_the_fact_and_other_content_supersedes_it(
 # -- conflicts ----------------------------------------------------------------------------
 
 
-def test_replacing_what_is_not_there_is_a_conflict_and_writes_only_its_rejection(
+def test_replacing_an_absent_fact_is_a_conflict_and_writes_only_its_rejection(
     live: LiveNode,
 ) -> None:
     before = live.node.log.head().position
@@ -138,14 +138,14 @@ def test_every_reason_of_a_conflict(live: LiveNode) -> None:
     assert objects(live, agent="rag") == ["tea"]
 
 
-def test_versions_are_counted_by_name(live: LiveNode) -> None:
+def test_versions_count_by_name(live: LiveNode) -> None:
     apply(live, delta("add", id="f-1"))
     apply(live, delta("add", id="f-1", object="milk"))
     assert [fact["version"] for fact in facts(live)] == [2]
     assert apply(live, delta("delete", replaces=["f-1"], expected_version=2)).is_success
 
 
-def test_a_lenient_batch_applies_what_it_can(live: LiveNode) -> None:
+def test_a_lenient_batch_applies_the_possible_deltas(live: LiveNode) -> None:
     answer = apply(
         live,
         delta("update", id="f-2", replaces=["nope"]),
@@ -189,7 +189,7 @@ def test_a_delta_without_a_mandatory_field_is_refused(live: LiveNode) -> None:
         (delta("delete", replaces=[]), "replaces must be non-empty for update/delete"),
     ],
 )
-def test_what_no_delta_may_say(live: LiveNode, body: dict[str, Any], violation: str) -> None:
+def test_invalid_deltas(live: LiveNode, body: dict[str, Any], violation: str) -> None:
     answer = apply(live, body)
     assert answer.status_code == 422
     assert answer.json()["detail"][0]["msg"] == violation
@@ -235,7 +235,7 @@ def test_no_caller_states_in_the_name_of_another(serve: Callable[..., LiveNode])
     assert record["source"] == "agent:a"
 
 
-def test_the_past_shows_what_stood_then(live: LiveNode) -> None:
+def test_the_past_shows_the_facts_of_then(live: LiveNode) -> None:
     apply(live, delta("add", id="f-1"))
     then = live.node.log.head().position
     apply(live, delta("update", id="f-2", object="coffee", replaces=["f-1"]))
@@ -258,7 +258,7 @@ def test_triples_are_promoted_once_and_one_way(live: LiveNode) -> None:
     assert fact["lineage"][0]["agent_id"] == "graph"
 
 
-def test_what_an_erased_delta_had_replaced_is_as_a_rebuild_says(live: LiveNode) -> None:
+def test_after_an_erased_delta_the_state_equals_a_rebuilds(live: LiveNode) -> None:
     assert apply(live, delta("add", id="f-1")).is_success
     assert apply(live, delta("update", id="f-2", object="coffee", replaces=["f-1"])).is_success
     with live.node.reader.pool.connection() as db:

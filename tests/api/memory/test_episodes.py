@@ -1,4 +1,4 @@
-"""Episodes over HTTP: written with three names, read by any beginning of them."""
+"""Episodes over HTTP: written with three names, read by the first one, two or three."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_an_episode_comes_back_from_its_session(live: LiveNode) -> None:
     )  # fmt: skip
 
 
-def test_what_is_left_out_widens_the_read(live: LiveNode) -> None:
+def test_omitted_names_widen_the_read(live: LiveNode) -> None:
     put(live, session="S1", agent="rag", id="ep-a")
     put(live, session="S2", agent="summarizer", id="ep-b")
     assert set(ids(live, user="Alice", limit=10)) == {"ep-a", "ep-b"}
@@ -48,13 +48,13 @@ def test_each_user_reads_exactly_its_own(live: LiveNode, user: str) -> None:
     assert ids(live, user=user) == [f"of {user}"]
 
 
-def test_episodes_are_ordered_by_instant_not_by_text(live: LiveNode) -> None:
+def test_episodes_are_in_order_of_instant_not_of_text(live: LiveNode) -> None:
     put(live, id="noon", timestamp="2026-01-01T12:00:00Z")
     put(live, id="eight", timestamp="2026-01-01T13:00:00+05:00")
     assert ids(live, user="Alice") == ["noon", "eight"]
 
 
-def test_the_same_again_is_known_and_another_body_is_refused(live: LiveNode) -> None:
+def test_a_repetition_is_known_and_another_body_is_refused(live: LiveNode) -> None:
     first = put(live, id="ep-1", timestamp="2026-01-01T12:00:00Z")
     again = put(live, id="ep-1", timestamp="2026-01-01T12:00:00Z", status=200)
     assert again["key"] == first["key"]
@@ -97,7 +97,7 @@ def test_names_must_be_usable(live: LiveNode, name: str) -> None:
     assert answer.json()["detail"][0]["loc"] == ["body", "user"]
 
 
-def test_names_are_compared_in_one_form(live: LiveNode) -> None:
+def test_names_are_compared_in_normal_form(live: LiveNode) -> None:
     put(live, user="Zoe\u0308", id="ep-1")
     assert ids(live, user="Zoë") == ["ep-1"]
 
@@ -120,7 +120,7 @@ def test_a_batch_is_recorded_in_order_and_pages_continue(live: LiveNode) -> None
     query: dict[str, Any] = {"user": "Alice", "limit": 4}
     page = live.call("GET", "/v1/episodes", params=query).json()
     seen += [each["id"] for each in page["episodes"]]
-    put(live, id="late")  # does not move what a walk sees
+    put(live, id="late")  # does not change a walk in progress
     page = live.call("GET", "/v1/episodes", params={**query, "cursor": page["cursor"]}).json()
     seen += [each["id"] for each in page["episodes"]]
     assert seen == ["ep-5", "ep-4", "ep-3", "ep-2", "ep-1", "ep-0"]
@@ -143,7 +143,7 @@ def test_accesses_are_events_and_the_past_does_not_know_them(live: LiveNode) -> 
     assert answer.status_code == 404
 
 
-def test_an_episode_is_not_known_before_it_was_recorded(live: LiveNode) -> None:
+def test_an_episode_is_unknown_before_it_is_recorded(live: LiveNode) -> None:
     put(live, id="ep-1")
     before = live.node.log.head().position
     put(live, id="ep-2")

@@ -1,4 +1,4 @@
-"""Memories over HTTP: what is stored, what was just said, what ends, and what is merged."""
+"""Memories over HTTP: stored, repeated, ended and merged ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.worlds.live import LiveNode
 START_US = 1_780_000_000_000_000
 SECOND_US = 1_000_000
 DUPLICATE = "duplicate (skipped)"
-NO_VECTORS = "no embeddings: paraphrases were not looked for"
+NO_VECTORS = "no embeddings: paraphrases were not compared"
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def clock() -> FixedClock:
 
 @pytest.fixture
 def timed(serve: Callable[..., LiveNode], clock: FixedClock) -> LiveNode:
-    """A node whose clock stands still until the test moves it."""
+    """A node whose clock moves only when the test moves it."""
     return serve(clock=clock)
 
 
@@ -52,7 +52,7 @@ def store(live: LiveNode, content: str, key: str | None = None, **fields: Any) -
 
 
 def skipped(live: LiveNode, content: str, key: str | None = None, **fields: Any) -> dict[str, Any]:
-    """A memory that must have been said just now."""
+    """Post a memory that repeats a recent one."""
     count = live.node.reader.pin().count
     answer = post(live, content, key, **fields)
     assert answer.status_code == 200, answer.text
@@ -131,7 +131,7 @@ def test_an_anonymous_caller_owns_no_memories(live: LiveNode, user: str) -> None
     ("fields", "field"),
     [
         ({"weather": "rain"}, "weather"),
-        ({"source": "user:bo"}, "source"),  # beside user_id
+        ({"source": "user:bo"}, "source"),  # in addition to user_id
         ({"memory_type": "guess"}, "memory_type"),
         ({"emotion_score": 6}, "emotion_score"),
         ({"confidence": 0}, "confidence"),
@@ -140,7 +140,7 @@ def test_an_anonymous_caller_owns_no_memories(live: LiveNode, user: str) -> None
         ({"tags": ["x" * 100] * 20, "keywords": "y" * 100}, "keywords"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_by_name(
+def test_contradictory_fields_are_refused_by_name(
     live: LiveNode, fields: dict[str, Any], field: str
 ) -> None:
     answer = post(live, "Ann likes tea", **fields)
@@ -148,7 +148,7 @@ def test_what_cannot_be_meant_is_refused_by_name(
     assert field in answer.text
 
 
-def test_a_key_stores_for_itself_and_for_whom_it_may_speak(live: LiveNode) -> None:
+def test_a_key_stores_for_itself_and_for_its_sources(live: LiveNode) -> None:
     key = live.mint("read", "write", entity="user:cy", sources=[])
     own = store(live, "Cy keeps bees", key)
     assert (own["fact"]["source"], own["fact"]["entity"]) == ("user:cy", "user:cy")
@@ -160,7 +160,7 @@ def test_a_key_stores_for_itself_and_for_whom_it_may_speak(live: LiveNode) -> No
     assert post(live, "Di reads", reader).status_code == 403
 
 
-# -- said just now ------------------------------------------------------------------------
+# -- repetitions ---------------------------------------------------------------------------
 
 
 def test_the_same_words_count_once_a_minute(timed: LiveNode, clock: FixedClock) -> None:
@@ -201,7 +201,7 @@ def test_of_stores_at_once_one_is_new(live: LiveNode) -> None:
     assert live.node.reader.pin().count == 1
 
 
-def test_a_repeated_request_is_answered_as_at_first(live: LiveNode) -> None:
+def test_a_repeated_request_gets_the_first_answer(live: LiveNode) -> None:
     def ask(content: str, name: str) -> Any:
         body = {"content": content, "user_id": "ann", "topic": "work"}
         return live.call("POST", "/v1/memories", json=body, headers={"Idempotency-Key": name})
@@ -221,7 +221,7 @@ def test_a_repeated_request_is_answered_as_at_first(live: LiveNode) -> None:
 def test_a_repeated_refusal_is_a_refusal(live: LiveNode) -> None:
     owner = live.mint("read", "write", entity="user:owner", sources=["user:owner"])
     store(live, "The code is 7", owner, classification=2, scope="team")
-    for _ in range(2):  # too confidential for its scope by what was said before
+    for _ in range(2):  # too confidential for its scope because of the earlier fact
         answer = live.call(
             "POST",
             "/v1/memories",
@@ -246,7 +246,7 @@ def other(live: LiveNode) -> str:
     return live.mint("read", "write", entity="user:other", sources=["user:owner", "user:other"])
 
 
-def test_equal_words_are_classified_no_lower(live: LiveNode, owner: str) -> None:
+def test_equal_words_never_get_a_lower_classification(live: LiveNode, owner: str) -> None:
     store(live, "The code is 7", owner, classification=2, scope="team")
     said = store(live, "The code is 7", owner, scope="local")
     assert (said["classification"], said["fact"]["attributes"]["classification"]) == (2, 2)
@@ -255,7 +255,7 @@ def test_equal_words_are_classified_no_lower(live: LiveNode, owner: str) -> None
     assert answer.json()["detail"]["code"] == "classification_misplaced"
 
 
-def test_a_memory_said_again_as_more_confidential_becomes_so(
+def test_a_repetition_with_a_higher_classification_raises_it(
     live: LiveNode, owner: str, other: str
 ) -> None:
     first = store(live, "The code is 7", owner)
@@ -267,7 +267,7 @@ def test_a_memory_said_again_as_more_confidential_becomes_so(
     assert lower["classification"] == 3
 
 
-def test_what_a_caller_may_not_read_changes_no_answer(
+def test_unreadable_facts_change_no_answer(
     serve: Callable[..., LiveNode], clock: FixedClock
 ) -> None:
     """The same requests, on a node with the owner's confidential memories and on one without."""
@@ -308,7 +308,7 @@ def test_a_key_that_only_writes_learns_of_nothing(live: LiveNode, owner: str) ->
     assert merge(live, old["id"], new["id"], key=key).status_code == 404
 
 
-def test_a_confidential_memory_is_not_named_where_it_ended_another(
+def test_an_answer_does_not_name_a_confidential_memory_that_ended_another(
     live: LiveNode, owner: str
 ) -> None:
     old = store(live, "Ann uses vim for editing", owner, topic="work")
@@ -323,16 +323,16 @@ def test_a_confidential_memory_is_not_named_where_it_ended_another(
 
 
 def _open(answer: dict[str, Any]) -> dict[str, Any]:
-    """Without what differs between any two nodes."""
+    """An answer without the parts that differ between nodes."""
     kept = {name: answer.get(name) for name in ("stored", "memoriesCount", "error", "superseded")}
     attributes = (answer.get("fact") or {}).get("attributes")
     return kept | {"class": answer["classification"], "attributes": attributes}
 
 
-# -- what has changed ---------------------------------------------------------------------
+# -- changes -------------------------------------------------------------------------------
 
 
-def test_a_memory_that_tells_of_a_change_ends_what_it_is_about(live: LiveNode) -> None:
+def test_a_memory_about_a_change_ends_the_old_one(live: LiveNode) -> None:
     old = store(live, "Ann uses PostgreSQL at work", topic="databases")
     other = store(live, "Ann uses SQLite at home", topic="databases")
     elsewhere = store(live, "Ann uses PostgreSQL at school", topic="schools")
@@ -377,7 +377,7 @@ def test_markers_shared_words_topic_and_owner_decide(
     assert new["superseded"] == ([old["id"]] if ends else [])
 
 
-def test_only_the_twenty_newest_of_a_topic_are_asked(live: LiveNode) -> None:
+def test_only_the_twenty_newest_of_a_topic_are_compared(live: LiveNode) -> None:
     ids = [store(live, f"green tea number {n}", topic="drinks")["id"] for n in range(21)]
     new = store(live, "no longer green tea", topic="drinks")
     assert set(new["superseded"]) == set(ids[1:])
@@ -397,7 +397,7 @@ def merge(live: LiveNode, *ids: str, key: str | None = None, once: str = "") -> 
 
 
 def recalls(live: LiveNode, fact: str, position: int | None = None) -> tuple[int, tuple[int, ...]]:
-    """How often a fact had been recalled by a position, and the last instants."""
+    """The number of a fact's recalls by a position, and the last instants."""
     view = live.node.reader.pin()
     moment = Moment(view.position if position is None else position, 0)
     slots = np.array([live.node.reader.slot_of(fact)], dtype=np.int32)
@@ -426,14 +426,14 @@ def test_a_merge_sums_recalls_and_keeps_the_best_of_both(live: LiveNode) -> None
     assert living(live, as_of=f"position:{before}") == {"Ann likes tea", "Ann likes green tea"}
 
 
-def test_the_newer_stays_where_it_is_as_sure(live: LiveNode) -> None:
+def test_the_newer_keeps_its_place_and_confidence(live: LiveNode) -> None:
     old = store(live, "Ann likes tea", relevance=20, classification=1, user_id="ann")
     new = store(live, "Ann likes green tea", classification=0, topic="drinks")
     recalled(live, old["id"], 100, 200)
     recalled(live, new["id"], 150)
     live.node.write(FactFeedback(cited=[old["id"]], rejected=[new["id"]]))
     before = live.node.log.head().position
-    answer = merge(live, new["id"], old["id"]).json()  # whichever is named first
+    answer = merge(live, new["id"], old["id"]).json()  # in either order
     assert (answer["kept"], answer["ended"], answer["restated"]) == (new["id"], [old["id"]], False)
     attributes = answer["fact"]["attributes"]
     assert (attributes["relevance"], attributes["integrity"]) == (20, 3)
@@ -453,7 +453,7 @@ def test_the_newer_stays_where_it_is_as_sure(live: LiveNode) -> None:
     assert events[2].payload.reason == f"merged into {new['id']}"  # type: ignore[union-attr]
 
 
-def test_the_last_twenty_recalls_of_both_are_remembered(live: LiveNode) -> None:
+def test_a_merge_keeps_the_last_twenty_recalls_of_both(live: LiveNode) -> None:
     old, new = store(live, "Ann likes tea"), store(live, "Ann likes green tea")
     recalled(live, old["id"], *range(0, 20))
     recalled(live, new["id"], *range(15, 30))
@@ -463,9 +463,7 @@ def test_the_last_twenty_recalls_of_both_are_remembered(live: LiveNode) -> None:
     assert recalls(live, new["id"]) == (35, expected)
 
 
-def test_a_rebuild_and_a_restart_know_what_merges_and_ends_left(
-    live: LiveNode, tmp_path: Path
-) -> None:
+def test_a_rebuild_and_a_restart_keep_the_results_of_merges(live: LiveNode, tmp_path: Path) -> None:
     old = store(live, "Ann likes tea", relevance=20, confidence=0.75)
     new = store(live, "Ann likes green tea", confidence=0.25)
     third = store(live, "Ann uses vim for editing", topic="work")
@@ -478,9 +476,7 @@ def test_a_rebuild_and_a_restart_know_what_merges_and_ends_left(
     assert live.node.reader.digests() == before
     assert third["fact"]["value"]["v"] not in living(live)
     live.close()
-    with closing(
-        Node.open(tmp_path / "data")
-    ) as node:  # the memory image is filled from the tables
+    with closing(Node.open(tmp_path / "data")) as node:  # loads the memory image from the tables
         view = node.reader.pin()
         slots = np.array([node.reader.slot_of(kept)], dtype=np.int32)
         moment = Moment(view.position, 0)
@@ -496,7 +492,7 @@ def test_recalls_that_are_not_in_the_log_yet_count(live: LiveNode) -> None:
     assert merge(live, old["id"], new["id"]).json()["recall_count"] == 1
 
 
-def test_what_cannot_be_merged_is_refused(live: LiveNode) -> None:
+def test_impossible_merges_are_refused(live: LiveNode) -> None:
     mine, yours = store(live, "Ann likes tea"), store(live, "Bo likes tea", user_id="bo")
     away = store(live, "Ann likes milk", scope="team")
     head = live.node.log.head().position
@@ -528,7 +524,7 @@ def test_a_confidential_memory_of_another_key_is_absent_to_a_merge(
     assert merged["fact"]["attributes"]["classification"] == 2
 
 
-def test_a_repeated_merge_is_answered_as_at_first(live: LiveNode) -> None:
+def test_a_repeated_merge_gets_the_first_answer(live: LiveNode) -> None:
     old, new = store(live, "Ann likes tea"), store(live, "Ann likes green tea")
     first = merge(live, old["id"], new["id"], once="merge-1").json()
     head = live.node.log.head().position

@@ -1,7 +1,8 @@
-"""Memories that say the same in other words, told by the vectors of a provider on a real socket.
+"""Memories that repeat others in different words, recognised by the vectors of a provider on a real
+socket.
 
-A text's vector is the sum of its words', so that the same words in another order have the
-cosine 1, and texts without a common word one near 0.
+A text's vector is the sum of its words', so reordered words have the cosine 1, and texts without a
+common word one near 0.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def test_of_paraphrases_stored_at_once_one_is_new(live: LiveNode) -> None:
     assert len({each["id"] for each in answers}) == 1
 
 
-def test_facts_stated_otherwise_are_compared_as_well(live: LiveNode) -> None:
+def test_facts_from_other_routes_are_compared_too(live: LiveNode) -> None:
     stated = live.state(source="user:ann", scope="team", type="text", v="Ann likes green tea")
     again = post(live, "green tea Ann likes")
     assert (again["error"], again["id"]) == (PARAPHRASE, stated["id"])
@@ -136,14 +137,14 @@ def test_a_foreign_confidential_paraphrase_changes_nothing(live: LiveNode) -> No
         assert (said["warnings"], said["superseded"]) == ([], [])
 
 
-def test_without_an_answer_from_the_provider_the_rule_is_named_as_not_asked(
+def test_without_the_provider_a_warning_names_the_skipped_rule(
     live: LiveNode, ollama: Server
 ) -> None:
     post(live, "Ann likes green tea")
     ollama.script.extend(Scripted(status=500) for _ in range(20))
     again = post(live, "green tea Ann likes")
     assert again["memoriesCount"] == 1
-    assert again["warnings"][0].startswith("no embeddings: paraphrases were not looked for (")
+    assert again["warnings"][0].startswith("no embeddings: paraphrases were not compared (")
 
 
 def test_an_erasure_leaves_no_vector_of_a_memory(live: LiveNode) -> None:

@@ -1,4 +1,4 @@
-"""Summaries over HTTP: what becomes of their paragraphs, who sees them, what erasure leaves."""
+"""Summaries over HTTP: their paragraphs, who sees them, and the rest after an erasure."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_the_list_in_pages_newest_period_first(live: LiveNode) -> None:
     assert len(listed(live, until="2026-06-03")) == 3
 
 
-def test_keys_see_and_write_what_they_may(serve: Callable[..., LiveNode]) -> None:
+def test_keys_see_and_write_only_their_own(serve: Callable[..., LiveNode]) -> None:
     live = serve(auth_required=True)
     install(live)
     mara = live.mint("read", "write", entity="user:mara", sources=["user:mara"])
@@ -168,7 +168,7 @@ def test_a_garden_keeps_its_summaries(serve: Callable[..., LiveNode]) -> None:
     assert recalled(live, "garden", key=other, scope=scope) == []
 
 
-def test_an_erased_paragraph_is_gone_from_now_and_then(live: LiveNode) -> None:
+def test_an_erased_paragraph_disappears_now_and_then(live: LiveNode) -> None:
     install(live)
     position = record(live, "The zanzibar quokka.\n\nOrdinary.")["position"]
     secret = ids(live)[0]
@@ -189,7 +189,7 @@ def test_an_erased_paragraph_is_gone_from_now_and_then(live: LiveNode) -> None:
     assert record(live, "Ordinary.")["recorded"] == 0
 
 
-def test_a_file_that_did_not_change_does_not_say_again_what_was_erased(
+def test_an_unchanged_file_does_not_restate_an_erased_paragraph(
     serve: Callable[..., LiveNode], tmp_path: Path
 ) -> None:
     folder = tmp_path / "notes" / "daily"

@@ -1,4 +1,4 @@
-"""The self-check, and what the protocol asks of every node."""
+"""The self-check, and the routes that the protocol requires of every node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_node_in_good_health(live: LiveNode) -> None:
     }  # fmt: skip
 
 
-def test_what_is_not_well_is_named(
+def test_failed_checks_are_named(
     serve: Callable[..., LiveNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = SimpleNamespace(total=10**12, used=10**12, free=10**6)

@@ -1,4 +1,4 @@
-"""A node starts from the files of its memory image, and an erasure leaves none of them."""
+"""A node starts from the files of its memory image, and an erasure removes them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_node_starts_from_the_files_that_it_left(
     assert len(list((tmp_path / FOLDER).iterdir())) == 1
 
 
-def test_what_was_written_since_is_folded_and_a_killed_writing_leaves_the_file_before(
+def test_later_events_are_folded_and_a_killed_write_keeps_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = Node.open(tmp_path)
@@ -150,7 +150,7 @@ def mapped(data: Path) -> bool:
     return str(data / FOLDER) in Path("/proc/self/maps").read_text()
 
 
-def test_what_is_written_meanwhile_is_not_in_the_file(tmp_path: Path) -> None:
+def test_events_during_the_write_are_not_in_the_file(tmp_path: Path) -> None:
     """The position is fixed before anything large is written, and writes continue."""
     node = Node.open(tmp_path)
     node.write(*facts("first"))
@@ -204,7 +204,7 @@ def test_the_task_writes_once_the_files_are_far_behind(
         node.close()
 
 
-def test_what_an_erasure_overtakes_is_not_written(tmp_path: Path) -> None:
+def test_an_erasure_cancels_the_write_of_its_facts(tmp_path: Path) -> None:
     node = Node.open(tmp_path)
     node.write(*facts("first"))
     fact = next(iter(node.reader.image.facts.slot_of))

@@ -109,7 +109,7 @@ def test_rebuild_and_reindex_have_ids_too(live: LiveNode) -> None:
     assert finished(live, "/v1/admin/rebuild", CONTROL_TOKEN)["job_id"] == started["job_id"]
 
 
-def test_jobs_wait_fail_and_are_forgotten() -> None:
+def test_jobs_wait_fail_and_expire() -> None:
     now = [0.0]
 
     async def story() -> None:
@@ -156,7 +156,7 @@ def test_jobs_wait_fail_and_are_forgotten() -> None:
     asyncio.run(story())
 
 
-def test_there_is_an_end_to_how_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_waiting_jobs_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engramlog.api.node.tasks.jobs.JOBS_MAX", 2)
 
     async def story() -> None:

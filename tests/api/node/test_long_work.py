@@ -14,7 +14,7 @@ from engramlog.api.node.long_work import WAITING_EACH_MAX, WAITING_MAX, LongWork
 
 @asynccontextmanager
 async def occupied(long: LongWork) -> AsyncGenerator[Callable[[], None]]:
-    """Its one thread at work until the returned function is called, or the block ends."""
+    """Its one thread works until the returned function is called, or the block ends."""
     gate = threading.Event()
     task = asyncio.ensure_future(long.run("first", gate.wait))
     await asyncio.sleep(0)
@@ -78,7 +78,7 @@ def test_one_caller_has_a_bound_and_all_have_one() -> None:
     run(test)
 
 
-def test_a_caller_who_goes_gives_the_turn_back() -> None:
+def test_a_disconnected_caller_gives_its_turn_back() -> None:
     async def test(long: LongWork) -> None:
         async with occupied(long) as go:
             gone = asyncio.ensure_future(long.run("a", lambda: None))

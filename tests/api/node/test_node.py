@@ -98,7 +98,7 @@ def test_metrics_have_the_type_that_their_name_says(live: LiveNode) -> None:
             assert name in types or found[1] in types, line
 
 
-def test_metrics_tell_the_release_and_what_the_process_uses(live: LiveNode) -> None:
+def test_metrics_show_the_release_and_the_process(live: LiveNode) -> None:
     text = live.call("GET", "/metrics").text
     assert f'engramlog_build_info{{version="{version("engramlog")}",python="' in text
     numbers = dict(line.split() for line in text.splitlines() if line.startswith("process_"))
@@ -181,7 +181,7 @@ def test_every_reference_of_the_description_resolves(live: LiveNode) -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_every_route_says_what_it_does_and_who_may(live: LiveNode) -> None:
+def test_every_route_shows_its_purpose_and_permission(live: LiveNode) -> None:
     for route in ROUTES:
         assert route.summary
         assert route.handler.__doc__, route.path

@@ -1,4 +1,4 @@
-"""The error log is bounded."""
+"""The error log has a limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def record(text: str, *args: object, name: str = "n", at: float = 0.0) -> loggin
     return made
 
 
-def test_records_that_say_the_same_are_bounded_a_minute() -> None:
+def test_equal_records_are_limited_per_minute() -> None:
     repeated = Repeated()
     passed = [each for n in range(500) if repeated.filter(each := record("bad %d", n))]
     assert len(passed) == EACH_PER_MINUTE

@@ -1,4 +1,4 @@
-"""A log that was cut back under its tables: refused, and accepted only as a new epoch."""
+"""A log that was cut back under its tables: refused, or accepted in a new epoch."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ def state(node: Node, text: str) -> str:
 
 @pytest.fixture
 def cut_back(tmp_path: Path) -> tuple[Path, str, str]:
-    """A closed node whose log is an earlier one: the directory, a fact that it has, and one that
-    it has lost."""
+    """A closed node with an earlier log: the directory, a fact that it has, and a lost one."""
     data, earlier = tmp_path / "data", tmp_path / "earlier.db"
     node = Node.open(data)
     kept = state(node, "kept")
@@ -75,7 +74,7 @@ def test_an_accepted_rollback_continues_in_a_new_epoch(cut_back: tuple[Path, str
     Node.open(data).close()
 
 
-def test_a_log_in_postgresql_that_was_cut_back_is_refused_as_well(
+def test_a_log_in_postgresql_that_was_cut_back_is_refused_too(
     tmp_path: Path, postgres_server: Server, postgres_url: str
 ) -> None:
     """As after a failover to a standby that lacked the last events."""
@@ -97,7 +96,9 @@ def test_a_log_in_postgresql_that_was_cut_back_is_refused_as_well(
     lost = state(node, "lost")
     node.close()
     with psycopg.connect(postgres_server.url(), autocommit=True) as db:
-        db.execute("SET session_replication_role = replica")  # past what guards the tables
+        db.execute(
+            "SET session_replication_role = replica"
+        )  # bypasses the triggers that protect the tables
         for table in ("payloads", "events"):
             db.execute(f"DELETE FROM engramlog.{table} WHERE position > 2".encode())
         db.execute(f"UPDATE engramlog.head SET ({head}) = (%s, %s, %s, %s)".encode(), earlier)
@@ -115,7 +116,7 @@ def test_a_log_in_postgresql_that_was_cut_back_is_refused_as_well(
     opened().close()
 
 
-def test_accepting_where_nothing_was_cut_changes_nothing(tmp_path: Path) -> None:
+def test_accepting_without_a_cut_changes_nothing(tmp_path: Path) -> None:
     Node.open(tmp_path / "data").close()
     node = Node.open(tmp_path / "data", accept_rollback=True)
     assert node.identity.epoch == 1

@@ -1,4 +1,4 @@
-"""Snapshots over HTTP: by hand, by the node itself, and what a rebuild tells of them."""
+"""Snapshots over HTTP: by hand, automatic, and in a rebuild's report."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_the_node_takes_them_by_itself_and_keeps_the_newest(
     assert [each["automatic"] for each in told["snapshots"]] == [True, True, False]
 
 
-def test_a_rebuild_tells_where_it_started_how_fast_and_what_was_passed_over(
+def test_a_rebuild_reports_its_start_speed_and_skipped_snapshots(
     live: LiveNode,
 ) -> None:
     for number in range(30):

@@ -1,6 +1,6 @@
-"""Storage and clock that fail under a serving node: what is refused, told, kept, and mended.
+"""Storage and clock that fail under a serving node: its refusals, reports, and recovery.
 
-Full and read-only file their own systems: ``tests/system/test_disk_full.py``.
+Full and read-only file systems: ``tests/system/test_disk_full.py``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def check_log(folder: Path) -> None:
         ("write", apsw.FullError, 507),
     ],
 )
-def test_a_log_that_takes_no_writes_is_reported_and_recovers_by_itself(
+def test_a_log_that_takes_no_writes_is_reported_and_recovers(
     tmp_path: Path, disk: FailingDisk, operation: str, error: type[apsw.Error], status: int
 ) -> None:
     live = LiveNode(tmp_path / "data")
@@ -91,7 +91,7 @@ def test_tables_that_cannot_follow_hold_nothing_back_and_catch_up(
         assert written(live, 0) == 201
         disk.failing = "write", "projections", apsw.FullError
         assert written(live, 1) == 201  # the log and the memory image have it
-        live.call("GET", "/v1/conflicts")  # asks the tables
+        live.call("GET", "/v1/conflicts")  # reads the tables
         code, reason = ready(live)
         assert (code, "behind the log" in reason) == (503, True)
         disk.failing = None
@@ -102,7 +102,7 @@ def test_tables_that_cannot_follow_hold_nothing_back_and_catch_up(
         live.close()
 
 
-def test_a_log_that_is_moved_away_takes_no_writes_until_it_is_back(tmp_path: Path) -> None:
+def test_a_log_that_is_moved_away_takes_no_writes_until_it_returns(tmp_path: Path) -> None:
     live = LiveNode(tmp_path / "data")
     try:
         assert written(live, 0) == 201
@@ -120,7 +120,7 @@ def test_a_log_that_is_moved_away_takes_no_writes_until_it_is_back(tmp_path: Pat
     check_log(tmp_path / "data")
 
 
-def test_tables_that_are_lost_are_made_again_at_the_next_start(tmp_path: Path) -> None:
+def test_lost_tables_are_made_again_at_the_next_start(tmp_path: Path) -> None:
     live = LiveNode(tmp_path / "data")
     try:
         assert written(live, 0) == 201
@@ -138,7 +138,7 @@ def test_tables_that_are_lost_are_made_again_at_the_next_start(tmp_path: Path) -
         again.close()
 
 
-def test_a_clock_that_jumps_loses_and_reorders_nothing_and_is_reported(tmp_path: Path) -> None:
+def test_a_clock_jump_loses_and_reorders_nothing_and_is_reported(tmp_path: Path) -> None:
     clock = FixedClock(NOON_US)
     live = LiveNode(tmp_path / "data", clock=clock)
 

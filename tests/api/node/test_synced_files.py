@@ -1,4 +1,4 @@
-"""Files beside the databases are synced, and the folders that name them."""
+"""Files next to the databases are synced, and so are their folders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engramlog.replay.backups import make_backup, restore_backup
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """What was synced, in order."""
+    """The synced files, in order."""
     found: list[Path] = []
     fsync = os.fsync
 
@@ -37,14 +37,14 @@ def test_a_first_start_outlives_a_power_cut(tmp_path: Path, synced: list[Path]) 
     assert (data / "projections.db").is_symlink()
 
 
-def test_the_control_file_is_synced_before_it_is_named(tmp_path: Path, synced: list[Path]) -> None:
+def test_the_control_file_is_synced_before_its_rename(tmp_path: Path, synced: list[Path]) -> None:
     write_control(tmp_path / CONTROL_NAME, Control(1, "http://127.0.0.1:1", "token"))
     assert synced[-1] == tmp_path
     assert synced[-2].name.startswith("control.json")
     assert (tmp_path / CONTROL_NAME).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_restore_is_synced_before_it_is_named(tmp_path: Path, synced: list[Path]) -> None:
+def test_a_restore_is_synced_before_its_rename(tmp_path: Path, synced: list[Path]) -> None:
     data, backup = tmp_path / "data", tmp_path / "backup"
     Node.open(data).close()
     make_backup(data, backup, SystemClock(), lambda *_: None)

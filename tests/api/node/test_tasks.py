@@ -28,7 +28,7 @@ def test_every_task_has_ended_when_it_returns() -> None:
     assert ended == ["one", "other"]
 
 
-def test_a_failure_is_not_lost() -> None:
+def test_a_failure_is_reported() -> None:
     async def work() -> None:
         raise ValueError("broken")
 
@@ -82,7 +82,7 @@ def test_tasks_stop_in_reverse_order_even_if_one_raises() -> None:
     assert notes == ["start one", "start two", "start three", "stop three", "stop two", "stop one"]
 
 
-def test_where_one_cannot_start_none_is_left_running() -> None:
+def test_if_one_cannot_start_none_keeps_running() -> None:
     notes: list[str] = []
 
     async def main() -> None:
@@ -95,7 +95,7 @@ def test_where_one_cannot_start_none_is_left_running() -> None:
     assert notes[-1] == "stop one"
 
 
-def test_work_in_a_thread_is_done_to_its_end_though_the_task_stops() -> None:
+def test_work_in_a_thread_completes_though_the_task_stops() -> None:
     begun, gate, ended = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""What a new node declares at its first start, and that a log which exists keeps its meaning."""
+"""Declarations of a new node at its first start; an existing log keeps its meaning."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_new_node_declares_the_usual_relations_once(tmp_path: Path) -> None:
     assert declared(settings) == sorted(USUAL_RELATIONS)
 
 
-def test_what_exists_or_is_imported_keeps_its_meaning(tmp_path: Path) -> None:
+def test_an_existing_or_imported_log_keeps_its_meaning(tmp_path: Path) -> None:
     old = Settings(data_dir=tmp_path / "old", set_valued_defaults=False)
     assert declared(old) == []
     assert declared(Settings(data_dir=tmp_path / "old")) == []

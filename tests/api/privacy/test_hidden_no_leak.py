@@ -1,5 +1,5 @@
-"""What a tombstone hides is hidden everywhere: with it, every route answers the same bytes
-whether or not there ever was anything about the entity."""
+"""A tombstone hides its entity everywhere: every route answers the same bytes whether or not the
+entity ever had facts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ histories = st.lists(st.one_of(public_steps, private_steps), min_size=4, max_siz
         HealthCheck.filter_too_much,
     ],
 )
-def test_what_is_hidden_leaves_no_trace_on_any_route(history: list[Step]) -> None:
+def test_a_hidden_entity_leaves_no_trace_on_any_route(history: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as path, two_graves(Path(path), history) as (told, untold):
         note(f"{len(told.open)} shown, {len(told.hidden)} hidden")
         for ask in reads_afterwards(told):
@@ -68,7 +68,7 @@ def test_everything_about_a_hidden_entity_leaves_no_trace(tmp_path: Path) -> Non
         assert len(told.node.reader.pin().hiding.names) == 1
         for ask in reads_afterwards(told):
             same(told, untold, ask)
-        # A stream is numbered without gaps, so its numbers tell that something is left out.
+        # Stream numbers have no gaps, so they would reveal an omitted event.
         events = "SELECT * EXCLUDE (hash, stream_seq) FROM events ORDER BY position"
         for sql in (events, *STATEMENTS[1:]):
             same(told, untold, Ask("POST", "/v1/time-travel/sql", body={"sql": sql}))
@@ -82,7 +82,7 @@ def test_everything_about_a_hidden_entity_leaves_no_trace(tmp_path: Path) -> Non
                 assert one == two, body
 
 
-def test_the_owner_of_every_right_sees_nothing_of_it_either(tmp_path: Path) -> None:
+def test_the_owner_of_every_right_does_not_see_it_either(tmp_path: Path) -> None:
     """But for the notices, and what only says that there is something hidden."""
     with two_graves(tmp_path, ALL_OF_IT) as (told, untold):
         told.key, untold.key = told.admin_key, untold.admin_key
@@ -94,7 +94,7 @@ def test_the_owner_of_every_right_sees_nothing_of_it_either(tmp_path: Path) -> N
                 same(told, untold, ask)
 
 
-def test_the_worlds_differ_once_the_tombstone_is_revoked(tmp_path: Path) -> None:
+def test_the_worlds_differ_after_the_tombstone_is_revoked(tmp_path: Path) -> None:
     with two_graves(tmp_path, ALL_OF_IT) as (told, untold):
         for life in (told, untold):
             stones = life.live.call("GET", "/v1/tombstones", key=CONTROL_TOKEN).json()
@@ -110,8 +110,8 @@ def test_the_worlds_differ_once_the_tombstone_is_revoked(tmp_path: Path) -> None
 
 
 def _written(life: Life, body: dict[str, object]) -> tuple[int, str]:
-    """What a write is answered, but for its place in the log: counts of recalls are recorded
-    in between, at their own times. A fact that stood before would show by its timestamp."""
+    """The answer to a write, without its place in the log: counts of recalls are recorded in
+    between, at their own times. The timestamp shows whether the fact existed before."""
     status, _, text = answers(life, Ask("POST", "/v1/facts", body=body))
     return status, re.sub(r'"(id|hlc|position)":("[^"]*"|[0-9]+)', r'"\1":""', text)
 

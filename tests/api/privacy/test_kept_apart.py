@@ -1,4 +1,4 @@
-"""Single cases of what is kept from a caller: settlements, receipts, cycles, repetitions."""
+"""Single cases of hidden data: settlements, receipts, cycles, repetitions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_confidential_fact_in_the_middle_suppresses_no_pair(
     }
 
 
-def test_what_was_shown_is_what_is_settled(live: LiveNode, owner: str, other: str) -> None:
+def test_the_visible_sides_are_the_settled_ones(live: LiveNode, owner: str, other: str) -> None:
     first = stated(live, other, "one", "other")["id"]
     stated(live, owner, "two", "owner", 2)
     last = stated(live, other, "three", "other")["id"]
@@ -100,7 +100,7 @@ def test_a_settlement_is_for_those_who_may_read_both_sides(
         assert (note in str(journal)) is knows
 
 
-def test_an_event_about_several_facts_names_those_that_may_be_read(
+def test_an_event_about_several_facts_names_the_readable_ones(
     live: LiveNode, owner: str, other: str
 ) -> None:
     told = stated(live, owner, "one", "owner")["id"]
@@ -139,7 +139,7 @@ def test_a_denial_shows_to_those_alone_who_may_read_it(
     assert answer.json()["id"] == told["id"], "what they may not read is no news to them"
 
 
-def test_a_cycle_through_what_may_not_be_read_is_accepted(
+def test_a_cycle_through_unreadable_facts_is_accepted(
     live: LiveNode, owner: str, other: str
 ) -> None:
     mine = stated(live, other, "mine", "other")
@@ -193,7 +193,7 @@ def test_receipts_of_questions_about_a_hidden_entity_are_hidden(live: LiveNode, 
         assert shown.json()["returned"] == []
 
 
-def test_settlements_of_what_is_seen_in_part_survive_a_restart(tmp_path: Path) -> None:
+def test_partly_visible_settlements_survive_a_restart(tmp_path: Path) -> None:
     live = LiveNode(tmp_path / "node", auth_required=True)
     try:
         other = live.mint("read", "write", entity="agent:other")

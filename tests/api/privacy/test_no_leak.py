@@ -1,5 +1,5 @@
-"""Private facts are their garden's alone: to everybody else every route answers the same
-bytes whether or not they exist. The twin worlds come from ``private_worlds``."""
+"""Only a garden's members see its facts: to all others, every route answers the same bytes whether
+or not the facts exist. The twin worlds come from ``private_worlds``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.worlds.private_worlds import (
 
 @given(histories())
 @QUICK
-def test_an_outsider_is_answered_as_if_there_were_nothing_private(history: list[Step]) -> None:
+def test_an_outsider_gets_the_answers_of_a_world_without_private_facts(history: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as path, two_lives(Path(path), history) as (told, untold):
         note(f"{len(told.open)} public, {len(told.hidden)} private")
         for ask in (*reads(told), *writes(told)):
@@ -48,7 +48,10 @@ def test_a_busy_garden_leaves_no_trace(tmp_path: Path) -> None:
         assert len(private_texts(told)) >= 6
         assert not len(private_texts(untold))
         assert hidden_conflicts(told)
-        for life in (told, untold):  # what others may see is asked first: nothing of it stays
+        for life in (
+            told,
+            untold,
+        ):  # first read the facts that others may see: no trace of the reads remains
             for key in (CONTROL_TOKEN, life.member_key):
                 for scope in (SCOPE, "*"):
                     body = {"query": "tea", "scope": scope, "track": False}
@@ -72,8 +75,8 @@ def test_an_admin_of_the_node_reads_nothing_private(tmp_path: Path) -> None:
         for path in ("/v1/content/flagged", "/v1/trust/policy"):
             same(told, untold, Ask("GET", path))
         sources = told.live.call("GET", "/v1/trust/sources", key=told.key)
-        assert sources.json()["sources"] == []  # the other world's silence is made of trust
-        # The node's own events tell that there are gardens, which admins may know.
+        assert sources.json()["sources"] == []  # the other world has no trust settings
+        # The node's own events show that gardens exist, which admins may know.
         same(told, untold, Ask("POST", "/v1/time-travel/sql", body={"sql": STATEMENTS[1]}))
         refused = told.live.call(
             "GET", "/v1/facts", key=told.key, params={"garden_id": told.gardens[0]}
@@ -81,7 +84,7 @@ def test_an_admin_of_the_node_reads_nothing_private(tmp_path: Path) -> None:
         assert refused.status_code == 403
 
 
-def test_a_member_does_see_what_the_others_do_not(tmp_path: Path) -> None:
+def test_a_member_sees_more_than_the_others(tmp_path: Path) -> None:
     """The worlds differ where they should: otherwise the law above would be empty."""
     with two_lives(tmp_path, BUSY) as (told, untold):
         told.key, untold.key = told.member_key, untold.member_key
@@ -94,7 +97,7 @@ def test_a_member_does_see_what_the_others_do_not(tmp_path: Path) -> None:
         }  # fmt: skip
 
 
-def test_every_read_route_is_asked(tmp_path: Path) -> None:
+def test_every_read_route_is_tested(tmp_path: Path) -> None:
     with two_lives(tmp_path, BUSY) as (told, _):
         asked = {(ask.method, ask.path) for ask in (*reads(told), *writes(told))}
     for route in ROUTES:

@@ -1,5 +1,5 @@
-"""What a caller may not read shows in no answer to what they write, nor in any read where it
-lies at the keys of what they may read."""
+"""Unreadable facts show in no answer to a write, and in no read of a key that has readable facts
+too."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def bodies(life: Life, names: list[str]) -> list[dict[str, Any]]:
 
 
 def notices(told: Mixed, *limits: int) -> Iterator[Ask]:
-    """What subscribers receive, in pages of any length."""
+    """A subscriber's events, in pages of any length."""
     for name in told.subscriptions:
         yield Ask("GET", f"/v1/subscriptions/{name}")
         path = f"/v1/subscriptions/{name}/events"
@@ -99,7 +99,7 @@ def repeated(told: Life, _: str) -> Iterator[Ask]:
 
 
 def touched(told: Life, _: str) -> Iterator[Ask]:
-    """What names a fact by its id: an unreadable one, one that is none."""
+    """Requests with a fact's id: an unreadable one, and an unknown one."""
     for name, cid in told.hidden[:4]:
         again = {"Idempotency-Key": f"end {name}"}
         yield Ask("POST", "/v1/facts/batch", body=[{"op": "retract", "id": name}])
@@ -165,7 +165,7 @@ def disputes(told: Life, scope: str) -> Iterator[Ask]:
 
 
 def sweeping(_: Life, scope: str) -> Iterator[Ask]:
-    """What acts on many facts at once, or answers with how many there are."""
+    """Requests that act on many facts at once, or answer their number."""
     for more in ({"ttl_seconds": 0}, {"min_confidence": 0.95}, {}):
         yield Ask("POST", "/v1/decay/sweep", body={"dry_run": True, "scope": scope, **more})
         yield Ask("POST", "/v1/decay/sweep", {"dry_run": "true"}, body={"scope": scope, **more})
@@ -180,7 +180,7 @@ def sweeping(_: Life, scope: str) -> Iterator[Ask]:
 
 
 def writes(told: Life, scope: str = SCOPE) -> Iterator[Ask]:
-    """Every way to write that meets what others wrote, and what it comes to."""
+    """Every kind of write that meets others' facts, and its results."""
     for some in (touched, disputes, repeated, memories, sweeping):
         yield from some(told, scope)
     yield from lists({})
@@ -188,7 +188,7 @@ def writes(told: Life, scope: str = SCOPE) -> Iterator[Ask]:
 
 @given(histories)
 @FEW
-def test_classified_facts_beside_open_ones_show_in_no_answer(history: list[Step]) -> None:
+def test_classified_facts_show_in_no_answer(history: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as path, two_mixed(Path(path), history) as (told, untold):
         note(f"{len(told.open)} open, {len(told.hidden)} classified")
         for ask in chain(reads(told), writes(told)):
@@ -196,21 +196,21 @@ def test_classified_facts_beside_open_ones_show_in_no_answer(history: list[Step]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_kept_from_the_asker_shows_nowhere(kind: type[Mixed], tmp_path: Path) -> None:
+def test_hidden_facts_show_nowhere(kind: type[Mixed], tmp_path: Path) -> None:
     with two_mixed(tmp_path, MINGLED, kind) as (told, untold):
         assert len(told.hidden) >= 6
         for ask in reads(told):
-            # The past is asked of one kind: rights are applied to it as to now.
+            # One kind covers the past: rights apply to it as to now.
             if kind is Mixed or "as_of" not in {**ask.params, **(ask.body or {})}:
                 same(told, untold, ask)
-        # A stream is numbered without gaps, so its numbers tell that something is left out.
+        # Stream numbers have no gaps, so they would reveal an omitted event.
         events = "SELECT * EXCLUDE (hash, stream_seq) FROM events ORDER BY position"
         same(told, untold, Ask("POST", "/v1/time-travel/sql", body={"sql": events}))
         for ask in chain(notices(told, 1), writes(told), notices(told, 7)):
             same(told, untold, ask)
 
 
-def test_what_tombstones_hide_shows_in_no_write(tmp_path: Path) -> None:
+def test_facts_under_tombstones_show_in_no_write(tmp_path: Path) -> None:
     with two_graves(tmp_path, ALL_OF_IT) as (told, untold):
         assert len(told.hidden) >= 6
         asks = chain(writes(told, "company"), said_of_the_buried(), reads_afterwards(told))
@@ -221,7 +221,7 @@ def test_what_tombstones_hide_shows_in_no_write(tmp_path: Path) -> None:
 
 
 def said_of_the_buried() -> Iterator[Ask]:
-    """Episodes and deltas about what is hidden, under names that were given to such."""
+    """Episodes and deltas about a hidden entity, under names that hidden ones had."""
     stamp = {"timestamp": "2026-01-01T00:00:00Z", "scope": "company"}
     body = {"session": "s", "agent": "rag", "content": "tea", "user": USERS[0], **stamp}
     for name in BURIED_NAMES:

@@ -23,7 +23,7 @@ FRAMEWORKS = {
 
 
 def adapter(name: str) -> Any:
-    """The adapter of a framework; the test is skipped where that is not installed."""
+    """The adapter of a framework; skips the test without the framework."""
     if not REQUIRED:
         pytest.importorskip(FRAMEWORKS[name])
     return importlib.import_module(f"engramlog.{name}")

@@ -22,7 +22,7 @@ _numbers = count(1)
 def memory(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Memory]:
-    """A directory that is opened here, or a node elsewhere that wants a key."""
+    """A directory opened here, or a remote node that requires a key."""
     path: Path = tmp_path_factory.mktemp("door") / "memory"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STIGMEM_EMBED_ENABLED", "false")
@@ -39,11 +39,11 @@ def memory(
 
 @pytest.fixture
 def user() -> str:
-    """A user of whom nothing is known yet."""
+    """A user without facts."""
     return f"person{next(_numbers)}"
 
 
-def test_what_is_remembered_is_recalled(memory: Memory, user: str) -> None:
+def test_a_remembered_text_is_recalled(memory: Memory, user: str) -> None:
     kept = memory.remember("Alice moved to Graz", user=user)
     assert (kept.entity, kept.source, kept.value) == (f"user:{user}", f"user:{user}", kept.value)
     memory.remember("Alice plays the cello", user=user)
@@ -61,18 +61,18 @@ def test_one_user_recalls_nothing_of_another(memory: Memory, user: str) -> None:
     assert [fact.value for fact in memory.facts(user=user)] == ["the safe opens with 4711"]
 
 
-def test_the_same_said_twice_is_one_fact(memory: Memory, user: str) -> None:
+def test_a_repeated_text_is_one_fact(memory: Memory, user: str) -> None:
     first = memory.remember("I drink tea", user=user)
     assert memory.remember("I drink tea", user=user) == first
 
 
-def test_what_is_about_another_is_found_with_it(memory: Memory, user: str) -> None:
+def test_a_text_about_another_entity_is_found_with_it(memory: Memory, user: str) -> None:
     topic = memory.remember("due in May", user=user, about=f"project:{user}", tags=["deadline"])
     assert topic.entity == f"project:{user}"
     assert list(memory.facts(f"project:{user}")) == [topic]
 
 
-def test_nothing_can_be_remembered_of_an_empty_text(memory: Memory, user: str) -> None:
+def test_an_empty_text_is_not_remembered(memory: Memory, user: str) -> None:
     with pytest.raises(ClientError, match="content is empty") as refused:
         memory.remember("  ", user=user)
     assert refused.value.code == "not_stored"
@@ -82,7 +82,7 @@ NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("value", ["green tea", 42, 1.5, True, None, NOON, Ref("company:acme")])
-def test_a_value_comes_back_as_it_was_given(
+def test_a_value_comes_back_unchanged(
     memory: Memory, user: str, value: str | float | bool | datetime | None
 ) -> None:
     stated = memory.assert_fact(f"user:{user}", "test:value", value)
@@ -93,7 +93,7 @@ def test_a_value_comes_back_as_it_was_given(
     assert found.confidence == 1.0
 
 
-def test_a_fact_holds_when_it_is_said_to(memory: Memory, user: str) -> None:
+def test_a_fact_is_valid_in_its_interval(memory: Memory, user: str) -> None:
     begins = datetime(2020, 1, 1, tzinfo=UTC)
     said = memory.assert_fact(
         f"user:{user}", "memory:job", "cook", valid_from=begins, valid_until=NOON, confidence=0.5
@@ -115,7 +115,7 @@ def test_a_datetime_without_an_offset_is_refused_by_name(memory: Memory, user: s
         memory.assert_fact("user:a", "test:when", [1])  # type: ignore[arg-type]
 
 
-def test_a_retracted_fact_is_only_listed_among_those_that_ended(memory: Memory, user: str) -> None:
+def test_a_retracted_fact_is_listed_only_among_ended_ones(memory: Memory, user: str) -> None:
     fact = memory.assert_fact(f"user:{user}", "memory:town", "Graz")
     gone = memory.retract(fact, "moved")
     assert gone == fact
@@ -158,7 +158,7 @@ def test_a_card_sums_an_entity_up(memory: Memory, user: str) -> None:
     assert absent.value.status == 404
 
 
-def test_the_past_is_asked_with_the_same_verbs(memory: Memory, user: str) -> None:
+def test_the_past_has_the_same_verbs(memory: Memory, user: str) -> None:
     entity = f"user:{user}"
     graz = memory.assert_fact(entity, "memory:town", "Graz")
     memory.retract(graz, "moved")
@@ -177,7 +177,7 @@ def test_the_past_is_asked_with_the_same_verbs(memory: Memory, user: str) -> Non
     assert repr(then).startswith("<MemoryView ")
 
 
-def test_what_is_forgotten_is_in_no_past(memory: Memory, user: str) -> None:
+def test_a_forgotten_fact_is_in_no_past(memory: Memory, user: str) -> None:
     secret = memory.assert_fact(f"user:{user}", "memory:code", "4711")
     memory.remember("likes tea", user=user)
     erased = memory.forget(secret)
@@ -203,8 +203,8 @@ def test_answers_show_themselves(memory: Memory, user: str) -> None:
     assert repr(memory.card(f"user:{user}")) == f"<CardOfEntity user:{user}: 1 facts>"
 
 
-def test_the_same_verbs_can_be_awaited(memory: Memory, user: str) -> None:
-    """Each with the loop of its own program, also one after the other."""
+def test_the_same_verbs_work_with_await(memory: Memory, user: str) -> None:
+    """Each runs in the loop of its own program, also one after the other."""
     awaited = memory.awaited
     assert isinstance(awaited, AsyncMemory)
 
@@ -219,7 +219,7 @@ def test_the_same_verbs_can_be_awaited(memory: Memory, user: str) -> None:
     assert asyncio.run(speak()) == ["Bela keeps bees"] * 2
 
 
-def test_a_prompt_gets_what_fits(memory: Memory, user: str) -> None:
+def test_a_prompt_gets_the_facts_that_fit(memory: Memory, user: str) -> None:
     for number in range(6):
         memory.assert_fact(f"user:{user}", f"memory:hobby{number}", f"hobby number {number}")
     found = memory.recall("hobby", entity=f"user:{user}")

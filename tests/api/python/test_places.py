@@ -1,4 +1,4 @@
-"""Where a memory may be: opened here, served by a node, or held without being served."""
+"""Places of a memory: opened here, served by a node, or held by a process that does not serve."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _without_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STIGMEM_EMBED_ENABLED", "false")
 
 
-def test_a_directory_is_opened_once_however_often_it_is_named(tmp_path: Path) -> None:
+def test_a_directory_opens_once_under_any_of_its_names(tmp_path: Path) -> None:
     """As a notebook does that runs a cell again."""
     first, second = Memory(tmp_path / "memory"), Memory(f"{tmp_path}/other/../memory")
     kept = first.remember("tea at four", user="ann")
@@ -53,7 +53,7 @@ def test_a_held_directory_is_refused_with_its_holder(tmp_path: Path) -> None:
     path = tmp_path / "memory"
     node = Node.open(path)
     try:
-        # What a killed node left behind leads nowhere.
+        # A killed node's control file has a dead address.
         write_control(path / CONTROL_NAME, Control(1, "http://127.0.0.1:9", "token"))
         with pytest.raises(EventLogError, match=r"with pid \d+"):
             Memory(path)
@@ -81,7 +81,7 @@ print(memory.recall("where does Alice live?", user="alice"))
 
 
 def test_a_program_may_end_without_closing_anything(tmp_path: Path) -> None:
-    """What was counted meanwhile is in the log, and nothing is printed but what was asked for."""
+    """The log has the counts, and the program prints only its own output."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False,

@@ -54,7 +54,7 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AsyncMemory]:
 
 @pytest.fixture
 def user() -> str:
-    """A user of whom nothing is known yet."""
+    """A user without facts."""
     return f"Alice{next(_numbers)}"
 
 
@@ -127,7 +127,7 @@ def test_a_delta_has_the_fields_that_the_page_prints(name: str) -> None:
         assert ours.model_fields[field].is_required() or field == "kind"
 
 
-def test_the_union_reads_what_the_printed_one_writes() -> None:
+def test_the_union_reads_data_in_the_printed_form() -> None:
     both = (TypeAdapter[Any](Seed.MemoryDelta), TypeAdapter[Any](MemoryDelta))
     for kind, more in (
         ("add", {"fact_payload": {"id": "f"}}), ("update", {"fact_payload": {}, "replaces": ["x"]}),
@@ -144,7 +144,7 @@ def test_the_union_reads_what_the_printed_one_writes() -> None:
                     union.validate_python(short)
 
 
-def test_the_stores_are_what_the_protocols_say(memory: AsyncMemory) -> None:
+def test_the_stores_implement_the_protocols(memory: AsyncMemory) -> None:
     episodes, facts = NodeMemoryStore(memory), NodeFactStore(memory)
     assert isinstance(episodes, MemoryStore)
     assert isinstance(facts, FactStore)
@@ -240,9 +240,7 @@ def test_a_pinned_fact_comes_back_and_an_unpinned_one_does_not(
     "wrong", [{"lineage": []}, {"confidence": -3.0}, {"confidence": 5.0}, {"confidence": 0.0},
               {"confidence": float("nan")}],
 )  # fmt: skip
-def test_pins_without_lineage_or_sense_are_refused(
-    memory: AsyncMemory, user: str, wrong: dict[str, Any]
-) -> None:
+def test_invalid_pins_are_refused(memory: AsyncMemory, user: str, wrong: dict[str, Any]) -> None:
     store = NodeFactStore(memory)
     with pytest.raises(ConsolidationRuleError):
         wait(store.pin(fact(user, **wrong)))
@@ -268,14 +266,12 @@ def test_the_life_of_deltas(memory: AsyncMemory, user: str) -> None:
         assert [each.payload["object"] for each in found] == standing
 
 
-def test_whose_facts_a_delta_is_about_can_be_known_from_what_it_replaces(
-    memory: AsyncMemory, user: str
-) -> None:
+def test_a_delta_finds_its_owner_from_the_replaced_facts(memory: AsyncMemory, user: str) -> None:
     store = NodeFactStore(memory)
     wait(store.apply_delta(AddDelta(fact_payload=payload(user, "f", "tea"), **origin())))
     wait(store.apply_delta(DeleteDelta(replaces=[f"{user}-f"], **origin())))
     assert wait(store.query(FactPattern(user=user))) == []
-    with pytest.raises(MemoryScopeError, match="user and agent must be named"):
+    with pytest.raises(MemoryScopeError, match="user and agent are required"):
         wait(store.apply_delta(NoopDelta(**origin(source_episode_ids=["no-such-episode"]))))
     shared = {"id": "shared", "content": "x"}
     for agent in ("a", "b"):
@@ -317,16 +313,16 @@ def test_conflicts_and_violations_have_types(memory: AsyncMemory, user: str) -> 
         Migration(operation="add", column="mood", nullable=False),
     ],
 )
-def test_only_columns_that_may_be_empty_can_be_added(
-    memory: AsyncMemory, change: Migration
-) -> None:
+def test_only_nullable_columns_can_be_added(memory: AsyncMemory, change: Migration) -> None:
     for store in (NodeMemoryStore(memory), NodeFactStore(memory)):
         with pytest.raises(MigrationNotSupported):
             wait(store.migrate(MigrationPlan(changes=[change])))
         wait(store.migrate(MigrationPlan(changes=[Migration(operation="add", column="mood")])))
 
 
-def test_what_one_store_consolidates_the_other_applies(memory: AsyncMemory, user: str) -> None:
+def test_one_store_applies_deltas_that_the_other_consolidates(
+    memory: AsyncMemory, user: str
+) -> None:
     episodes, facts = NodeMemoryStore(memory, scope="team"), NodeFactStore(memory, scope="team")
     metadata = {"subject": "self", "predicate": "drinks", "object": "tea"}
     said = Episode(id=f"{user}-1", content="I drink tea", timestamp=WHEN, metadata=metadata)

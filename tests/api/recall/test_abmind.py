@@ -1,4 +1,4 @@
-"""Recall by keywords over HTTP: abmind's profiles, its filters, and what is refused."""
+"""Recall by keywords over HTTP: abmind's profiles, its filters, and refusals."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_emotion_and_tier_put_the_core_first(kittens: LiveNode) -> None:
     assert first["metadata"]["topic"] == "pets"
 
 
-def test_filters_leave_what_they_ask_for(kittens: LiveNode) -> None:
+def test_filters_keep_the_matching_facts(kittens: LiveNode) -> None:
     def found(**filters: Any) -> list[str]:
         return said(recall(kittens, "kitten", stages=["Sf"], **filters))
 
@@ -85,7 +85,7 @@ def test_filters_leave_what_they_ask_for(kittens: LiveNode) -> None:
     assert len(found(time_start="2020-01-01T00:00:00Z")) == 2
 
 
-def test_memories_that_have_expired_are_found_where_they_are_asked_for(live: LiveNode) -> None:
+def test_expired_memories_are_found_on_request(live: LiveNode) -> None:
     over = {"valid_from": "2019-01-01T00:00:00Z", "valid_until": "2020-01-01T00:00:00Z"}
     live.state(entity="user:ann", type="text", v="Ann minds a kitten", **over)
     live.state(entity="user:ann", relation="memory:pet", type="text", v="Ann keeps a kitten")
@@ -99,7 +99,7 @@ def test_memories_that_have_expired_are_found_where_they_are_asked_for(live: Liv
     assert found() == kept
 
 
-def test_the_highest_class_is_asked_for_and_a_secret_never_found(live: LiveNode) -> None:
+def test_the_classification_limit_applies_and_secrets_are_never_found(live: LiveNode) -> None:
     for text, classification in (("open kitten", 0), ("inner kitten", 1), ("secret kitten", 3)):
         live.state(type="text", v=text, scope="team", attributes={"classification": classification})
     kept = {"stages": ["Sf"], "scope": "team"}
@@ -139,7 +139,7 @@ def test_the_context_is_the_askers_own(kittens: LiveNode) -> None:
         ({"current_context": {"utc_offset_minutes": 900}}, "utc_offset_minutes"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_by_name(
+def test_invalid_keyword_requests_are_refused_by_name(
     live: LiveNode, body: dict[str, Any], field: str
 ) -> None:
     asked = {"query": "kitten", "profile": "abmind", "scope": "company"} | body
@@ -158,7 +158,7 @@ def test_a_receipt_of_keywords_is_replayed(kittens: LiveNode, profile: str) -> N
     assert (then["faithful"], then["reasons"]) == (True, [])
 
 
-def test_a_caller_sees_only_what_they_may(kittens: LiveNode) -> None:
+def test_a_caller_sees_only_readable_facts(kittens: LiveNode) -> None:
     kittens.state(entity="user:di", type="text", v="Di hides a kitten", scope="team")
     assert "Di hides a kitten" not in said(recall(kittens, "kitten", limit=50))
     assert "Di hides a kitten" in said(recall(kittens, "kitten", limit=50, scope="team"))
@@ -177,7 +177,7 @@ def test_the_context_of_facts_is_as_clean_as_they_are(live: LiveNode) -> None:
         assert "\u200b" not in item["timeline_context"]
 
 
-def test_an_ambient_turn_that_tells_nothing_is_not_searched_for(courteous: LiveNode) -> None:
+def test_an_ambient_turn_of_common_words_skips_the_search(courteous: LiveNode) -> None:
     answer = ambient(courteous, "thanks")
     assert (answer["search_skipped"], answer["search_skipped_reason"]) == (
         True,
@@ -190,7 +190,7 @@ def test_an_ambient_turn_that_tells_nothing_is_not_searched_for(courteous: LiveN
     assert answer["hint"] is None  # the scope is not empty
 
 
-def test_an_ambient_turn_loses_what_tells_nothing(courteous: LiveNode) -> None:
+def test_an_ambient_turn_drops_common_words(courteous: LiveNode) -> None:
     answer = ambient(courteous, "thanks", "migration")
     assert (answer["search_skipped"], answer["search_skipped_reason"]) == (False, None)
     assert answer["dropped_terms"] == ["thanks"]
@@ -232,7 +232,7 @@ def test_the_ceiling_is_data_of_any_profile(courteous: LiveNode) -> None:
     assert "ceiling" in refused.text
 
 
-def test_what_was_common_is_asked_as_of_the_moment(courteous: LiveNode) -> None:
+def test_common_words_are_those_of_the_moment(courteous: LiveNode) -> None:
     then = f"position:{courteous.node.log.head().position}"
     before = ambient(courteous, "thanks", as_of=then)
     for n in range(12):

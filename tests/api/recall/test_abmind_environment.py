@@ -1,4 +1,4 @@
-"""abmind's variables as numbers of a profile: each in its place, and what cannot be used."""
+"""abmind's variables as numbers of a profile: each in its place, and unusable ones."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_an_unusable_number_is_reported_and_the_default_stays(name: str, text: s
 def test_a_variable_of_a_part_that_the_profile_lacks_is_reported() -> None:
     document, warnings = tuned(built_in_document("default"), {"RECALL_SS_SCAN_ROWS": "700"})
     assert document == built_in_document("default")
-    assert warnings == ["RECALL_SS_SCAN_ROWS is not used: the profile has no simhash"]
+    assert warnings == ["RECALL_SS_SCAN_ROWS has no effect: the profile has no simhash"]
 
 
 @pytest.mark.parametrize(

@@ -124,15 +124,13 @@ def test_a_provider_that_is_away_leaves_recall_by_words(live: LiveNode, ollama: 
     assert [f["fact"]["value"]["v"] for f in answer["facts"]] == ["grape harvest"]
     assert stage(answer, "semantic")["status"] == "failed"
     assert stage(answer, "lexical")["status"] == "completed"
-    # Its weight goes to the others in proportion: lexical to graph stays as it was.
+    # Its weight goes to the others in proportion: the ratio of lexical to graph stays.
     kept = {name: before["weights"][name] for name in before["weights"] if name != "semantic"}
     total = sum(kept.values())
     assert answer["weights"] == pytest.approx({n: w / total for n, w in kept.items()})
 
 
-def test_what_was_just_written_is_first_before_it_has_its_vector(
-    live: LiveNode, ollama: Server
-) -> None:
+def test_a_new_fact_ranks_first_before_it_has_its_vector(live: LiveNode, ollama: Server) -> None:
     for text in ("green tea from the harbour", "a kettle for tea", "green lanterns", "black tea"):
         say(live, text, wait="embedded")
     question = "porcelain cups for green tea"
@@ -182,7 +180,7 @@ def test_a_slow_provider_costs_its_deadline_and_no_more(live: LiveNode, ollama: 
     assert len(answer["facts"]) == 1
 
 
-def test_a_stage_that_weighs_nothing_is_not_run(live: LiveNode, ollama: Server) -> None:
+def test_a_stage_without_weight_does_not_run(live: LiveNode, ollama: Server) -> None:
     say(live, "grape harvest", wait="embedded")
     asked = len(ollama.requests)
     answer = ask(live, "grape", weights={"lexical": 0.7, "vector": 0.0, "graph": 0.3})
@@ -248,7 +246,7 @@ def test_the_same_model_again_is_nothing_to_do(live: LiveNode) -> None:
     assert state["result"]["vectors"] == 1
 
 
-def test_dimensions_that_a_model_does_not_have_are_refused(live: LiveNode) -> None:
+def test_unsupported_dimensions_are_refused(live: LiveNode) -> None:
     before = admin(live, "GET", "/v1/embeddings").json()["reindex"]
     model = {"provider": "minilm", "model": "all-MiniLM-L6-v2"}
     for wrong in ({"dimensions": 500}, {"truncated_dimensions": 200}):

@@ -87,7 +87,7 @@ def test_instructions_have_their_own_channel(live: LiveNode) -> None:
     assert (len(body["instructions"]), body["content"]) == (1, [])
 
 
-def test_an_empty_scope_hints_where_there_is_something(atlas: LiveNode) -> None:
+def test_an_empty_scope_hints_at_one_with_facts(atlas: LiveNode) -> None:
     body = recall(atlas)
     assert (body["facts"], body["total_scored"], body["truncated"]) == ([], 0, False)
     assert body["hint"]["scopes"] == {"company": 3}
@@ -105,12 +105,12 @@ def test_a_hint_never_tells_of_an_unreadable_scope(serve: Callable[..., LiveNode
     assert "company" not in str(answer["hint"])
 
 
-def test_every_readable_scope_may_be_asked_at_once(atlas: LiveNode) -> None:
+def test_one_request_can_search_every_readable_scope(atlas: LiveNode) -> None:
     for scope in ("*", "global"):
         assert recall(atlas, scope=scope)["facts"]
 
 
-def test_depth_three_and_zero_are_served_and_budget_one_is_empty(atlas: LiveNode) -> None:
+def test_depths_three_and_zero_work_and_budget_one_is_empty(atlas: LiveNode) -> None:
     assert recall(atlas, scope="company", depth=3)["facts"]
     off = recall(atlas, scope="company", depth=0)
     assert {stage["name"]: stage["status"] for stage in off["stages"]}["graph"] == "disabled"
@@ -187,7 +187,7 @@ def test_an_unknown_profile_is_400(atlas: LiveNode) -> None:
     assert {"default", "stigmem"} <= set(names)
 
 
-def test_verify_full_proves_the_chain_of_what_is_readable(serve: Callable[..., LiveNode]) -> None:
+def test_verify_full_proves_the_chain_of_readable_facts(serve: Callable[..., LiveNode]) -> None:
     live = serve(auth_required=True)
     writer = live.mint("read", "write", entity="agent:w")
     narrow = live.mint("read", entity="agent:n", scopes=["public"])

@@ -1,4 +1,5 @@
-"""Receipts of recalls: whose, of what, found before and after they are logged, and replayed."""
+"""Receipts of recalls: their owners and content, found before and after they are logged, and
+replayed."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def receipts(live: LiveNode, key: str | None = None, **given: Any) -> list[dict[
         query["cursor"] = page["cursor"]
 
 
-def test_a_receipt_says_what_was_asked_and_what_came_back(live: LiveNode) -> None:
+def test_a_receipt_has_the_question_and_the_answer(live: LiveNode) -> None:
     live.state(entity=ATLAS, relation="memory:owner", v="billing team")
     live.state(entity=ATLAS, relation="memory:note", v="owner is on leave")
     answer = recall(live, limit=1, min_confidence=0.2)
@@ -104,7 +105,7 @@ def test_receipts_are_their_owners_and_the_auditors(serve: Callable[..., LiveNod
         seen = receipt(live, mine, auditor)
         assert seen["principal"] == "agent:ann"
         assert [each["rank"] for each in seen["returned"]] == [None]
-        # What a score or a total was made of may be private to the one who asked.
+        # The inputs of a score or a total may be private to the caller.
         assert seen["returned"][0]["score"] is seen["total_scored"] is seen["tokens_used"] is None
         assert replay(live, mine, auditor)["then"]["faithful"] is None
     assert [each["receipt_id"] for each in receipts(live, bob)] == [theirs]
@@ -124,7 +125,7 @@ def test_the_list_is_walked_newest_first_without_gaps(live: LiveNode) -> None:
     assert wrong.json()["detail"]["code"] == "invalid_cursor"
 
 
-def test_a_replay_is_faithful_and_says_what_has_changed(live: LiveNode) -> None:
+def test_a_replay_is_faithful_and_shows_changes(live: LiveNode) -> None:
     owner = live.state(entity=ATLAS, relation="memory:owner", v="billing team")
     note = live.state(entity=ATLAS, relation="memory:note", v="atlas billing is quiet")
     asked = recall(live)["receipt_id"]
@@ -144,7 +145,9 @@ def test_a_replay_is_faithful_and_says_what_has_changed(live: LiveNode) -> None:
     assert by_id[new["id"]]["rank_then"] is None
 
 
-def test_rights_of_today_decide_what_of_a_receipt_is_seen(serve: Callable[..., LiveNode]) -> None:
+def test_present_rights_decide_which_facts_of_a_receipt_are_visible(
+    serve: Callable[..., LiveNode],
+) -> None:
     live = serve(auth_required=True)
     ann = live.key_of("ann")
     made = live.call(

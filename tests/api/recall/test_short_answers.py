@@ -1,4 +1,4 @@
-"""Answers in few words: ``compact`` costs no more than was asked, ``facts`` says each fact once."""
+"""Answers in few words: ``compact`` stays within the budget, ``facts`` has each fact once."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def test_compact_lines_fit_the_budget_as_sent(atlas: LiveNode, budget: int) -> N
     assert len(text.encode()) <= 4 * budget
     lines = [line for line in text.splitlines() if line.count(" | ") >= 5 and "T" not in line[:1]]
     assert body["returned"] == sum("agent/a" in line for line in lines)
-    if budget >= 500:  # most of the budget is used
+    if budget >= 500:  # uses most of the budget
         assert body["tokens_used"] > budget * 0.75
         assert body["truncated"]
     assert len(str(body)) < len(text) + 900
 
 
-def test_a_line_says_who_what_when_and_which(atlas: LiveNode) -> None:
+def test_a_line_has_entity_value_date_and_id(atlas: LiveNode) -> None:
     made = atlas.state(
         entity="user:zoe", relation="memory:age", type="number", v=42, confidence=0.8
     )
@@ -83,7 +83,7 @@ def test_lists_have_the_same_shapes(atlas: LiveNode) -> None:
     assert (wrong.status_code, wrong.json()["detail"][0]["loc"]) == (422, ["query", "fields"])
 
 
-def test_only_what_is_sent_counts_as_used(atlas: LiveNode) -> None:
+def test_only_returned_facts_count_as_used(atlas: LiveNode) -> None:
     body = recall(atlas, "compact", token_budget=200)
     path = f"/v1/recall/receipts/{body['receipt_id']}"
     receipt = atlas.call("GET", path).json()
@@ -119,7 +119,7 @@ def test_a_weak_answer_says_which_scope_has_a_better_one(atlas: LiveNode) -> Non
     assert good["hint"] is None
 
 
-def test_a_hint_never_leads_to_what_the_caller_may_not_read(
+def test_a_hint_never_names_an_unreadable_scope(
     serve: Callable[..., LiveNode],
 ) -> None:
     live = serve(auth_required=True)

@@ -1,5 +1,5 @@
-"""The classes of the protocol's adversarial set that abuse retraction and contradiction: a trusted
-agent's fact stays in the top 3, and what floods stays under 0.75 of its weighted score."""
+"""The protocol's adversarial classes that abuse retraction and contradiction. A trusted agent's
+fact stays in the top 3, and the flood stays under 0.75 of its weighted score."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUERY = "who is the chief engineer of atlas"
 
 
 class World:
-    """A node with one canonical fact, asked by the trusted agent."""
+    """A node with one canonical fact, queried by the trusted agent."""
 
     def __init__(self, node: LiveNode, keys: bool) -> None:
         self.node = node
@@ -54,7 +54,7 @@ class World:
         others = [score[fact] for fact in ids if fact != self.canonical["id"]]
         if under is not None and others:
             assert max(others) < under * score[self.canonical["id"]]
-            # The protocol's own set reads what floods by this number alone.
+            # The protocol's own set judges the flood by this number alone.
             totals = {each["fact"]["id"]: each["score_breakdown"] for each in found}
             assert max(totals[fact]["weighted_total"] for fact in score if fact != ids[0]) <= under
 
@@ -81,7 +81,7 @@ def test_retracting_each_side_of_a_flood_leaves_the_canonical_fact(world: World)
 
 
 @pytest.mark.parametrize("confidence", [0.1, 0.5])
-def test_a_flood_of_unsure_contradictions_stays_below(world: World, confidence: float) -> None:
+def test_a_flood_of_uncertain_contradictions_stays_below(world: World, confidence: float) -> None:
     for number in range(FLOOD):
         world.say(
             world.hostile,
@@ -92,7 +92,7 @@ def test_a_flood_of_unsure_contradictions_stays_below(world: World, confidence: 
     world.check(under=0.75)
 
 
-def test_a_flood_of_a_source_that_is_not_trusted_stays_below(world: World) -> None:
+def test_a_flood_from_an_untrusted_source_stays_below(world: World) -> None:
     trust = {"source": HOSTILE, "trust": 0.3}
     done = world.node.call("PUT", "/v1/trust/sources", key=CONTROL_TOKEN, json=trust)
     assert done.status_code == 200, done.text
@@ -103,10 +103,8 @@ def test_a_flood_of_a_source_that_is_not_trusted_stays_below(world: World) -> No
 
 
 @pytest.mark.parametrize("profile", ["default", "stigmem", "stargraph"])
-def test_what_one_source_says_many_times_does_not_drown_what_another_says(
-    world: World, profile: str
-) -> None:
-    for number in range(FLOOD):  # each a fact of its own, as it holds for another time
+def test_many_facts_of_one_source_do_not_drown_anothers(world: World, profile: str) -> None:
+    for number in range(FLOOD):  # different facts, because their validity differs
         v = "The chief engineer of atlas is certainly the chief engineer Eve"
         until = f"2099-01-{number + 1:02}T00:00:00Z"
         world.say(world.hostile, HOSTILE, v, valid_until=until)

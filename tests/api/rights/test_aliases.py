@@ -1,4 +1,4 @@
-"""Aliases over HTTP: what a name means, for writes, for every kind of question, and in the past."""
+"""Aliases over HTTP: the meaning of a name in writes, in every kind of query, and in the past."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_record_is_the_protocols(live: LiveNode) -> None:
     assert record["kind"] == "user"
     assert live.call("GET", "/v1/aliases").json() == [record]
     position = head(live)
-    assert alias(live, "user:al", ALICE).json() == record  # so already: nothing is written
+    assert alias(live, "user:al", ALICE).json() == record  # no change, so no write
     assert head(live) == position
     assert live.call("DELETE", "/v1/aliases/user:al").status_code == 204
     assert live.call("GET", "/v1/aliases").json() == []
@@ -38,7 +38,7 @@ def test_the_record_is_the_protocols(live: LiveNode) -> None:
     assert (gone.status_code, gone.json()) == (404, {"detail": "alias not found"})
 
 
-def test_uris_in_the_path_are_taken_as_sent(live: LiveNode) -> None:
+def test_uris_in_the_path_work_unescaped(live: LiveNode) -> None:
     alias(live, "stigmem://ex.example/user/al", ALICE)
     assert live.call("DELETE", "/v1/aliases/stigmem://ex.example/user/al").status_code == 204
 
@@ -69,7 +69,7 @@ def test_every_question_finds_the_entity_by_its_other_name(live: LiveNode) -> No
     assert {finding["entity"] for finding in lint["findings"]} <= {ALICE}
 
 
-def test_the_past_is_asked_by_the_names_of_the_past(live: LiveNode) -> None:
+def test_the_past_uses_the_names_of_the_past(live: LiveNode) -> None:
     before = live.state(entity="user:al", v="old")
     then = head(live)
     made = alias(live, "user:al", ALICE).json()
@@ -94,7 +94,7 @@ def test_a_source_has_no_other_name(live: LiveNode) -> None:
     assert live.state(source="agent:me")["source"] == "agent:me"
 
 
-def test_chains_are_followed_and_cycles_refused(live: LiveNode) -> None:
+def test_chains_resolve_and_cycles_are_refused(live: LiveNode) -> None:
     alias(live, "user:a", "user:b")
     alias(live, "user:b", "user:c")
     assert live.state(entity="user:a")["entity"] == "user:c"
@@ -198,7 +198,7 @@ def test_resolving_by_layers(live: LiveNode) -> None:
     assert other["layer1_match"] is False
 
 
-def test_what_is_only_pointed_at_is_known_too(live: LiveNode) -> None:
+def test_an_entity_known_only_from_refs_is_known_too(live: LiveNode) -> None:
     live.state(entity="user:bo", relation="rel:knows", type="ref", v=ALICE)
     assert resolved(live, ALICE)["layer1_match"] is True
 

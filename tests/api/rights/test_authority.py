@@ -14,7 +14,7 @@ USER = "user:x"
 
 
 class World:
-    """A node where ANN has said something, and MAX, who may write like her, did not."""
+    """A node where ANN stated a fact, and MAX, who may write as ANN, did not."""
 
     def __init__(self, node: LiveNode) -> None:
         self.node = node
@@ -95,7 +95,7 @@ def test_many_denials_weigh_as_one(world: World) -> None:
     assert score() == pytest.approx(denied, rel=0.02)
 
 
-def test_another_value_is_not_denied(world: World) -> None:
+def test_a_denial_does_not_cover_another_value(world: World) -> None:
     said = world.say(world.ann, ANN)
     world.deny(world.max, MAX, "CTO")
     stands = world.node.call("GET", f"/v1/facts/{said['id']}", key=world.ann).json()
@@ -137,7 +137,7 @@ def test_a_denial_ends(world: World, how: str) -> None:
     assert not found["contradicted"]
 
 
-def test_what_was_denied_and_is_said_again_is_news(world: World) -> None:
+def test_a_denied_fact_stated_again_is_a_new_fact(world: World) -> None:
     said = world.say(world.ann, ANN)
     assert world.say(world.ann, ANN)["id"] == said["id"]
     world.deny(world.max, MAX)
@@ -147,7 +147,7 @@ def test_what_was_denied_and_is_said_again_is_news(world: World) -> None:
     assert world.say(world.ann, ANN)["id"] == again["id"]
 
 
-def test_a_denial_is_settled_by_those_who_may_end_the_loser(world: World) -> None:
+def test_callers_who_may_end_the_loser_settle_a_denial(world: World) -> None:
     said = world.say(world.ann, ANN)
     marker = world.deny(world.max, MAX)
     (conflict,) = world.conflicts(world.ann)
@@ -160,7 +160,7 @@ def test_a_denial_is_settled_by_those_who_may_end_the_loser(world: World) -> Non
     assert settled["winning_fact_id"] == marker["id"]
 
 
-def test_a_denial_is_settled_against(world: World) -> None:
+def test_a_denial_can_lose(world: World) -> None:
     said = world.say(world.ann, ANN)
     world.deny(world.max, MAX)
     (conflict,) = world.conflicts(world.admin)
@@ -170,7 +170,7 @@ def test_a_denial_is_settled_against(world: World) -> None:
     ]
 
 
-def test_a_denial_is_settled_by_a_new_value(world: World) -> None:
+def test_a_new_value_settles_a_denial(world: World) -> None:
     world.say(world.ann, ANN)
     world.deny(world.max, MAX)
     (conflict,) = world.conflicts(world.ann)
@@ -184,7 +184,7 @@ def test_a_denial_is_settled_by_a_new_value(world: World) -> None:
 # -- by id -----------------------------------------------------------------------------------
 
 
-def test_by_id_ends_who_covers_the_source(world: World) -> None:
+def test_retracting_by_id_needs_the_right_to_the_source(world: World) -> None:
     for key in (world.ann, world.both, world.admin, CONTROL_TOKEN):
         said = world.say(world.ann, ANN)
         assert forbidden(world.retract(world.max, said["id"]))
@@ -193,7 +193,7 @@ def test_by_id_ends_who_covers_the_source(world: World) -> None:
         assert world.listed() == []
 
 
-def test_what_may_not_be_read_is_absent(world: World) -> None:
+def test_an_unreadable_fact_is_absent(world: World) -> None:
     narrow = world.node.mint("read", "write", entity=MAX, sources=None, scopes=["public"])
     said = world.say(world.ann, ANN)
     absent = world.retract(narrow, "018bcfe5-6800-7000-8000-000000000001")
@@ -205,7 +205,7 @@ def test_what_may_not_be_read_is_absent(world: World) -> None:
     assert world.retract(world.ann, secret["id"]).status_code == 200
 
 
-def test_a_batch_asks_the_same(world: World) -> None:
+def test_a_batch_has_the_same_rule(world: World) -> None:
     said = world.say(world.ann, ANN)
     items = [{"op": "retract", "id": said["id"]}]
     (result,) = world.post("/v1/facts/batch", world.max, items).json()["results"]
@@ -305,7 +305,7 @@ ADMINS = [
 
 
 @pytest.mark.parametrize(("method", "path", "body"), ADMINS)
-def test_what_hides_for_everybody_is_the_admins(
+def test_only_admins_may_hide_for_all(
     world: World, method: str, path: str, body: dict[str, Any]
 ) -> None:
     world.say(world.ann, ANN)
@@ -314,7 +314,7 @@ def test_what_hides_for_everybody_is_the_admins(
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_a_delta_replaces_what_its_actor_could_end(world: World, strict: bool) -> None:
+def test_a_delta_replaces_only_facts_that_its_actor_may_end(world: World, strict: bool) -> None:
     def apply(key: str, name: str, object: str, replaces: str | None = None) -> Any:
         payload = {"id": name, "subject": "self", "predicate": "lives_in", "object": object}
         delta: dict[str, Any] = {
@@ -341,6 +341,6 @@ def test_a_delta_replaces_what_its_actor_could_end(world: World, strict: bool) -
     assert apply(world.ann, "new", "Wien", "home").json()["results"][0]["status"] == "applied"
 
 
-def test_a_fact_is_stated_in_ones_own_name(world: World) -> None:
+def test_a_caller_states_facts_as_itself(world: World) -> None:
     body = fact(entity=USER, source=ANN, confidence=0.0)
     assert forbidden(world.post("/v1/facts", world.max, body))

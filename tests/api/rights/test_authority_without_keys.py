@@ -1,5 +1,5 @@
-"""The table of ``docs/ending-facts.md`` on a node that asks for no keys: the source of a write
-decides, routes by id are the operator's, and what needs ``admin`` needs the operator's token."""
+"""The table of ``docs/ending-facts.md`` on a node without keys. The source of a write decides;
+routes by id belong to the operator; ``admin`` routes need the operator's token."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def desk(open_node: LiveNode) -> Desk:
     return Desk(open_node)
 
 
-def test_a_write_of_confidence_0_ends_what_its_source_said(desk: Desk) -> None:
+def test_a_write_of_confidence_0_ends_its_sources_fact(desk: Desk) -> None:
     desk.say(ANN, "CEO")
     desk.say(MAX, "retracted", confidence=0.0)
     assert desk.listed() == ["CEO"]
@@ -61,7 +61,7 @@ def test_a_batch_retracts_by_id(desk: Desk) -> None:
     assert desk.listed() == []
 
 
-def test_a_conflict_is_settled(desk: Desk) -> None:
+def test_a_conflict_can_be_settled(desk: Desk) -> None:
     desk.say(ANN, "CEO")
     other = desk.say(MAX, "CTO")
     (conflict,) = [
@@ -74,7 +74,7 @@ def test_a_conflict_is_settled(desk: Desk) -> None:
     assert desk.listed() == ["CTO"]
 
 
-def test_attributes_are_set_and_memories_merged(desk: Desk) -> None:
+def test_attributes_can_be_set_and_memories_merged(desk: Desk) -> None:
     one, other = (desk.say(ANN, v, relation="rel:m") for v in ("a b c", "a b d"))
     path = f"/v1/facts/{one['id']}/attributes"
     assert desk.ask("PATCH", path, {"relevance": -20}).status_code == 200
@@ -82,7 +82,7 @@ def test_attributes_are_set_and_memories_merged(desk: Desk) -> None:
     assert merged.status_code == 200, merged.text
 
 
-def test_memories_and_summaries_are_stored_for_any_owner(desk: Desk) -> None:
+def test_memories_and_summaries_can_have_any_owner(desk: Desk) -> None:
     memory = {"content": "drinks black tea", "source": ANN}
     assert desk.ask("POST", "/v1/memories", memory).status_code in (200, 201)
     written = [{"name": "daily/daily_2026-06-15.md", "text": "tea"}]
@@ -90,7 +90,7 @@ def test_memories_and_summaries_are_stored_for_any_owner(desk: Desk) -> None:
     assert desk.ask("POST", "/v1/summaries", body).status_code in (200, 201)
 
 
-def test_a_delta_replaces_what_another_source_said(desk: Desk) -> None:
+def test_a_delta_replaces_another_sources_fact(desk: Desk) -> None:
     def apply(name: str, source: str, kind: str, **more: Any) -> Any:
         payload = {"id": name, "subject": "self", "predicate": "lives_in", "object": name}
         origin = {"rule_id": "by-hand", "source_episode_ids": ["e"], "confidence": 1.0}
@@ -142,7 +142,7 @@ ADMINS: list[tuple[str, str, Callable[[str], Any], int]] = [
 ]
 
 
-def test_what_needs_admin_needs_the_operators_token(desk: Desk) -> None:
+def test_admin_routes_need_the_operators_token(desk: Desk) -> None:
     desk.say(ANN, "CEO")
     for method, path, body, status in ADMINS:
         refused = desk.ask(method, path, body(desk.entity))

@@ -75,7 +75,7 @@ def test_a_token_reads_its_scopes_and_its_entities(node: LiveNode, ops: str) -> 
 
 
 @pytest.mark.usefixtures("world")
-def test_what_a_token_does_not_reach_does_not_exist_for_it(node: LiveNode, ops: str) -> None:
+def test_facts_outside_a_tokens_grant_do_not_exist_for_it(node: LiveNode, ops: str) -> None:
     fact_id = next(
         record["id"]
         for record in node.call("GET", "/v1/facts", key=ops).json()["facts"]
@@ -160,7 +160,7 @@ def test_a_reader_grants_no_writing_and_no_issuer_lends_anothers_name(node: Live
     assert ask(node, modest, verbs=["write"], subject="agent:modest").status_code == 201
 
 
-def test_a_token_opens_only_what_is_bounded_by_scope_and_entity(node: LiveNode) -> None:
+def test_a_token_opens_only_routes_bounded_by_scope_and_entity(node: LiveNode) -> None:
     everything = token(node, CONTROL_TOKEN, verbs=["read", "write"])
     for route in ROUTES:
         if route.delegable:
@@ -241,7 +241,7 @@ def code(answer: Any) -> str:
     return answer.json()["detail"]["code"]
 
 
-def test_expiry_and_revocation_end_a_token_and_what_hangs_on_it(
+def test_expiry_and_revocation_end_a_token_and_those_derived_from_it(
     node: LiveNode, ops: str, clock: FixedClock
 ) -> None:
     held = token(node, ops, ttl_seconds=60)
@@ -266,7 +266,7 @@ def test_expiry_and_revocation_end_a_token_and_what_hangs_on_it(
     assert node.call("POST", gone, key=ops).status_code == 404
 
 
-def test_with_a_key_end_the_tokens_that_were_asked_for_with_it(node: LiveNode, ops: str) -> None:
+def test_revoking_a_key_ends_the_tokens_issued_with_it(node: LiveNode, ops: str) -> None:
     held, other = token(node, ops), token(node, CONTROL_TOKEN)
     rows = node.call("GET", "/v1/auth/keys", key=ops).json()
     node.call("DELETE", f"/v1/auth/keys/{rows[0]['id']}", key=ops)
@@ -308,7 +308,7 @@ def test_no_token_falls_back_to_the_keyless_caller(live: LiveNode) -> None:
     assert code(live.call("GET", "/v1/facts", key="stigcap1.AAAA")) == "token_invalid"
 
 
-def test_a_retired_key_vouches_only_for_what_was_issued(node: LiveNode, ops: str) -> None:
+def test_a_retired_key_vouches_only_for_earlier_tokens(node: LiveNode, ops: str) -> None:
     held = token(node, ops)
     forged = issue(
         node.node.identity,

@@ -1,4 +1,4 @@
-"""Classification: who reads what, on every way to facts, now and of the past."""
+"""Classification: who reads which facts, by every route, now and in the past."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_reclassifying_hides_a_fact_from_the_past_as_well(
     assert "attributes" not in then
 
 
-def test_a_fork_of_the_past_hides_what_was_classified_since(
+def test_a_fork_of_the_past_hides_facts_classified_since(
     live: LiveNode, owner: str, other: str
 ) -> None:
     name = state(live, 1, owner)
@@ -162,7 +162,7 @@ def test_setting_one_attribute_leaves_the_others(live: LiveNode, owner: str) -> 
     assert back.json()["fact"]["attributes"]["tier"] == "general"
 
 
-def test_no_card_holds_what_only_some_of_its_readers_may_read(
+def test_no_card_contains_facts_that_some_of_its_readers_may_not_read(
     live: LiveNode, owner: str, other: str
 ) -> None:
     state(live, 1, owner, relation="memory:open", v="the open word")
@@ -190,7 +190,7 @@ def test_a_hidden_rival_contradicts_nothing_for_callers_who_may_not_read_it(
     assert len(live.call("GET", "/v1/conflicts", key=owner).json()["conflicts"]) == 1
 
 
-def test_audits_and_statements_do_not_speak_of_it(live: LiveNode, owner: str) -> None:
+def test_audits_and_statements_omit_it(live: LiveNode, owner: str) -> None:
     name = state(live, 2, owner, v="the hidden word")
     state(live, 1, owner, relation="memory:open", v="the open word")
     patch(live, name, owner, topic="quiet")
@@ -215,7 +215,7 @@ def test_audits_and_statements_do_not_speak_of_it(live: LiveNode, owner: str) ->
         assert answer.status_code == (404 if name in path else 200), (path, answer.text)
 
 
-def test_a_stranger_cannot_end_what_they_may_not_read(
+def test_a_caller_cannot_end_a_fact_that_it_may_not_read(
     live: LiveNode, owner: str, other: str
 ) -> None:
     name = state(live, 2, owner)

@@ -60,7 +60,7 @@ def test_rows_depend_on_the_events_alone(history: list[Step]) -> None:
 
 @given(histories())
 @QUICK
-def test_each_part_of_a_memory_image_that_followed_equals_one_that_was_loaded(
+def test_each_part_of_an_image_that_followed_equals_a_loaded_one(
     history: list[Step],
 ) -> None:
     with lived(history) as node:
@@ -79,7 +79,7 @@ def test_each_part_of_a_memory_image_that_followed_equals_one_that_was_loaded(
 
 @given(histories(max_size=12))
 @QUICK
-def test_the_past_is_what_a_node_with_only_those_events_says(history: list[Step]) -> None:
+def test_the_past_equals_a_node_with_only_those_events(history: list[Step]) -> None:
     with lived(history) as node:
         events = node.log.read(0, 10_000)
         view = node.reader.pin()
@@ -93,7 +93,7 @@ def test_the_past_is_what_a_node_with_only_those_events_says(history: list[Step]
                 assert reviewed(view, moment)[: past.count] == reviewed(past, moment)
 
 
-def test_an_export_read_back_keeps_what_is_private_private(tmp_path: Path) -> None:
+def test_an_imported_export_keeps_private_facts_private(tmp_path: Path) -> None:
     facts = (
         "SELECT slug, entity, relation, value_v, source, facts.scope, base_confidence,"
         " facts.to_position < 4611686018427387904, set_aside < 4611686018427387904"

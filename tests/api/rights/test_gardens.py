@@ -64,7 +64,7 @@ def test_members_write_by_role(node: LiveNode) -> None:
             assert told(answer) == reader
         assert node.call("GET", "/v1/facts", key=key).status_code == 200
     reader_key = node.key_of("reader")
-    for _ in range(2):  # a repeated request is refused in the same words
+    for _ in range(2):  # a_repeated_request_gets_the_same_refusal
         answer = node.call(
             "POST",
             "/v1/facts",
@@ -89,7 +89,7 @@ def test_the_scope_of_a_fact_is_its_gardens(node: LiveNode) -> None:
     assert [item["status"] for item in batch] == [201, 422, 404]
 
 
-def test_members_are_added_changed_and_removed(node: LiveNode) -> None:
+def test_members_join_change_roles_and_leave(node: LiveNode) -> None:
     ann = node.key_of("ann")
     made(node, ann)
     joined(node, ann, "bo", "reader")
@@ -111,7 +111,7 @@ def test_members_are_added_changed_and_removed(node: LiveNode) -> None:
     assert bad.status_code == 422
 
 
-def test_the_last_admin_stays(node: LiveNode) -> None:
+def test_the_last_admin_cannot_leave(node: LiveNode) -> None:
     ann = node.key_of("ann")
     made(node, ann)
     joined(node, ann, "bo", "writer")
@@ -160,7 +160,7 @@ def test_a_deleted_garden_takes_its_facts_out_of_sight(node: LiveNode) -> None:
     assert node.call("GET", "/v1/facts", key=ann).json()["total"] == 0
 
 
-def test_the_past_is_read_with_the_rights_of_today(node: LiveNode) -> None:
+def test_present_rights_apply_to_the_past(node: LiveNode) -> None:
     ann, bo = node.key_of("ann"), node.key_of("bo")
     made(node, ann)
     stated = node.state(key=ann, garden_id="ops", v="the atlas ledger")
@@ -168,7 +168,7 @@ def test_the_past_is_read_with_the_rights_of_today(node: LiveNode) -> None:
     path = f"/v1/facts/{stated['id']}"
     recalled = {"query": "atlas", "scope": "company", **at}
     assert node.call("GET", path, key=bo, params=at).status_code == 404
-    joined(node, ann, "bo", "reader")  # later than the moment asked about
+    joined(node, ann, "bo", "reader")  # later than the requested moment
     assert node.call("GET", path, key=bo, params=at).status_code == 200
     assert node.call("POST", "/v1/recall", key=bo, json=recalled).json()["total_scored"] == 1
     gone = node.call("DELETE", "/v1/gardens/ops/members/agent:bo", key=ann)
@@ -203,7 +203,7 @@ def test_facts_contradict_each_other_within_a_garden_alone(node: LiveNode) -> No
     assert node.call("GET", f"/v1/facts/{open_fact['id']}", key=ann).status_code == 200
 
 
-def test_a_denial_in_a_garden_ends_what_is_in_it(node: LiveNode) -> None:
+def test_a_denial_in_a_garden_ends_the_gardens_fact(node: LiveNode) -> None:
     ann = node.key_of("ann")
     made(node, ann)
     outside = node.state(key=ann, v="CEO")
@@ -220,7 +220,7 @@ def test_a_denial_in_a_garden_ends_what_is_in_it(node: LiveNode) -> None:
     assert refused.status_code == 403
 
 
-def test_lists_and_recalls_keep_to_a_garden_that_is_named(node: LiveNode) -> None:
+def test_lists_and_recalls_stay_within_a_named_garden(node: LiveNode) -> None:
     ann = node.key_of("ann")
     garden = made(node, ann)
     node.state(key=ann, v="atlas outside")
@@ -256,7 +256,7 @@ def test_a_sweep_reaches_only_gardens_that_the_caller_writes_in(node: LiveNode) 
     assert gone["confidence"] == 0.0
 
 
-def test_garden_facts_stand_in_a_stream_of_their_own(node: LiveNode) -> None:
+def test_garden_facts_have_their_own_stream(node: LiveNode) -> None:
     ann = node.key_of("ann")
     garden = made(node, ann)
     node.state(key=ann)

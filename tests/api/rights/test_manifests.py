@@ -1,4 +1,4 @@
-"""Manifests: signed by their key, in force for a time, replaced only by who holds the key."""
+"""Manifests: signed by their key, in force for a time, replaced only by the key's owner."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def get(live: LiveNode, key: str, entity: str = ORG) -> tuple[int, Any]:
     return answer.status_code, answer.json()
 
 
-def test_a_manifest_is_served_as_it_was_signed_until_it_expires(
+def test_a_manifest_is_served_unchanged_until_it_expires(
     live: LiveNode, key: str, clock: FixedClock
 ) -> None:
     manifest = Org().manifest()
@@ -77,7 +77,7 @@ def test_a_manifest_is_served_as_it_was_signed_until_it_expires(
         ({"entities": "all"}, "entities"),
     ],
 )  # fmt: skip
-def test_what_does_not_hold_is_refused_by_its_field(
+def test_an_invalid_manifest_is_refused_by_its_field(
     live: LiveNode, key: str, change: dict[str, Any], field: str
 ) -> None:
     status, body = put(live, key, Org().manifest(**change))

@@ -1,4 +1,4 @@
-"""Quarantine gardens: what waits there, who judges it, and what comes of it."""
+"""Quarantine gardens: pending facts, their reviewers, and the outcomes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_an_admitted_fact_is_outside_with_the_same_content(node: LiveNode) -> No
         assert (item["quarantine_reason"], item["quarantine_acted_by"]) == ("checked", "agent:mo")
 
 
-def test_a_fact_is_promoted_to_a_garden_its_moderator_writes_in(node: LiveNode) -> None:
+def test_a_fact_moves_to_a_garden_that_its_moderator_writes_in(node: LiveNode) -> None:
     mo, ann = node.key_of("mo"), node.key_of("ann")
     stated = waiting(node)
     body = {"fact_id": stated["id"], "target_garden_id": "ops", "reason": "ok"}
@@ -124,7 +124,7 @@ def test_only_moderators_and_admins_judge(node: LiveNode) -> None:
     assert told(answer) == (404, {"detail": "quarantined fact not found"})
 
 
-def test_only_pending_facts_of_this_quarantine_are_judged(node: LiveNode) -> None:
+def test_only_pending_facts_of_this_quarantine_can_be_reviewed(node: LiveNode) -> None:
     ann = node.key_of("ann")
     plain = node.state(key=ann, garden_id="ops")
     body = {"fact_id": plain["id"]}
@@ -138,7 +138,7 @@ def test_only_pending_facts_of_this_quarantine_are_judged(node: LiveNode) -> Non
     assert node.call("GET", "/v1/quarantine", key=ann).json()["total"] == 0
 
 
-def test_a_quarantine_with_pending_facts_is_not_deleted(node: LiveNode) -> None:
+def test_a_quarantine_with_pending_facts_cannot_be_deleted(node: LiveNode) -> None:
     ann, stated = node.key_of("ann"), waiting(node)
     refused = node.call("DELETE", "/v1/gardens/wait", key=ann)
     assert told(refused) == (409, {"detail": "quarantine_has_pending_facts"})
@@ -146,7 +146,7 @@ def test_a_quarantine_with_pending_facts_is_not_deleted(node: LiveNode) -> None:
     assert node.call("DELETE", "/v1/gardens/wait", key=ann).status_code == 204
 
 
-def test_an_instruction_is_let_out_only_by_those_who_may_write_one(node: LiveNode) -> None:
+def test_only_callers_who_may_write_an_instruction_admit_one(node: LiveNode) -> None:
     wes = node.mint("read", "write", "instruction:write", entity="agent:wes")
     stated = node.state(key=wes, garden_id="wait", interpret_as="instruction")
     refused = node.call("POST", f"/v1/quarantine/{stated['id']}/admit", key=node.key_of("mo"))

@@ -1,4 +1,4 @@
-"""Whose name a fact may be stated in: sources bound to keys, and sources that sign."""
+"""The allowed sources of facts: sources bound to keys, and sources that sign."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_key_writes_as_itself_alone(node: LiveNode) -> None:
     assert [item["status"] for item in results] == [403, 201]
 
 
-def test_a_key_may_be_granted_other_sources(node: LiveNode) -> None:
+def test_a_key_may_have_further_sources(node: LiveNode) -> None:
     sources = ["agent:Bob", "service:*"]
     key = node.mint("read", "write", entity=ANN, sources=sources)
     listed = node.call("GET", "/v1/auth/keys", key=key).json()[0]
@@ -44,7 +44,7 @@ def test_a_key_may_be_granted_other_sources(node: LiveNode) -> None:
     ]  # fmt: skip
 
 
-def test_admins_write_as_anybody_unless_they_are_bound(node: LiveNode) -> None:
+def test_admins_write_as_any_source_unless_bound(node: LiveNode) -> None:
     free = node.mint("read", "write", "admin", entity="agent:root", sources=None)
     assert wrote(node, free, "agent:bob") == 201
     bound = node.mint("read", "write", "admin", entity="agent:ops", sources=["agent:x"])
@@ -108,7 +108,7 @@ def test_a_signed_fact_is_attested(node: LiveNode) -> None:
         assert page["facts"][0]["attested"] == expected["attested"]
 
 
-def test_what_is_wrong_with_an_attestation_is_said(node: LiveNode) -> None:
+def test_an_invalid_attestation_gets_a_reason(node: LiveNode) -> None:
     agent, other = Agent(node, ANN), Agent(node, "agent:bob")
 
     def refused(body: dict[str, Any], key: str = agent.key) -> tuple[int, Any]:
@@ -132,7 +132,7 @@ def test_what_is_wrong_with_an_attestation_is_said(node: LiveNode) -> None:
     assert node.call("DELETE", path, key=agent.key).status_code == 204
     assert node.call("DELETE", path, key=agent.key).status_code == 409
     name = agent.record["id"]
-    assert refused(good) == (400, f"attestation.key_id {name!r} has been revoked")
+    assert refused(good) == (400, f"attestation.key_id {name!r} is revoked")
     listed = node.call("GET", "/v1/auth/agent-keys", key=agent.key).json()
     assert [each["status"] for each in listed] == ["revoked"]
     absent = node.call("DELETE", "/v1/auth/agent-keys/none", key=agent.key)
@@ -177,7 +177,7 @@ def test_a_node_may_require_attestations(serve: Callable[..., LiveNode]) -> None
     assert batch.json()["results"][0]["status"] == 400
 
 
-def test_a_tenant_is_not_kept_and_that_is_said(node: LiveNode) -> None:
+def test_a_tenant_is_ignored_with_a_warning(node: LiveNode) -> None:
     body = {"raw_key": "k" * 40, "entity_uri": ANN, "permissions": ["read"], "tenant_id": "acme"}
     made = node.call("POST", "/v1/auth/keys", key=CONTROL_TOKEN, json=body).json()
     assert made["tenant_id"] == "default"

@@ -1,4 +1,4 @@
-"""Trust over HTTP: what operators set, what follows, and what lists then leave out."""
+"""Trust over HTTP: operators' settings, computed trust, and its effect on lists."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def listed(live: LiveNode, key: str | None = None, **params: Any) -> list[str]:
     return sorted(each["entity"] for each in answer["facts"])
 
 
-def test_who_speaks_for_itself_is_trusted_and_others_by_the_formula(guarded: LiveNode) -> None:
+def test_a_source_is_trusted_about_itself_and_others_by_the_formula(guarded: LiveNode) -> None:
     key = guarded.mint("read", "write", entity="agent:writer")
     own = guarded.state(key=key, entity="user:own", source="agent:writer")
     claimed = guarded.state(key=key, entity="user:claimed", source="agent:somebody")
@@ -98,7 +98,7 @@ def test_pages_of_settings_keep_their_moment(live: LiveNode) -> None:
     assert seen == [f"agent:s{n}" for n in range(5)]
 
 
-def test_one_source_tells_where_its_trust_comes_from(guarded: LiveNode) -> None:
+def test_one_sources_trust_shows_its_origin(guarded: LiveNode) -> None:
     key = guarded.mint("read", "write", entity="agent:writer")
     guarded.state(key=key, entity="user:x", source="agent:ghost")
     guarded.state(key=key, entity="user:y", source="agent:ghost", scope="public")
@@ -133,7 +133,7 @@ def test_only_admins_see_or_set_trust(guarded: LiveNode) -> None:
         ("policy", {"history_known_from": 0}, "history_known_from"),
     ],
 )
-def test_what_is_no_trust_is_refused(
+def test_invalid_trust_is_refused(
     live: LiveNode, path: str, body: dict[str, Any], field: str
 ) -> None:
     answer = live.call("PUT", f"/v1/trust/{path}", key=CONTROL_TOKEN, json=body)
@@ -144,7 +144,7 @@ def test_what_is_no_trust_is_refused(
 # -- lists, edges and recall ----------------------------------------------------------------
 
 
-def test_lists_leave_out_low_trust_unless_asked(live: LiveNode) -> None:
+def test_lists_omit_low_trust_by_default(live: LiveNode) -> None:
     live.state(entity="user:trusted", source="agent:good")
     live.state(entity="user:unsure", source="agent:good", confidence=0.1)
     live.state(entity="user:half", source="agent:half")
@@ -152,8 +152,8 @@ def test_lists_leave_out_low_trust_unless_asked(live: LiveNode) -> None:
     live.state(entity="user:blocked", source="agent:blocked")
     for source, trust in (("half", 0.2), ("shady", 0.19), ("blocked", 0.0)):
         put(live, f"agent:{source}", trust)
-    # confidence × trust: half 0.2 (kept, not under 0.2), shady 0.19, blocked 0; a trusted
-    # source that is itself unsure is not distrusted
+    # confidence × trust: half 0.2 (kept, not under 0.2), shady 0.19, blocked 0. A trusted source's
+    # own low confidence does not count as distrust
     assert listed(live) == ["user:half", "user:trusted", "user:unsure"]
     everything = ["user:blocked", "user:half", "user:shady", "user:trusted", "user:unsure"]
     assert listed(live, include_low_trust="true") == everything
@@ -167,7 +167,7 @@ def test_lists_leave_out_low_trust_unless_asked(live: LiveNode) -> None:
     assert (shady["source_trust"], shady["effective_confidence"]) == (1.0, 1.0)
 
 
-def test_the_policy_is_answered_whole_and_as_of_a_moment(live: LiveNode) -> None:
+def test_the_policy_is_complete_and_as_of_a_moment(live: LiveNode) -> None:
     default = admin(live, "GET", "/v1/trust/policy")
     assert (default["mode"], default["identity_weight"], default["strict_hidden_below"]) == (
         "relaxed", 0.35, 0.3,

@@ -1,10 +1,10 @@
-"""The law of time travel, over every read route: what a node says about position N is, byte
-for byte, what a node says that was given events 1 to N of the present log.
+"""The law of time travel, over every read route: a node's answer about position N equals, byte for
+byte, that of a node with only events 1 to N of the present log.
 
-Asked twice: of the node itself at the time, when N was its head (``recorded``), and of a
-second node that was given the beginning of the log (``beginning``), which also holds where
-something was erased since. Exempt are names and times that an answer makes up for itself:
-receipt ids, cursors, milliseconds, and the question that a recall repeats.
+Two comparisons: with the node itself while N was its head (``recorded``), and with a second node
+that got the beginning of the log (``beginning``), which also holds after an erasure. Exempt are
+names and times that an answer generates: receipt ids, cursors, milliseconds, and the question that
+a recall repeats.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Question(Struct, frozen=True):
     params: dict[str, Any] = {}
     body: dict[str, Any] | None = None
     moment: str = "as_of"
-    """What the route calls the moment."""
+    """The route's parameter for the moment."""
 
 
 def questions(past: Past) -> Iterator[Question]:
-    """Every read route that takes a moment, about everything there is now."""
+    """Every read route with a moment, about all present facts."""
     named = [name for name, _ in (*past.open, *past.hidden)]
     before = format_instant(past.clock.now_us() - 4 * 3_600_000_000)
     for who in ("key", "member_key"):
@@ -126,7 +126,7 @@ def recalls(who: str) -> Iterator[Question]:
         for more in (
             {"query": "who keeps the tea and the secrets?", "depth": 2},
             {"query": "atlas ledger", "include_contradicted": False},
-            # A card that is kept may be out of date and say so; one that is forced may not.
+            # A cached card may be stale and say so; a forced one may not.
             {"query": "tea", "entity": ENTITIES[0], "force_refresh": True},
             {"query": "secrets", "token_budget": 60, "limit": 2, "include_low_trust": True},
         ):
@@ -141,7 +141,7 @@ def recalls(who: str) -> Iterator[Question]:
 
 
 def wholes(who: str) -> Iterator[Question]:
-    """What is said of whole entities and scopes."""
+    """Queries about whole entities and scopes."""
     for entity in (*ENTITIES, NAME):
         for depth in (1, 3):
             where = {"entity": entity, "scope": SCOPE, "depth": depth}
@@ -178,13 +178,13 @@ STATEMENTS = ("SELECT * FROM events ORDER BY position", "SELECT * FROM facts ORD
 
 
 def statements() -> Iterator[Question]:
-    """SQL over the log; each costs a process, so it is asked seldom."""
+    """SQL over the log; each costs a process, so they are few."""
     for sql in STATEMENTS:
         yield Question("key", "POST", "/v1/time-travel/sql", body={"sql": sql})
 
 
 def told(past: Past, live: LiveNode, question: Question, at: int | None) -> list[Any]:
-    """Status and body of every page, without what an answer makes up for itself."""
+    """Status and body of every page, without generated parts."""
     moment = {} if at is None else {question.moment: f"position:{at}"}
     params, body = dict(question.params), question.body
     if body is None:
@@ -216,12 +216,12 @@ Recorded = list[tuple[Question, list[Any]]]
 
 
 def recorded(past: Past, asked: Iterator[Question]) -> Recorded:
-    """What the node says of each at its head."""
+    """The node's answers at its head."""
     return [(question, told(past, past.live, question, None)) for question in asked]
 
 
 def holds(past: Past, at: int, before: Recorded) -> None:
-    """The node, asked about ``at``, says what was recorded."""
+    """Assert that the node's answers about ``at`` equal the recorded ones."""
     for question, answer in before:
         same(question, at, told(past, past.live, question, at), answer)
 
@@ -246,7 +246,7 @@ QUICK = settings(
 
 @given(pasts(), st.data())
 @QUICK
-def test_the_past_is_what_was_said_then(history: list[Step], data: st.DataObject) -> None:
+def test_the_past_equals_the_answers_of_then(history: list[Step], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         past = Past(Path(folder) / "past")
         try:
@@ -297,8 +297,8 @@ def test_every_moment_of_a_busy_life(tmp_path: Path) -> None:
         past.close()
 
 
-def test_vectors_of_the_past_are_those_of_then(tmp_path: Path) -> None:
-    """With a model: a fact that has ended since is still likened to the question."""
+def test_past_vectors_equal_those_of_then(tmp_path: Path) -> None:
+    """With a model: a fact that has ended since still matches the question."""
     with serving(words_api) as server:
         past = Past(tmp_path / "past", **settings_for(server))
         try:
@@ -319,7 +319,7 @@ def test_vectors_of_the_past_are_those_of_then(tmp_path: Path) -> None:
             past.close()
 
 
-def test_every_route_that_takes_a_moment_is_asked(tmp_path: Path) -> None:
+def test_every_route_with_a_moment_is_tested(tmp_path: Path) -> None:
     with lived(tmp_path, EVERYTHING) as past:
         asked = {(each.method, each.path) for each in (*questions(past), *statements())}
     for route in ROUTES:

@@ -59,7 +59,7 @@ def test_a_write_and_its_end_are_two_entries(live: LiveNode) -> None:
     assert (missing.status_code, missing.json()) == FACT_NOT_FOUND
 
 
-def test_a_key_was_created_and_the_trail_still_answers(serve: Serve) -> None:
+def test_creating_a_key_keeps_the_trail_answering(serve: Serve) -> None:
     """The reference answers 500 from the first key on."""
     node = serve(auth_required=True)
     key = node.mint("read", "write")
@@ -94,7 +94,7 @@ def test_filters(serve: Serve) -> None:
     assert ids(as_of=f"position:{two['position']}") == everything[1:]
 
 
-def test_pages_hold_every_entry_once_while_others_are_written(live: LiveNode) -> None:
+def test_pages_contain_every_entry_once_during_writes(live: LiveNode) -> None:
     made = [live.state(entity=f"user:{n}")["id"] for n in range(10)]
     for one in made[:5]:
         live.call("POST", f"/v1/facts/{one}/retract", json={})
@@ -236,7 +236,7 @@ def test_held_back_values_are_not_in_the_trail(serve: Serve) -> None:
 
 
 def test_the_past_of_the_new_questions_does_not_change(live: LiveNode) -> None:
-    """What was answered at a position is answered as of that position for ever."""
+    """An answer at a position stays the answer as of that position."""
     sent = {"from": "agent:cto", "to": ["user:bo"], "goal": "ship", "id": "intent:one"}
     live.call("POST", "/v1/aliases", json={"raw_uri": "user:al", "canonical_uri": "user:alice"})
     kept, gone = live.state(entity="user:al"), live.state(entity="user:bob", v="x")

@@ -1,4 +1,4 @@
-"""Forks: what would have been answered, without anything having happened."""
+"""Forks: answers after hypothetical writes, without any effect."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def asked(live: LiveNode, *items: dict[str, Any], **body: Any) -> dict[str, Any]
     return answer.json()
 
 
-def test_a_supposed_fact_is_found_and_leaves_nothing(live: LiveNode) -> None:
+def test_a_supposed_fact_is_found_and_leaves_no_trace(live: LiveNode) -> None:
     old = live.state(v="keeper of tea", relation="memory:job")
     before = traces(live)
     found = asked(live, supposed(v="chief of tea", relation="memory:rank"))
@@ -57,7 +57,7 @@ def test_a_supposed_fact_is_found_and_leaves_nothing(live: LiveNode) -> None:
     assert live.app_tracker().pending == live.app_tracker().waiting == 0
 
 
-def test_a_fork_of_now_knows_what_the_tables_do_not_show_yet(
+def test_a_fork_of_now_knows_events_that_the_tables_lack(
     live: LiveNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_tail, "SECONDS_MAX", 3_600.0)
@@ -89,14 +89,14 @@ def test_a_fork_of_the_past_knows_nothing_of_later(live: LiveNode) -> None:
     gone = asked(live, {"op": "retract", "id": first["id"]}, as_of=then)
     assert gone["with"]["facts"] == []
     assert gone["difference"]["removed"] == [{"id": first["id"], "rank": 1}]
-    # Today it is retracted already.
+    # It is retracted by now.
     refused = fork(live, {"op": "retract", "id": first["id"]})
     real = live.call("POST", f"/v1/facts/{first['id']}/retract", json={})
     assert refused.status_code == real.status_code
     assert refused.json()["detail"]["error"] == real.json()["detail"]
 
 
-def test_states_differ_by_what_is_supposed(live: LiveNode) -> None:
+def test_states_differ_by_the_suppositions(live: LiveNode) -> None:
     one = live.state(v="chief", relation="memory:rank")
     other = live.state(v="nobody", relation="memory:rank", source="stigmem://t/agent/b")
     conflict = live.call("GET", "/v1/conflicts").json()["conflicts"][0]["conflict_id"]
@@ -124,7 +124,7 @@ def test_suppositions_follow_each_other(live: LiveNode) -> None:
 Serve = Callable[..., LiveNode]
 
 
-def test_what_may_not_be_written_may_not_be_supposed(serve: Serve) -> None:
+def test_forbidden_writes_cannot_be_supposed(serve: Serve) -> None:
     live = serve(auth_required=True)
     writer = live.mint("read", "write", entity="agent:w", scopes=["company"], sources=["agent:w"])
     reader = live.mint("read", entity="agent:r")
@@ -177,7 +177,7 @@ def test_a_fork_shows_nothing_that_its_caller_may_not_read(serve: Serve) -> None
         ({"suppose": [supposed()], "state": {}, "nonsense": 1}, 422, None),
     ],
 )
-def test_bad_forks_are_refused(
+def test_invalid_forks_are_refused(
     live: LiveNode, body: dict[str, Any], status: int, code: str | None
 ) -> None:
     answer = live.call("POST", FORK, json=body)
@@ -186,7 +186,7 @@ def test_bad_forks_are_refused(
         assert answer.json()["detail"]["code"] == code
 
 
-def test_a_log_beyond_the_bound_is_not_forked(serve: Serve) -> None:
+def test_a_log_beyond_the_limit_cannot_be_forked(serve: Serve) -> None:
     live = serve(fork_events_max=3)
     live.state()
     then = "position:1"
@@ -260,7 +260,7 @@ def _compare(past: Past, told: LiveNode, position: int) -> None:
 
 
 def _write(told: LiveNode, key: str, item: dict[str, Any]) -> None:
-    """Write what was supposed."""
+    """Write a supposition for real."""
     body = dict(item)
     match body.pop("op"):
         case "assert":
@@ -274,8 +274,7 @@ def _write(told: LiveNode, key: str, item: dict[str, Any]) -> None:
 
 
 def plain(found: dict[str, Any], position: int) -> str:
-    """An answer without what is its own: ids of facts that are new behind a position, and the
-    times it took."""
+    """An answer without its varying parts: ids of facts after a position, and durations."""
     text = json.dumps(found)
     for each in found["facts"]:
         record = each.get("fact", each)
@@ -286,7 +285,7 @@ def plain(found: dict[str, Any], position: int) -> str:
     return re.sub(r'"milliseconds": [0-9.e+-]+', "", text)
 
 
-def test_a_supposed_fact_has_a_vector_that_is_not_kept(tmp_path: Path) -> None:
+def test_a_supposed_fact_has_a_temporary_vector(tmp_path: Path) -> None:
     with serving(words_api) as server:
         live = LiveNode(tmp_path / "data", **settings_for(server))
         try:

@@ -1,4 +1,4 @@
-"""The log over HTTP: what each event is about, filters that find what is rare, and the past."""
+"""The log over HTTP: the subject of each event, filters for rare events, and the past."""
 
 from __future__ import annotations
 

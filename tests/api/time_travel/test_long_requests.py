@@ -1,4 +1,4 @@
-"""Requests that take long keep no other reads waiting, and are refused where too many wait."""
+"""Long requests delay no other reads, and are refused if too many wait."""
 
 from __future__ import annotations
 

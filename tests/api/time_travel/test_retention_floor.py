@@ -83,11 +83,11 @@ def test_every_route_refuses_a_moment_before_the_floor(aged: tuple[LiveNode, str
             assert answer.json()["detail"]["code"] == "as_of_before_retention_floor", said
 
 
-def test_moments_behind_the_floor_are_answered(aged: tuple[LiveNode, str, str]) -> None:
+def test_moments_after_the_floor_work(aged: tuple[LiveNode, str, str]) -> None:
     live, old, new = aged
     floor = BEGIN + 10 * DAY
     head = live.node.log.head().position
-    # What was known at the floor is what was written before it: the log keeps everything.
+    # Facts known at the floor are those written before it: the log keeps everything.
     for at, ids in (
         (format_instant(floor), {old}),
         (f"position:{head - 1}", {old}),
@@ -99,7 +99,7 @@ def test_moments_behind_the_floor_are_answered(aged: tuple[LiveNode, str, str]) 
             assert live.call(method, path, key=CONTROL_TOKEN, **given).status_code == 200, path
 
 
-def test_the_replay_of_a_receipt_is_bound_too(aged: tuple[LiveNode, str, str]) -> None:
+def test_the_floor_also_applies_to_replays_of_receipts(aged: tuple[LiveNode, str, str]) -> None:
     live, _, _ = aged
     answer = live.call("POST", "/v1/recall", json={"query": "new", "scope": "company"})
     live.run(live.app_tracker().flush())
@@ -111,7 +111,7 @@ def test_the_replay_of_a_receipt_is_bound_too(aged: tuple[LiveNode, str, str]) -
     assert live.call("POST", f"/v1/recall/receipts/{fresh}/replay").status_code == 200
 
 
-def test_without_the_setting_the_beginning_is_answered(serve: Callable[..., LiveNode]) -> None:
+def test_without_the_setting_the_beginning_is_readable(serve: Callable[..., LiveNode]) -> None:
     clock = FixedClock(BEGIN)
     live = serve(clock=clock)
     live.call("POST", "/v1/facts", json=fact())
@@ -119,8 +119,8 @@ def test_without_the_setting_the_beginning_is_answered(serve: Callable[..., Live
     assert live.call("GET", "/v1/facts", params={"as_of": "position:0"}).status_code == 200
 
 
-def test_every_route_that_takes_a_moment_is_asked() -> None:
-    """Those of single episodes, rules and intents need something to find first."""
+def test_every_route_with_a_moment_is_tested() -> None:
+    """Routes of single episodes, rules and intents need an existing one."""
     apart = {"/v1/episodes/{}", "/v1/consolidation/rules/{}", "/v1/intents/{}", "/v1/intents"}
     asked = {
         (method, path.replace(ALICE, "{}").replace("some-fact", "{}").replace("/company/", "/{}/"))

@@ -1,4 +1,4 @@
-"""Subscriptions: who receives what, by webhook, by page and as a stream."""
+"""Subscriptions: who receives which events, by webhook, by page and as a stream."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_subscription_is_its_owners(serve: Callable[..., LiveNode]) -> None:
     assert live.call("GET", "/v1/subscriptions", key=bob).json()["total"] == 0
 
 
-def test_rights_are_those_of_the_moment_of_telling(serve: Callable[..., LiveNode]) -> None:
+def test_rights_at_delivery_decide(serve: Callable[..., LiveNode]) -> None:
     live = serve(auth_required=True)
     ann = live.key_of("ann")
     garden = live.call(
@@ -217,7 +217,7 @@ def test_a_webhook_gets_changes_in_order_and_signed(
     assert {each["delivery_status"] for each in events(open_node, made)} == {"delivered"}
 
 
-def test_wake_says_only_that_there_is_something(open_node: LiveNode, receiver: Receiver) -> None:
+def test_wake_says_only_that_events_exist(open_node: LiveNode, receiver: Receiver) -> None:
     subscribe(open_node, delivery_address=receiver.url, event_types=["fact_asserted"])
     open_node.state(v="secret of the house")
     until(lambda: len(receiver.got) == 1)
@@ -225,7 +225,7 @@ def test_wake_says_only_that_there_is_something(open_node: LiveNode, receiver: R
     assert b"secret" not in receiver.got[0][1]
 
 
-def test_a_failing_receiver_is_tried_again_with_the_same_id(
+def test_a_failing_receiver_gets_a_retry_with_the_same_id(
     open_node: LiveNode, receiver: Receiver
 ) -> None:
     receiver.answers = [500, 302, 204]
@@ -281,9 +281,7 @@ def test_a_revoked_key_gets_nothing_more(
     assert len(receiver.got) == 1
 
 
-def test_an_unnoted_delivery_is_repeated_after_a_restart(
-    tmp_path: Path, receiver: Receiver
-) -> None:
+def test_an_unnoted_delivery_repeats_after_a_restart(tmp_path: Path, receiver: Receiver) -> None:
     first = LiveNode(tmp_path / "node", webhooks_allow_private=True)
     made = subscribe(
         first, on_change="webhook", delivery_address=receiver.url, event_types=["fact_asserted"]
@@ -292,7 +290,7 @@ def test_an_unnoted_delivery_is_repeated_after_a_restart(
     until(lambda: len(receiver.got) == 1)
     first.close()
     ledger = DeliveryLedger(tmp_path / "node" / LEDGER_NAME)
-    ledger.forget(made["id"])  # as if it had been killed before it noted the delivery
+    ledger.forget(made["id"])  # as if killed before it noted the delivery
     ledger.close()
     second = LiveNode(tmp_path / "node", webhooks_allow_private=True)
     second.state(v="y", relation="memory:y")
@@ -302,7 +300,7 @@ def test_an_unnoted_delivery_is_repeated_after_a_restart(
     assert again["event_id"] == first_time["event_id"]
 
 
-def test_a_stream_resumes_where_it_was_left(live: LiveNode) -> None:
+def test_a_stream_resumes_after_its_last_event(live: LiveNode) -> None:
     made = subscribe(live, event_types=["fact_asserted"])
     path = f"/v1/subscriptions/{made['id']}/stream"
 
@@ -374,7 +372,7 @@ def test_names_that_resolve_to_private_addresses_are_refused() -> None:
     assert not is_public("::ffff:127.0.0.1")
 
 
-def test_there_is_an_end_to_how_many(serve: Callable[..., LiveNode]) -> None:
+def test_the_number_of_subscriptions_is_limited(serve: Callable[..., LiveNode]) -> None:
     live = serve(subscriptions_max=2)
     subscribe(live)
     subscribe(live, target="team")

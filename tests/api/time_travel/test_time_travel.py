@@ -26,7 +26,7 @@ def difference(live: LiveNode, start: str, **params: Any) -> dict[str, Any]:
     return answer.json()
 
 
-def test_a_difference_names_what_came_went_and_faded(live: LiveNode) -> None:
+def test_a_difference_names_added_ended_and_decayed_facts(live: LiveNode) -> None:
     kept = live.state(v="kept", relation="tag:a")
     gone = live.state(v="gone", relation="tag:b")
     start = position(live)
@@ -38,7 +38,7 @@ def test_a_difference_names_what_came_went_and_faded(live: LiveNode) -> None:
     assert found["counts"] == {"added": 2, "retracted": 2, "decayed": 0, "resolved": 0}
     assert [each["id"] for each in found["added"]] == [new["id"], passing["id"]]
     assert [each["id"] for each in found["retracted"]] == [gone["id"], passing["id"]]
-    # A retracted fact is shown as it stood before it ended.
+    # A retracted fact appears as it was before it ended.
     assert found["retracted"][0]["confidence"] == 1.0
     assert kept["id"] not in str(found)
     assert difference(live, start, relation="tag:c")["counts"]["added"] == 1
@@ -75,7 +75,7 @@ def test_a_difference_of_one_kind_comes_in_pages(live: LiveNode) -> None:
         ({"from": "position:0", "unknown": "1"}, 422, None),
     ],
 )
-def test_bad_questions_are_refused(
+def test_invalid_questions_are_refused(
     live: LiveNode, params: dict[str, str], status: int, code: str | None
 ) -> None:
     live.state()
@@ -97,7 +97,7 @@ def test_a_state_is_the_fact_list_of_a_moment(live: LiveNode) -> None:
     assert all(each["contradicted"] for each in now["facts"])
 
 
-def test_the_life_of_a_fact_tells_who_did_what_and_how_belief_went(live: LiveNode) -> None:
+def test_the_life_of_a_fact_shows_actors_and_confidence(live: LiveNode) -> None:
     first = live.state(v="one", confidence=0.8)
     rival = live.state(v="two", confidence=0.8)
     conflict = live.call("GET", "/v1/conflicts").json()["conflicts"][0]
@@ -132,7 +132,7 @@ def test_the_life_of_a_fact_tells_who_did_what_and_how_belief_went(live: LiveNod
     assert len(whole["events"]) == 4
 
 
-def test_what_a_caller_may_not_read_has_no_life(serve: Callable[..., LiveNode]) -> None:
+def test_an_unreadable_fact_has_no_life(serve: Callable[..., LiveNode]) -> None:
     live = serve(auth_required=True)
     writer = live.mint("read", "write", entity="agent:w", sources=["*"])
     reader = live.mint("read", entity="agent:r", scopes=["local"])

@@ -1,4 +1,4 @@
-"""Lines of an import that are no JSON are refused as such, and dates in them are read."""
+"""Import lines that are not JSON are refused as such, and dates in lines are parsed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from engramlog.api.transfer.lines.line_kinds import decode_line
         b'{"op":' * 10_000,
     ],
 )
-def test_a_line_that_is_no_json_is_refused(line: bytes) -> None:
+def test_a_line_that_is_not_json_is_refused(line: bytes) -> None:
     with pytest.raises(LineError):
         decode_line(line)
 

@@ -1,4 +1,4 @@
-"""A log that went through a file means what it meant: lives of all kinds, written and read back."""
+"""An exported and imported log keeps its meaning: lives of all kinds, written and read back."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ QUICK = settings(
 EVERY_TWO = {"id": "classifier", "cadence": {"every": 2}}
 
 
-def test_of_every_kind_it_is_known_what_becomes_of_it() -> None:
+def test_every_kind_of_event_travels_or_is_counted() -> None:
     assert set(TRAVELS.values()) == set(OPERATIONS)
     assert not TRAVELS.keys() & COUNTED.keys()
     page = (ROOT / "docs" / "log.md").read_text()
@@ -63,9 +63,9 @@ def test_of_every_kind_it_is_known_what_becomes_of_it() -> None:
 @given(histories(max_size=25), st.booleans())
 @QUICK
 def test_a_life_with_memories_comes_back_as_it_was(steps: list[Step], erasing: bool) -> None:
-    """After erasures too, but for the bookkeeping of deltas and summaries: of what was erased
-    they are left out whole, where the node that erased keeps their outlines. Nor is anything
-    set aside there for a winner that was erased."""
+    """Also after erasures, except for deltas and summaries of erased facts: the import omits them,
+    while the erasing node keeps their outlines. The import also sets no fact aside for an erased
+    winner."""
     outlines = {"deltas", "delta_sources", "memory_facts", "summaries", "summary_paragraphs"}
     if not erasing:
         steps = [step for step in steps if step.kind != "erase"]
@@ -105,7 +105,7 @@ def test_a_life_in_gardens_comes_back_as_it_was(moves: list[Move]) -> None:
 
 
 def hear(node: Node, first: int, said: list[tuple[Any, ...]]) -> None:
-    """Episodes come, and rules do what is due."""
+    """Record episodes, and run the due rules."""
     episodes = tuple(episode(first + number, each) for number, each in enumerate(said))
     if episodes:
         intent = RecordEpisodes(episodes=episodes)
@@ -118,7 +118,8 @@ def hear(node: Node, first: int, said: list[tuple[Any, ...]]) -> None:
 def test_a_cadence_continues_where_it_was(
     said: list[tuple[Any, ...]], more: list[tuple[Any, ...]]
 ) -> None:
-    """What was consolidated is not again; what comes later finds in both what it would."""
+    """Consolidated episodes are not consolidated again; later episodes have the same outcome in
+    both."""
     with tempfile.TemporaryDirectory() as folder:
         node = Node.open(Path(folder) / "first", clock=FixedClock(START_US))
         rule = parse_rule(EVERY_TWO)
@@ -144,13 +145,13 @@ def test_a_cadence_continues_where_it_was(
 
 
 def said_of(tables: dict[str, list[Any]]) -> list[tuple[str, ...]]:
-    """What deltas said, and of what."""
+    """The deltas' content and lineage."""
     rows = [json.loads(row) for row in tables["deltas"]]
     kept = ("delta_id", "kind", "user", "sources", "fact_id", "retracted", "name", "lineage")
     return [tuple(str(row[name]) for name in kept) for row in rows]
 
 
-def test_what_is_said_and_declared_beside_facts_comes_back(tmp_path: Path) -> None:
+def test_statements_and_declarations_come_back(tmp_path: Path) -> None:
     node = Node.open(tmp_path / "first", clock=FixedClock(START_US))
     sink = NodeSink(node, 262_144)
     told = [{"entity": "user:ann", "relation": "role", "value": {"type": "string", "v": "CTO"},
@@ -181,7 +182,7 @@ def test_what_is_said_and_declared_beside_facts_comes_back(tmp_path: Path) -> No
     assert after == before
 
 
-def test_what_was_erased_does_not_travel(tmp_path: Path) -> None:
+def test_erased_facts_do_not_travel(tmp_path: Path) -> None:
     node = Node.open(tmp_path / "first", clock=FixedClock(START_US))
     secret = ("Alice", None, "self", "a secret word", 0)
     hear(node, 0, [secret, ("Alice", None, "boss", "B", 0)])
@@ -219,7 +220,7 @@ RULE = {"op": "rule", "rule_id": "r", "document": {"cadence": {"every": 2}}}
         ({**EPISODE, "key": "x", "metadata": [1]}, "metadata", "Expected `object`"),
         ({**EPISODE, "key": "x", "content": "other"}, "episodes.0.id", "recorded already"),
         ({**EPISODE, "id": "ep-2"}, "key", "is the key of an earlier line"),
-        ({**EPISODE, "key": "x", "id": "y", "garden_id": "no"}, "garden_id", "there is no garden"),
+        ({**EPISODE, "key": "x", "id": "y", "garden_id": "no"}, "garden_id", "no garden"),
         ({**DELTAS, "deltas": []}, "deltas", "must be 1 to"),
         ({**DELTAS, "deltas": [{**DELTA, "confidence": 2}]}, "deltas.0.confidence", "from 0 to 1"),
         ({**DELTAS, "deltas": [{**DELTA, "kind": "change"}]}, "deltas[0].kind", "Invalid enum"),
@@ -229,7 +230,7 @@ RULE = {"op": "rule", "rule_id": "r", "document": {"cadence": {"every": 2}}}
          "deltas.0.source_episode_ids", "must be 1 to"),
         ({**DELTAS, "deltas": [{**DELTA, "retracted": ["g"]}]}, "deltas.0.retracted", "the key"),
         ({**DELTAS, "then": [{**FACT, "confidence": 0}]}, "then.0.confidence", "must be above 0"),
-        ({**DELTAS, "then": [{**FACT, "scope": "team"}]}, "then.0.scope", "that of the line"),
+        ({**DELTAS, "then": [{**FACT, "scope": "team"}]}, "then.0.scope", "must equal the line"),
         ({**DELTAS, "then": [FACT, {**FACT, "key": "g"}]}, "then", "that no delta names"),
         ({**DELTAS, "then": [{**FACT, "derived_from": ["g"]}]}, "then.0.derived_from", "the key"),
         ({**DELTAS, "then": [FACT, {"op": "retract", "target": "g"}]}, "then.1.target", "the key"),
@@ -254,7 +255,7 @@ RULE = {"op": "rule", "rule_id": "r", "document": {"cadence": {"every": 2}}}
         ({"op": "look", "episodes": ["e"], "at": "x"}, "at", "must be an RFC 3339"),
     ],
 )  # fmt: skip
-def test_a_bad_line_is_refused_by_its_field(
+def test_an_invalid_line_is_refused_by_its_field(
     tmp_path: Path, line: dict[str, Any], field: str, message: str
 ) -> None:
     node = Node.open(tmp_path / "node")
@@ -282,7 +283,7 @@ def test_a_bad_line_is_refused_by_its_field(
 @given(histories(max_size=20), st.data())
 @QUICK
 def test_an_import_continues_from_any_line(steps: list[Step], data: st.DataObject) -> None:
-    """Also between what came of episodes and what speaks of it."""
+    """Also between an episode's outcomes and the lines that refer to them."""
     with tempfile.TemporaryDirectory() as folder:
         node = Node.open(Path(folder) / "first", clock=FixedClock(START_US))
         live_through(node, steps)
