@@ -17,26 +17,13 @@ class ErrorRow(NamedTuple):
 ERRORS = (
     ErrorRow(
         400,
-        "malformed_body",
-        "the body does not match its headers",
+        "malformed_body malformed_json invalid_entity_uri cid_malformed invalid_position "
+        "invalid_idempotency_key invalid_session_id session_id_too_long invalid_capability",
+        "the message says what is malformed",
     ),
-    ErrorRow(400, "malformed_json", "no JSON, or NaN or Infinity"),
-    ErrorRow(400, "invalid_entity_uri", "an entity or source is no name"),
     ErrorRow(400, "invalid_scope", "a recall names no scope"),
     ErrorRow(400, "invalid_cursor cursor_expired", "a cursor of another request, or too old"),
-    ErrorRow(400, "cid_malformed", "not `sha256:` and 64 hex digits"),
-    ErrorRow(400, "invalid_position", "in `min_position` or `X-Engramlog-Position`"),
-    ErrorRow(400, "invalid_session_id session_id_too_long", "the header `Stigmem-Session`"),
-    ErrorRow(
-        400,
-        "invalid_idempotency_key",
-        "empty, too long or not printable",
-    ),
-    ErrorRow(
-        400,
-        "as_of_invalid_timestamp as_of_future",
-        "no moment, or in the future",
-    ),
+    ErrorRow(400, "as_of_invalid_timestamp as_of_future", "no moment, or in the future"),
     ErrorRow(400, "as_of_before_retention_floor", "older than `as_of_retention_days` allows"),
     ErrorRow(400, "moments_reversed", "`from` is after `to`"),
     ErrorRow(
@@ -49,16 +36,11 @@ ERRORS = (
     ),
     ErrorRow(400, "invalid_weights unknown_profile", "a recall's weights or profile"),
     ErrorRow(400, "provenance_cycle_detected", "a fact would be derived from itself"),
-    ErrorRow(400, "tombstone_invalid_scope", "the scope is `all`, `*` or one scope"),
     ErrorRow(
         400,
-        "tombstone_entity_uri_invalid",
-        "use a namespace (`user:al`) or a URI",
-    ),
-    ErrorRow(
-        400,
-        "tombstone_malformed tombstone_signature_invalid",
-        "a peer's tombstone is wrong",
+        "tombstone_invalid_scope tombstone_entity_uri_invalid tombstone_malformed "
+        "tombstone_signature_invalid",
+        "a field of a [tombstone](erasure.md#tombstones)",
     ),
     ErrorRow(400, "fork_too_large", "the moment is beyond `STIGMEM_FORK_EVENTS_MAX`"),
     ErrorRow(
@@ -66,7 +48,6 @@ ERRORS = (
         "sql_refused sql_invalid sql_timeout sql_too_large",
         "not one SELECT; wrong; too long; too much",
     ),
-    ErrorRow(400, "invalid_capability", "malformed, or of another token"),
     ErrorRow(
         401,
         "token_invalid token_expired token_revoked token_issuer_unknown",
@@ -102,14 +83,13 @@ ERRORS = (
         "origin_forbidden host_forbidden",
         "see [browsers](operations.md#browsers)",
     ),
-    ErrorRow(403, "not_a_member", "an admin outside the garden"),
     ErrorRow(
         403,
-        "garden_write_forbidden garden_admin_required moderator_required",
-        "the member's role is too low",
+        "not_a_member garden_write_forbidden garden_admin_required moderator_required "
+        "last_garden_admin",
+        "your role in the [garden](gardens.md)",
     ),
-    ErrorRow(403, "last_garden_admin", "a garden keeps one admin"),
-    ErrorRow(403, "alias_is_migration", "only admins change migration aliases"),
+    ErrorRow(403, "alias_is_migration", "needs `admin`"),
     ErrorRow(403, "tombstone_not_granted", "the peer lacks the grant `erase_foreign`"),
     ErrorRow(403, "receipts_of_others", "listing them needs `audit.read` or `admin`"),
     ErrorRow(403, "time_travel_plugin_disabled", "turned off"),
