@@ -90,6 +90,11 @@ def test_links_between_pages_resolve(page: Path) -> None:
             assert anchor in anchors_of(file), f"{page.name} → {target}#{anchor}"
 
 
+def test_every_page_has_a_place_in_the_contents() -> None:
+    linked = set(re.findall(r"\]\(([\w-]+\.md)", (DOCS / "README.md").read_text()))
+    assert {page.name for page in DOCS.glob("*.md")} - linked == {"README.md"}
+
+
 def anchors_of(page: Path) -> set[str]:
     """The headings of a page, as links name them."""
     titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
