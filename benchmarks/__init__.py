@@ -1,1 +1,1 @@
-"""Benchmarks: a module a claim, each printing ratios to a baseline of the same run."""
+"""Benchmarks: one module per claim, each printing ratios to a baseline of the same run."""

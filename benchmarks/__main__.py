@@ -61,7 +61,7 @@ BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what was asked for."""
+    """Run the selected benchmarks."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Figures, and their ratios to a baseline measured in the same run.",

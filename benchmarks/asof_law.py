@@ -1,11 +1,10 @@
-"""The law of time travel at large: what was answered at a moment is answered as of it, for ever.
+"""The law of time travel at large: an as-of answer equals the earlier live answer.
 
-Conversations of LoCoMo and the history of a parliament are written to nodes. On the way, at
-moments spread over each log, questions are asked of the head and their answers kept: recalls
-with all stages, lists, neighbours, cards, conflicts, lives. Between them facts are retracted,
-sources distrusted, decay swept, recalls counted. In the end every question is asked again as
-of its moment. Answers are compared byte for byte, but for the names they make up for
-themselves, how long they took, and the question they repeat.
+Writes conversations of LoCoMo and the history of a parliament to nodes. At moments spread over each
+log it asks live questions and keeps their answers: recalls with all stages, lists, neighbours,
+cards, conflicts, lives. In between it retracts facts, distrusts sources, sweeps, and counts
+recalls. In the end it asks every question again as of its moment. Answers are compared byte for
+byte, except generated names, durations, and the repeated question.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Ask(Struct, frozen=True):
 
 
 class Kept(Struct, frozen=True):
-    """What was answered at a position."""
+    """The answer at a position."""
 
     ask: Ask
     position: int
@@ -71,7 +70,7 @@ class Kept(Struct, frozen=True):
 
 
 def measure(facts: int) -> list[Figure]:
-    """Figures (``facts`` plays no part)."""
+    """Figures (``facts`` is not used)."""
     del facts
     figures: list[Figure] = []
     runs: tuple[tuple[str, Path, Callable[[Path], tuple[int, int, float]]], ...] = (
@@ -98,7 +97,7 @@ def _answer(node: Served, ask: Ask, position: int | None) -> str:
     at = {} if position is None else {"as_of": f"position:{position}"}
     path = f"{ask.path}?{urlencode({**ask.query, **at})}"
     tried = 0
-    while True:  # which stages answer in time is not the law's
+    while True:  # the law does not cover which stages answer in time
         if ask.body is None:
             status, data = node.client.request("GET", path)
         else:
@@ -116,7 +115,7 @@ def _keep(node: Served, asks: Sequence[Ask]) -> list[Kept]:
 
 
 def _again(node: Served, kept: Sequence[Kept]) -> tuple[int, int, float]:
-    """How many answers are the same as of their moments, of how many, in how many seconds."""
+    """How many answers equal the as-of ones, of how many, in how many seconds."""
     node.clock.advance(30 * 86_400_000_000)
     watch, equal = Stopwatch(), 0
     for each in kept:
@@ -134,8 +133,8 @@ def _recalls(texts: Sequence[str], scope: str) -> Iterator[Ask]:
 
 
 def _about(entity: str, scope: str) -> Iterator[Ask]:
-    """Every other way to ask about an entity. A card is forced: one that is kept may be old
-    and say so."""
+    """Every other way to ask about an entity. A card is forced: a cached one may be stale and say
+    so."""
     yield Ask("/v1/facts", {"entity": entity, "include_contradicted": "true", "limit": "500"})
     yield Ask("/v1/time-travel/state", {"entity": entity, "include_retracted": "true"})
     yield Ask("/v1/graph/neighbors", {"entity": entity, "scope": scope, "depth": "2"})
@@ -144,7 +143,7 @@ def _about(entity: str, scope: str) -> Iterator[Ask]:
 
 
 def _write(node: Served, intents: Sequence[Command]) -> list[str]:
-    """Ids of the facts, in order, an hour after what came before."""
+    """Ids of the facts, in order, an hour after the previous ones."""
     node.clock.advance(3_600_000_000)
     found: list[str] = []
     for start in range(0, len(intents), GROUP):
@@ -181,7 +180,7 @@ def _locomo(folder: Path) -> tuple[int, int, float]:
 
 
 def _talk(node: Served, conversation: Conversation) -> list[Kept]:
-    """Write the turns; between them, forget, distrust, sweep, recall and ask."""
+    """Write the turns; in between, forget, distrust, sweep, recall and ask."""
     turns, texts = conversation.turns, cycle([each.text for each in conversation.questions])
     step = -(-len(turns) // LOCOMO_MOMENTS)
     kept: list[Kept] = []

@@ -1,4 +1,4 @@
-"""The least that an answer over HTTP costs: aiohttp reads JSON and writes JSON of a given size."""
+"""The minimum cost of an answer over HTTP: aiohttp reads JSON and writes JSON of a given size."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ BODY_BYTES_MAX = 1 << 30
 
 @contextmanager
 def bare_handler() -> Generator[tuple[str, int]]:
-    """URL and process id of a bare handler, for the length of a ``with`` block. ``PUT /`` sets
-    what every other request is answered with."""
+    """URL and process id of a bare handler, for a ``with`` block. ``PUT /`` sets the answer to all
+    other requests."""
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.bare_handler"], stdout=subprocess.PIPE, text=True
     )

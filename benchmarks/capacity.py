@@ -1,4 +1,4 @@
-"""What a fact takes: bytes of log, tables, image file and memory, and processor time, as the node
+"""The cost of a fact: bytes of log, tables, image file and memory, and processor time, as the node
 grows."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FACTS_OF_AN_ENTITY = 10
 
 
 def measure(facts: int) -> list[Figure]:
-    """Figures for a separate node with so many facts, without vectors."""
+    """Figures for a separate node with this many facts, without vectors."""
     count = max(BATCH, facts // BATCH * BATCH)
     with tempfile.TemporaryDirectory(prefix="engramlog-capacity-") as name:
         data = Path(name) / "data"

@@ -23,7 +23,7 @@ CURRENT_STATE_SHARE = 0.47
 
 
 def measure(facts: int) -> list[Figure]:
-    """Figures for the whole stream (``facts`` plays no part)."""
+    """Figures for the whole stream (``facts`` is not used)."""
     del facts
     if not DATA.exists():
         say("congress: skipped, ../shared/data/congress is not here")

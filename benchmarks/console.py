@@ -1,8 +1,8 @@
-"""The console on a large memory: what each view asks for, how much comes, and how long it takes.
+"""The console on a large memory: each view's requests, bytes and time.
 
 Milliseconds are from the action to the last answer in the page, in headless Chromium on the same
 machine; requests and bytes do not depend on the machine. ``ENGRAMLOG_CONSOLE_DATA`` names a
-directory to keep the memory in, and to use again.
+directory that keeps the memory for later runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ QUESTION = "who decided on the quarterly billing migration?"
 PAINTED_AIM, ANSWERED_AIM = "≤ 1000 ms", "≤ 100 ms"
 REPEATS = 3
 _BEATS = ("/readyz", "/metrics")
-"""What the page asks for by the clock, without any action of its user."""
+"""The page's periodic requests."""
 
 _BEGIN = """() => {
   performance.clearResourceTimings();
@@ -39,11 +39,12 @@ _ANSWERED = """() => performance.getEntriesByType('resource')
     each.encodedBodySize])"""
 
 Asked = tuple[int, int, float, float]
-"""Requests, bytes, milliseconds until the last answer, and those of the node's processor time."""
+"""Requests, bytes, milliseconds until the last answer, and milliseconds of the node's processor
+time."""
 
 
 def measure(facts: int) -> list[Figure]:
-    """Figures for every view on a memory of so many facts."""
+    """Figures for every view on a memory of this many facts."""
     if BROWSER is None or not BUILT.is_file():
         say("console: skipped, needs Chromium and a built console")
         return []
@@ -61,7 +62,7 @@ def measure(facts: int) -> list[Figure]:
 
 
 def _figures(tab: Console, pid: int) -> list[Figure]:
-    tab.open()  # fills what is filled when it is first asked for
+    tab.open()  # fills caches that the first request fills
     tab.open()
     figures = [Figure("first page painted", tab.page.evaluate(_PAINTED), "ms", aim=PAINTED_AIM)]
     figures.append(Figure("first page answered", tab.page.evaluate(_LOADED), "ms", aim=PAINTED_AIM))
@@ -125,7 +126,7 @@ def _gone(view: str, **params: str) -> Action:
 
 
 def _asked(tab: Console, act: Action, pid: int) -> Asked:
-    """What an action in the page asks for. It is done from the first page."""
+    """The requests of an action in the page, which starts from the first page."""
     tab.page.evaluate("location.hash = '#/start'")
     tab.settle()
     used = usage_of(pid).seconds

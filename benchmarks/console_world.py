@@ -1,4 +1,4 @@
-"""A large memory to look at: many entities, one hub, conflicts, retractions, over 900 days."""
+"""A large memory to view: many entities, one hub, conflicts, retractions, over 900 days."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _all(facts: int) -> Iterator[AssertFact]:
     every = round(1 / CONFLICTS_PART)
     for number in range(facts):
         if number % every == every - 1:
-            # another source says something else of the entity just written
+            # another source contradicts a fact of the last entity
             yield _said(chance, number - 3, SOURCES[number // every % 4 + 1])
         elif number % 10 == 4:
             yield _about_hub(chance, number)

@@ -1,8 +1,8 @@
-"""Episodes into facts: how fast, that none is lost, and that passes do not matter.
+"""Episodes into facts: the speed, that none is lost, and that the number of passes does not matter.
 
 Two workloads under the classifier: a conversation in which every fifth episode states a fact and
-the rest are on record as such (``noop``), and the worst case, in which every episode states a
-new one. The baselines are the classifier alone, in memory, and plain assertions of as many facts.
+the rest are recorded as such (``noop``), and the worst case, in which every episode states a new
+one. The baselines are the classifier alone, in memory, and plain assertions of as many facts.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def measure(episodes: int) -> list[Figure]:
 def _said(number: int, one_in: int) -> dict[str, Any]:
     if number % one_in:
         return {"intent": "noop"}
-    # Some 10 words on each subject: most statements replace an earlier one.
+    # Some 10 predicates per subject: most statements replace an earlier one.
     predicate = f"likes_{number // one_in % PREDICATES}"
     return {"subject": "self", "predicate": predicate, "object": f"thing {number}"}
 
@@ -131,7 +131,7 @@ def _consolidated(path: Path, count: int, title: str, one_in: int, asserted: flo
 
 
 def _classified(node: Node, count: int) -> float:
-    """Reading the episodes and emitting their deltas; nothing is written."""
+    """Read the episodes and emit their deltas, without writing."""
     standing, seen, after = CurrentFacts({}), 0, 0
     watch = Stopwatch()
     with node.reader.pool.connection() as db:

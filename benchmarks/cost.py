@@ -1,11 +1,11 @@
-"""What one operation costs a node as it ships: bundled model, receipts, keys on.
+"""The cost of one operation on a node as it ships: bundled model, receipts, keys on.
 
-Processor time is that of the serving process until all that the operation left behind is done;
-the model's process is counted apart. A bare aiohttp handler takes and answers JSON of the same size
-in the same run. Python calls, SQL statements and bytes do not depend on the machine: a second
-node counts them (``counted_node``). Facts to recall from have vectors made near their topic's,
-which the bundled model gives; questions are embedded by the node, each for the first time. With
-``STIGMEM_EMBED_PROVIDER=none`` nothing is embedded.
+Processor time is that of the serving process until all work of the operation is done; the model's
+process is counted apart. A bare aiohttp handler takes and answers JSON of the same size in the same
+run. Python calls, SQL statements and bytes do not depend on the machine: a second node counts them
+(``counted_node``). Vectors of facts are made near their topic's, which the bundled model gives; the
+node embeds questions, each for the first time. With ``STIGMEM_EMBED_PROVIDER=none`` nothing is
+embedded.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _POLL_SECONDS = 0.5
 
 
 class Operation(Struct, frozen=True):
-    """Requests of one kind: each is sent once, and counts for ``units`` operations."""
+    """Requests of one kind: each is sent once, and counts as ``units`` operations."""
 
     name: str
     requests: list[tuple[str, str, bytes, str]]
@@ -59,7 +59,7 @@ class Operation(Struct, frozen=True):
 
 
 class Cost(Struct):
-    """Of one operation."""
+    """The cost of one operation."""
 
     seconds: float = 0.0
     model_seconds: float = 0.0
@@ -72,7 +72,7 @@ class Cost(Struct):
 
 
 def measure(facts: int) -> list[Figure]:
-    """Figures; recall is asked over each of ``SIZES`` up to ``facts``."""
+    """Figures; recalls run over each of ``SIZES`` up to ``facts``."""
     with tempfile.TemporaryDirectory(prefix="engramlog-cost-") as name:
         folder = Path(name)
         costs: dict[str, Cost] = {}
@@ -117,7 +117,7 @@ class ModelWorld(RecallWorld):
 
 
 class ShippedNode(Struct, frozen=True):
-    """A served node, and how to reach it."""
+    """A served node, and its address."""
 
     url: str
     pid: int
@@ -128,14 +128,14 @@ class ShippedNode(Struct, frozen=True):
         return RawClient(self.url, self.key)
 
     def model(self) -> Usage:
-        """Of the process that holds the model, once there is one."""
+        """The usage of the model's process, once it runs."""
         return sum(
             (usage_of(pid) for pid in children_of(self.pid) if "model_server" in command_of(pid)),
             Usage(0.0, 0),
         )
 
     def settle(self) -> None:
-        """Return once nothing waits to be embedded or written."""
+        """Return once no embedding or write is waiting."""
         client = self.client()
         deadline = time.monotonic() + SETTLED_SECONDS_MAX
         while json.loads(client.request("GET", "/readyz")[1])["embedding"]["lag"]:
@@ -163,7 +163,7 @@ def fill(data: Path, world: ModelWorld) -> None:
 
 @contextmanager
 def shipped(data: Path, *, counted: bool = False) -> Generator[ShippedNode]:
-    """The node as it ships, for the length of a ``with`` block; ``counted``: it counts."""
+    """The node as it ships, for a ``with`` block; ``counted``: it counts."""
     with ExitStack() as stack:
         provider = os.environ.get("STIGMEM_EMBED_PROVIDER", "minilm")
         env = {FOLDER: str(data), "STIGMEM_EMBED_PROVIDER": provider}
@@ -189,7 +189,7 @@ def shipped(data: Path, *, counted: bool = False) -> Generator[ShippedNode]:
 
 
 def _operations(node: ShippedNode, world: ModelWorld, *, all_kinds: bool) -> Iterator[Operation]:
-    """In the order in which they are asked: recalls first, over the world's facts alone."""
+    """In order: recalls first, over the world's facts alone."""
     questions = [
         {"query": question.text, "scope": "*"} for question in world.questions(RECALLS + WARM)
     ]
@@ -237,7 +237,7 @@ def _ask(client: RawClient, requests: Sequence[tuple[str, str, bytes, str]]) -> 
 
 
 def _time(node: ShippedNode, operation: Operation, cost: Cost) -> bytes:
-    """Fills in what depends on the machine; the last answer."""
+    """Fill in the machine-dependent figures; returns the last answer."""
     client, warm = node.client(), _warm(operation)
     _ask(client, operation.requests[:warm])
     client.close()
@@ -286,7 +286,7 @@ def _as_json(body: bytes, kind: str) -> bytes:
 
 
 def _count(node: ShippedNode, operation: Operation, cost: Cost) -> None:
-    """Fills in what does not depend on the machine."""
+    """Fill in the figures that do not depend on the machine."""
     client, warm = node.client(), _warm(operation)
     _ask(client, operation.requests[:warm])
     before: Counts = counts_of(node.pid, node.folder)

@@ -1,8 +1,8 @@
-"""``engramlog`` that counts its Python calls and SQL statements, which no machine changes.
+"""``engramlog`` that counts its Python calls and SQL statements, equal on every machine.
 
-Run as a module in the console's place; SIGUSR1 writes the counts so far to ``COUNTS``, a file in
-the directory that ``ENGRAMLOG_COUNTS`` names. Threads of the embedding are left out: how many
-documents they take at a time depends on the clock.
+Runs as a module in the console's place; SIGUSR1 writes the counts so far to ``COUNTS``, a file in
+the directory ``ENGRAMLOG_COUNTS``. Threads of the embedding are not counted: how many documents
+they take at a time depends on the clock.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ahead = {"calls": count(), "statements": count()}
 
 
 class Counts(Struct, frozen=True):
-    """Since the process began."""
+    """Counts since the process began."""
 
     calls: int
     statements: int
@@ -42,7 +42,7 @@ class Counts(Struct, frozen=True):
 
 
 def counts_of(pid: int, folder: Path) -> Counts:
-    """What the counting process has counted so far."""
+    """The counts of the process so far."""
     path = folder / COUNTS
     path.unlink(missing_ok=True)
     os.kill(pid, signal.SIGUSR1)

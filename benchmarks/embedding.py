@@ -1,7 +1,7 @@
-"""How fast the bundled embedding model is, beside what the machine's matrix products allow.
+"""The speed of the bundled embedding model, compared with the machine's matrix products.
 
-The ceiling is the product of the model's own shapes, timed in turn with the model so that
-other load weighs on both alike.
+The ceiling is the product of the model's own shapes, timed in turn with the model so that other
+load affects both alike.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 
 def some_texts(count: int, seed: int = 7) -> list[str]:
-    """Texts of 4 to 60 words, as facts have them."""
+    """Texts of 4 to 60 words, like facts."""
     chance = random.Random(seed)
     return [" ".join(chance.choices(WORDS, k=chance.randint(4, 60))) for _ in range(count)]
 

@@ -17,7 +17,7 @@ def embedding_server(vector_of: Callable[[str], F32]) -> Generator[str, None, No
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True  # else head and body lie 40 ms apart
+        disable_nagle_algorithm = True  # otherwise head and body are 40 ms apart
 
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -30,7 +30,7 @@ def embedding_server(vector_of: Callable[[str], F32]) -> Generator[str, None, No
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

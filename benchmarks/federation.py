@@ -1,5 +1,5 @@
-"""How fast a node replays a peer: verified only, and taken in, projected and durable; how far a
-peer is behind under writes, and how long a new one takes (two processes).
+"""How fast a node replays a peer: verified only, and appended, projected and durable; a peer's lag
+under writes, and a new peer's catch-up (two processes).
 
 ``python -m benchmarks.federation --events 500000`` measures a larger catch-up.
 """
@@ -28,7 +28,7 @@ SOURCE = "agent:bench"
 
 
 def measure(facts: int) -> list[Figure]:
-    """All figures; ``facts`` are those that a new peer has to catch up with."""
+    """All figures; a new peer catches up with ``facts`` facts."""
     return [*measure_replay(facts), *measure_lag(), *measure_catch_up(facts)]
 
 
@@ -81,7 +81,7 @@ def _state(member: Member, count: int) -> None:
 
 
 def _verify(a: Member, b: Member) -> tuple[float, int]:
-    """Seconds to check every page, and the bytes that would travel."""
+    """Seconds to check every page, and the bytes in transit."""
     (stream,) = [name for name in a.node.log.stream_heads() if name.endswith("/scope/company")]
     before: StreamHead | None = None
     seconds, travelled, after = 0.0, 0, 0
@@ -100,7 +100,7 @@ def _verify(a: Member, b: Member) -> tuple[float, int]:
 
 
 def main() -> None:
-    """Measure what the flags select."""
+    """Measure the parts that the flags select."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.federation")
     parser.add_argument("--events", type=int, default=100_000, help="of the catch-up (100000)")
     parser.add_argument("--only", choices=("replay", "lag", "catch-up"), help="one of three parts")

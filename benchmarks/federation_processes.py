@@ -1,4 +1,4 @@
-"""Two real nodes on loopback: how far a peer is behind, and how a new one catches up."""
+"""Two real nodes on loopback: a peer's lag, and a new peer's catch-up."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ START_US = 1_750_000_000_000_000
 
 
 def measure_lag(seconds: float = LAG_SECONDS, rate: int = WRITES_PER_SECOND) -> list[Figure]:
-    """Figures of one node that is written to ``rate`` times a second, and its peer."""
+    """Figures of a node with ``rate`` writes a second, and its peer."""
     with _pair() as (a, b):
         befriend(a, b)
         befriend(b, a)
@@ -100,7 +100,7 @@ def _state(data: Path, count: int) -> float:
 
 
 def _write(a: NodeProcess, b: NodeProcess, seconds: float, rate: int) -> tuple[list[float], int]:
-    """Write steadily, and time when single facts can be read at the peer."""
+    """Write steadily, and time when single facts become readable at the peer."""
     ends = time.monotonic() + seconds
     written: list[int] = []
 
@@ -142,7 +142,7 @@ def _probe(a: NodeProcess, b: NodeProcess, ends: float) -> list[float]:
 
 
 def _until_level(a: NodeProcess, b: NodeProcess) -> None:
-    """Until ``b`` holds of ``a``'s streams what ``a`` does."""
+    """Wait until ``b`` has all of ``a``'s streams."""
     name = a.client().get("/.well-known/stigmem")["node_id"]
     client = b.client(b.control.token)
     deadline = time.monotonic() + CATCH_UP_SECONDS_MAX
@@ -159,7 +159,7 @@ def _until_level(a: NodeProcess, b: NodeProcess) -> None:
 
 
 def _recorded_lags(ours: Path, theirs: Path) -> list[float]:
-    """Seconds from when each event was recorded to when the peer recorded it; one clock."""
+    """Seconds between the recording of each event at the origin and at the peer; one clock."""
     own = Node.open(ours)
     recorded = {
         event.header.event_id: event.received_at

@@ -1,10 +1,10 @@
-"""Random schedules of a network of nodes: how many end with everybody in agreement.
+"""Random schedules of a network of nodes: how many end in agreement.
 
-Each schedule is a seed: two to five nodes with skewed clocks write, derive, contradict each
-other, retract and settle one another's facts, restart, and replay each other over links that
-cut, with pages that end anywhere. Then all hear all, and their streams' digests must be equal;
-so must lists of facts and recall answers (ids, scores, order), once trust, access counts,
-decay and the instant are. ``--congress`` splits the congress stream among four origins.
+Each schedule is a seed: two to five nodes with skewed clocks write, derive, contradict each other,
+retract and settle one another's facts, restart, and replay each other over links that fail, with
+pages that end anywhere. Then all replay all, and their streams' digests must be equal; so must
+lists of facts and recall answers (ids, scores, order), once trust, access counts, decay and the
+instant are. ``--congress`` splits the congress stream among four origins.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _answers_equal(found: Sequence[Answers]) -> bool:
 
 
 def main() -> None:
-    """Run as many schedules as asked for, and the congress stream."""
+    """Run the requested schedules, and the congress stream."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.federation_schedules")
     parser.add_argument("--count", type=int, default=SCHEDULES, help="schedules (1000)")
     parser.add_argument("--first", type=int, default=0, help="seed of the first (0)")

@@ -27,7 +27,7 @@ MEGABYTE = 1_000_000
 
 
 def install(wheels: Path, folder: Path) -> list[Figure]:
-    """A fresh environment with the wheels of a folder and what they need of the index."""
+    """A fresh environment with the wheels of a folder and their dependencies from the index."""
     venv.create(folder, with_pip=True)
     before, watch = _bytes(folder), Stopwatch()
     python = str(folder / "bin" / "python")
@@ -42,7 +42,7 @@ def install(wheels: Path, folder: Path) -> list[Figure]:
 
 
 def first_answer(folder: Path) -> list[Figure]:
-    """One memory kept and found, each by a command that opens the directory itself."""
+    """One memory stored and found, each by a command that opens the directory itself."""
     watch = Stopwatch()
     _engramlog("remember", "Ann moved to Graz", "--user", "ann", "--data", str(folder))
     found = _engramlog("recall", "where does Ann live?", "--data", str(folder))

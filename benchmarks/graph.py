@@ -1,8 +1,8 @@
-"""The graph: pages of a hub, walks of depth 1 to 3, and what grows with one entity.
+"""The graph: pages of a hub, walks of depth 1 to 3, and costs that grow with one entity.
 
-The hub's pages are asked through the memory image and over HTTP. Their baseline is a plain
-scan: the same hub's edges read from ``entity_edges`` by SQL in both directions, deduplicated
-and sorted in Python, without rights, history or trust.
+The hub's pages are read through the memory image and over HTTP. Their baseline is a plain scan: the
+same hub's edges read from ``entity_edges`` by SQL in both directions, deduplicated and sorted in
+Python, without rights, history or trust.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def measure(edges: int) -> list[Figure]:
 
 
 def hub_pages(edges: int) -> list[Figure]:
-    """Milliseconds a page of a hub with ``edges`` edges, half of them in each direction."""
+    """Milliseconds per page of a hub with ``edges`` edges, half of them in each direction."""
     say(f"a hub of {edges:,} edges")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "node"
@@ -68,7 +68,7 @@ def hub_pages(edges: int) -> list[Figure]:
 
 
 def _edge(number: int, edges: int) -> AssertFact:
-    """Names fall as the numbers rise: the worst order for who keeps the smallest."""
+    """Names fall as the numbers rise: the worst order for code that keeps the smallest."""
     other = f"stigmem://bench.example/item/{edges - number:09d}"
     start, end = (HUB, other) if number % 2 else (other, HUB)
     return command_of(
@@ -111,7 +111,7 @@ def _plain_scan(db: apsw.Connection) -> list[str]:
 
 def _served(folder: Path, edges: int) -> list[Figure]:
     params = {"entity": HUB, "scope": "local"}
-    quiet = {"STIGMEM_EMBED_ENABLED": "false"}  # else it embeds the edges meanwhile
+    quiet = {"STIGMEM_EMBED_ENABLED": "false"}  # otherwise it embeds the edges meanwhile
     with serving(folder, env=quiet) as url, httpx.Client(base_url=url) as http:
         wait_ready(url)
 

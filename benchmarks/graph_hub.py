@@ -1,6 +1,6 @@
-"""What grows with one entity: the refresh of its card, and writes about and to it.
+"""Costs that grow with one entity: the refresh of its card, and writes about and to it.
 
-Writes are counted in processor time: what else the machine does would drown their growth.
+Writes are measured in processor time: other load on the machine would hide their growth.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AGENT = "stigmem://bench.example/agent/ann"
 
 
 def card_refresh() -> list[Figure]:
-    """Milliseconds until a card of a thousand facts is there again after a write."""
+    """Milliseconds until a card of a thousand facts is ready again after a write."""
     say(f"the card of an entity with {CARD_FACTS:,} facts")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "node"

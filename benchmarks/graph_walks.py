@@ -1,7 +1,7 @@
-"""Walks of depth 1 to 3 against SQL that recurses over the same edges in the same run.
+"""Walks of depth 1 to 3 against recursive SQL over the same edges in the same run.
 
-The SQL has the table's indexes and neither rights, history, decay nor trust. Starts are drawn
-among the entities by chance, so most are small and reach the hubs at the second hop.
+The SQL has the table's indexes and neither rights, history, decay nor trust. Starts are random
+entities, so most are small and reach the hubs at the second hop.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ def power(edges: int) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         path, watch = Path(folder) / "node", Stopwatch()
         _logged(path, edges)
-        node = Node.open(path)  # which makes its tables of the log, in bulk
+        node = Node.open(path)  # which makes its tables from the log, in bulk
         say(f"{name}: there after {watch.seconds:.0f} s")
         return _walks(node, name, POWER_SCOPE)
 
 
 def _logged(path: Path, edges: int) -> None:
-    """A data directory whose log holds the graph, and no tables."""
+    """A data directory with the graph in its log, and no tables."""
     node = Node.open(path)
     partition, identifiers = scope_partition(POWER_SCOPE), IdentifierSource(node.log.origin)
     for page in power_law(edges):

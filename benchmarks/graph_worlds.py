@@ -18,15 +18,15 @@ CONGRESS = Path(__file__).resolve().parents[2] / "shared" / "data" / "congress"
 CONGRESS_SCOPE = "public"
 POWER_SCOPE = "local"
 RELATIONS = frozenset({"member_of", "part_of", "party", "holds_office"})
-"""Those relations of the congress stream that lead to something which is spoken of again."""
+"""The relations of the congress stream that lead to entities with further facts."""
 ENTITIES_PER_EDGE = 0.2
 STEEPNESS = 0.75
-"""The chance of the entity of rank r is as r to minus this."""
+"""The chance of the entity of rank r is proportional to r to minus this."""
 _PAGE = 10_000
 
 
 def congress_changes() -> Iterator[Command]:
-    """Edges of the stream, said and taken back in its order."""
+    """Edges of the stream, stated and retracted in its order."""
     with gzip.open(CONGRESS / "events.jsonl.gz", "rt") as lines:
         for line in lines:
             event = json.loads(line)

@@ -1,7 +1,7 @@
-"""90,730 dated political events, and 2,500 questions about what held on a day.
+"""90,730 dated political events, and 2,500 questions about a day's valid facts.
 
-Baseline: a store that knows facts but not when they hold answers with every object there ever
-was, which is right for the questions whose answer never changed.
+Baseline: a store that knows facts but not their validity answers with every object ever stated,
+which is right for the questions whose answer never changed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BATCH = 2_000
 
 
 class Probe(Struct, frozen=True):
-    """A list to ask for, and the values that must be in it; ``ever``: how many there ever were."""
+    """A list to request, and the values it must contain; ``ever``: how many there ever were."""
 
     query: dict[str, str]
     expected: frozenset[str]
@@ -35,7 +35,7 @@ class Probe(Struct, frozen=True):
 
 
 def measure(facts: int) -> list[Figure]:
-    """Figures for the whole set (``facts`` plays no part)."""
+    """Figures for the whole set (``facts`` is not used)."""
     del facts
     if not DATA.exists():
         say("icews: skipped, ../shared/data/icews14 is not here")
@@ -71,8 +71,8 @@ def written(
     post: Callable[[list[dict[str, Any]]], Any],
     wanted: Callable[[dict[str, Any]], bool] = lambda _: True,
 ) -> int:
-    """Write the events that are ``wanted`` with ``post``, which takes a batch and answers it;
-    how many."""
+    """Write the ``wanted`` events with ``post``, which takes a batch and returns its answer;
+    returns how many."""
     count = 0
     batch: list[dict[str, Any]] = []
     with gzip.open(DATA / "facts.jsonl.gz", "rt") as lines:
@@ -110,7 +110,7 @@ def probes() -> Iterator[Probe]:
 
 
 def expected(answer: Any) -> frozenset[str]:
-    """The values of a list of facts, which must be all of it."""
+    """The values of a list of facts, which must be complete."""
     assert answer["cursor"] is None
     return frozenset(fact["value"]["v"] for fact in answer["facts"])
 

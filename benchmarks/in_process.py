@@ -1,4 +1,4 @@
-"""A node behind HTTP in this process, whose clock the benchmark sets."""
+"""A node behind HTTP in this process; the benchmark sets its clock."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Served:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     def flush(self) -> None:
-        """Write what recalls are to be remembered by."""
+        """Write the records of recalls."""
 
         async def write() -> int:
             await self._app[SERVICE].tracker.flush()

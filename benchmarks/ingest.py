@@ -1,7 +1,7 @@
-"""Batch ingest with every synchronous projection, rebuild of the same, verify, and start-up.
+"""Batch ingest with every synchronous projection, rebuild, verification, and start-up.
 
-Baselines of the same run: the same rows into one SQLite table, 1,000 a durable commit; a
-replay that only decodes; SHA-256 over the same bytes.
+Baselines of the same run: the same rows into one SQLite table, 1,000 per durable commit; a replay
+that only decodes; SHA-256 over the same bytes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A log of many millions of events in PostgreSQL, and the same log copied into ``log.db``.
 
-Facts are appended by ``COPY``, ``BATCH`` events a commit, to one server without standbys. One in
-``TEAM_EVERY`` is of scope ``team``, so that a node may be given a part that fits into memory.
-A node with that scope then joins. The folder stays, so that nodes can be tried over it:
+Facts are appended by ``COPY``, ``BATCH`` events per commit, to one server without standbys. One in
+``TEAM_EVERY`` is of scope ``team``, so that a node can hold a part that fits into memory. A node
+with that scope then joins. The folder stays, for tries with further nodes:
 
     python -m benchmarks.large_log FOLDER --events 20000000
 """
@@ -51,7 +51,7 @@ ON n.oid = c.relnamespace WHERE n.nspname = 'engramlog' AND c.relkind IN ('r', '
 
 
 def fact_drafts(first: int, count: int, ids: IdentifierSource) -> list[Draft]:
-    """Facts as a node records them, ten of an entity, about 50 bytes of text each."""
+    """Facts as a node records them, ten per entity, about 50 bytes of text each."""
     drafts: list[Draft] = []
     now_us = time.time_ns() // 1_000
     for number in range(first, first + count):
@@ -138,7 +138,7 @@ def _run(
 
 
 def _join(folder: Path, url: str, add: Callable[[str, float, str], None]) -> None:
-    """A node that holds one scope: until it serves, and what it takes then."""
+    """A node with one scope: the time until it serves, and its resources then."""
     joined = folder / "team"
     if engramlog(["identity", "backup", str(joined / "identity"), "--data", str(folder / "node")]):
         raise RuntimeError("the identity could not be copied")
@@ -157,7 +157,7 @@ def _join(folder: Path, url: str, add: Callable[[str, float, str], None]) -> Non
 
 
 def main() -> None:
-    """Run it."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.large_log", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--events", type=int, default=20_000_000)

@@ -1,4 +1,4 @@
-"""Processor time and bytes of other processes, as Linux tells them."""
+"""Processor time and bytes of other processes, from Linux."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from msgspec import Struct
 
 
 class Usage(Struct, frozen=True):
-    """What processes have used since they began: seconds of processor time, bytes written to
-    files."""
+    """Processes' resources since they began: seconds of processor time, bytes written to files."""
 
     seconds: float
     written: int
@@ -23,8 +22,8 @@ class Usage(Struct, frozen=True):
 
 
 def usage_of(pid: int) -> Usage:
-    """Of one process and all its threads."""
-    clock = ~pid << 3 | 2  # as clock_getcpuclockid(3) numbers it
+    """The usage of one process and all its threads."""
+    clock = ~pid << 3 | 2  # clock_getcpuclockid(3)'s number of it
     for line in Path(f"/proc/{pid}/io").read_text().splitlines():
         if line.startswith("wchar:"):
             return Usage(time.clock_gettime(clock), int(line.split()[1]))
@@ -32,7 +31,7 @@ def usage_of(pid: int) -> Usage:
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that a process has started and that still run."""
+    """The running children of a process."""
     tasks = Path(f"/proc/{pid}/task").glob("*/children")
     return [int(child) for path in tasks for child in path.read_text().split()]
 

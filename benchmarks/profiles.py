@@ -1,8 +1,8 @@
-"""Every profile that comes with the node on the LoCoMo conversations: how much of the evidence
-it finds, how long it takes, what each stage adds, and what is lost without each of its parts.
+"""The bundled profiles on the LoCoMo conversations: the share of evidence found, the time, each
+stage's contribution, and the loss without each part.
 
-All are asked alike, for twenty facts; a profile that counts tokens gets plenty of them. Times
-are of the processor, which others at work on the machine do not lengthen.
+All answer with twenty facts; a profile that counts tokens gets plenty of them. Times are of the
+processor, which other load on the machine does not lengthen.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TAKEN_APART = ("abmind", "abmind-head")
 
 
 class Asked(Struct, frozen=True):
-    """One question's ranking, what it took, and how the stages went."""
+    """One question's ranking, its cost, and its stages' outcomes."""
 
     ranked: list[str]
     question: Question
@@ -40,7 +40,7 @@ class Asked(Struct, frozen=True):
 
 
 def measure(facts: int) -> list[Figure]:
-    """Figures for all questions (``facts`` plays no part)."""
+    """Figures for all questions (``facts`` is not used)."""
     del facts
     if not DATA.exists():
         say("profiles: skipped, ../shared/data/locomo is not here")
@@ -68,7 +68,7 @@ def figures(stores: Sequence[Store]) -> list[Figure]:
 
 
 def ablations(name: str) -> dict[str, Profile]:
-    """A profile, and the same without one of its parts, by what is different."""
+    """A profile, and its variants without one part, by the difference."""
     ours = shipped(name)
     tried: dict[str, Mapping[str, Any]] = {"as shipped": {}}
     stages: list[dict[str, Any]] = ours["stages"]
@@ -79,7 +79,7 @@ def ablations(name: str) -> dict[str, Profile]:
             tried[f"{label} alone"] = _only_stage(ours, stage["name"])
     for factor in ours["factors"]:
         if "stage" not in factor["parameters"]:
-            continue  # the turns say nothing of themselves, and all are of today
+            continue  # the turns have no attributes, and all are of today
         others = [each for each in ours["factors"] if each["name"] != factor["name"]]
         tried[f"without {factor['name']}"] = {"factors": others}
     unskipped = [{k: v for k, v in each.items() if k != "skipped_after"} for each in stages]
@@ -99,7 +99,7 @@ def ablations(name: str) -> dict[str, Profile]:
 
 
 def _without_stage(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The parts of a document that speak of a stage, without it."""
+    """The parts of a document that name a stage, without it."""
     kept = [each for each in document["stages"] if each["name"] != name]
     return {
         "stages": [
@@ -127,8 +127,8 @@ def _only_stage(document: Mapping[str, Any], name: str) -> dict[str, Any]:
 def ask_all(
     stores: Sequence[Store], systems: Mapping[str, Profile], timed: Collection[str] = ()
 ) -> dict[str, list[Asked]]:
-    """Every question under every system, question by question, so that it is embedded once.
-    Those that are ``timed`` are asked once before."""
+    """Every question under every system, question by question, so that it is embedded once. The
+    ``timed`` ones run once before."""
     asked: dict[str, list[Asked]] = {name: [] for name in systems}
     for store in stores:
         say(f"{store.conversation.name}: {len(store.conversation.questions)} questions")
@@ -145,7 +145,7 @@ def ask_all(
 
 
 def share_found(asked: Sequence[Asked], cut: int) -> float:
-    """Mean share of a question's evidence among its first so many."""
+    """Mean share of a question's evidence among its first ``cut`` facts."""
     return float(np.mean([found(each.ranked[:cut], each.question.evidence) for each in asked]))
 
 

@@ -1,8 +1,7 @@
-"""Conversations and passages that questions are asked of, in their own nodes, written as
-any client would write them.
+"""Conversations and passages with questions, each in a separate node, written as a client would.
 
-One fact a turn, in order; the speaker is the entity and the session the source. A passage is a
-fact, an entity and its own source. Nothing of the questions is written.
+One fact per turn, in order; the speaker is the entity and the session the source. A passage is a
+fact with its own entity and source. Nothing of the questions is written.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ TIMES = ("%I:%M %p on %d %B, %Y", "%d.%m.%Y, %H:%M:%S", "%B-%d-%Y")
 
 
 class QuestionSet(Struct, frozen=True):
-    """Questions of one kind. ``cut``: how many facts of an answer are looked at; ``prefix``: how
-    the names of its conversations begin in the folder; ``unanswerable``: the category of
-    questions that the memory has no answer to."""
+    """Questions of one kind. ``cut``: how many facts of an answer count. ``prefix``: of its
+    conversations' names in the folder. ``unanswerable``: the category of questions without an
+    answer in the memory."""
 
     name: str
     kind: str
@@ -66,8 +65,8 @@ SETS = (
 
 
 class Question(Struct, frozen=True):
-    """A question about one conversation, and the turns that hold the answer; none if the
-    conversation does not hold it."""
+    """A question about one conversation, and the turns with the answer; none if the conversation
+    lacks it."""
 
     id: str
     text: str
@@ -76,8 +75,8 @@ class Question(Struct, frozen=True):
 
 
 class Turn(Struct, frozen=True):
-    """``id``, what was said with the speaker first, the session, and its date. A passage has
-    neither session nor date."""
+    """``id``, the words with the speaker first, the session, and its date. A passage has neither
+    session nor date."""
 
     id: str
     text: str
@@ -86,7 +85,7 @@ class Turn(Struct, frozen=True):
 
 
 class Conversation(Struct, frozen=True):
-    """Turns in order, the questions whose evidence is known, and those that have none."""
+    """Turns in order, the questions with known evidence, and those without any."""
 
     name: str
     turns: tuple[Turn, ...]
@@ -95,7 +94,7 @@ class Conversation(Struct, frozen=True):
 
 
 class Store(Struct, frozen=True):
-    """A conversation in a node. ``answer`` recalls, ``turn_of`` names the turn of a fact."""
+    """A conversation in a node. ``answer`` recalls, ``turn_of`` gives the turn of a fact."""
 
     conversation: Conversation
     answer: Callable[[Profile, RecallRequest], RecallAnswer]
@@ -152,7 +151,7 @@ def stored(
     """Each conversation in a new node under ``folder``, embedded to the last turn.
 
     Args:
-        vectors: where the vectors of each are kept for the next run.
+        vectors: keeps the vectors of each for the next run.
     """
     with ExitStack() as stack:
         stores: list[Store] = []
@@ -198,7 +197,7 @@ def _write(node: Node, conversation: Conversation) -> Store:
 
 
 def wait_embedded(node: Node) -> None:
-    """Until every fact that is to have a vector has it. Raises TimeoutError."""
+    """Wait until every fact that needs a vector has it. Raises TimeoutError."""
     began = monotonic()
     while node.embeddings is not None and (status := node.embeddings.status()) is not None:
         if not status.lag and not status.waiting:
@@ -209,7 +208,7 @@ def wait_embedded(node: Node) -> None:
 
 
 def intent_of_turn(space: str, turn: Turn) -> AssertFact:
-    """The fact that a turn of a conversation, or a passage, is."""
+    """The fact for a turn of a conversation, or for a passage."""
     host = space.replace("_", "-").lower()
     speaker = turn.text.partition(":")[0].strip().replace(" ", "-")
     said = turn.session is not None

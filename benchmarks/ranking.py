@@ -1,4 +1,4 @@
-"""How good a ranking is, question by question, and whether one is better than another."""
+"""The quality of a ranking, question by question, and the comparison of two."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Difference(Struct, frozen=True):
 def paired_bootstrap(
     ours: Sequence[float], theirs: Sequence[float], seed: int = 7, resamples: int = RESAMPLES
 ) -> Difference:
-    """How much better ``ours`` is, question by question, were other questions drawn."""
+    """How much better ``ours`` is, per question, over resampled questions."""
     differences = np.asarray(ours) - np.asarray(theirs)
     chance = np.random.default_rng(seed)
     count = len(differences)

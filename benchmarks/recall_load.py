@@ -1,4 +1,4 @@
-"""Recalls side by side, and writes beside them, against a served node."""
+"""Parallel recalls, with and without writes, against a served node."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LOAD_SECONDS = 5.0
 
 
 def ask(client: RawClient, question: Question, **more: Any) -> None:
-    """One recall in every readable scope, unless ``more`` of the body says otherwise."""
+    """One recall in every readable scope; ``more`` overrides the body."""
     body = {"query": question.text, "scope": "*", "track": False, **more}
     status, _ = client.post("/v1/recall", body)
     assert status == 200
 
 
 def side_by_side(url: str, questions: list[Question]) -> list[Figure]:
-    """Eight clients against one, and writes with and without recalls beside them."""
+    """Eight clients against one, and writes with and without concurrent recalls."""
     say(f"{CLIENTS} clients; writes beside recalls")
     one = _rate([_recalls(url, questions)])
     many = _rate([_recalls(url, questions[n:] + questions[:n]) for n in range(CLIENTS)])
@@ -38,7 +38,7 @@ def side_by_side(url: str, questions: list[Question]) -> list[Figure]:
 
 
 def _rate(works: list[Iterator[None]], counted: int | None = None) -> float:
-    """Steps a second that the first ``counted`` of ``works`` (all) make side by side."""
+    """Steps per second that the first ``counted`` of ``works`` (all) make in parallel."""
     ends = time.monotonic() + LOAD_SECONDS
     steps = [0] * len(works)
 

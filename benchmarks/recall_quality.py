@@ -1,9 +1,9 @@
-"""How much of the evidence recall finds, on conversations of people, of people with assistants,
+"""The share of evidence that recall finds, on conversations of people, of people with assistants,
 and on passages.
 
-Ours are the profiles as they come; the baselines are plain BM25, meaning alone, each stage of
-``default`` alone, and ``default`` without one of its parts. No profile sees the answers.
-Vectors are kept in the temporary folder for the next run: half an hour's work the first time.
+Ours are the profiles as shipped; the baselines are plain BM25, meaning alone, each stage of
+``default`` alone, and ``default`` without one of its parts. No profile sees the answers. Vectors
+are kept in the temporary folder for the next run: half an hour's work the first time.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _BM25 = {"name": "lexical", "weight": 1.0, "parameters": {"k1": 1.2, "b": 0.75}}
 _MEANING = {"name": "semantic", "weight": 1.0}
 
 Graded = dict[str, list[Answered]]
-"""By system: every question of a set that the memory has an answer to."""
+"""By system: every question of a set with an answer in the memory."""
 
 
 def measure(facts: int) -> list[Figure]:
-    """Figures for all questions (``facts`` plays no part)."""
+    """Figures for all questions (``facts`` is not used)."""
     del facts
     here = [each for each in SETS if each.path.exists()]
     if not here:
@@ -75,13 +75,13 @@ def measure(facts: int) -> list[Figure]:
 
 
 def shipped(name: str) -> dict[str, Any]:
-    """The document of a profile that comes with the node."""
+    """The document of a bundled profile."""
     path = files("engramlog.projections.recall").joinpath("profiles", f"{name}.json")
     return msgspec.json.decode(path.read_bytes())
 
 
 def systems() -> dict[str, Profile]:
-    """What is compared, by name; ours first."""
+    """The compared systems, by name; ours first."""
     ours = shipped(OURS)
     lexical, semantic, *others = ours["stages"]
     documents: dict[str, dict[str, Any]] = {
@@ -108,8 +108,7 @@ def systems() -> dict[str, Profile]:
 
 
 def variants() -> dict[str, Profile]:
-    """``default`` and what else its numbers might have been, to choose from with a kind left
-    out."""
+    """``default`` with other numbers, to choose from with one kind of questions left out."""
     ours = shipped(OURS)
     lexical, semantic, *others = ours["stages"]
     context = ours["context"]
@@ -166,7 +165,7 @@ def _without_stage(document: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def answered(store: Store, profile: Profile, question: Question, cut: int) -> Answered:
-    """One question, and how much of its evidence stands before the cut."""
+    """One question, and the share of its evidence before the cut."""
     request = RecallRequest(query=question.text, token_budget=PLENTY_TOKENS)
     answer = store.answer(profile, request)
     ranked = store.turns(answer)
@@ -206,7 +205,7 @@ def _found(sets: Sequence[QuestionSet], graded: Mapping[str, Graded]) -> list[Fi
 
 
 def _budgets(chosen: QuestionSet, stores: Sequence[Store]) -> list[Figure]:
-    """Evidence within a budget of tokens, by the profile's own estimate of them."""
+    """Evidence within a budget of tokens, by the profile's own estimate."""
     compared = systems()
     figures: list[Figure] = []
     for budget in BUDGETS:
@@ -229,7 +228,7 @@ def _budgets(chosen: QuestionSet, stores: Sequence[Store]) -> list[Figure]:
 def _unanswered(
     chosen: QuestionSet, stores: Sequence[Store], known: Sequence[Answered]
 ) -> list[Figure]:
-    """Whether the best score and ``weak_evidence`` tell what the memory has no answer to."""
+    """Whether the best score and ``weak_evidence`` detect questions without an answer."""
     if not chosen.unanswerable:
         return []
     profile = systems()[OURS]
@@ -248,7 +247,7 @@ def _unanswered(
 
 
 def _seconds(chosen: QuestionSet, stores: Sequence[Store]) -> list[Figure]:
-    """Processor time of a recall whose question was embedded before."""
+    """Processor time of a recall with an embedded question."""
     profile = systems()[OURS]
     taken: list[float] = []
     for store in stores:

@@ -1,9 +1,9 @@
-"""How fast recall answers, in the process and over HTTP, beside the engines it could be left to.
+"""Recall's speed, in the process and over HTTP, compared with the engines it could use.
 
-The node is a real process on a directory that the writer filled; vectors lie in its own
-``vec_facts``. Baselines of the same run, over the same rows: sqlite-vec's brute force for the
-nearest 50, and FTS5's own bm25 for the best 50. Embedding the question is left out: each
-question is embedded once before it is timed.
+The node is a real process on a directory that the writer filled, with vectors in its ``vec_facts``.
+Baselines of the same run, over the same rows: sqlite-vec's brute force for the nearest 50, and
+FTS5's own bm25 for the best 50. Embedding is excluded: each question is embedded before it is
+timed.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _fill(data: Path, world: RecallWorld) -> None:
 
 
 def _sqlite_vec(data: Path, world: RecallWorld, questions: list[Question]) -> float:
-    """Milliseconds of the nearest 50 of ``vec_facts``, at the median."""
+    """Milliseconds for the nearest 50 of ``vec_facts``, at the median."""
     say("sqlite-vec, brute force")
     db = open_vectors(data / vectors_file(SPACE))
     sql = f"SELECT id, distance FROM vec_facts WHERE embedding MATCH ? AND k={NEAREST}"
@@ -105,7 +105,7 @@ def _sqlite_vec(data: Path, world: RecallWorld, questions: list[Question]) -> fl
 
 
 def _fts5(node: Node, data: Path, questions: list[Question]) -> float:
-    """Milliseconds of the best 50 by FTS5's bm25 over the node's own index, at the median."""
+    """Milliseconds for the best 50 by FTS5's bm25 over the node's own index, at the median."""
     say("FTS5, bm25")
     view = node.reader.pin()
     db = apsw.Connection(str(data / "projections.db"), flags=apsw.SQLITE_OPEN_READONLY)
@@ -144,7 +144,7 @@ class Made:
         self._known.update((q.text, self._world.question_vector(q)) for q in questions)
 
     def query(self, text: str) -> F32:
-        """Of a question; of any other text, its own vector."""
+        """A question's vector; any other text gets its own."""
         known = self._known.get(text)
         return self._world.question_vector(Question(text, 0)) if known is None else known
 
@@ -185,7 +185,7 @@ def _in_process(
 
 
 def _agreement(vectors: Vectors, world: RecallWorld, questions: list[Question]) -> Figure:
-    """Of the exactly nearest 50, the share that the sketch lets through."""
+    """The share of the exactly nearest 50 that the sketch lets through."""
     slots = np.arange(world.facts, dtype=np.int32)
     compared = max(COMPARED_MIN, int(world.facts * COMPARED_SHARE))
     found = 0
@@ -217,7 +217,7 @@ def _http(
     made.know(questions)
     with node_with(data, made) as (url, pid):
         client = RawClient(url)
-        for question in questions:  # embeds them, and leaves words alone
+        for question in questions:  # embeds them, and warms nothing else
             ask(client, question, weights={"lexical": 0, "semantic": 1, "graph": 0})
         say("recall over HTTP")
         taken = _timed(lambda q: ask(client, q), questions)

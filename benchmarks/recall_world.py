@@ -1,8 +1,9 @@
-"""A store to recall from: Zipfian text in topics, and made-up unit vectors that follow them.
+"""A store for recalls: Zipfian text in topics, and made-up unit vectors that follow them.
 
-No model runs: a fact's vector is its topic's direction, its own part, and what all texts
-have in common, spread over the dimensions unevenly. Cosines then lie as those of real sentences
-under MiniLM do: 0.18 ± 0.1 between any two, about 0.6 between a question and what answers it.
+No model runs: a fact's vector is the sum of its topic's direction, an individual part, and a part
+common to all texts, spread unevenly over the dimensions. Cosines are then distributed like those of
+real sentences under MiniLM: 0.18 ± 0.1 between any two, about 0.6 between a question and its
+answer.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ WORDS_MIN, WORDS_MAX = 8, 40
 SPREAD_FROM = 2.5
 COMMON_SHARE = 0.18
 SCOPE_SHARES = {"local": 0.1, "team": 0.1, "company": 0.5, "public": 0.3}
-"""A node has four scopes; ``team`` holds a tenth of the facts, as one of ten equal ones would."""
+"""A node has four scopes; ``team`` holds a tenth of the facts, like one of ten equal ones."""
 TENTH_SCOPE = "team"
 RELATIONS = [
     f"{group}:{name}"
@@ -42,15 +43,15 @@ _PAGE = 10_000
 
 
 class Question(Struct, frozen=True):
-    """Words to ask with, and the topic they are about."""
+    """Words to ask with, and their topic."""
 
     text: str
     topic: int
 
 
 def vocabulary() -> list[str]:
-    """The commonest words first, the same in every run: English stop-words, which make up
-    half of what is said, then made-up words of two to four syllables."""
+    """The commonest words first, equal in every run: English stop-words, which make up half of the
+    text, then made-up words of two to four syllables."""
     chance = random.Random(3)
     words: dict[str, None] = dict.fromkeys(sorted(STOP_WORDS, key=lambda word: (len(word), word)))
     while len(words) < VOCABULARY:
@@ -93,7 +94,7 @@ class RecallWorld:
             yield np.arange(first, first + count, dtype=np.int32), rows
 
     def questions(self, count: int) -> list[Question]:
-        """Three to eight words: a topic's own, and others as common as in texts."""
+        """Three to eight words: a topic's own, and others as frequent as in texts."""
         chance = np.random.default_rng((self._seed, 3))
         asked: list[Question] = []
         for _ in range(count):

@@ -1,7 +1,7 @@
-"""A replica measured: how fast it comes up, how soon it shows a write, how fast it catches up.
+"""A replica measured: how fast it starts, how soon it shows a write, how fast it catches up.
 
-``python -m benchmarks.replication [FACTS]`` starts a primary and its replica as processes of
-their own on this machine, which share its cores.
+``python -m benchmarks.replication [FACTS]`` starts a primary and its replica as separate processes
+on this machine, which share its cores.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def write(url: str, first: int, count: int) -> None:
 
 
 def key_of(data: Path) -> str:
-    """A key with which a replica may copy the log."""
+    """A key that may copy the log."""
     control = json.loads((data / "control.json").read_text())
     raw_key = "benchmark-replica-key-0123456789-abcdef"
     with Client(control["url"], control["token"]) as client:
@@ -55,7 +55,7 @@ def key_of(data: Path) -> str:
 
 
 def take_snapshot(data: Path) -> None:
-    """Let the primary take one, and wait for it."""
+    """Make the primary take one, and wait for it."""
     control = json.loads((data / "control.json").read_text())
     with Client(control["url"], control["token"]) as client:
         client.post("/v1/admin/snapshots")
@@ -78,7 +78,7 @@ def delays(primary: str, replica: str, first: int) -> list[float]:
 
 
 def bootstrap(copy: Path, env: dict[str, str]) -> float:
-    """Seconds from the start of a new replica until it serves all that the primary has."""
+    """Seconds from the start of a new replica until it serves everything of the primary."""
     started = time.perf_counter()
     with serving(copy, env=env) as replica, Client(replica) as client:
         seconds = time.perf_counter() - started

@@ -32,13 +32,13 @@ class Stopwatch:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which ``share`` of the values lie."""
+    """The value that ``share`` of the values do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 def say(text: str) -> None:
-    """Tell how far a run is, on standard error."""
+    """Report progress on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 

@@ -1,9 +1,9 @@
 """Many nodes over one log in PostgreSQL: appends through one and three nodes, recalls, joining.
 
 The servers are a primary and two standbys on this machine, one of which must have each commit.
-Baselines, on the same servers: the same bodies by raw ``INSERT``, a commit each, and by ``COPY``.
-All nodes, servers and clients share the machine's cores, so that throughput says little of more
-machines; processor time per recall, which is added up over the nodes, does.
+Baselines on the same servers: the same bodies by raw ``INSERT``, one commit each, and by ``COPY``.
+All nodes, servers and clients share the machine's cores, so throughput says little about more
+machines; processor time per recall, added up over the nodes, does.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _writes(nodes: list[Served], facts: int, raw: dict[str, float], *, first: in
 
 
 def _recalls(nodes: list[Served]) -> list[Figure]:
-    """Recalls of one client a node, at once."""
+    """Parallel recalls of one client per node."""
     for at, _ in nodes:
         _ask((at, 5, 0))
     before = sum(_cpu_seconds(pid) for _, pid in nodes)
@@ -180,7 +180,7 @@ def _cpu_seconds(pid: int) -> float:
 
 
 def _raw(primary: Server, facts: int) -> dict[str, float]:
-    """Rows a second of the same bodies without a log: one commit each, and by COPY."""
+    """Rows per second of the same bodies without a log: one commit each, and by COPY."""
     rows = [json.dumps(body) for body in fact_bodies(max(BATCH, facts))]
     with psycopg.connect(primary.url(), autocommit=True) as db:
         db.execute("CREATE TABLE raw (id bigserial PRIMARY KEY, body text)")

@@ -1,4 +1,4 @@
-"""A real node process to measure, and a raw keep-alive client that costs little itself."""
+"""A real node process to measure, and a raw keep-alive client with little cost."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ CONSOLE = "engramlog.api.console.main"
 def serving(
     data: Path, *, env: dict[str, str] | None = None, module: str = CONSOLE, keys: bool = False
 ) -> Generator[str, None, None]:
-    """The URL of a node process on ``data``, for the length of a ``with`` block.
+    """The URL of a node process on ``data``, for a ``with`` block.
 
-    ``module`` is what runs as the console; ``keys``: callers must show one, as shipped.
+    ``module`` runs in the console's place; ``keys``: callers need one, as shipped.
     """
     with serving_process(data, env=env, module=module, keys=keys) as (url, _):
         yield url
@@ -38,7 +38,7 @@ def serving(
 def serving_process(
     data: Path, *, env: dict[str, str] | None = None, module: str = CONSOLE, keys: bool = False
 ) -> Generator[tuple[str, int], None, None]:
-    """As ``serving``, and the number of the process."""
+    """Same as ``serving``, with the process id."""
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", module, "serve", "--data", str(data), "--port", "0"),
@@ -61,7 +61,7 @@ def serving_process(
 
 
 class RawClient:
-    """One keep-alive connection that reads whole answers; ``key`` is a bearer's."""
+    """One keep-alive connection that reads whole answers; ``key`` is its bearer token."""
 
     def __init__(self, url: str, key: str = "") -> None:
         parts = urlsplit(url)

@@ -1,9 +1,9 @@
 """``python -m benchmarks.side_by_side URL_A URL_B``: one client and workload, two stigmem nodes.
 
-The nodes may be of two versions of this one, or of another make: only the protocol's own requests
-are asked. Both are to be new and empty; they take turns, so that other load weighs on both alike.
-A key that both take comes from ``STIGMEM_API_KEY``. Ratios are A over B: rates above 1, and
-milliseconds below 1, speak for A.
+The nodes may be two versions of this one, or another implementation: it sends only the protocol's
+requests. Both must be new and empty; they take turns, so that other load affects both alike.
+``STIGMEM_API_KEY`` is a key that both accept. Ratios are A over B: A is better in rates above 1,
+and in milliseconds below 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WRITES = 200
 READS = 200
 RECALLS = 100
 TURN = 20
-"""Requests to one node before it is the other's turn."""
+"""Requests to one node before the other's turn."""
 _OFFSET = 10_000_000
 
 Asked = tuple[str, str, bytes]
@@ -32,7 +32,7 @@ Asked = tuple[str, str, bytes]
 
 
 class Side:
-    """One node: the client to it, and facts that it holds."""
+    """One node: its client, and facts that it holds."""
 
     def __init__(self, url: str, key: str) -> None:
         self.url = url
@@ -40,7 +40,7 @@ class Side:
         self._client = RawClient(url, key)
 
     def ask(self, asked: Asked) -> float:
-        """Seconds of one request. Raises SystemExit if it is not taken."""
+        """Seconds of one request. Raises SystemExit if it is refused."""
         began = time.perf_counter()
         status, answer = self._client.request(*asked)
         seconds = time.perf_counter() - began
@@ -52,7 +52,7 @@ class Side:
 
 
 def measure(urls: Sequence[str], sizes: Sequence[int], key: str = "") -> list[Figure]:
-    """Figures of both nodes, which are filled to each of ``sizes`` in turn."""
+    """Figures of both nodes, filled to each of ``sizes`` in turn."""
     sides = [Side(url, key) for url in urls]
     figures: list[Figure] = []
     held = 0
@@ -77,7 +77,7 @@ def measure(urls: Sequence[str], sizes: Sequence[int], key: str = "") -> list[Fi
 
 
 def _filled(side: Side, held: int, size: int) -> float:
-    """Writes a second while a node is filled with single facts, the way every node takes them."""
+    """Writes per second while a node is filled with single facts, which every node accepts."""
     say(f"{side.url}: {size - held:,} facts")
     watch = Stopwatch()
     for body in fact_bodies(size - held, first=held):
@@ -96,7 +96,7 @@ def _reads(side: Side) -> list[Asked]:
 
 
 def _recalls(size: int) -> list[Asked]:
-    """Questions not asked before: the words of facts that are there, and a number."""
+    """New questions: the words of existing facts, and a number."""
     texts = [str(body["value"]["v"]) for body in fact_bodies(size)][:: max(1, size // RECALLS)][
         :RECALLS
     ]

@@ -1,8 +1,8 @@
-"""Start-up of a node as it ships, by the size of its store, and the memory that a fact takes.
+"""Start-up of a node as it ships, by the size of its store, and a fact's memory.
 
-Each start is its own process, from its first instruction to ``/readyz``: seconds on the
-clock, and of processor time, which other work on the machine changes less. A node that was closed
-in order has files of its memory image; ``from the tables`` is the same store without them.
+Each start is a separate process, from its first instruction to ``/readyz``: seconds on the clock,
+and of processor time, which other load changes less. A node that closed normally has files of its
+memory image; ``from the tables`` is the same store without them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from engramlog.projections.embedding.vectors.vec_facts import VecFacts
 BATCH = 2_000
 REPEATS = 3
 TABLE_FACTS_MAX = 200_000
-"""Stores up to this size have their vectors written to a table as well, which takes long."""
+"""Stores up to this size also have their vectors written to a table, which takes long."""
 IMAGE_FOLDER = "image"
 
 
@@ -76,7 +76,7 @@ def measure(facts: int) -> list[Figure]:
 
 
 def _fill(folder: Path, facts: int) -> float:
-    """Write a store; seconds that closing it took."""
+    """Write a store; returns the seconds of closing it."""
     node = Node.open(folder)
     for page in RecallWorld(facts).pages():
         for start in range(0, len(page), BATCH):
@@ -87,7 +87,8 @@ def _fill(folder: Path, facts: int) -> float:
 
 
 def _vectors(full: Path, facts: int) -> list[Figure]:
-    """Vectors of a store from blocks, and from the table: as a node loads them after it serves."""
+    """Vectors of a store from blocks, and from the table, loaded as a node loads them after it
+    serves."""
     node = Node.open(full)
     try:
         starts = node.reader.pin().from_position
@@ -124,7 +125,7 @@ def _vectors(full: Path, facts: int) -> list[Figure]:
 
 
 def _best(data: Path, *, from_tables: bool = False) -> Started:
-    """The start that took the least processor time."""
+    """The start with the least processor time."""
     found: list[Started] = []
     for _ in range(REPEATS if not from_tables else 1):
         if from_tables:
@@ -143,7 +144,7 @@ def _processor_s(process: int) -> float:
 
 
 def _private_mib(process: int) -> float:
-    """Memory that a process shares with no file and no other process."""
+    """Memory of a process that it shares with no file and no other process."""
     lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     kib = [int(line.split()[1]) for line in lines if line.startswith("Private_")]
     anonymous = [int(line.split()[1]) for line in lines if line.startswith("Anonymous:")]

@@ -1,10 +1,9 @@
-"""What the past costs: recall, lists and differences as of any moment, beside now.
+"""The cost of the past: recall, lists and differences as of any moment, compared with live.
 
-The store is ``recall_world``'s, with its vectors; while it was written, a fifth of the facts
-was retracted and ten decay sweeps ran. A real process answers over HTTP. Baselines are the
-same questions about now, in the same run, taken in turns so that both meet the same machine.
-Beside the clock stands the processor's time, all threads of the node: what a busy machine
-does to the one it hardly does to the other.
+The store is ``recall_world``'s, with its vectors; during writing, a fifth of the facts was
+retracted and ten decay sweeps ran. A real process answers over HTTP. Baselines are the same
+questions live, in the same run, in turns, so that both meet the same load. Each figure has clock
+time and processor time of all threads of the node, which other load hardly changes.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from engramlog.projections.writing.commands import Done, RetractFact, SweepDecay
 SWEEPS = 10
 RETRACTED_SHARE = 0.2
 RECALLS = 80
-"""Of each sort. The node keeps the vectors of 256 questions: more would be embedded again."""
+"""Of each sort. The node caches the vectors of 256 questions: more would be embedded again."""
 LISTS = 200
 DIFFERENCES = 10
 FADING = DecayPolicy(id="fade", mode="confidence", half_life_s=90 * 86_400.0, min_confidence=0.2)
@@ -102,7 +101,7 @@ def _ids(node: Node, page: list[Any]) -> list[str]:
 
 
 def _sweep(node: Node) -> float:
-    """Seconds of one sweep of everything, which is one row of the log for each scope."""
+    """Seconds of one sweep of everything, which is one row of the log per scope."""
     before = node.log.head().position
     watch = Stopwatch()
     node.write(SweepDecay(scopes=SCOPES, policies=(FADING,)))
@@ -132,8 +131,8 @@ def _seal(data: Path, node: Node) -> list[Figure]:
 
 
 def _recalls(client: RawClient, questions: list[Question], head: int, pid: int) -> list[Figure]:
-    """Cold: a moment not asked of before, each with its own question. Warm: one moment."""
-    for question in questions:  # embeds them, and leaves words alone
+    """Cold: a new moment for each question. Warm: one moment."""
+    for question in questions:  # embeds them, and warms nothing else
         _recall(client, pid, question, weights={"lexical": 0, "semantic": 1, "graph": 0})
     say("recall, now and as of")
     chance = random.Random(7)

@@ -1,9 +1,9 @@
-"""What it costs to recall by meaning where the vectors do not fit into memory.
+"""The cost of recall by meaning when the vectors do not fit into memory.
 
 The same vectors twice: in memory, and beyond a budget in the file that sqlite-vec searches. Both
-are asked for what the semantic stage asks: the likely facts, then their exact cosines. The
-vectors are made up (see ``recall_world``); real ones, where an earlier run of ``recall_quality``
-left some on this machine, say how far the choice by signs holds for a model's.
+answer the semantic stage's requests: the likely facts, then their exact cosines. The vectors are
+made up (see ``recall_world``). Real ones, if an earlier run of ``recall_quality`` left some on this
+machine, test the preselection by signs on a model's vectors.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ QUESTIONS = 50
 NEAREST = 50
 BUDGET_BYTES = 64 << 20
 EVENTS_A_FACT = 3
-"""Other events lie between facts in a log."""
+"""Events per fact in the log, other events included."""
 TENTH = 10
 REAL_QUESTIONS = 200
 
 
 class _Asked(Struct):
-    """Of each question: milliseconds on the clock, of the processor, and what was found."""
+    """For each question: milliseconds on the clock, of the processor, and the result."""
 
     clock: list[float] = []
     processor: list[float] = []
@@ -46,7 +46,7 @@ class _Asked(Struct):
 
 
 class _AnyEvent:
-    """A log that says of every event that it is there."""
+    """A log that claims to have every event."""
 
     def read(self, after: int, _limit: int) -> list[Any]:
         return [SimpleNamespace(position=after + 1, hash=b"")]
@@ -66,7 +66,7 @@ def _made_up(pages: Iterable[tuple[I32, F32]], facts: int, questions: list[F32])
     starts = slots.astype(np.int64) * EVENTS_A_FACT + 1
     with tempfile.TemporaryDirectory(prefix="engramlog-vectors-") as name:
         path = Path(name) / "search"
-        budget = min(BUDGET_BYTES, facts * DIMENSIONS)  # a quarter of them, where they are few
+        budget = min(BUDGET_BYTES, facts * DIMENSIONS)  # a quarter of them, if they are few
         vectors = _bounded(path, starts, budget)
         say(f"{facts:,} vectors, into memory and into the file")
         taken, held = 0.0, 0
@@ -155,7 +155,7 @@ def _timed(ask: Callable[[F32], I32], questions: list[F32]) -> _Asked:
 def _agreement(
     name: str, vectors: Vectors, slots: I32, questions: list[F32], compared: int
 ) -> Figure:
-    """Of the exactly nearest 50, the share among those that are compared."""
+    """The share of the exactly nearest 50 among the compared ones."""
     found = 0
     for query in questions:
         cosines, _ = vectors.cosines(query, slots)

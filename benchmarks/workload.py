@@ -44,7 +44,7 @@ def fact_bodies(count: int, seed: int = 7, first: int = 0) -> Iterator[dict[str,
 
 
 def command_of(body: dict[str, Any]) -> AssertFact:
-    """The intent the HTTP edge makes of a body that needs no normalising."""
+    """The intent that HTTP makes of a body without normalising."""
     value = Value(body["value"]["type"], body["value"]["v"])
     return AssertFact(
         entity=body["entity"],

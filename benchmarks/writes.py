@@ -1,7 +1,7 @@
 """Durable single POSTs from one keep-alive client and from 32.
 
-Baselines: the same rows into SQLite (WAL, FULL), one commit each, from one thread; and with
-all that wait sharing a commit, as an upper bound for 32.
+Baselines: the same rows into SQLite (WAL, FULL), one commit each, from one thread; and with all
+waiting rows sharing a commit, as an upper bound for 32.
 """
 
 from __future__ import annotations

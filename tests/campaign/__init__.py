@@ -1,5 +1,5 @@
-"""The campaign: faults and attacks by the hundred, which take too long for the suite.
+"""The campaign: hundreds of faults and attacks, too slow for the suite.
 
 ``make campaign`` runs it for minutes, with ``ARGS`` for hours. Every part draws from a seed that it
-prints; ``--only PART --seed N`` replays it. No file here is collected as a test.
+prints; ``--only PART --seed N`` replays it. pytest collects no file here.
 """

@@ -25,7 +25,7 @@ from tests.campaign import (
 
 
 class Part(Struct, frozen=True):
-    """``count`` is how much of it a short campaign does; 0: only where it is asked for."""
+    """``count``: the size of a short campaign; 0: only on request."""
 
     run: Callable[[int, int], list[str]]
     count: int

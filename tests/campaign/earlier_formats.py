@@ -1,4 +1,4 @@
-"""Events as earlier releases wrote them: of each kind and version, into a log of today."""
+"""Events in earlier releases' formats: of each kind and version, in a log of today."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.worlds.processes import ROOT
 VERSIONS = ROOT / "fixtures" / "versions"
 GOLDEN = ROOT / "fixtures" / "events"
 Written = tuple[str, int]
-"""A kind and the version of it in which an event was written."""
+"""A kind and the version in which an event was written."""
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def written_in(log: EventLog) -> set[Written]:
 
 
 def never_written(found: set[Written]) -> list[str]:
-    """What of the registry is missing among the kinds and versions of a log."""
+    """Kinds and versions of the registry that a log lacks."""
     every = {(kind, n) for kind in KINDS for n in range(1, SCHEMA_VERSIONS[kind] + 1)}
     return sorted(f"{kind} version {version}" for kind, version in every - found)
 
@@ -66,7 +66,7 @@ def append_golden(log: EventLog) -> None:
 def append_facts(
     log: EventLog, version: int, facts: Sequence[FactAsserted], ids: IdentifierSource
 ) -> None:
-    """Plain facts as an earlier version wrote them; the bytes are the same in each."""
+    """Plain facts in an earlier version; the bytes are the same in each."""
     encode = appending.encode_payload
     made = [
         Draft(
@@ -90,7 +90,7 @@ def _golden(kind: str, version: int) -> bytes:
     golden = json.loads((GOLDEN / f"{kind}.v{version}.json").read_text(encoding="utf-8"))
     payload = golden["payload"]
     if kind == "fact_asserted":
-        del payload["id"]  # the same in each file, and unique in a log
+        del payload["id"]  # equal in each file, but unique in a log
     if kind == "key_issued":
         for name in ("key_id", "key_sha256"):
             payload[name] = payload[name][:-1] + str(version)

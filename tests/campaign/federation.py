@@ -1,4 +1,5 @@
-"""Schedules of three to five nodes that write, erase, hide, grant, lie, restart and are cut off."""
+"""Schedules of three to five nodes that write, erase, hide, grant, lie, restart and are
+disconnected."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from tests.worlds.federation.hard_schedules import hard_faults, run_hard
 
 
 def run(count: int, seed: int) -> list[str]:
-    """So many schedules; returns what was wrong, with the seed of it."""
+    """Run this many schedules; returns the faults with their seeds."""
     faults: list[str] = []
     for number in range(seed, seed + count):
         with tempfile.TemporaryDirectory(prefix="schedule-") as name:

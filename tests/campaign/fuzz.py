@@ -1,8 +1,7 @@
-"""Malformed bytes: what is read from logs, peers, callers and files is refused, or read.
+"""Malformed bytes: readers of logs, peers, callers and files refuse them or read them.
 
-Each reader has a small corpus below ``corpus/``; inputs are made of it by changing, cutting,
-repeating and joining (``guided`` makes them by coverage). A reader may refuse with its own errors,
-and with no others.
+Each reader has a small corpus below ``corpus/``; inputs come from changing, cutting, repeating and
+joining it (``guided`` makes them by coverage). A reader may refuse only with its own errors.
 """
 
 from __future__ import annotations
@@ -30,9 +29,10 @@ from engramlog.replay.federation.page import PageFault, decode_page
 
 CORPUS = Path(__file__).parent / "corpus"
 FOUND = "found-"
-"""How inputs are named that ``guided`` added because they reach other code; they may be refused."""
+"""The name prefix of inputs that ``guided`` added because they reach other code; they may be
+refused."""
 SLOW_SECONDS = 2.0
-"""An input that takes longer is a fault: it costs its sender nothing."""
+"""A slower input is a fault: it costs its sender nothing."""
 TOKENS = (
     b"\x00", b"\xff\xfe", b"\\u0000", b"\\ud800", b"[" * 2_000, b'{"a":' * 500, b"1e999", b"-0.0",
     b"99999999999999999999999", b"null", b'""', b"NaN", b"9999-12-31T23:59:60Z", b";", b"--", b"'",
@@ -61,7 +61,7 @@ def _page(data: bytes) -> object:
     try:
         return decode_page(data).foreign()
     except PageFault:
-        return decode_page(zlib.compress(data, 1)).foreign()  # what is inside is read as well
+        return decode_page(zlib.compress(data, 1)).foreign()  # its content is read as well
 
 
 TARGETS = (
@@ -75,7 +75,7 @@ TARGETS = (
 
 
 def mutated(rng: random.Random, corpus: list[bytes]) -> bytes:
-    """An input made of the corpus."""
+    """An input made from the corpus."""
     data = bytearray(rng.choice(corpus))
     for _ in range(rng.choice((1, 1, 2, 4, 8))):
         at = rng.randrange(len(data) + 1)
@@ -99,7 +99,7 @@ def mutated(rng: random.Random, corpus: list[bytes]) -> bytes:
 
 
 def run(count: int, seed: int) -> list[str]:
-    """So many inputs for each reader; returns what was wrong."""
+    """Run this many inputs per reader; returns the faults."""
     faults: list[str] = []
     for target in TARGETS:
         paths = sorted((CORPUS / target.name).iterdir())

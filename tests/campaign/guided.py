@@ -1,7 +1,7 @@
-"""Fuzzing that is led by coverage: atheris (libFuzzer) in place of chance, where it is installed.
+"""Fuzzing guided by coverage: atheris (libFuzzer) in place of chance, if installed.
 
-``python -m tests.campaign.guided READER SECONDS SEED FOLDER`` is one run; it ends the process,
-so each reader has its own. What reaches new code comes into ``FOLDER``.
+``python -m tests.campaign.guided READER SECONDS SEED FOLDER`` is one run; it ends the process, so
+each reader has its own. Inputs that reach new code go into ``FOLDER``.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tests.worlds.processes import ROOT
 INPUT_BYTES_MAX = 8_192
 KEPT_BYTES_MAX = 2_048
 KEPT_MAX = 40
-"""What one run adds to the corpus of a reader at most: the smallest of what it found."""
+"""The most inputs that one run adds to the corpus of a reader: the smallest found."""
 MEMORY_MB_MAX = 2_048
 
 
 def run(count: int, seed: int) -> list[str]:
-    """So many seconds for each reader; returns what was wrong. New inputs join the corpus."""
+    """Run this many seconds per reader; returns the faults. New inputs join the corpus."""
     if find_spec("atheris") is None:
         return ["atheris is not installed: pip install atheris"]
     faults: list[str] = []
@@ -67,7 +67,7 @@ def _fuzz(name: str, seconds: str, seed: str, folder: Path) -> None:
     """One reader under atheris, in this process; does not return."""
     atheris = importlib.import_module("atheris")
     for known in [each for each in sys.modules if each.startswith(("engramlog", "tests."))]:
-        del sys.modules[known]  # to be imported again, with what counts its branches
+        del sys.modules[known]  # import it again, with counted branches
     with atheris.instrument_imports(include=["engramlog"]):
         fuzz = importlib.import_module("tests.campaign.fuzz")
     (target,) = [each for each in fuzz.TARGETS if each.name == name]

@@ -13,7 +13,7 @@ KILLS_A_HOUSEHOLD = 24
 
 
 def run(count: int, seed: int) -> list[str]:
-    """So many commands that are killed; returns what was wrong, with the seed of it."""
+    """Kill this many commands; returns the faults with their seeds."""
     faults: list[str] = []
     tried = killed = 0
     while tried < count:
@@ -22,7 +22,7 @@ def run(count: int, seed: int) -> list[str]:
         household = Household(folder, seed)
         name = ""
         try:
-            for name in ACTS:  # whole, to see how many steps they take
+            for name in ACTS:  # complete, to count their steps
                 household.interrupt_at(name, 0)
             for number in range(min(KILLS_A_HOUSEHOLD, count - tried)):
                 name = list(ACTS)[number % len(ACTS)]

@@ -16,11 +16,11 @@ from tests.worlds.dying_nodes import KILLED_AFTER_MAX, Writers, check_whole
 from tests.worlds.processes import NodeProcess
 
 ROUNDS_A_NODE = 20
-"""After so many kills the next node begins, so that starts stay short."""
+"""A new node begins after this many kills, so that starts stay short."""
 
 
 class Disturber:
-    """A thread that asks for what rewrites files, until the node dies."""
+    """A thread that requests work that rewrites files, until the node dies."""
 
     def __init__(self, node: NodeProcess, rng: random.Random, erasable: list[str]) -> None:
         self.erased: set[str] = set()
@@ -57,7 +57,7 @@ class Disturber:
 
 
 def run(count: int, seed: int) -> list[str]:
-    """So many kills; returns what was wrong."""
+    """Run this many kills; returns the faults."""
     faults: list[str] = []
     killed = 0
     while killed < count:

@@ -1,4 +1,4 @@
-"""A long log: what it takes to start, rebuild, verify and look back, and that all of it agrees.
+"""A long log: the cost of start, rebuild, verification and as-of reads, and their agreement.
 
 It begins with a node of release 0.1.0 and continues in each earlier version of every kind of event
 (``earlier_formats``), then in today's.
@@ -39,15 +39,15 @@ from tests.worlds.histories import asserted
 TOGETHER = 500
 OLDEST = "0.1.0"
 EARLIER_SHARE = 0.5
-"""How much of the log is of earlier versions."""
+"""The share of the log in earlier versions."""
 SECONDS_MAX = {"started": 60, "verified": 300, "rebuilt": 1_500, "looked back": 10}
-"""Per million events, and at least as much: several times what was measured."""
+"""Per million events, and at least this: several times the measured values."""
 
 Result = TypeVar("Result")
 
 
 class Life:
-    """One log, from its first event to its last; ``faults`` is what was wrong with it."""
+    """One log, from its first event to its last, with its ``faults``."""
 
     def __init__(self, folder: Path, count: int, seed: int) -> None:
         self.faults: list[str] = []
@@ -124,8 +124,8 @@ class Life:
         node.write(SweepDecay(scopes=("company",), policies=()))
 
     def _look_back(self, node: Node) -> None:
-        """Recall as of some positions, and how many facts of ``_write`` and of ``_write_earlier``
-        held then: by the image, and by the log alone."""
+        """Recall as of some positions, and count live facts of ``_write`` and of ``_write_earlier``
+        there: by the image, and by the log alone."""
         head, view = node.log.head().position, node.reader.pin()
         for position in (head // 4, head // 2, head * 3 // 4, head):
             answer = self._timed("looked back", lambda at=position: _recalled(node, at))
@@ -149,7 +149,7 @@ class Life:
 
 
 def run(count: int, seed: int) -> list[str]:
-    """A log of so many events; returns what was wrong."""
+    """Make a log of this many events; returns the faults."""
     folder = Path(tempfile.mkdtemp(prefix="life-"))
     life = Life(folder, count, seed)
     try:
@@ -172,7 +172,7 @@ def _recalled(node: Node, position: int) -> list[str]:
 
 
 def _counted(node: Node, after: int, position: int) -> int:
-    """How many facts that came after one position held at another, by the log."""
+    """How many facts after one position were live at another, by the log."""
     held: set[str] = set()
     for event in node.log.iterate(after, position):
         if isinstance(event.payload, FactAsserted):

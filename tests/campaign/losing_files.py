@@ -1,7 +1,7 @@
-"""Files that Python writes, over power cuts: what was not synced is torn, a rename may be undone.
+"""Python's files over power cuts: unsynced data is torn, a rename may be undone.
 
-``os.fsync``, ``os.replace`` and ``os.rename`` are watched. A cut leaves of a file that was not
-synced some beginning of it, and of the renames in a folder that was not synced since the first few.
+Wraps ``os.fsync``, ``os.replace`` and ``os.rename``. A cut keeps some prefix of an unsynced file,
+and the first few of the renames in an unsynced folder.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msgspec import Struct
 
 
 class _Rename(Struct, frozen=True):
-    """``before``: what the new name led to; a link's target, a file's content, or nothing."""
+    """``before``: the new name's earlier target: a link's target, a file's content, or nothing."""
 
     source: Path
     target: Path
@@ -28,7 +28,7 @@ class _Rename(Struct, frozen=True):
 
 
 class LosingFiles:
-    """While it is entered, every such call below ``folder`` is a step (``on_step``)."""
+    """Inside a ``with`` block, every such call below ``folder`` is a step (``on_step``)."""
 
     def __init__(self, folder: Path, on_step: Callable[[], None]) -> None:
         self.lock = threading.RLock()
@@ -48,7 +48,7 @@ class LosingFiles:
             path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
             if not path.is_relative_to(self._folder):
                 return real_sync(descriptor)
-            self._on_step()  # before it: what it would have kept is not kept
+            self._on_step()  # before it: its effect is not yet durable
             with self.lock:
                 real_sync(descriptor)
                 if path.is_dir():
@@ -84,8 +84,8 @@ class LosingFiles:
         self._patches.close()
 
     def after_cut(self, image: Path, databases: Collection[Path], rng: random.Random) -> None:
-        """Make a copy of the folder what a cut may leave of it. ``databases`` are SQLite's; call
-        it under ``lock``, taken before the copy was made."""
+        """Turn a copy of the folder into what a cut may leave. ``databases`` are SQLite's; call it
+        under ``lock``, taken before the copy was made."""
         for path in sorted(image.rglob("*")):
             original = self._folder / path.relative_to(image)
             plain = path.is_file() and not path.is_symlink() and original.exists()

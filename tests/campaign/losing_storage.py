@@ -1,8 +1,8 @@
-"""Storage that loses power: an SQLite VFS that knows what was synced, and what a cut may leave.
+"""Storage that loses power: an SQLite VFS that knows which writes were synced.
 
-Writes pass through to the real files, and are kept until they are synced. ``image`` is a directory
-as it may be found after a cut at this instant: of the writes that were not synced some are lost,
-whichever they are (so they are reordered as well), and some are torn at a sector.
+Writes pass through to the real files and are recorded until synced. ``image`` is a directory after
+a cut at this instant: any of the unsynced writes may be lost (which also reorders them), and some
+are torn at a sector.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Write(Struct, frozen=True):
 
 
 class _Kept:
-    """What of one file would outlive a cut for certain, and what may."""
+    """The durable content of one file, and its unsynced writes."""
 
     def __init__(self, path: Path) -> None:
         self.durable = bytearray(path.read_bytes() if path.exists() else b"")
@@ -70,11 +70,11 @@ def _apply(content: bytearray, write: _Write) -> None:
 
 
 class LosingStorage(apsw.VFS):
-    """The default VFS for as long as it is open. ``on_step`` is called after every write, sync,
-    truncation and deletion, in the thread that does it.
+    """The default VFS while open. ``on_step`` is called after every write, sync, truncation and
+    deletion, in its thread.
 
     Args:
-        folder: files outside of it are not watched.
+        folder: files outside it are not recorded.
     """
 
     def __init__(self, folder: Path, on_step: Callable[[], None]) -> None:
@@ -93,7 +93,7 @@ class LosingStorage(apsw.VFS):
         return _LosingFile(name, flags, kept, self._lock, self._on_step)
 
     def xFullPathname(self, name: str) -> str:
-        return str(Path(name).resolve())  # the tables are reached by a link
+        return str(Path(name).resolve())  # the tables are behind a link
 
     def xDelete(self, filename: str, syncdir: bool) -> None:
         with self._lock:
@@ -134,7 +134,7 @@ class _LosingFile(apsw.VFSFile):
         try:
             super().xLock(level)
         except apsw.IOError as fault:
-            # A reader that closes last asks for more than its descriptor allows; SQLite continues.
+            # The last reader to close asks for more than its descriptor allows; SQLite continues.
             raise apsw.BusyError("no such lock for a reader") from fault
 
     def xWrite(self, data: Buffer, offset: int) -> None:
@@ -150,7 +150,7 @@ class _LosingFile(apsw.VFSFile):
         self._on_step()
 
     def xSync(self, flags: int) -> None:
-        self._on_step()  # before it: what it would have kept is not kept
+        self._on_step()  # before it: its effect is not yet durable
         with self._lock:
             super().xSync(flags)
             self._kept.sync()

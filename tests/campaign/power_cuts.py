@@ -1,6 +1,6 @@
-"""Power cuts: a node lives, the power goes at many instants, and each of them is looked at.
+"""Power cuts: a node runs, power fails at many instants, and each result is checked.
 
-After a cut the log verifies, the node starts, and every fact acknowledged before it is there.
+After a cut the log verifies, the node starts, and every fact acknowledged before is there.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tests.worlds.histories import asserted
 
 CUTS_A_LIFE = 40
 STEPS_OF_A_LIFE = 900
-"""About as many writes and syncs as a life has; cuts are drawn among them."""
+"""About the number of writes and syncs in a life; cuts are drawn among them."""
 WRITES = 60
 
 
 class Cut(Struct, frozen=True):
-    """A directory as it was found, and what had been acknowledged before."""
+    """A directory after a cut, and the facts acknowledged before."""
 
     folder: Path
     step: int
@@ -42,7 +42,7 @@ class Cut(Struct, frozen=True):
 
 
 class Life:
-    """One node under writes, snapshots, rebuilds, sealing and erasure, and the cuts in it."""
+    """One node under writes, snapshots, rebuilds, sealing and erasure, with its cuts."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -59,7 +59,7 @@ class Life:
 
     def live(self) -> None:
         data = self._folder / "data"
-        Node.open(data).close()  # the identity is there before the power goes
+        Node.open(data).close()  # the identity exists before the power fails
         usual = apsw.vfs_names()[0]
         self._storage = LosingStorage(data, self._step)
         try:
@@ -124,8 +124,9 @@ class Life:
 
 
 def fault_of(cut: Cut) -> str | None:
-    """What is wrong with a directory after the cut; None if nothing is."""
-    (cut.folder / "identity" / PLACE_FILE).unlink(missing_ok=True)  # it lies elsewhere than before
+    """The fault of a directory after the cut; None without one."""
+    # it has another place than before
+    (cut.folder / "identity" / PLACE_FILE).unlink(missing_ok=True)
     directory = DataDirectory.inspect(cut.folder)
     identity = directory.identity
     report = verify_file(directory.log_path, origin=identity.node_id, epoch=identity.epoch)
@@ -133,7 +134,7 @@ def fault_of(cut: Cut) -> str | None:
         return f"the log does not verify: {report.fault}"
     try:
         node = Node.open(cut.folder)
-    except Exception as fault:  # whatever keeps it from starting
+    except Exception as fault:  # anything that prevents its start
         return f"the node does not start: {fault!r}"
     try:
         lost = [
@@ -150,7 +151,7 @@ def fault_of(cut: Cut) -> str | None:
 
 
 def run(count: int, seed: int) -> list[str]:
-    """So many cuts; returns what was wrong, with the seed of the life it was in."""
+    """Run this many cuts; returns the faults with the seeds of their lives."""
     faults: list[str] = []
     seen = 0
     while seen < count:

@@ -1,4 +1,4 @@
-"""Property tests with examples that ``make test`` does not draw, and more of them."""
+"""Property tests with more examples, which ``make test`` does not draw."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import sys
 from tests.worlds.processes import ROOT
 
 _NONE_COLLECTED = 5
-"""What pytest ends with where a file's properties are left out."""
+"""pytest's exit code if a file has no selected properties."""
 
 
 def run(count: int, seed: int) -> list[str]:
-    """The property tests of so many files, drawn from the seed; returns what was wrong."""
+    """Run the property tests of this many files, drawn from the seed; returns the faults."""
     files = sorted(
         str(path.relative_to(ROOT))
         for path in (ROOT / "tests").rglob("test_*.py")

@@ -8,7 +8,7 @@ from tests.worlds.log_faults.schedule import Schedule
 
 
 def run(count: int, seed: int) -> list[str]:
-    """So many schedules; returns what was wrong."""
+    """Run this many schedules; returns the faults."""
     reason = postgres_servers.missing()
     if reason is not None:
         print(f"  left out: {reason}", flush=True)

@@ -18,15 +18,15 @@ ENTITIES = 2_000
 WRITE_EVERY_SECONDS = 0.25
 """Reads continue without a pause between writes: the log grows slowly, leaks would not."""
 BYTES_PER_EVENT_MAX = 4_096
-"""What one event more may cost in memory."""
+"""The most memory that one more event may cost."""
 GROWTH_MAX = {"memory": 48.0, "descriptors": 8.0, "wal": 16.0}
-"""How much more the last quarter of the samples may show than the first; MiB where it is bytes,
-memory beside what the events cost."""
+"""How much the last quarter of the samples may exceed the first; bytes in MiB, memory in addition
+to the events' cost."""
 
 
 class Sample(Struct, frozen=True):
-    """Events of the log; resident memory and write-ahead logs in MiB; open descriptors; how far
-    the tables are behind."""
+    """Events of the log; resident memory and write-ahead logs in MiB; open descriptors; the tables'
+    lag."""
 
     events: int
     memory: float
@@ -36,7 +36,7 @@ class Sample(Struct, frozen=True):
 
 
 def run(count: int, seed: int) -> list[str]:
-    """So many minutes; returns what was wrong."""
+    """Run this many minutes; returns the faults."""
     rng = random.Random(seed)
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     samples: list[Sample] = []

@@ -1,4 +1,4 @@
-"""A log of which only hashes are read."""
+"""A log that has only hashes."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ class AnyLog:
 
 
 def any_log() -> Any:
-    """One, for what asks for a whole log."""
+    """One of these, where a whole log is expected."""
     return AnyLog()

@@ -1,4 +1,4 @@
-"""Two worlds that differ in what a tombstone hides."""
+"""Two worlds that differ in the facts that a tombstone hides."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ BURIED_NAMES = ("hid-0", "hid-1", "hid-2")
 
 
 class Buried(Life):
-    """A life whose private steps are about the entity that will be hidden, in no garden."""
+    """A life whose private steps are about the entity to hide, in no garden."""
 
     @cached_property
     def named(self) -> set[str]:
-        """Names that deltas gave to facts about the entity."""
+        """Names of facts about the entity in deltas."""
         return set()
 
     def _intent(self, step: Step) -> Command | None:
@@ -88,7 +88,7 @@ class Buried(Life):
                 return None
 
     def _spoken(self, step: Step) -> RecordEpisodes:
-        """An episode whose metadata name the entity, as subject or object."""
+        """An episode whose metadata name the entity as subject or object."""
         plain = self._episode(msgspec.structs.replace(step, private=False, derived=False))
         (episode,) = plain.episodes
         said = ({"subject": BURIED}, {"subject": "self", "object": BURIED})[step.pick % 2]
@@ -172,8 +172,8 @@ def _stated(intent: AssertFact, **fields: object) -> AssertFact:
 
 @contextmanager
 def two_graves(path: Path, history: Sequence[Step]) -> Generator[tuple[Buried, Buried]]:
-    """The history lived with its private steps and without them; the entity hidden in both.
-    Receipts are off: they would be recorded at their own times."""
+    """The history, lived with its private steps and without them; both hide the entity. Receipts
+    are off: each world would record them at other times."""
     with mock.patch.dict(os.environ, {"STIGMEM_RECALL_RECEIPTS": "false"}):
         told = Buried(path / "told", private=True)
     try:
@@ -198,7 +198,7 @@ def two_graves(path: Path, history: Sequence[Step]) -> Generator[tuple[Buried, B
 
 
 def _remember(life: Life) -> None:
-    """Let the node keep what it keeps of answers: nothing of it may show afterwards."""
+    """Make the node fill its caches: none of them may show afterwards."""
     for key in (CONTROL_TOKEN, life.key):
         body = {"query": "tea secrets", "scope": SCOPE, "track": False}
         full = {"Stigmem-Verify": "full"}
@@ -210,8 +210,8 @@ def _remember(life: Life) -> None:
 
 
 def reads_afterwards(told: Life) -> Iterator[Ask]:
-    """Every read route but the one that counts what was answered before, and the manifest, which
-    each node signs of itself alone."""
+    """Every read route except the one that counts earlier answers, and the manifest, which each
+    node signs for itself."""
     other = ("/metrics", "/.well-known/stigmem-manifest.json")
     yield from (ask for ask in reads(told) if ask.path not in other)
     for name in BURIED_NAMES:
@@ -248,4 +248,4 @@ ALL_OF_IT = [
     Step("delta", True, value=2, pick=1, derived=True),
     Step("delta", True, value=1, pick=4),
 ]
-"""A history in which everything happens to the entity."""
+"""A history with every kind of step about the entity."""

@@ -1,4 +1,4 @@
-"""A history in which everything happens."""
+"""A history with every kind of step."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BUSY = [
     Step("summary", False, entity=0, value=1, pick=1, source=0),
     Step("summary", True, entity=0, value=0, pick=0, source=0),
 ]
-"""A history in which everything happens."""
+"""A history with every kind of step."""
 
 
 EVERYTHING = [
@@ -68,4 +68,4 @@ EVERYTHING = [
     Step("release", False, pick=9),
     Step("erase", True, pick=4),
 ]
-"""A history in which everything happens."""
+"""A history with every kind of step."""

@@ -1,4 +1,4 @@
-"""What the files of a data directory hold."""
+"""The bytes in the files of a data directory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def files_with(folder: Path, *needles: bytes) -> dict[str, list[bytes]]:
-    """Files under a folder that hold any of the byte strings, and which."""
+    """Files under a folder that contain any of the byte strings, and which."""
     found = {
         str(path.relative_to(folder)): [needle for needle in needles if needle in path.read_bytes()]
         for path in sorted(folder.rglob("*"))

@@ -24,7 +24,7 @@ _PYTHON = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MUL
 
 
 class Step(Struct, frozen=True):
-    """One command and the output that the page promises; ``...`` stands for anything."""
+    """One command and the output in the page; ``...`` matches anything."""
 
     command: str
     promised: str
@@ -41,20 +41,20 @@ def steps_of(page: Path) -> list[Step]:
 
 
 def blocks_of(page: Path) -> list[tuple[str, str]]:
-    """The Python blocks of a page, each with the ``text`` block right below it: what it prints."""
+    """The Python blocks of a page, each with the ``text`` block right below it: its output."""
     return _PYTHON.findall(page.read_text())
 
 
 @cache
 def _commands() -> Path:
-    """A folder with the ``engramlog`` that shells find."""
+    """A folder with an ``engramlog`` for shells."""
     folder = Path(tempfile.mkdtemp(prefix="engramlog-docs-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return shim(folder).parent
 
 
 def run(step: Step, folder: Path, variables: dict[str, str]) -> str:
-    """What the command prints. ``NODE=…`` lines set what ``variables`` holds already."""
+    """The command's output. ``NODE=…`` lines set entries that exist in ``variables``."""
     if step.command.startswith("NODE="):
         return ""
     environment = {

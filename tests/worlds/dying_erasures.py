@@ -1,4 +1,4 @@
-"""An erasure that is cut short at a step."""
+"""An erasure that ends at a given step."""
 
 from __future__ import annotations
 

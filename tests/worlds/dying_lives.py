@@ -1,5 +1,5 @@
-"""Lives that end by ``kill -9`` at a point they are given: each in its own process, forked
-by one that has loaded what they need."""
+"""Lives that end by ``kill -9`` at a given point: each in a separate process, forked from one that
+has loaded the modules."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tests.worlds.processes import ROOT, environment
 SECONDS_MAX = 240.0
 
 Life = Callable[[Path, str], None]
-"""Given a folder and the point at which it is to ``die``."""
+"""A function of a folder and the point at which to ``die``."""
 
 
 def die(*_: object, **__: object) -> NoReturn:
-    """End this process as a power cut does."""
+    """End this process like a power cut."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("unreachable")
 
 
 def lived(life: Life, points: Mapping[Path, str]) -> None:
-    """Let each folder see one life, to its point, or fail."""
+    """Run one life in each folder, up to its point, or fail."""
     told = json.dumps({str(folder): point for folder, point in points.items()})
     command = [sys.executable, "-m", "tests.worlds.dying_lives", life.__module__, life.__name__]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Writers that continue until their node dies, and a look at what it left."""
+"""Writers that continue until their node dies, and checks of what is left."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.worlds.waiting import until
 
 WRITERS = 4
 KILLED_AFTER_MAX = 120
-"""Facts that a round acknowledges, or a few more, before it is killed."""
+"""A round acknowledges this many facts, or a few more, before the kill."""
 
 
 class Writers:
-    """Threads that write until the node dies, and remember what it acknowledged."""
+    """Threads that write until the node dies, and remember the acknowledged writes."""
 
     def __init__(self, node: NodeProcess, start: int) -> None:
         self.acknowledged: dict[str, Any] = {}
@@ -46,7 +46,7 @@ class Writers:
                     else:
                         written = [client.post("/v1/facts", fact(number))]
                 except ClientError as fault:
-                    if fault.status:  # it answered, and with a refusal
+                    if fault.status:  # it answered with a refusal
                         raise
                     return
                 for record in written:
@@ -64,7 +64,7 @@ class Writers:
 
 
 def _caught_up(client: Client) -> dict[str, Any]:
-    """What the node says of itself once its tables have followed; nothing before."""
+    """The node's status once its tables have followed; empty before."""
     ready = client.get("/readyz")
     return ready if all(mark["lag"] == 0 for mark in ready["projections"].values()) else {}
 
@@ -72,14 +72,14 @@ def _caught_up(client: Client) -> dict[str, Any]:
 def check_whole(
     node: NodeProcess, data: Path, acknowledged: dict[str, Any], sample: list[str]
 ) -> None:
-    """The log verifies, the projections are caught up, every acknowledged fact is there."""
+    """The log verifies, the projections have caught up, every acknowledged fact is there."""
     client = node.client()
     newest = sorted(acknowledged, key=lambda fact_id: acknowledged[fact_id]["position"])[-50:]
     for fact_id in {*sample, *newest}:
         found = client.get(f"/v1/facts/{fact_id}")
         assert found["cid"] == acknowledged[fact_id]["cid"]
         assert found["position"] == acknowledged[fact_id]["position"]
-    # What an erasure left to do is done and recorded after the start; tables follow it.
+    # The start finishes and records interrupted erasures; tables follow.
     ready = until(lambda: _caught_up(client))
     assert ready["status"] == "ok"
     directory = DataDirectory.inspect(data)

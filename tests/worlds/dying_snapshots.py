@@ -1,4 +1,4 @@
-"""A snapshot or a rebuild that is cut short."""
+"""A snapshot or a rebuild that ends at a given point."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from engramlog.eventlog.kinds import Value
 from tests.worlds.histories import asserted
 
 DIGEST = "digest"
-"""A file beside the data directory: what its tables came to."""
+"""A file beside the data directory: the digest of its tables."""
 
 
 def rebuilding(folder: Path, point: str) -> None:
-    """Take snapshots and rebuild. ``point`` is what is just going to be called when it ends, or
-    (``_agreed``) has just ended."""
+    """Take snapshots and rebuild. ``point``: the call before which it ends, or (``_agreed``) after
+    which."""
     node = Node.open(folder)
     node.write(*[asserted(value=Value("string", f"v{n}")) for n in range(40)])
     kept = node.snapshot()

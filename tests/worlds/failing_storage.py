@@ -1,4 +1,4 @@
-"""Storage that fails when a test says so."""
+"""Storage that fails on a test's request."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class FailingOnce:
 
 
 class Failing:
-    """A connection that fails whatever it is asked but what it ``allows``, while ``error`` is
-    set: a disk that is full or gone fails reads as well."""
+    """A connection that, while ``error`` is set, fails on everything that is not in ``allows``: a
+    full or missing disk fails reads as well."""
 
     def __init__(self, db: apsw.Connection, *allows: str) -> None:
         self._db = db
@@ -47,12 +47,12 @@ class Failing:
 
 
 class FailingDisk(apsw.VFS):
-    """SQLite's files on a disk that fails when a test says so; the default for all connections
-    while it is open.
+    """SQLite's files on a disk that fails on a test's request; the default for all connections
+    while open.
 
     Attributes:
-        failing: which operation fails (``write`` or ``sync``), of files whose name has this in
-            it, and with which error; None: all is well.
+        failing: the operation that fails (``write`` or ``sync``), on files with this in their
+            name, and the error; None for no failure.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class FailingDisk(apsw.VFS):
         return _FailingFile(name, flags, self)
 
     def xFullPathname(self, name: str) -> str:
-        return str(Path(name).resolve())  # the tables are reached by a link
+        return str(Path(name).resolve())  # the tables are behind a link
 
     def check(self, name: str, operation: str) -> None:
         if self.failing is not None:
@@ -91,7 +91,7 @@ class _FailingFile(apsw.VFSFile):
         try:
             super().xLock(level)
         except apsw.IOError as fault:
-            # A reader that closes last asks for more than its descriptor allows; SQLite continues.
+            # The last reader to close asks for more than its descriptor allows; SQLite continues.
             raise apsw.BusyError("no such lock for a reader") from fault
 
     def xWrite(self, data: Buffer, offset: int) -> None:

@@ -1,4 +1,4 @@
-"""Gardens over HTTP: made, joined and listed."""
+"""Gardens over HTTP: created, joined and listed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random histories: sequences of commands over few names, so that they meet."""
+"""Random histories: sequences of commands over few names, so that the commands interact."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ BOUNDS = (None, "2023-11-20T00:00:00Z", "2023-12-20T00:00:00Z")
 
 
 class Step(Struct, frozen=True):
-    """One move of a history: what to do, and at which instant. ``pick`` chooses among what
-    is there then (facts, conflicts)."""
+    """One move of a history: the action and its instant. ``pick`` selects among existing facts or
+    conflicts."""
 
     kind: str
     at_us: int
@@ -124,14 +124,14 @@ TEXTS = (
     "one no longer drinks black tea",
     "one actually drinks coffee at work",
 )
-"""Of memories: the last two tell of a change."""
+"""Of memories: the last two mark a change."""
 
 
 def remembered(text: str, source: str, topic: str, *, supersede: bool) -> StoreMemory:
     """A memory to store, with the rights to everything."""
     fact = asserted(source, MEMORY_RELATION, Value("text", text), source)
     stated = FactAttributes(topic=topic)
-    attributes = None if stated == PLAIN else stated  # as the edge makes of them
+    attributes = None if stated == PLAIN else stated  # as HTTP completes them
     return StoreMemory(
         fact=msgspec.structs.replace(fact, attributes=attributes),
         rights=everything(),
@@ -318,8 +318,8 @@ _erasures = st.just(("erase", None))
 def histories(
     draw: st.DrawFn, max_size: int = 20, *, memory: bool = True, erasing: bool = True
 ) -> list[Step]:
-    """Moves at instants that never go back, in a world that is disputed already; with
-    ``memory``, episodes and deltas among them, and with ``erasing``, erasures of facts."""
+    """Moves at instants that never go back, in a world with disputes; with ``memory``, also
+    episodes and deltas; with ``erasing``, also erasures."""
     at_us = START_US
     opening = draw(st.lists(_disputed, min_size=3, max_size=8))
     steps = [Step("assert", at_us, 0, command) for command in opening]
@@ -332,7 +332,7 @@ def histories(
 
 
 def intent_at(step: Step, node: Node) -> Command | None:
-    """The command of a step in the state that the node is in."""
+    """The command of a step in the node's present state."""
     if step.command is not None:
         return step.command
     facts = list(node.reader.image.facts.slot_of)  # oldest first: the same in every run
@@ -363,7 +363,7 @@ def _alike(node: Node, fact: str) -> str:
 
 
 def erasure(step: Step, fact: str) -> EraseFacts:
-    """Erase a fact, or now and then all about an entity."""
+    """Erase a fact, or sometimes everything about an entity."""
     name = f"{step.at_us}-{step.pick}"
     if step.pick % 7 == 0:
         return EraseFacts(erasure_id=name, entity=ENTITIES[step.pick % len(ENTITIES)])
@@ -376,7 +376,7 @@ def erasure(step: Step, fact: str) -> EraseFacts:
 
 
 def _settlement(step: Step, node: Node) -> Command | None:
-    """Settle one of the conflicts that are shown, in favour of either side or of neither."""
+    """Settle one of the visible conflicts, in favour of either side or of neither."""
     view = node.reader.pin()
     moment = Moment(view.position, step.at_us)
     shown = list(conflicts(node.reader, view, everything(), moment, status="unresolved"))
@@ -395,7 +395,7 @@ def _settlement(step: Step, node: Node) -> Command | None:
 
 
 def live_through(node: Node, steps: list[Step]) -> list[Done]:
-    """Carry out a history, one command and one group a step."""
+    """Run a history, one command and one group per step."""
     done: list[Done] = []
     for step in steps:
         command = intent_at(step, node)
@@ -408,8 +408,8 @@ def live_through(node: Node, steps: list[Step]) -> list[Done]:
 
 
 def live_through_in_groups(node: Node, steps: list[Step], sizes: list[int]) -> None:
-    """Carry out a history in groups of these sizes, over and over; the steps of one group
-    choose among what was there before it."""
+    """Run a history in groups of these sizes, cyclically; the steps of one group select among what
+    existed before it."""
     left, turn = list(steps), 0
     while left:
         size = sizes[turn % len(sizes)]

@@ -1,5 +1,5 @@
-"""What each part of a memory image holds, in names and positions: two images of the same memory
-number their texts and slots as they please, and must still agree."""
+"""The content of each part of a memory image, in names and positions: two images of the same memory
+may number texts and slots differently, and must still agree."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from engramlog.projections.rights.trust_formula import WARRANTS
 
 NAMED = {"entity", "relation", "source", "garden", "object", "origin"}
 OTHERS = {"value", "key", "classification"}
-"""Columns of numbers that mean nothing by themselves, and one of another part."""
+"""Columns of numbers without meaning by themselves, and one of another part."""
 
 
 def contents(image: MemoryImage) -> dict[str, object]:
-    """By name of the part. A part that is not known here is an error."""
+    """By name of the part. An unknown part is an error."""
     return {name: _CONTENTS[name](image) for name in image.parts}
 
 
@@ -60,7 +60,7 @@ def _facts(image: MemoryImage) -> object:
 
 
 def _lists(image: MemoryImage) -> object:
-    """Slot lists that are not empty, by name; those of keys without one."""
+    """Non-empty slot lists, by name; those of keys without names."""
     facts = image.facts
 
     def listed(postings: Postings, name: Callable[[object], object] | None) -> object:

@@ -1,7 +1,7 @@
-"""A node, its peer, and commands on the node's directory that are killed inside.
+"""A node, its peer, and commands on the node's directory that are killed midway.
 
-Whatever was cut short: the node's log verifies, what was acknowledged is there, and the peer keeps
-replaying it and sees no second history.
+After every kill the node's log verifies, acknowledged facts are there, and the peer keeps replaying
+it and sees no second history.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from tests.worlds.histories import asserted
 
 
 class Household:
-    """See the module. ``usual`` remembers how many steps each command takes."""
+    """The node, its peer and the commands. ``usual`` remembers how many steps each command
+    takes."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -47,13 +48,13 @@ class Household:
         self.peer.close()
 
     def interrupt(self, name: str, share: float) -> bool:
-        """Do one of ``ACTS``, killed after a share of the steps that it usually takes; then
-        look at everything. Whether it was killed before its end."""
+        """Run one of ``ACTS``, kill it after a share of its usual steps, then check everything.
+        Returns whether it was killed before its end."""
         usual = _USUAL.get(name)
         return self.interrupt_at(name, 0 if usual is None else 1 + int(share * usual))
 
     def interrupt_at(self, name: str, step: int) -> bool:
-        """The same, killed at a numbered step; 0: whole."""
+        """The same, killed at a numbered step; 0: to its end."""
 
         def run(*args: str | Path) -> bool:
             code, steps = killed_inside.run(step, *args)
@@ -80,7 +81,7 @@ class Household:
         return said
 
     def _look(self) -> None:
-        """What was acknowledged is at the node and comes to the peer, which sees one history."""
+        """Acknowledged facts are at the node and reach the peer, which sees one history."""
         for member in (self.node, self.peer):
             member.clock.advance(5_000_000)
         _whole(self.node, self.acknowledged)
@@ -104,7 +105,7 @@ class Household:
         return killed
 
     def restore(self, run: Callable[..., bool]) -> bool:
-        """The node's disk is lost after a backup, and some of what came later with it."""
+        """The node loses its disk after a backup, with some later facts."""
         backup = self._folder / f"backup-{self._numbers}"
         make_backup(self.node.folder, backup, self.node.clock, _quiet)
         known = set(self.acknowledged)
@@ -181,4 +182,4 @@ ACTS: dict[str, Callable[[Household, Callable[..., bool]], bool]] = {
     "promote": Household.promote,
 }
 _USUAL: dict[str, int] = {}
-"""Steps that a whole command took, by name; the first of each is not killed."""
+"""Steps of a complete command, by name; the first run of each is not killed."""

@@ -1,8 +1,8 @@
-"""A command that is killed inside: ``python -m tests.worlds.killed_inside STEP ARGUMENT…``.
+"""A command that is killed midway: ``python -m tests.worlds.killed_inside STEP ARGUMENT…``.
 
-Every change to a file is a step: files made, linked, renamed and removed, writes and syncs of
-databases, syncs of files. At the numbered one the process ends by SIGKILL, before it is done.
-A command that ends by itself says on standard error how many steps it took.
+Every change to a file is a step: creating, linking, renaming and removing files, writes and syncs
+of databases, syncs of files. SIGKILL ends the process before the numbered step. A command that
+reaches its end prints its number of steps on standard error.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _CountingVfs(apsw.VFS):
         return _CountingFile(name, flags, self._steps)
 
     def xFullPathname(self, name: str) -> str:
-        return str(Path(name).resolve())  # the tables are reached by a link
+        return str(Path(name).resolve())  # the tables are behind a link
 
     def xDelete(self, filename: str, syncdir: bool) -> None:
         self._steps.take()
@@ -71,7 +71,7 @@ class _CountingFile(apsw.VFSFile):
         try:
             super().xLock(level)
         except apsw.IOError as fault:
-            # A reader that closes last asks for more than its descriptor allows; SQLite continues.
+            # The last reader to close asks for more than its descriptor allows; SQLite continues.
             raise apsw.BusyError("no such lock for a reader") from fault
 
     def xWrite(self, data: Buffer, offset: int) -> None:
@@ -84,8 +84,8 @@ class _CountingFile(apsw.VFSFile):
 
 
 def run(step: int, *args: str | Path) -> tuple[int, int]:
-    """Run a command that is killed at a step (0: never): its exit code, and how many steps it
-    took; 0 if it was killed."""
+    """Run a command and kill it at a step (0: never): its exit code, and its number of steps; 0 if
+    it was killed."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.worlds.killed_inside", str(step), *map(str, args)],
         capture_output=True,

@@ -26,11 +26,11 @@ FACT_NOT_FOUND: tuple[int, dict[str, Any]] = (
         "errors": [{"code": "fact_not_found", "message": "fact not found"}],
     },
 )
-"""Status and body of the answer to a fact that is absent, or not to be read."""
+"""Status and body of the answer for an absent or unreadable fact."""
 
 
 class LiveNode:
-    """An open node behind HTTP. ``call`` sends a request; ``clock`` may be the test's own."""
+    """An open node behind HTTP. ``call`` sends a request; ``clock`` may be the test's."""
 
     def __init__(self, path: Path, clock: Clock | None = None, **settings: Any) -> None:
         settings.setdefault("auth_required", False)
@@ -58,7 +58,7 @@ class LiveNode:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
 
     def app_scheduler(self) -> ConsolidationScheduler:
-        """What fires consolidation rules; ``run(app_scheduler().tick())`` lets it act now."""
+        """The scheduler of consolidation rules; ``run(app_scheduler().tick())`` runs it now."""
         return self.app[SERVICE].scheduler
 
     def call(self, method: str, path: str, *, key: str | None = None, **options: Any) -> Any:
@@ -71,11 +71,11 @@ class LiveNode:
         return self.http.request(method, path, headers=headers, **options)
 
     def service(self) -> Service:
-        """What the handlers share."""
+        """The handlers' shared service."""
         return self.app[SERVICE]
 
     def app_tracker(self) -> RecallTracker:
-        """What gathers counts and receipts until they are logged."""
+        """The tracker of counts and receipts before they are logged."""
         return self.app[SERVICE].tracker
 
     def state(self, **fields: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Episodes and what they say, for laws over whole histories."""
+"""Episodes and their contents, for laws over whole histories."""
 
 from __future__ import annotations
 

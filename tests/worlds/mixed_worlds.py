@@ -1,8 +1,7 @@
-"""Pairs of worlds in which what may be read and what may not lie at the same keys: facts
-classified beyond the asker's reach beside open ones, in one scope, under the same names.
+"""Pairs of worlds with readable and hidden facts at the same keys: facts classified too high for
+the caller beside open ones, in one scope, under the same names.
 
-See ``private_worlds``, of which these are a kind: private steps are classified facts of others
-and what happens to them.
+A variant of ``private_worlds``: private steps are others' classified facts and events about them.
 """
 
 from __future__ import annotations
@@ -36,10 +35,9 @@ from tests.worlds.private_worlds import (
 )
 
 SCOPE = "team"
-"""Where facts of every classification may stand."""
+"""Holds facts of every classification."""
 DENIER = "agent:denier"
-"""Says nothing but that others are wrong: what a source said itself it would end, for everybody
-to see."""
+"""Only denies others' facts: it would visibly end its own."""
 
 
 class Mixed(Life):
@@ -52,7 +50,7 @@ class Mixed(Life):
         self.subscriptions: list[str] = []
 
     def subscribe(self) -> None:
-        """Subscribe the asker to the scope, and to an entity."""
+        """Subscribe the caller to the scope, and to an entity."""
         for number, target in enumerate((SCOPE, ENTITIES[0], ENTITIES[2])):
             name = f"00000000-0000-4000-8000-00000000000{number}"
             body = {"target": target, "on_change": "wake", "delivery_address": "agent:me"}
@@ -85,12 +83,12 @@ class Mixed(Life):
         return msgspec.structs.replace(stated, cid=cid)
 
     def _closed(self, step: Step, stated: AssertFact) -> AssertFact:
-        """A fact that the asker may not read."""
+        """A fact that the caller may not read."""
         level = FactAttributes(classification=2 + step.pick % 2)
         return msgspec.structs.replace(stated, attributes=level)
 
     def _opened(self, stated: AssertFact) -> AssertFact:
-        """A fact that the asker may read."""
+        """A fact that the caller may read."""
         return stated
 
     def _intent(self, step: Step) -> Command | None:
@@ -110,7 +108,7 @@ class Mixed(Life):
                 return None
 
     def _settled(self, step: Step) -> ResolveConflict | None:
-        """Of a dispute whose loser only readers of classified facts may see."""
+        """Settle a dispute whose loser only readers of classified facts may see."""
         view = self.node.reader.pin()
         moment = Moment(view.position, self.clock.now_us())
         shown_slots = {self.node.reader.slot_of(fact) for fact, _ in self.open}
@@ -136,7 +134,7 @@ class Mixed(Life):
 
 
 class Lowered(Mixed):
-    """Private is what is internal: the asker's key reaches what is public and no more."""
+    """Internal facts are private: the caller's key reads only public ones."""
 
     def __init__(self, path: Path, *, private: bool) -> None:
         super().__init__(path, private=private)
@@ -152,7 +150,7 @@ class Lowered(Mixed):
 
 
 class Mute(Mixed):
-    """Private is what others say, all of it: the asker's key writes and does not read."""
+    """All facts of others are private: the caller's key writes and does not read."""
 
     def __init__(self, path: Path, *, private: bool) -> None:
         super().__init__(path, private=private)
@@ -166,7 +164,7 @@ class Mute(Mixed):
 
 
 class Flagged(Mixed):
-    """Private is what the sanitizer flags, on a node that holds such facts back."""
+    """Flagged facts are private, on a node that holds them back."""
 
     settings: ClassVar[dict[str, Any]] = {"sanitizer_mode": "quarantine"}
 
@@ -176,7 +174,7 @@ class Flagged(Mixed):
 
 
 class Prefixed(Mixed):
-    """Private is what is said of other entities than the asker's capability covers."""
+    """Facts about entities outside the caller's capability are private."""
 
     def __init__(self, path: Path, *, private: bool) -> None:
         super().__init__(path, private=private)
@@ -196,8 +194,8 @@ class Prefixed(Mixed):
 def two_mixed(
     path: Path, history: Sequence[Step], kind: type[Mixed] = Mixed
 ) -> Generator[tuple[Mixed, Mixed]]:
-    """The history lived with its private steps and without them; every question of
-    ``private_questions`` is asked about ``SCOPE``."""
+    """The history, lived with its private steps and without them; every question of
+    ``private_questions`` is about ``SCOPE``."""
     with (
         mock.patch.object(private_questions, "SCOPE", SCOPE),
         mock.patch.object(private_worlds, "SCOPE", SCOPE),
@@ -224,7 +222,7 @@ def _kept(step: Step) -> bool:
 
 
 def _narrow(step: Step) -> Step:
-    """Few keys, so that much happens at each."""
+    """Few keys, so that many steps meet at each."""
     return msgspec.structs.replace(step, entity=step.entity % 2, relation=step.relation % 2)
 
 

@@ -1,7 +1,7 @@
 """The rules of facts, contradictions and decay as plain lists and dicts.
 
-Written from the protocol's sections and DESIGN, not from the projections: slow, obvious,
-and asked after every step of a history.
+Written from the protocol's sections and DESIGN, not from the projections: slow, obvious, and
+checked after every step of a history.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SPARED = ("stigmem:", "rel:")
 
 
 class Fact(Struct):
-    """One fact as the model knows it; later in the list is newer. ``denied_by``: records."""
+    """One fact of the model; later in the list is newer. ``denied_by``: records."""
 
     id: str
     asserted: FactAsserted
@@ -74,7 +74,7 @@ class Fact(Struct):
 
 
 class Model:
-    """What is expected of a node; ``take`` each command with what the node answered."""
+    """The expected state of a node; ``take`` each command with the node's answer."""
 
     def __init__(self) -> None:
         self.facts: list[Fact] = []
@@ -83,7 +83,7 @@ class Model:
     # -- what must have happened --------------------------------------------------------
 
     def take(self, command: Command, outcome: Done | Refused, at_us: int) -> None:
-        """Carry out a command, and hold the answer against the rules."""
+        """Apply a command, and check the answer against the rules."""
         match command:
             case AssertFact(confidence=0.0):
                 expected, denied = self._answered(command)
@@ -118,7 +118,7 @@ class Model:
                 self._replay(outcome)
 
     def _replay(self, outcome: Done | Refused) -> None:
-        """Carry out the events of a command that these rules do not cover."""
+        """Apply the events of a command that these rules do not cover."""
         if isinstance(outcome, Refused):
             return
         for event in outcome.events:
@@ -141,7 +141,7 @@ class Model:
         return [fact for fact in self.facts if fact.key == (entity, relation, scope)]
 
     def _same(self, command: AssertFact) -> Fact | None:
-        """The newest live fact of the key and source, if it says exactly this."""
+        """The newest live fact of the key and source, if it has exactly this content."""
         own = [
             fact
             for fact in self._of_key(command.entity, command.relation, command.scope)
@@ -156,7 +156,7 @@ class Model:
         return own[-1] if (said.cid, said.valid_from, said.valid_until) == wanted else None
 
     def _answered(self, command: AssertFact) -> tuple[list[Fact], list[Fact]]:
-        """What a record of confidence 0 ends, and what it denies."""
+        """The facts that a record of confidence 0 ends, and those it denies."""
         several = self.is_set_valued(command.relation)
         value = (command.value.type, command.value.v)
         live = [
@@ -201,14 +201,14 @@ class Model:
             assert fact.stands or any(self._denies(fact, each) for each in (winner, *losers))
             assert not fact.aside
             fact.aside = True
-        if records:  # a denial is of its two sides alone: the value may have been stated again
+        if records:  # a denial concerns its two sides only: the source may have restated the value
             return
         left = {fact.value for fact in self.facts if fact.key == winner.key and claims(fact)}
         settled = {fact.value for fact in losers} - {winner.value}
         assert not left & settled, "a losing value is set aside whole"
 
     def _denies(self, marker: Fact, fact: Fact) -> bool:
-        """Whether a record of confidence 0 still says that the value of a fact does not hold."""
+        """Whether a record of confidence 0 still denies a fact."""
         named = [each for each in self.facts if marker in each.denied_by]
         return not marker.ended and fact.value in {each.value for each in named}
 
@@ -236,8 +236,8 @@ class Model:
         return fact.aside or self._has_rival(fact, at_us) or self.is_denied(fact)
 
     def is_denied(self, fact: Fact) -> bool:
-        """Whether another source says that a live fact does not hold, and has neither taken
-        that back nor stated the value again."""
+        """Whether another source's denial of a live fact is open: not withdrawn, and the value not
+        restated."""
         return claims(fact) and any(
             not marker.ended and not marker.aside and not self._took_back(marker, fact)
             for marker in fact.denied_by
@@ -254,7 +254,7 @@ class Model:
         )
 
     def rivals(self, fact: Fact, at_us: int) -> list[Fact]:
-        """Unexpired claims of other values that hold at some time together with the fact."""
+        """Unexpired claims of other values that are valid at some time together with the fact."""
         if self.is_set_valued(fact.asserted.relation):
             return []
         return [
@@ -278,7 +278,7 @@ def claims(fact: Fact) -> bool:
 
 
 def spared(fact: Fact) -> bool:
-    """Whether decay leaves a fact alone: relationships and the node's own records."""
+    """Whether decay exempts a fact: relationships and the node's own records."""
     entity = fact.asserted.entity
     return fact.asserted.relation.startswith(SPARED) or (
         entity.startswith("stigmem:") and not entity.startswith("stigmem://")

@@ -1,7 +1,7 @@
-"""Golden bytes for a kind that is new: ``python -m tests.worlds.new_fixture PAYLOAD`` prints them.
+"""Golden bytes for a new kind: ``python -m tests.worlds.new_fixture PAYLOAD`` prints them.
 
-``PAYLOAD`` is the JSON of one payload, every field of it said. The header's ids and times mean
-nothing; compare what is printed with FORMAT.md before it is kept.
+``PAYLOAD`` is the JSON of one payload with every field. The header's ids and times have no meaning;
+compare the output with FORMAT.md before storing it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Nodes over one log in PostgreSQL, and how tests ask them."""
+"""Nodes over one log in PostgreSQL, and requests to them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def node(data: Path, url: str, env: Mapping[str, str] = SERVER) -> Generator[Nod
 
 
 def identity_of(first: Path, second: Path) -> None:
-    """Let a second directory have the identity of the first."""
+    """Give a second directory the identity of the first."""
     made = engramlog("identity", "backup", second / "identity", "--data", first)
     assert made.returncode == 0, made.stderr
 
@@ -33,7 +33,7 @@ def identity_of(first: Path, second: Path) -> None:
 def ask(
     at: NodeProcess, method: str, path: str, body: object = None, **headers: str
 ) -> tuple[int, dict[str, Any], Mapping[str, str]]:
-    """One request as it goes over the wire: status, body, headers."""
+    """One request over the wire: status, body, headers."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(at.url + path, data, named, method=method)

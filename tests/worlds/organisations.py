@@ -21,7 +21,7 @@ DAY_US = 86_400_000_000
 
 
 class Org:
-    """An organisation with a key; what it signs, it signs by hand here."""
+    """An organisation with a key; it signs its documents by hand here."""
 
     def __init__(self, key_id: str = "key-1") -> None:
         self.key_id = key_id

@@ -1,8 +1,8 @@
-"""Lives whose past is asked about: a history in which everything happens, and what a node
-that was given only the beginning of the log is.
+"""Lives with questions about their past: a history with every kind of step, and a node that has
+only the beginning of the log.
 
-``beginning`` is the law of time travel taken at its word: it cuts a copy of the log as it
-now stands (erased payloads gone) behind position N and opens a node on it.
+``beginning`` applies the law of time travel literally: it cuts a copy of the current log (without
+erased payloads) after position N and opens a node on it.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ from tests.worlds.private_worlds import (
 )
 
 NAME = "user:other-name"
-"""What the alias steps let mean an entity."""
+"""The alias steps make it mean an entity."""
 INTENT = "intent:of-the-past"
 RULE = "classifier"
 MORE = (
     "trust", "policy", "alias", "unalias", "member", "many", "decay", "order", "release", "intent",
     "rule", "asked", "asked",
 )  # fmt: skip
-"""What happens here beside what ``private_worlds`` knows."""
+"""Steps beyond those of ``private_worlds``."""
 
 
 @st.composite
 def pasts(draw: st.DrawFn, max_size: int = 25) -> list[Step]:
-    """Two gardens and what happens in and outside them, sometimes an erasure at the end."""
+    """Two gardens and events in and outside them, sometimes an erasure at the end."""
     opening = [Step("garden", True, garden=0), Step("garden", True, garden=1)]
     kinds = st.sampled_from(MORE)
     more = st.builds(
@@ -85,7 +85,7 @@ def pasts(draw: st.DrawFn, max_size: int = 25) -> list[Step]:
 
 
 class Past(Life):
-    """A life with more in it, told once."""
+    """A life with additional steps."""
 
     def __init__(self, path: Path, **settings: Any) -> None:
         super().__init__(path, private=True, **settings)
@@ -95,7 +95,7 @@ class Past(Life):
         """Ids of facts that the sanitizer flags."""
 
     def move(self, step: Step) -> int:
-        """Carry out a step; returns the number of its events."""
+        """Run a step; returns the number of its events."""
         before = self.node.log.head().position
         if step.kind == "asked":
             self._ask(step)
@@ -127,7 +127,7 @@ class Past(Life):
         self.live.call("POST", "/v1/intents", key=self.key, json={**body, "scope": SCOPE})
 
     def _erase(self, step: Step) -> None:
-        """An erasure, and the wait until nothing of it is left."""
+        """An erasure, and the wait until it is complete."""
         self.clock.advance(3_600_000_000)
         facts = self.hidden if step.private else self.open
         body: dict[str, Any] = {"wait": True, "timeout_s": 60}
@@ -181,7 +181,7 @@ class Past(Life):
                 return None
 
     def erased(self) -> int:
-        """The least position whose payload is gone; one behind the log where none is."""
+        """The first position without payload; one past the log's end without any."""
         events = self.node.log.read(0, 10_000)
         gone = [event.position for event in events if event.payload is None]
         return min(gone, default=len(events) + 1)
@@ -206,8 +206,8 @@ def order(source: str, entity: str) -> AssertFact:
 
 
 class Beginning:
-    """A node of the same log's first events, for the same callers: a replica, or ``alone``
-    one that writes on in the same name."""
+    """A node with the same log's first events, for the same callers: a replica, or (``alone``) one
+    that continues to write under the same identity."""
 
     def __init__(self, past: Past, path: Path, position: int, *, alone: bool) -> None:
         path.mkdir(mode=0o700)
@@ -227,8 +227,8 @@ class Beginning:
 
 
 def patient(live: LiveNode) -> None:
-    """Let a forced card take as long as a busy machine needs, and write nothing of recalls
-    but when told to: a head that is asked about stays where it is."""
+    """Let a forced card take as long as a busy machine needs, and record recalls only on request,
+    so that the head stays in place."""
     live.service().cards._force_seconds = 30.0
 
     async def cancel() -> None:
@@ -255,7 +255,7 @@ def cut(log: Path, copy: Path, position: int) -> None:
     for table in ("events", "payloads"):
         target.execute(f"DELETE FROM {table} WHERE position > ?", (position,))
     target.execute("DELETE FROM idempotency WHERE last_position > ?", (position,))
-    # What was erased since stays known to be erased, and not withheld.
+    # Events erased later stay marked as erased, not as withheld.
     target.execute("DELETE FROM erased WHERE event_id NOT IN (SELECT event_id FROM events)")
     target.execute("DELETE FROM streams WHERE stream_no NOT IN (SELECT stream_no FROM events)")
     for text in texts:
@@ -278,7 +278,7 @@ def lived(path: Path, history: list[Step]) -> Generator[Past]:
 
 @contextmanager
 def beginning(past: Past, path: Path, position: int, *, alone: bool = False) -> Generator[LiveNode]:
-    """The node that was given the first events of this one's log, and nothing else."""
+    """The node with only the first events of this one's log."""
     node = Beginning(past, path, position, alone=alone).live
     try:
         yield node

@@ -1,7 +1,7 @@
-"""What a log means, without what is the node's own: for logs that went through a file.
+"""The meaning of a log without node-local data, for logs that went through a file.
 
-Facts and episodes are called by their place among those that travel, positions by the time at
-which they were written, and a position that a rule has read up to by the last episode before it.
+Facts and episodes are named by their place among those that travel, positions by their time, and a
+rule's watermark by the last episode before it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OWN = frozenset(
 WHO = frozenset({"actor", "set_by", "resolved_by", "reviewed_by"})
 """Who wrote it: an import writes plain facts and declarations itself."""
 SAID_BY = ("episodes", "deltas", "delta_rejections", "consolidation_rules", "summaries")
-"""Tables that keep it."""
+"""Tables that keep the writer."""
 POSITIONS = frozenset({"position", "from_position", "to_position", "set_aside", "replaced",
                        "resolved_position"})  # fmt: skip
 TABLES = (
@@ -56,7 +56,7 @@ TABLES = (
 
 
 def meaning(node: Node) -> dict[str, list[Any]]:
-    """The tables of a node, so that two nodes of equal memory say the same."""
+    """The tables of a node; nodes of equal memory give equal ones."""
     with node.reader.pool.connection() as db:
         names = _names(db)
         places = [int(str(row[0])) for row in db.execute("SELECT position FROM episodes")]
@@ -66,7 +66,8 @@ def meaning(node: Node) -> dict[str, list[Any]]:
         text
         for text in tables["fact_attributes"]
         if (row := json.loads(text))["attributes"] != "{}"
-        or (row["fact_id"], row["position"]) not in begun  # stated with none, or not at all
+        # stated without attributes, or not at all
+        or (row["fact_id"], row["position"]) not in begun
     ]
     return tables
 
@@ -78,7 +79,7 @@ def _names(db: apsw.Connection) -> dict[str, str]:
     names = {str(row[0]): f"fact {number}" for number, row in enumerate(facts)}
     episodes = db.execute("SELECT key, hash, id FROM episodes ORDER BY position")
     for number, (key, digest, name) in enumerate(episodes):
-        # One that had no id of its own has its old key as one.
+        # An episode without an id has its old key as id.
         called = f"episode {number}"
         names |= {str(key): called, str(digest): f"hash {number}"}
         names |= {str(name): called} if _ID.fullmatch(str(name)) else {}
@@ -107,7 +108,7 @@ def _rows(
         if item.get("fact_id") == "resolution" and table != "conflicts":
             continue  # the resolve line makes it again
         if item.get("key") == "no-such-key":
-            continue  # an episode that there never was
+            continue  # an episode that never existed
         if table == "consolidation_runs":
             del item["quarantined"]  # counted there as well
         if table == "declarations" and item["sort"] == "embedding":

@@ -1,7 +1,7 @@
 """PostgreSQL servers for tests: started on loopback in temporary directories, and ended.
 
-PostgreSQL refuses to run as root, so that root's tests run it as another user, in directories
-that user may enter. Tests that need a server skip, with the reason, if there are no binaries.
+PostgreSQL refuses to run as root, so root's tests run it as another user, in directories open to
+that user. Without binaries, tests that need a server skip with the reason.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ timezone = UTC
 
 
 def binaries() -> Path | None:
-    """The folder of PostgreSQL's programs, the newest there is; None if there is none."""
+    """The newest folder of PostgreSQL's programs; None if not installed."""
     named = os.environ.get("PG_BIN")
     folders = [Path(named)] if named else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     found = shutil.which("initdb")
@@ -54,7 +54,7 @@ def binaries() -> Path | None:
 
 
 def missing() -> str | None:
-    """Why there can be no server here; None if there can."""
+    """Why no server can run here; None if one can."""
     if binaries() is None:
         return "PostgreSQL is not installed (on Debian and Ubuntu: the postgresql package)"
     if os.geteuid() == 0 and _user() is None:
@@ -95,13 +95,13 @@ class Server:
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
 
     def create(self) -> None:
-        """A new, empty server whose superuser is ``owner``."""
+        """A new, empty server with ``owner`` as superuser."""
         _run("initdb", "-D", self.data, "-U", "owner", "--auth=trust", "--no-sync", "-E", "UTF8",
              "--locale=C", "--data-checksums")  # fmt: skip
         self.configure(_SETTINGS)
 
     def take_disk(self, size_mb: int) -> None:
-        """Have a small disk for itself. Raises OSError where none can be mounted."""
+        """Give it a small disk. Raises OSError if none can be mounted."""
         self.data.mkdir()
         _mount(self.data, size_mb)
         self._mounted = True
@@ -109,7 +109,7 @@ class Server:
         _own(self.data)
 
     def fill_disk(self) -> None:
-        """Leave no space on its disk."""
+        """Fill its disk."""
         with (self.data / BALLAST).open("wb") as out:
             free = os.statvfs(self.data)
             room = free.f_bavail * free.f_frsize - (4 << 20)  # the server writes meanwhile
@@ -134,7 +134,7 @@ class Server:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def revive(self) -> None:
-        """Start it again if it ended by itself; returns once it answers."""
+        """Restart it if it ended by itself; returns once it answers."""
 
         def up() -> bool:
             if self.ended():
@@ -152,15 +152,15 @@ class Server:
         self.follow(source)
 
     def restore(self, source: Server) -> None:
-        """A server of its own from a base backup of another, with the write-ahead log that the
+        """An independent server from a base backup of another, with the write-ahead log that the
         backup needs."""
         _run("pg_basebackup", "-D", self.data, "-d", source.host_url + " user=owner",
              "-c", "fast", "-X", "stream", "--no-sync")  # fmt: skip
         self.configure("synchronous_standby_names = ''\n")
 
     def archive(self) -> Path:
-        """Keep every finished segment of the write-ahead log in a directory, which is returned;
-        from the next start on."""
+        """Keep every finished segment of the write-ahead log in the returned directory, from the
+        next start on."""
         folder = self.folder / "archive"
         folder.mkdir()
         _own(folder)
@@ -169,7 +169,7 @@ class Server:
         return folder
 
     def recover(self, archive: Path, until: str) -> None:
-        """Replay archived segments over this base backup, up to a time, and then take writes."""
+        """Replay archived segments over this base backup, up to a time, then take writes."""
         _write(self.data / "recovery.signal", "")
         self.configure(
             f"restore_command = 'cp {archive}/%f %p'\nrecovery_target_time = '{until}'\n"
@@ -239,7 +239,7 @@ class Server:
         os.kill(self.process.pid, signal.SIGHUP)
 
     def pause(self) -> None:
-        """Stand still: postmaster first, so that nothing is started meanwhile."""
+        """Stop all processes: the postmaster first, so that it starts no others meanwhile."""
         self.signal_all(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -247,7 +247,7 @@ class Server:
             self.signal_all(signal.SIGCONT)
 
     def kill(self) -> None:
-        """As if the power were cut, but for what the operating system still writes."""
+        """Like a power cut, except that the operating system still writes its buffers."""
         if self.process is None:
             return
         self.signal_all(signal.SIGKILL)
@@ -257,7 +257,7 @@ class Server:
         (self.data / "postmaster.pid").unlink(missing_ok=True)
 
     def stop(self) -> None:
-        """End at once, but leave no shared memory behind, as a kill would."""
+        """End at once, but without leaving shared memory behind, as a kill would."""
         if self.process is None:
             return
         self.resume()
@@ -276,7 +276,7 @@ class Servers:
     """A temporary directory with servers in it; ``close`` ends them and removes it.
 
     Args:
-        size_mb: the size of a file system of its own; raises OSError where none can be mounted.
+        size_mb: the size of a separate file system; raises OSError if none can be mounted.
         folder: the directory, which stays.
     """
 
@@ -296,7 +296,7 @@ class Servers:
     def single(
         self, settings: str = "", before_start: Callable[[Server], object] = lambda _: None
     ) -> Server:
-        """One server that no other follows; as it was left, where its directory is there."""
+        """One server without standbys; an existing directory is used unchanged."""
         server = self._new("single")
         if not server.data.exists():
             server.create()
@@ -306,8 +306,8 @@ class Servers:
         return server
 
     def quorum(self, disk_mb: int | None = None) -> list[Server]:
-        """A primary that waits for any one of two standbys, and these; each with a disk of its
-        own where ``disk_mb`` is given. Raises OSError as ``take_disk``."""
+        """A primary that waits for one of two standbys, and the standbys; each with a separate disk
+        if ``disk_mb`` is given. Raises OSError as ``take_disk``."""
         primary = self._new("one")
         standbys = [self._new("two"), self._new("three")]
         if disk_mb is not None:
@@ -374,8 +374,8 @@ class Servers:
 
 @contextmanager
 def new_log(server: Server, after: Callable[[], Server] | None = None) -> Generator[str]:
-    """The address of an empty log, as its nodes reach it; it goes with the ``with``. ``after``
-    names the server that holds it in the end, where that may be another."""
+    """The address of an empty log for its nodes, for a ``with`` block. ``after`` gives the server
+    that has it in the end, if that may be another."""
     with psycopg.connect(server.url(), autocommit=True) as db:
         if not db.execute("SELECT 1 FROM pg_roles WHERE rolname = 'node'").fetchone():
             db.execute("CREATE ROLE node LOGIN")
@@ -408,7 +408,7 @@ def free_port() -> int:
 
 
 def wait_until(holds: Callable[[], bool], what: str, seconds: float = START_SECONDS_MAX) -> None:
-    """Raises TimeoutError if it does not come to hold."""
+    """Raises TimeoutError unless it becomes true in time."""
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:
@@ -439,7 +439,7 @@ def _run(program: str, *arguments: str | Path) -> None:
 
 
 def _run_script(script: Path, env: Mapping[str, str]) -> None:
-    """Run a shell script as the servers' user, who may not enter the folder it lies in."""
+    """Run a shell script as the servers' user, who may not enter its folder."""
     _run_as_server(["sh", "-c", script.read_text("utf-8")], env)
 
 

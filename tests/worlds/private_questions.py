@@ -1,4 +1,4 @@
-"""Every request there is, asked of two worlds that differ in what is private."""
+"""Every possible request, sent to two worlds that differ in private facts."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ MANIFEST = "/.well-known/stigmem-manifest.json"
 IDS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 WRITTEN_SECONDS_MAX = 120.0
-"""Only ends a test that would never end."""
+"""Ends only a test that would never end."""
 _OF_THE_PROCESS = re.compile(r"seconds|process_")
-"""Metrics that show how long something took, and what the tests' own process uses."""
+"""Metrics of durations, and of the test process's own resources."""
 
 ABSENT = "00000000-0000-7000-8000-000000000000"
 
@@ -57,7 +57,7 @@ class Ask(Struct, frozen=True):
 
 
 def reads(told: Life) -> Iterator[Ask]:
-    """Every read route, asked about public and private names alike."""
+    """Every read route, about public and private names alike."""
     ids = [name for pair in (*told.open, *told.hidden) for name in pair] + [ABSENT]
     head = told.node.log.head().position
     moments: list[dict[str, Any]] = [{}, {"as_of": f"position:{max(head - 4, 1)}"}]
@@ -160,7 +160,7 @@ def memories(at: dict[str, Any]) -> Iterator[Ask]:
 
 
 def forks(told: Life, at: dict[str, Any]) -> Iterator[Ask]:
-    """What would be, were something said or taken back of what may or may not be seen."""
+    """What-if questions that state or retract visible and hidden facts."""
     recall = {"query": "tea and secrets", "scope": SCOPE, "min_confidence": 0.0}
     said = {"op": "assert", **fact(entity=ENTITIES[1], relation=RELATIONS[0], v="tea")}
     yield Ask("POST", FORK, body={"suppose": [said], "recall": recall, **at})
@@ -175,7 +175,7 @@ def forks(told: Life, at: dict[str, Any]) -> Iterator[Ask]:
 
 
 def journals() -> Iterator[Ask]:
-    """The log as an auditor may know it, behind the node's first event, which is its own."""
+    """The log as an auditor sees it, after the node's first event, which differs."""
     for more in ({}, {"limit": 3}, {"principal": MEMBER}, {"event_type": "fact_retract"}):
         yield Ask("GET", "/v1/admin/audit", {"cursor": 1, **more})
 
@@ -188,7 +188,7 @@ def searches(at: dict[str, Any]) -> Iterator[Ask]:
 
 
 def log_pages(head: int) -> Iterator[Ask]:
-    """The log as a reader may know it, newest first."""
+    """The log as a reader sees it, newest first."""
     for more in ({}, {"limit": 2}, {"kind": "fact_retracted"}, {"actor": MEMBER}, {"before": 9}):
         yield Ask("GET", "/v1/log", more)
     for entity in ENTITIES:
@@ -198,7 +198,7 @@ def log_pages(head: int) -> Iterator[Ask]:
 
 
 def summaries(at: dict[str, Any]) -> Iterator[Ask]:
-    """What is said of whole entities and scopes."""
+    """Overviews of whole entities and scopes."""
     for entity in ENTITIES:
         yield Ask("GET", f"/v1/cards/{entity}", {"scope": SCOPE, **at})
         yield Ask("GET", f"/v1/time-travel/entities/{entity}", at)
@@ -211,7 +211,7 @@ def summaries(at: dict[str, Any]) -> Iterator[Ask]:
 
 
 def changes(head: int) -> Iterator[Ask]:
-    """What happened between two moments."""
+    """Changes between two moments."""
     for start in (1, max(head - 6, 1)):
         yield Ask("GET", "/v1/time-travel/diff", {"from": f"position:{start}"})
 
@@ -224,13 +224,13 @@ STATEMENTS = (
 
 
 def statements() -> Iterator[Ask]:
-    """SQL over the log; each costs a process, so it is asked seldom."""
+    """SQL over the log; each costs a process, so they are few."""
     for sql in STATEMENTS:
         yield Ask("POST", "/v1/time-travel/sql", body={"sql": sql})
 
 
 def named(told: Life) -> list[str]:
-    """Every name a garden has, and one that none has."""
+    """Every name of a garden, and an unused one."""
     uris = [f"stigmem://127.0.0.1:8765/garden/{slug}" for slug in GARDENS]
     return [*GARDENS, *told.gardens.values(), *(uri.replace("/", "%2F") for uri in uris), "none"]
 
@@ -275,7 +275,7 @@ def recalls(at: dict[str, Any]) -> Iterator[Ask]:
 
 
 def writes(told: Life) -> Iterator[Ask]:
-    """What an outsider may try on private things, and what looks for them sideways."""
+    """An outsider's attempts on private facts, and indirect probes for them."""
     for ttl in ({"ttl_seconds": 0}, {"min_confidence": 0.95}):
         yield Ask("POST", "/v1/decay/sweep", {"dry_run": True, "scope": SCOPE, **ttl})
     for name, cid in told.hidden[:4]:
@@ -314,7 +314,7 @@ def writes(told: Life) -> Iterator[Ask]:
 
 
 def memory_writes(told: Life) -> Iterator[Ask]:
-    """Names that private episodes, summaries and facts have as well."""
+    """Names that private episodes, summaries and facts also have."""
     for name in SUMMARIES:
         for text in ("chief of tea", None):
             said = [{"name": name, "text": text}]
@@ -360,13 +360,13 @@ def copies(told: Life, slots: np.ndarray) -> list[dict[str, Any]]:
 
 
 def answers(life: Life, ask: Ask) -> tuple[int, dict[str, str], Any]:
-    """Status, telling headers and body, without what differs between any two runs."""
-    # Which cards are at hand already is a matter of time: recall queues one that is missing.
+    """Status, relevant headers and body, without parts that differ between any two runs."""
+    # Which cards are ready depends on timing: recall queues a missing one.
     assert life.live.service().cards.queue.settle(WRITTEN_SECONDS_MAX)
     options = {"params": ask.params, "json": ask.body, "headers": ask.headers}
     answer = life.live.call(ask.method, ask.path, key=life.key, **options)
     if answer.status_code == 400 and ask.path == "/v1/time-travel/sql":
-        # Its process may be killed by a machine that has too much to do.
+        # An overloaded machine may kill its process.
         answer = life.live.call(ask.method, ask.path, key=life.key, **options)
     text = answer.text.replace(life.node.identity.node_id, "NODE").replace(life.live.url, "URL")
     for position, digest in episode_hashes(life):  # events are salted: no two runs agree
@@ -378,10 +378,10 @@ def answers(life: Life, ask: Ask) -> tuple[int, dict[str, str], Any]:
         text = text.replace(id_text(life.node.log.read(0, 1)[0].event_id), "FIRST")
     if ask.path.startswith("/v1/log/"):  # events are salted here as well
         text = re.sub(r'"((?:prev_|payload_)?hash)":"[^"]*"', r'"\1":""', text)
-    if ask.path == MANIFEST:  # each node signs its own, of which the rest is compared
+    if ask.path == MANIFEST:  # each node signs its own; the rest is compared
         text = re.sub(r'"signature":"[^"]*"', '"signature":""', text)
     if ask.path == FORK and answer.status_code == 200:
-        for item in answer.json()["supposed"]:  # every fork makes up its own ids
+        for item in answer.json()["supposed"]:  # every fork makes its own ids
             text = text.replace(item["fact_id"] or ABSENT, "SUPPOSED")
         known = life.node.reader.image.facts.slot_of
         text = IDS.sub(lambda found: found[0] if found[0] in known else "SUPPOSED", text)
@@ -433,7 +433,8 @@ QUICK = settings(
 
 
 def declared(life: Life, ask: Ask) -> list[str]:
-    """Lines of an export without trust, of which the other world's silence is made."""
+    """Lines of an export without trust settings, which the other world replaces by silent
+    events."""
     status, _, text = answers(life, ask)
     assert status == 200
     return [line for line in text.splitlines() if not line.startswith('{"op":"trust"')]

@@ -1,9 +1,9 @@
-"""Pairs of worlds that differ in private facts alone, for tests that nothing of them leaks.
+"""Pairs of worlds that differ only in private facts, for tests that nothing of them leaks.
 
-A history is drawn once and lived twice. In the second life every private step (a garden, its
-members, facts, retractions, settlements, sweeps, reviews, recalls by members) is replaced by
-as many events that say nothing, so that positions, times and identifiers stay the same.
-A caller who is no member gets the same bytes in both.
+A history is drawn once and lived twice. In the second life as many neutral events replace every
+private step (a garden, its members, facts, retractions, settlements, sweeps, reviews, recalls by
+members), so that positions, times and identifiers stay the same. A non-member gets the same bytes
+in both.
 """
 
 from __future__ import annotations
@@ -115,13 +115,13 @@ MEMORIES = (
     "atlas no longer drinks black tea",
     "atlas keeps a ledger",
 )
-"""What memories say: the second is the first in other words, the third ends either."""
+"""Texts of memories: the second is the first in other words, the third ends either."""
 NAMES = ("ep-0", "ep-1", "ep-2")
 """Of episodes, and of the facts that deltas write: the same everywhere."""
 
 
 class SameWords:
-    """Texts of the same words are alike, as their vectors might be."""
+    """Texts with the same words are similar, as their vectors might be."""
 
     def cosines(self, text: str, others: Sequence[str]) -> list[float]:
         words = sorted(text.split())
@@ -132,7 +132,7 @@ ALIKE = SameWords()
 
 
 class Step(Struct, frozen=True):
-    """One move: what, for whose eyes, and numbers to choose by."""
+    """One move: the action, its visibility, and numbers for its choices."""
 
     kind: str
     private: bool
@@ -187,21 +187,21 @@ steps = st.builds(
 
 @st.composite
 def histories(draw: st.DrawFn, max_size: int = 20) -> list[Step]:
-    """Two gardens (made before or after the first public facts), and what happens in and
-    outside them; the same names everywhere, so that private and public facts meet."""
+    """Two gardens (made before or after the first public facts), and events in and outside them;
+    the same names everywhere, so that private and public facts meet."""
     opening = [Step("garden", True, garden=0), Step("garden", True, garden=1)]
     before = draw(st.lists(steps.filter(lambda step: not step.private), max_size=3))
     return [*before, *opening, *draw(st.lists(steps, min_size=3, max_size=max_size))]
 
 
 async def _idle(_: RecallTracker) -> None:
-    """Receipts are written when asked for and at the end: by the clock, two worlds on a slow
-    machine would write them at different points."""
+    """Receipts are written on request and at the end: by the clock, two worlds on a slow machine
+    would write them at different points."""
     await asyncio.Event().wait()
 
 
 class AtOnce(Executor):
-    """Runs what is submitted to its end, so that no deadline is ever missed."""
+    """Runs each submitted call to its end, so that no deadline passes."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -210,8 +210,8 @@ class AtOnce(Executor):
 
 
 def unhurried(live: LiveNode) -> None:
-    """Let answers depend on nothing that a busy machine decides: which stages of a recall, and
-    which memory cards, are done in time."""
+    """Make answers independent of a busy machine's timing: which stages of a recall, and which
+    memory cards, are done in time."""
     service = live.service()
     object.__setattr__(service, "stage_pool", AtOnce())
     service.cards._force_seconds = 120.0
@@ -248,10 +248,10 @@ class Life:
         self.node.write(ProfileSet(name=NAMING["name"], document=NAMING))
 
     def take(self, step: Step, events: int) -> int:
-        """Carry out a step, or ``events`` events that say nothing; how many were recorded."""
+        """Run a step, or ``events`` neutral events; returns how many were recorded."""
         self.clock.advance(SECOND_US if step.kind == "memory" else STEP_US)
         if step.private and not self.private:
-            # one command each way, so that counters of the node agree as well
+            # one command each, so that counters of the node agree as well
             silence = [
                 SourceTrustSet(source="agent:nobody", trust=1.0, reason=str(n))
                 for n in range(events)
@@ -370,8 +370,8 @@ class Life:
         )
 
     def _classified(self, step: Step) -> AssertFact:
-        """Outside gardens: private by its classification alone, and in a scope where only such
-        facts are; or public, with attributes."""
+        """Outside gardens: private by its classification alone, in a scope with only such facts; or
+        public, with attributes."""
         plain = msgspec.structs.replace(self._fact(step, self.open), garden_id=None)
         level = 2 + step.pick % 2 if step.private else step.pick % 2
         attributes = FactAttributes(classification=level, topic=f"t{step.pick % 3}")
@@ -391,9 +391,9 @@ class Life:
         )
 
     def _memory(self, step: Step) -> StoreMemory:
-        """Private by its classification: the same words as public ones, in the name of the same
-        owners and in the same scope. A private one is stored by a source that reads nothing, for
-        what it would change of public ones would be seen."""
+        """Private by its classification: the same words as public ones, under the same owners and
+        in the same scope. A source without read rights stores a private one, since its effect on
+        public ones would be visible."""
         source = SOURCES[step.source % 2]
         plain = msgspec.structs.replace(self._fact(step, []), garden_id=None, derived_from=())
         level = 2 + step.pick % 2 if step.private else step.pick % 2
@@ -424,13 +424,13 @@ class Life:
         return StoreMemory(fact=fact, rights=rights, supersede=step.derived, likeness=ALIKE)
 
     def _rights(self, step: Step) -> Authorization:
-        """Of the source that takes the step."""
+        """The rights of the step's source."""
         actor = MEMBER if step.private else OUTSIDER
         gardens = self.node.reader.gardens.of_member(actor)
         return Authorization(actor, frozenset({"read", "write"}), ALL_SCOPES, gardens)
 
     def _authority(self, step: Step) -> Authorization:
-        """The same, over the facts of one source alone, or of all."""
+        """The same, over the facts of one source, or of all."""
         sources = ("*",) if step.pick % 2 else (SOURCES[step.source % len(SOURCES)],)
         return msgspec.structs.replace(self._rights(step), sources=sources)
 
@@ -533,7 +533,7 @@ class Life:
         )
 
     def _sweep(self, step: Step) -> SweepDecay | None:
-        """A sweep of what is open; by a member, what is in the gardens as well."""
+        """A sweep of open facts; by a member, also of those in the gardens."""
         fade = DecayPolicy(id="fade", mode="confidence", half_life_s=86_400.0)
         end = DecayPolicy(id="end", mode="retract", ttl_s=86_400.0)
         if step.private:
@@ -548,7 +548,7 @@ class Life:
 
 @contextmanager
 def two_lives(path: Path, history: list[Step]) -> Generator[tuple[Life, Life]]:
-    """The history lived with its private steps and without them."""
+    """The history, lived with its private steps and without them."""
     told = Life(path / "told", private=True)
     try:
         untold = Life(path / "untold", private=False)
@@ -580,6 +580,6 @@ def garden_members(life: Life, entity: str, role: str) -> None:
 
 
 def private_texts(life: Life) -> np.ndarray:
-    """Slots of private facts, to prove that a world has some."""
+    """Slots of private facts, as proof that a world has some."""
     view = life.node.reader.pin()
     return np.flatnonzero((view.garden >= 0) | (view.classification > 1))

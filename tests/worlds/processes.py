@@ -28,8 +28,8 @@ COMMAND_SECONDS_MAX = 600.0
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment without settings, plus ``extra``. Facts are not embedded
-    and no relation is declared unless ``extra`` says so: most tests are about something else."""
+    """This process's environment without settings, plus ``extra``. By default facts are not
+    embedded and no relation is declared: most tests are about something else."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("STIGMEM_")}
     path = os.pathsep.join(filter(None, (str(ROOT), kept.get("PYTHONPATH"))))
     fixed = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "STIGMEM_EMBED_ENABLED": "false"}
@@ -56,8 +56,8 @@ def engramlog(
 
 class NodeProcess:
     """A ``serve`` process: started, ready, and stopped or killed by the test. ``within`` is a
-    command that runs another, as ``ip netns exec NAME`` does; with one, ``env`` alone too,
-    Python starts again and not from the process that forks."""
+    command prefix, such as ``ip netns exec NAME``. With it, or with ``env`` alone, Python starts
+    again and not from the forking process."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class NodeProcess:
 
     @property
     def control(self) -> Control:
-        """What it wrote for the command line."""
+        """The file it wrote for the command line."""
         found = read_control(self.data)
         assert found is not None
         return found
@@ -133,7 +133,7 @@ class NodeProcess:
         return client
 
     def errors(self) -> str:
-        """What it wrote to stderr."""
+        """Its stderr."""
         return Path(self._errors.name).read_text()
 
     def stop(self) -> int:
@@ -164,7 +164,7 @@ class NodeProcess:
 
 @contextmanager
 def serving(data: Path, *args: str, env: Mapping[str, str] | None = None) -> Generator[NodeProcess]:
-    """A ready node for the length of a ``with`` block."""
+    """A ready node for a ``with`` block."""
     node = NodeProcess(data, *args, env=env)
     try:
         yield node.wait_ready()

@@ -1,5 +1,5 @@
 """A provider without a model: a text's vector is a function of its words, and failures are
-scripted. Texts that share words have similar vectors."""
+scripted. Texts with common words have similar vectors."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Embedding servers on real sockets that speak each provider's documented API.
+"""Embedding servers on real sockets with each provider's documented API.
 
-Fault model: an answer may be any status with any headers and body, may be cut short, may
-come too slowly, or byte by byte; the server may also not be there. Each test scripts what
-the next requests get; without a script a server answers as documented.
+Fault model: an answer may have any status, headers and body, may be cut short, slow, or sent byte
+by byte; the server may also be absent. Each test scripts the next answers; without a script a
+server answers as documented.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.worlds.waiting import SECONDS_MAX
 
 @dataclass
 class Scripted:
-    """What one request gets instead of the documented answer."""
+    """The answer to one request in place of the documented one."""
 
     status: int = 200
     body: bytes | Any = b""
@@ -42,7 +42,7 @@ class Scripted:
 
 class Server:
     """A running server. ``requests`` are (path, headers, body) in order of arrival;
-    ``connections_closed`` counts those that this side has closed."""
+    ``connections_closed`` counts connections closed by this side."""
 
     def __init__(self, answer: Callable[[dict[str, Any]], Any]) -> None:
         self.answer = answer
@@ -123,7 +123,7 @@ def ollama_api(body: dict[str, Any], dimensions: int = 768) -> Any:
 
 
 def openai_api(body: dict[str, Any], dimensions: int = 1536) -> Any:
-    """``/embeddings`` as documented; the items come last first, as their order is their index."""
+    """``/embeddings`` as documented, last item first, because their order is their index."""
     items = [
         {"object": "embedding", "index": n, "embedding": numbers(text, dimensions)}
         for n, text in enumerate(body["input"])

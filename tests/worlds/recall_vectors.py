@@ -16,7 +16,7 @@ from tests.worlds.recall_world import World
 def embedded(
     world: World, provider: WordsProvider, cache: EmbeddingCache, without: tuple[int, ...] = ()
 ) -> Semantics:
-    """What recall knows of the facts of a world, but for some."""
+    """The vectors of a world's facts for recall, except some."""
     vectors = Vectors(SPACE.dimensions)
     view = world.view()
     for slot, row in enumerate(world.rows(view.from_position.tolist())):

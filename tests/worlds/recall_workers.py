@@ -1,4 +1,4 @@
-"""Nodes whose recalls are answered in their own processes."""
+"""Nodes that answer recalls in separate processes."""
 
 from __future__ import annotations
 
@@ -54,9 +54,10 @@ def warm(client: Client, wanted: int = 2) -> None:
 
 
 def children(node: NodeProcess, name: bytes = b"recall_workers") -> list[int]:
-    """Process ids of the node's workers, or of what else has ``name`` in its command."""
+    """Process ids of the node's workers, or of children with ``name`` in their command."""
     found: list[int] = []
-    for task in Path(f"/proc/{node.process.pid}/task").iterdir():  # a thread's children are its own
+    # each thread has its own children
+    for task in Path(f"/proc/{node.process.pid}/task").iterdir():
         with suppress(FileNotFoundError):
             found += [int(each) for each in (task / "children").read_text().split()]
     return [each for each in found if name in Path(f"/proc/{each}/cmdline").read_bytes()]
@@ -64,10 +65,10 @@ def children(node: NodeProcess, name: bytes = b"recall_workers") -> list[int]:
 
 class Asking:
     """Threads that ask a node one new question after another, in a ``with`` block. Every second
-    one shares no word with a fact, so that only the model finds something.
+    question shares no word with a fact, so that only the model finds something.
 
     Attributes:
-        counts: how many facts each answer had.
+        counts: the number of facts in each answer.
     """
 
     def __init__(self, node: NodeProcess, threads: int = 3) -> None:
@@ -88,7 +89,7 @@ class Asking:
             thread.join(60)
 
     def more(self, count: int) -> None:
-        """Return once so many more answers have come."""
+        """Return once this many more answers have come."""
         enough = len(self.counts) + count
         until(lambda: len(self.counts) >= enough or self._failed)
         assert not self._failed

@@ -1,4 +1,4 @@
-"""A tiny world of facts in a real memory image, for tests of what reads from it."""
+"""A tiny world of facts in a real memory image, for tests of its readers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def user(name: str) -> str:
 
 
 def reader(*scopes: str) -> Authorization:
-    """A caller who may read these scopes (``company`` where none is named)."""
+    """A caller who may read these scopes (default ``company``)."""
     return Authorization("agent:reader", frozenset({"read"}), frozenset(scopes or ("company",)))
 
 
@@ -65,7 +65,7 @@ class World:
         valid_until: str | None = None,
         attributes: FactAttributes | None = None,
     ) -> int:
-        """Assert a fact. ``parents`` are the 64 hex digits of what it was derived from."""
+        """Assert a fact. ``parents``: 64 hex digits for each fact it was derived from."""
         slot = len(self._ids)
         fact_id = name or f"fact-{slot}"
         payload = FactAsserted(

@@ -1,7 +1,7 @@
 """A node that speaks the protocol's federation exactly as the reference does, faults included.
 
-Written from the wire description alone, over plain sockets: unpadded clock readings that are
-compared as text, content ids over numbers as they were written, no check of what it hands out.
+Written from the wire description alone, over plain sockets: unpadded clock readings compared as
+text, content ids over numbers as written, no check of what it sends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def unurl64(text: str) -> bytes:
 
 
 class ReferenceNode:
-    """``facts`` are what it holds; ``answer`` may replace its whole answer (status, body)."""
+    """``facts`` are its facts; ``answer`` may replace its whole answer (status, body)."""
 
     def __init__(self, node_id: str = "stigmem:node:11111111-1111-4111-8111-111111111111") -> None:
         self.node_id = node_id
@@ -71,14 +71,14 @@ class ReferenceNode:
     # -- its own facts
 
     def tick(self, wall_ms: int | None = None) -> str:
-        """The next reading, as the reference writes it: the counter is not padded."""
+        """The next reading, in the reference's form: the counter is not padded."""
         if wall_ms is not None and wall_ms > self.wall_ms:
             self.wall_ms, self.counter = wall_ms, -1
         self.counter += 1
         return f"{self.wall_ms}.{self.counter}"
 
     def state(self, v: Any = "x", kind: str = "string", **fields: Any) -> dict[str, Any]:
-        """Hold one more fact; ``fields`` replace those of the record."""
+        """Add one more fact; ``fields`` replace those of the record."""
         number = len(self.facts)
         record: dict[str, Any] = {
             "id": str(uuid.uuid4()),
@@ -98,7 +98,7 @@ class ReferenceNode:
         record |= {name: value for name, value in fields.items() if name != "cid"}
         record["cid"] = fields["cid"] if "cid" in fields else reference_cid(record)
         if kind == "number" and isinstance(v, int) and not isinstance(v, bool):
-            record["value"]["v"] = float(v)  # stored over "42", handed out as 42.0
+            record["value"]["v"] = float(v)  # stored over "42", sent as 42.0
         self.facts.append(record)
         return record
 
@@ -156,7 +156,7 @@ class ReferenceNode:
         return None
 
     def declaration(self) -> dict[str, Any]:
-        """What it signs to become a peer (wire 3.1)."""
+        """The declaration that it signs to become a peer (wire 3.1)."""
         said: dict[str, Any] = {
             "allowed_scopes": sorted(self.scopes),
             "federation_pubkey": self.public_key,
@@ -184,7 +184,7 @@ class ReferenceNode:
 
 
 def reference_cid(record: dict[str, Any]) -> str:
-    """The content id as the reference computes it: over the number as it was parsed."""
+    """The content id as the reference computes it: over the parsed number."""
     value = record["value"]
     texts = {"boolean": str(value["v"]).lower(), "null": "null"}
     body = {

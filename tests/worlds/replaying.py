@@ -1,4 +1,4 @@
-"""Histories lived through once and replayed in other ways."""
+"""Histories run once and replayed in other ways."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def lived(steps: list[Step]) -> Generator[Node, None, None]:
 
 @contextmanager
 def replayed(events: Sequence[Recorded], page: int) -> Generator[ProjectionStore, None, None]:
-    """A store that was given events in pages of a size."""
+    """A store with events applied in pages of a size."""
     with tempfile.TemporaryDirectory() as folder:
         store = ProjectionStore(Path(folder) / "projections.db", strict=True)
         try:
@@ -64,7 +64,7 @@ def digests_in_pages(events: Sequence[Recorded], page: int) -> Digests:
 
 
 def judged(view: View, moment: Moment) -> dict[int, tuple[object, ...]]:
-    """All that a view says of each fact at a moment, by the fact's position."""
+    """A view's complete judgement of each fact at a moment, by the fact's position."""
     slots = known(view, RIGHTS, moment)
     standing = set(live(view, RIGHTS, moment).tolist())
     return {

@@ -60,7 +60,7 @@ def assert_equal(primary: NodeProcess, replica: NodeProcess) -> None:
 
 
 def stable(body: Any) -> Any:
-    """An answer without what each request is given again."""
+    """An answer without the parts that differ per request."""
     if isinstance(body, dict):
         passing = {"recall_id", "receipt_id", "cursor", "timings", "latency_ms", "took_ms",
                    "elapsed_ms", "stages", "generated_at"}  # fmt: skip

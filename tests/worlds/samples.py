@@ -1,4 +1,4 @@
-"""Logs and events for examples: a fixed origin, a clock that stands, readable identifiers."""
+"""Logs and events for examples: a fixed origin, a fixed clock, readable identifiers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def open_log(
 
 
 def seeded_salts() -> Callable[[int], bytes]:
-    """Salts that two engines draw alike, so that their hashes can be compared."""
+    """The same salts for two engines, so that their hashes can be compared."""
     numbers = count()
     return lambda size: b"".join(
         sha256(str(next(numbers)).encode()).digest()[:16] for _ in range(size // 16)

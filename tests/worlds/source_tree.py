@@ -1,4 +1,4 @@
-"""The project's own source files, and what each of them imports."""
+"""The project's own source files and their imports."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def outside_the_package() -> Mapping[str, Path]:
 
 
 def imported_names(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
-    """Every import of a file, wherever it stands: a module, and a name from it or None.
-    A relative import is given with its leading dots."""
+    """Every import of a file, at any place: a module, and a name from it or None. A relative import
+    keeps its leading dots."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((each.name, None) for each in node.names)

@@ -1,4 +1,4 @@
-"""Hypothesis strategies in the words of the domain, shared by every room's tests."""
+"""Hypothesis strategies in the words of the domain, for every room's tests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def facts() -> st.SearchStrategy[FactAsserted]:
 
 
 def retractions() -> st.SearchStrategy[FactRetracted]:
-    """Retractions of facts that need not exist: the log does not ask."""
+    """Retractions of facts that need not exist: the log does not check."""
     return st.builds(FactRetracted, fact_ids=st.lists(names, max_size=3), reason=sentences)
 
 

@@ -1,7 +1,7 @@
-"""Waiting for what happens beside a test.
+"""Waiting for concurrent events.
 
-The bound only ends a test that would never end. It is far above what a loaded machine needs, and
-the one place where tests look at a clock: how fast something is, benchmarks measure.
+The bound ends only a test that would never end. It is far above the needs of a loaded machine, and
+the only place where tests read a clock: benchmarks measure speed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Answer = TypeVar("Answer")
 
 
 def until(holds: Callable[[], Answer], pause_seconds: float = PAUSE_SECONDS) -> Answer:
-    """What ``holds`` says, once that is true of anything."""
+    """The result of ``holds`` once it is true."""
     deadline = time.monotonic() + SECONDS_MAX
     while not (found := holds()):
         assert time.monotonic() < deadline, f"it did not come to that: {found!r}"

@@ -1,12 +1,11 @@
-"""Commands without the second that Python needs to load them.
+"""Commands without the second that Python needs to load modules.
 
-A process loads the command line once and forks for every command, which then is a process of
-its own: its arguments, folder, environment and streams are the caller's, and it ends, or is
-killed, by itself. What a test is about is the command; tests of
-starting and interrupting start Python as a user does.
+One process loads the command line and forks for every command. Each command is then a separate
+process with the caller's arguments, folder, environment and streams, and it ends, or is killed, by
+itself. Tests are about the command; those of starting and interrupting start Python as a user does.
 
-Run as a program it is the process that forks. ``WarmCommand`` is a command as ``Popen`` would
-have it; ``shim`` writes an ``engramlog`` for shells.
+Run as a program, this module is the forking process. ``WarmCommand`` is a command with ``Popen``'s
+interface; ``shim`` writes an ``engramlog`` for shells.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ sys.exit(code if code >= 0 else 128 - code)
 
 
 class WarmCommand:
-    """One command, begun; ``pid`` is its own. The methods are those of ``Popen``."""
+    """One running command; ``pid`` is its own. The methods are those of ``Popen``."""
 
     def __init__(
         self,
@@ -101,7 +100,7 @@ def run_warm(
     cwd: Path | None,
     timeout_seconds: float,
 ) -> subprocess.CompletedProcess[str]:
-    """One command to its end. Raises subprocess.TimeoutExpired, and the command is killed."""
+    """Run one command to its end. Raises subprocess.TimeoutExpired after killing it."""
     with (
         tempfile.TemporaryFile() as given,
         tempfile.TemporaryFile() as printed,
@@ -136,13 +135,13 @@ def shim(folder: Path, *modules: str) -> Path:
 
 @cache
 def _forking(*modules: str) -> str:
-    """Where a process listens that loads the modules and forks; it ends when this one does."""
+    """The socket of a process that loads the modules and forks; it ends with this process."""
     folder = tempfile.mkdtemp(prefix="engramlog-warm-")
     path = str(Path(folder) / "s")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         [sys.executable, __file__, path, *modules],
-        stdin=subprocess.PIPE,  # its end is the sign to end
+        stdin=subprocess.PIPE,  # closing it ends the process
         stdout=subprocess.PIPE,
         env=environment,
     )
@@ -189,10 +188,10 @@ def _serve(path: str, *modules: str) -> NoReturn:
 
 
 def _attend(asked: socket.socket, main: Callable[[Sequence[str]], int]) -> NoReturn:
-    """Fork the command, tell its pid, and tell how it ended."""
+    """Fork the command, send its pid, then its exit status."""
     length, streams, _, _ = socket.recv_fds(asked, _LENGTH.size, 3)
     args, cwd, env = json.loads(_exactly(asked, _LENGTH.unpack(length)[0]))
-    ended, alive = os.pipe()  # closed by the command's end, however it comes
+    ended, alive = os.pipe()  # closes when the command ends
     pid = os.fork()
     if pid == 0:
         asked.close()

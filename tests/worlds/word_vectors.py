@@ -1,4 +1,4 @@
-"""A provider whose vectors are the words of a text, and nodes that ask it."""
+"""A provider whose vectors are the words of a text, and nodes that use it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OTHER_DIMENSIONS = 32
 
 
 def words_api(body: dict[str, Any]) -> Any:
-    """Ollama's API over vectors in which texts that share words are alike."""
+    """Ollama's API; texts with common words get similar vectors."""
     size = OTHER_DIMENSIONS if body["model"] == "other" else DIMENSIONS
     vectors = [words_vector(text)[:size].tolist() for text in body["input"]]
     return {"model": body["model"], "embeddings": vectors}

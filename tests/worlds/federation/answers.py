@@ -1,4 +1,4 @@
-"""What a node answers: lists of facts and recall, as plain data that nodes can be compared by."""
+"""A node's answers, lists of facts and recall, as plain data to compare nodes by."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Answers = dict[str, Any]
 
 
 def level(members: Sequence[Member], sources: Sequence[str], at_us: int) -> None:
-    """Give everybody the same clock, trust in sources, access counts and decay: these are each
-    node's own and never travel."""
+    """Give every node the same clock, trust in sources, access counts and decay: these never
+    travel."""
     for member in members:
         member.clock.set(at_us)
         own: list[Any] = [
@@ -49,7 +49,7 @@ def level(members: Sequence[Member], sources: Sequence[str], at_us: int) -> None
 
 
 def answers(member: Member, questions: Sequence[str], at_us: int) -> Answers:
-    """Everything that is asked of a node, by name."""
+    """All answers of a node, by name."""
     found: Answers = {
         "facts": _facts(member, ListFilters(), at_us),
         "all facts": _facts(
@@ -66,7 +66,7 @@ def answers(member: Member, questions: Sequence[str], at_us: int) -> Answers:
 
 
 def recalled(member: Member, question: str, profile: str, at_us: int) -> list[tuple[Any, ...]]:
-    """Ids, scores and shown trust of a recall, in order, and how many facts were scored."""
+    """Ids, scores and shown trust of a recall, in order, and the number of scored facts."""
     view = member.node.reader.pin()
     found = recall(
         view,
@@ -86,7 +86,7 @@ def recalled(member: Member, question: str, profile: str, at_us: int) -> list[tu
 
 
 def differences(one: Answers, other: Answers) -> list[str]:
-    """Names of the questions that two nodes answer differently."""
+    """Names of the questions with different answers from two nodes."""
     return [name for name in one if one[name] != other.get(name)]
 
 

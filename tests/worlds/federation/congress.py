@@ -1,6 +1,6 @@
-"""The congress stream split among several origins, who hear of each other now and then.
+"""The congress stream split among several origins, which replay each other now and then.
 
-What must hold in the end is computed from the lines alone, by a plain set.
+A plain set computes the expected result from the lines alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ QUESTIONS = (
 )  # fmt: skip
 
 Key = tuple[str, str, str, str | None, str | None]
-"""(s, r, o, vf, vt): what is one fact in this data."""
+"""(s, r, o, vf, vt): the identity of a fact in this data."""
 
 
 def lines(count: int, one_in: int) -> Iterator[dict[str, Any]]:
@@ -48,7 +48,7 @@ def key_of(line: dict[str, Any]) -> Key:
 
 
 class Split:
-    """The stream as several origins tell it, each line one of them."""
+    """The stream stated by several origins, each line by one of them."""
 
     def __init__(self, folder: Path, seed: int, origins: int) -> None:
         self.chance = random.Random(seed)
@@ -70,8 +70,8 @@ class Split:
                     member.meet(other)
 
     def tell(self, count: int, one_in: int = 1) -> None:
-        """Tell the first ``count`` changes, of one legislator in ``one_in``, and let everybody
-        hear everything."""
+        """State the first ``count`` changes, of one legislator in ``one_in``, then let all replay
+        all."""
         for number, line in enumerate(lines(count, one_in), 1):
             if number % (BATCH // one_in * len(self.members)) == 0:
                 self._flush()
@@ -124,7 +124,7 @@ class Split:
         self._asserting.clear()
 
     def _hear(self) -> None:
-        """One member hears of another, over a link that may be cut."""
+        """One member replays another, over a link that may be cut."""
         one, other = self.chance.sample(self.members, 2)
         try:
             one.pull(Link(one, other, self.chance, steps=(50, 400)), pages_max=40)
@@ -134,7 +134,7 @@ class Split:
     # -- the outcome ----------------------------------------------------------------
 
     def held(self, member: Member) -> set[Key]:
-        """The live facts of a node, as the data writes them."""
+        """The live facts of a node, in the form of the data."""
         reader = member.node.reader
         view = reader.pin()
         standing = (view.to_position > view.position) & (view.base > 0)
@@ -156,7 +156,7 @@ class Split:
         return {(s.lower(), *rest) for s, *rest in self.live}  # type: ignore[misc]
 
     def answers(self) -> list[Answers]:
-        """What every node answers, once what is its own is the same everywhere."""
+        """All answers of every node, after making node-local data equal."""
         at_us = max(member.clock.now_us() for member in self.members) + SECOND_US
         level(self.members, sorted(self.sources), at_us)
         return [answers(member, QUESTIONS, at_us) for member in self.members]

@@ -26,7 +26,7 @@ class Copy:
     def follow(
         self, primary: Node, clock: Clock, steps: int = 1_000_000, page: int = PAGE_EVENTS_MAX
     ) -> None:
-        """Copy so many pages, or all there is."""
+        """Copy this many pages, or everything."""
         directory = HeldDirectory.open(self.folder)
         identity = directory.identity
         try:

@@ -1,4 +1,4 @@
-"""Streams made by hand, so that they may hold what no honest node would write."""
+"""Streams made by hand, with content that no honest node would write."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SALT = b"s" * 16
 
 
 def stated(text: str, scope: Scope = "company", **fields: Any) -> FactAsserted:
-    """A fact that content rules let through; ``fields`` replace what it says."""
+    """A fact that passes the content rules; ``fields`` replace its fields."""
     made = FactAsserted(
         entity="user:a", relation="memory:role", value=Value("string", text), source="agent:f",
         scope=scope,
@@ -68,7 +68,7 @@ class Forger:
         return sign_peer_token(self.identity, target, wanted, now_ms, nonce=nonce)
 
     def state(self, text: str, scope: Scope = "company", **header: Any) -> None:
-        """A fact; ``header`` replaces what its header says."""
+        """Add a fact; ``header`` replaces fields of its header."""
         payload = encode_payload(stated(text, scope))
         self.add(payload, scope=scope, **header)
 
@@ -98,14 +98,14 @@ class Forger:
         rows.append((encoded, header_hash(encoded), SALT, payload))
 
     def heads(self) -> SignedHeads:
-        """What the forger signs of all its streams."""
+        """The forger's signed heads of all its streams."""
         heads = {
             name: StreamHead(name, len(rows), rows[-1][1]) for name, rows in self.streams.items()
         }
         return signed_streams(self.identity, heads, self.clock.now_us())
 
     def page(self, stream: str, after: int, limit: int) -> StreamPage | None:
-        """A page as an honest server would give it."""
+        """A page as an honest server would send it."""
         rows = self.streams.get(stream, [])[after : after + limit]
         if not rows:
             return None
@@ -115,6 +115,6 @@ class Forger:
 
     @property
     def wire_key(self) -> str:
-        """The public key as the protocol writes it."""
+        """The public key in the protocol's form."""
         raw = base64.b64decode(self.identity.public_key_b64)
         return base64.urlsafe_b64encode(raw).decode().rstrip("=")

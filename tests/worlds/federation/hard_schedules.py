@@ -1,9 +1,9 @@
-"""Random schedules with everything that may go wrong between peers.
+"""Random schedules with every fault between peers.
 
-Beside what ``schedules`` does: erasures, gardens, episodes, large events, clocks up to 400 s
-apart from ours, grants that come late or go, and peers that lie. With ``more``, tombstones are
-set, revoked, asked for and lied about, and a replica follows the first node. In the end all are
-granted everything, what the lies held is released, and all hear all.
+Besides the moves of ``schedules``: erasures, gardens, episodes, large events, clocks up to 400 s
+apart from ours, late and withdrawn grants, and peers that lie. With ``more``, tombstones are set,
+revoked, requested and lied about, and a replica follows the first node. In the end all nodes get
+every grant, streams held because of lies are released, and all replay all.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LIES = ("altered", "withheld", "claims erased", "gap", "repeated", "other stream
 def run_hard(
     folder: Path, seed: int, nodes: int, moves: int = 50, *, more: bool = False
 ) -> list[Member]:
-    """A network after a random schedule, when everybody has heard everything."""
+    """A network after a random schedule, when all have replayed all."""
     chance = random.Random(seed)
     besides = random.Random(f"{seed} besides")  # the schedule is the same with and without it
     members = [
@@ -95,7 +95,7 @@ def _grant_everything(members: list[Member]) -> None:
 
 
 def _settle_besides(members: list[Member], copy: Copy) -> None:
-    """All hear all of tombstones; the replica has all that its primary has."""
+    """All replay all tombstones; the replica has everything of its primary."""
     while any(ask(one, other) for one in members for other in members if one is not other):
         pass
     copy.follow(members[0].node, members[0].clock)
@@ -158,7 +158,7 @@ def _grant(who: Member, other: Member, grants: PeerGrants) -> None:
 
 
 def _erase(chance: random.Random, who: Member) -> None:
-    """Erase any fact that is here, its own or another's."""
+    """Erase any fact of this node, its own or another's."""
     ids = sorted(who.node.reader.image.facts.slot_of)
     name = str(UUID(int=chance.getrandbits(128)))
     if ids:
@@ -208,7 +208,7 @@ def _lied(page: StreamPage, chance: random.Random) -> StreamPage:
 
 
 def hard_digests(member: Member) -> dict[str, str]:
-    """Digests of the streams that everybody replays, the garden's too, and of the tombstones."""
+    """Digests of the streams that all replay, the garden's too, and of the tombstones."""
     found = member.node.reader.ask(stream_digests)
     shared = ("/company", "/public", f"/garden/{GARDEN}")
     stones = tombstones_digest(member.node.reader.ask(standing_tombstones), SCOPES)
@@ -218,10 +218,10 @@ def hard_digests(member: Member) -> dict[str, str]:
 
 
 def hard_faults(members: list[Member], *, rebuilt: bool) -> list[str]:
-    """What nodes do not agree in after a schedule, or hold in damaged form.
+    """What nodes disagree on after a schedule, or hold in damaged form.
 
     Args:
-        rebuilt: whether their tables are compared with rebuilt ones as well.
+        rebuilt: whether to compare their tables with rebuilt ones as well.
     """
     faults = [
         f"the log of {member.name}: {fault}"

@@ -1,4 +1,4 @@
-"""A peer on a real socket that answers whatever a test wants, signed with a real key."""
+"""A peer on a real socket with a real key, whose answers the test controls."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class HostilePeer:
         return peer_id
 
     def register(self, live: LiveNode) -> str:
-        """Have the declaration registered, and not approved yet."""
+        """Get the declaration registered, but not approved yet."""
         made = declare(self.forger.identity, self.url, SCOPES, self.forger.clock.now_us())
         declaration = msgspec.to_builtins(made)
         answer = live.call("POST", "/v1/federation/peers", key=CONTROL_TOKEN, json=declaration)
@@ -92,7 +92,7 @@ class HostilePeer:
         return answer.json()["peer_id"]
 
     def close(self) -> None:
-        """Stop serving, also what never ends."""
+        """Stop serving, endless answers included."""
         if self._runner is not None:
             asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(20)
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -1,6 +1,6 @@
-"""A network of nodes without sockets: pages may be lost, late, twice, or old; nodes may restart.
+"""A network of nodes without sockets: pages may be lost, late, repeated or old; nodes may restart.
 
-Everything random comes from one seed, so a schedule can be run again.
+One seed determines everything random, so a schedule can be repeated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GRANTS = PeerGrants(scopes=list(SCOPES), retract_foreign=True, resolve_foreign=T
 
 
 class Member:
-    """One node of the network, on its own directory."""
+    """One node of the network, with its own directory."""
 
     def __init__(self, folder: Path, name: str, skew_us: int = 0) -> None:
         self.name = name
@@ -41,7 +41,7 @@ class Member:
         return self.node.identity.node_id
 
     def restart(self) -> None:
-        """Stop and open again, as after a crash whose transactions are whole."""
+        """Stop and open again, as after a crash between transactions."""
         self.node.close()
         self.node = Node.open(self.folder, clock=self.clock)
 
@@ -74,7 +74,7 @@ class Member:
         return pull(source, self.here(), self.peer(source.server), known, pages_max=pages_max)
 
     def here(self) -> Here:
-        """What replaying needs of this node."""
+        """This node's interface for replaying."""
         node, own = self.node, self.id
         return Here(
             node.log,
@@ -92,7 +92,7 @@ class Member:
 
 
 class Link:
-    """What ``client`` sees of ``server``: its own answers, or old ones, or none."""
+    """``client``'s view of ``server``: its real answers, old ones, or none."""
 
     def __init__(
         self,

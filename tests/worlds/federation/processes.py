@@ -1,4 +1,4 @@
-"""Node processes that are each other's peers."""
+"""Node processes that are peers of each other."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from engramlog.api.client.client import ClientError
 from tests.worlds.processes import NodeProcess
 
 OPEN = {"STIGMEM_FEDERATION_ENABLED": "true", "STIGMEM_FEDERATION_INSECURE": "true"}
-"""Settings of a node that has peers at plain http addresses."""
+"""Settings of a node with peers at plain http addresses."""
 
 
 def befriend(node: NodeProcess, other: NodeProcess, **grants: Any) -> dict[str, Any]:
-    """Let ``node`` have ``other`` as a peer."""
+    """Make ``other`` a peer of ``node``."""
     client = node.client(node.control.token)
     declaration = other.client().get("/v1/federation/declaration")
     fingerprint = declaration.pop("pubkey_fingerprint")

@@ -33,7 +33,7 @@ VALUES = (
 
 
 def run(folder: Path, seed: int, nodes: int, moves: int = 40) -> list[Member]:
-    """A network after a random schedule, when everybody has heard everything."""
+    """A network after a random schedule, when all have replayed all."""
     chance = random.Random(seed)
     members = [
         Member(folder, f"n{number}", chance.randrange(-30_000_000, 30_000_000))
@@ -50,7 +50,7 @@ def run(folder: Path, seed: int, nodes: int, moves: int = 40) -> list[Member]:
 
 
 def move(chance: random.Random, members: list[Member]) -> None:
-    """One thing that happens somewhere."""
+    """One random event somewhere."""
     who = chance.choice(members)
     for member in members:
         member.clock.advance(chance.randrange(1, 2_000_000))
@@ -93,14 +93,14 @@ def fact(chance: random.Random, who: Member) -> AssertFact:
 
 
 def value(chance: random.Random) -> Value:
-    """One of a few, so that nodes agree and contradict each other, or a sentence."""
+    """One of a few values, so that nodes agree and contradict each other, or a sentence."""
     if chance.random() < 0.6:
         return chance.choice(VALUES)
     return Value("text", " ".join(chance.choices(WORDS, k=chance.randrange(2, 7))))
 
 
 def summary(chance: random.Random, who: Member) -> RecordSummary:
-    """One of two summaries, with other paragraphs than before, or gone."""
+    """One of two summaries, with other paragraphs than before, or removed."""
     said = chance.sample(("one", "two", "three"), chance.randrange(1, 4))
     return RecordSummary(
         name=chance.choice(("daily/daily_2026-06-15.md", "weekly/weekly_2026-W25.md")),
@@ -111,7 +111,7 @@ def summary(chance: random.Random, who: Member) -> RecordSummary:
 
 
 def retract(chance: random.Random, who: Member) -> None:
-    """End any fact that is here, its own or another's."""
+    """End any fact of this node, its own or another's."""
     ids = sorted(who.node.reader.image.facts.slot_of)
     if ids:
         intent = RetractFact(fact_id=chance.choice(ids), scopes=frozenset(("company", "public")))
@@ -119,7 +119,7 @@ def retract(chance: random.Random, who: Member) -> None:
 
 
 def resolve(chance: random.Random, who: Member) -> None:
-    """Settle any contradiction that is seen here."""
+    """Settle any contradiction that this node shows."""
     view = who.node.reader.pin()
     open_ones = list(
         conflicts(who.node.reader, view, everything(), who.node.moment(), status="unresolved")
@@ -138,7 +138,7 @@ def resolve(chance: random.Random, who: Member) -> None:
 
 
 def settle(members: list[Member]) -> None:
-    """Everybody replays everybody until nothing new comes."""
+    """All nodes replay all until nothing new comes."""
     while True:
         fresh = 0
         for one in members:
@@ -157,12 +157,12 @@ SHARED = ("/company", "/public")
 
 
 def shared_digests(member: Member) -> dict[str, str]:
-    """Digests of the streams that everybody replays."""
+    """Digests of the streams that all replay."""
     found = member.node.reader.ask(stream_digests)
     return {name: each for name, each in found.items() if name.endswith(SHARED)}
 
 
 def answers_of(members: list[Member]) -> list[Answers]:
-    """What everybody answers, once what is each node's own is the same everywhere."""
+    """All nodes' answers, after making node-local data equal."""
     level(members, [f"agent:{member.name}" for member in members], ASKED_US)
     return [answers(member, QUESTIONS, ASKED_US) for member in members]

@@ -1,4 +1,4 @@
-"""What a node shows of a peer and of facts, over HTTP."""
+"""A node's view of a peer and of facts, over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What facts a node shows."""
+"""The facts that a node shows."""
 
 from __future__ import annotations
 

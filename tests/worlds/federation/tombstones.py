@@ -1,4 +1,4 @@
-"""Tombstones in a network of nodes without sockets: set, revoked, asked for, and lied about."""
+"""Tombstones in a network of nodes without sockets: set, revoked, requested, and lied about."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def bury(chance: random.Random, who: Member, entities: tuple[str, ...]) -> None:
 
 
 def revoke(chance: random.Random, who: Member) -> None:
-    """Show again what one of its own tombstones hides."""
+    """Revoke one of its own tombstones."""
     own = [each for each in who.node.reader.ask(standing_tombstones) if each.node_id is None]
     if not own:
         return
@@ -63,10 +63,10 @@ def _signed(who: Member, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def ask(who: Member, other: Member, liar: random.Random | None = None) -> int:
-    """Take what another says of tombstones, as the task does that asks peers; how much was new.
+    """Take another node's tombstones, as the task that asks peers does; returns how many were new.
 
     Args:
-        liar: draws a lie that the other tells.
+        liar: draws a lie of the other node.
     """
     grants = other.peer(who).grants
     shared = frozenset(grants.scopes if grants is not None else ()) & frozenset(SCOPES)
@@ -104,7 +104,7 @@ def _lied(
     name = "tombstone_id" if records and "tombstone_id" in records[-1] else "entity_uri"
     if lie == "altered":
         return [{**each, name: "user:c"} for each in records]
-    if lie == "signed by itself":  # a record of another's, as if it were said here
+    if lie == "signed by itself":  # another's record in its own name
         theirs = [each for each in other.node.reader.ask(standing_tombstones) if each.node_id]
         return [
             _signed(other, {"id": f"rev-of-{each.tombstone_id}", "tombstone_id": each.tombstone_id})

@@ -1,8 +1,8 @@
-"""Network namespaces on one wire that a test may cut, delay, and let duplicate and reorder.
+"""Network namespaces on one wire that a test may cut, delay, duplicate and reorder.
 
-Each namespace has a TUN device; a thread of this process carries the packets between them, as
-the rules of each pair say. So nothing but namespaces and TUN is asked of the kernel, and the
-faults are the same where ``tc`` or its modules are missing.
+Each namespace has a TUN device; a thread of this process carries the packets between them by the
+rules of each pair. The kernel needs only namespaces and TUN, and the faults are the same without
+``tc`` or its modules.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Result = TypeVar("_Result")
 
 
 class Rules(Struct, frozen=True):
-    """What happens to packets between two namespaces, in either direction. ``jitter_ms`` lets
+    """The treatment of packets between two namespaces, in either direction. ``jitter_ms`` lets
     later packets overtake earlier ones; shares are in [0, 1]."""
 
     cut: bool = False
@@ -47,8 +47,8 @@ class Rules(Struct, frozen=True):
 class Wire:
     """Namespaces by name, the first for the test itself. ``close`` removes them.
 
-    ``carried``, ``repeated``, ``overtaken`` and ``dropped`` count packets, so that a test can
-    tell that what it asked for happened.
+    ``carried``, ``repeated``, ``overtaken`` and ``dropped`` count packets, so that a test can check
+    that its faults happened.
     """
 
     def __init__(self, names: list[str], seed: int) -> None:
@@ -73,11 +73,11 @@ class Wire:
         return f"{NETWORK}.{FIRST_ADDRESS + self._names.index(name)}"
 
     def within(self, name: str) -> list[str]:
-        """The command that runs another in a namespace."""
+        """The prefix that runs a command in a namespace."""
         return ["ip", "netns", "exec", self._namespace(name)]
 
     def between(self, one: str, other: str, rules: Rules) -> None:
-        """From now on packets between these two go by these rules."""
+        """Apply these rules to packets between the two from now on."""
         self._rules[frozenset((one, other))] = rules
 
     def everywhere(self, names: list[str], rules: Rules) -> None:
@@ -87,7 +87,7 @@ class Wire:
                     self.between(one, other, rules)
 
     def run(self, name: str, body: Callable[[], _Result]) -> _Result:
-        """What ``body`` returns in a thread whose sockets, and processes, are of a namespace."""
+        """The result of ``body`` in a thread whose sockets and processes are in a namespace."""
         found: list[_Result] = []
         faults: list[BaseException] = []
 
@@ -158,7 +158,7 @@ class Wire:
                 packet = os.read(fd, PACKET_BYTES_MAX)
                 target = packet[19] - FIRST_ADDRESS
                 if packet[16:19] != _PREFIX or not 0 <= target < len(self._names):
-                    continue  # the kernel's own IPv6 chatter, for one
+                    continue  # the kernel's IPv6 packets, for example
                 pair = self._devices[fd], self._names[target]
                 for due in self._due(pair, last_due):
                     number += 1

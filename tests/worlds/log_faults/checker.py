@@ -1,8 +1,8 @@
-"""Whether what writers and readers were told agrees with the log as it is in the end.
+"""Whether the answers to writers and readers agree with the final log.
 
-It knows the histories and the log's rows, not the engine. An append is one step of one total
-order, so linearizability is this: every acknowledged operation is in the log once, where and as
-its writer was told, and one that ended before another began stands before it.
+It knows the histories and the log's rows, not the engine. An append is one step of one total order.
+So linearizability means: every acknowledged operation is in the log once, at the position in its
+answer, and before every operation that began after its end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Row(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What was found: ``faults`` is empty if nothing is wrong."""
+    """The findings: ``faults`` is empty without any."""
 
     acknowledged: int
     replayed: int
@@ -38,7 +38,7 @@ class Verdict(Struct, frozen=True):
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """A history, but for a line that a kill cut short."""
+    """A history, without a line that a kill cut short."""
     found: list[dict[str, Any]] = []
     for line in path.read_text().splitlines():
         try:
@@ -94,7 +94,7 @@ def _chain(rows: Sequence[Row]) -> list[str]:
 
 
 def _keys(rows: Sequence[Row]) -> list[str]:
-    """Doubles: the events of one key stand together, so a key that begins twice is doubled."""
+    """Doubles: the events of one key are adjacent, so a key that begins twice is doubled."""
     begun: Counter[str] = Counter()
     last = None
     for row in rows:
@@ -123,7 +123,7 @@ def _acknowledged(history: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
 
 
 def _real_time(acknowledged: list[dict[str, Any]]) -> list[str]:
-    """What ended before another began stands before it."""
+    """An operation that ended before another began comes before it."""
     ends = sorted(acknowledged, key=lambda told: told["end"])
     starts = sorted(acknowledged, key=lambda told: told["start"])
     faults: list[str] = []
@@ -146,7 +146,7 @@ def digested(history: list[dict[str, Any]]) -> int:
 
 
 def _digests(histories: list[list[dict[str, Any]]]) -> list[str]:
-    """Tables of the same log are the same, with any reader and any size of pages."""
+    """Tables of the same log are equal, for any reader and any page size."""
     last = {
         (noted["digested"], noted["digest"])
         for each in histories
@@ -157,8 +157,8 @@ def _digests(histories: list[list[dict[str, Any]]]) -> list[str]:
 
 
 def _read(history: list[dict[str, Any]], by_position: dict[int, Row]) -> tuple[int, int, list[str]]:
-    """Events shown in the last history a reader followed, histories it left, and what is wrong:
-    each is read without a gap, and the last one is the log."""
+    """Events in the last history a reader followed, histories it left, and faults: it reads each
+    without a gap, and the last one is the log."""
     parts: list[list[dict[str, Any]]] = [[]]
     for noted in history:
         if "from" in noted:

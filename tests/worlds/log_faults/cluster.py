@@ -1,4 +1,4 @@
-"""Three servers with a proxy before each: failing over as an operator should, and healing."""
+"""Three servers, each behind a proxy: failing over as an operator should, and repair."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ DISK_MB = 700
 
 
 class Cluster:
-    """``primary`` is the server that takes writes now. ``fillable``: whether the servers have
-    disks that can be filled up."""
+    """``primary`` is the server that takes writes now. ``fillable``: whether the servers' disks can
+    be filled."""
 
     def __init__(self) -> None:
         self._servers = Servers()
@@ -43,15 +43,15 @@ class Cluster:
         return [server for server in self.servers if server is not self.primary]
 
     def nodes_url(self, user: str = "node") -> str:
-        """The address by which nodes find whichever server takes writes, through the proxies."""
+        """The address with which nodes find the server that takes writes, through the proxies."""
         hosts = ",".join(f"127.0.0.1:{self.proxies[each.name].port}" for each in self.servers)
         return f"postgresql://{user}@{hosts}/postgres?connect_timeout=2"
 
     def fail_over(self, old: Server) -> None:
-        """Promote the standby that has most, once no commit can reach the old primary's quorum.
+        """Promote the most advanced standby, once no commit can reach the old primary's quorum.
 
-        An acknowledged write is on one standby at least, so both must be seen before one is
-        chosen. The old primary, dead or standing still, is the caller's to bring back.
+        An acknowledged write is on at least one standby, so both must be visible before the choice.
+        The caller brings back the old primary, dead or stopped.
         """
         both = [server for server in self.servers if server is not old]
         for standby in both:
@@ -66,21 +66,21 @@ class Cluster:
         other.reload()
 
     def rejoin(self, server: Server) -> None:
-        """Make a server that fell out a standby, from a new copy."""
+        """Make a failed server a standby, from a new copy."""
         server.kill()
         server.clear()
         server.clone(self.primary)
         server.start()
 
     def heal_standbys(self) -> None:
-        """Both standbys run, so that one can be chosen."""
+        """Start both standbys, so that one can be chosen."""
         for server in self.standbys:
             server.resume()
             if server.process is None:
                 server.start()
 
     def heal(self) -> None:
-        """Everything runs, follows the primary and has what it has."""
+        """Start all servers; they follow the primary and catch up."""
         for proxy in self.proxies.values():
             proxy.heal()
         for server in self.servers:

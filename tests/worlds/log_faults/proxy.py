@@ -1,4 +1,4 @@
-"""A TCP proxy that can swallow what goes one way, the other, or both, or reset everything."""
+"""A TCP proxy that can drop bytes in one direction or both, or reset connections."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Cut = Literal["to server", "to client", "both"]
 
 
 class Proxy:
-    """Listens on loopback and passes bytes to one port; ``cut`` swallows them."""
+    """Listens on loopback and passes bytes to one port; ``cut`` drops them."""
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -23,11 +23,11 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, which: Cut) -> None:
-        """Swallow bytes from now on, as a network does that lost the way."""
+        """Drop bytes from now on, like a broken network."""
         self._cut = frozenset(("to server", "to client") if which == "both" else (which,))
 
     def heal(self) -> None:
-        """Pass bytes again. Connections that lost some are reset, since they have a hole."""
+        """Pass bytes again. Connections that lost some are reset, since they have a gap."""
         if self._cut:
             self._cut = frozenset()
             self.reset()

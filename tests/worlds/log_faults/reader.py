@@ -1,10 +1,10 @@
-"""A process that follows the log, keeps tables of it, and notes every event that it was shown and
-the digest of its tables wherever it reached the end.
+"""A process that follows the log and keeps tables of it. It records every event it reads, and the
+digest of its tables at each end of the log.
 
     python -m tests.worlds.log_faults.reader URL NAME HISTORY
 
-A line that begins again (``from``) opens each history that it follows: where the log turns out
-to be another, it starts from the beginning, as a restarted node does.
+A ``from`` line opens each history that it follows: if the log turns out to be another, it starts
+from the beginning, like a restarted node.
 """
 
 from __future__ import annotations

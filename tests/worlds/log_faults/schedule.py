@@ -1,10 +1,9 @@
 """Faults drawn from a seed, injected under writers and a reader; the same seed draws the same.
 
-Fault model. Processes (node, primary, standby) are killed or stand still; a primary is replaced
-by a standby, dead or while it stands still and wakes later; bytes between nodes and a server are
-swallowed in either direction or both, or connections reset; the primary's disk is full. At most one
-server is out at a time, since a quorum of two of three outlives no more. Disks keep what was
-synced.
+Fault model. Processes (node, primary, standby) are killed or stopped; a standby replaces a primary,
+which is dead or stopped and wakes later; bytes between nodes and a server are dropped in either
+direction or both, or connections reset; the primary's disk is full. At most one server fails at a
+time, since a quorum of two of three survives no more. Disks keep synced data.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ class Schedule:
         self._impossible = set[str]() if cluster.fillable else {"fill disk"}
 
     def run(self) -> Verdict:
-        """Inject the faults, heal, let everyone come to an end, and check."""
+        """Inject the faults, repair, let every process finish, and check."""
         cluster = self.cluster
         with (
             TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as where,
@@ -178,7 +177,7 @@ class Schedule:
         self.cluster.rejoin(old)
 
     def promote_beside_sleeper(self) -> None:
-        """The old primary wakes while another has taken its place, and must be believed no more."""
+        """The old primary wakes after another has replaced it, and must not be used any more."""
         old = self.cluster.primary
         self.cluster.heal_standbys()
         old.pause()

@@ -1,9 +1,9 @@
-"""A process that appends with idempotency keys until each is acknowledged, and notes when.
+"""A process that appends with idempotency keys until each is acknowledged, and records the times.
 
     python -m tests.worlds.log_faults.writer URL NAME HISTORY SEED
 
-One JSON line before each attempt and one after each acknowledgement, on a clock that all
-processes of a machine share. It continues where its history ends, with the same key.
+One JSON line before each attempt and one after each acknowledgement, on a clock that all processes
+of a machine share. It continues where its history ends, with the same key.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAUSE_SECONDS = 0.05
 
 
 def short_waits() -> None:
-    """Every bound short, so that a schedule meets all of them."""
+    """Short bounds, so that a schedule reaches all of them."""
     session.LOCK_SECONDS_MAX = 1.0
     session.COMMIT_SECONDS_MAX = 1.5
     session.HOLD_SECONDS_MAX = 1
@@ -71,7 +71,7 @@ def main(url: str, name: str, history: str, seed: str) -> None:
     ids, log = IdentifierSource(ORIGIN), None
     number = unfinished(Path(history))
     with Path(history).open("a", buffering=1) as out:
-        out.write("\n")  # behind a line that a kill cut short
+        out.write("\n")  # after a line that a kill cut short
 
         def note(**what: object) -> None:
             out.write(json.dumps({"writer": name, "op": number, **what}) + "\n")

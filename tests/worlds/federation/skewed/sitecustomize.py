@@ -1,6 +1,6 @@
-"""On the path of a node's process: its wall clock is off by so many seconds.
+"""On the path of a node's process: shifts its wall clock by a number of seconds.
 
-The node itself knows nothing of this; Python imports this module when it starts.
+The node itself does not know; Python imports this module at start.
 """
 
 import os
