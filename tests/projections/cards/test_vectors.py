@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from engramlog.api.node.node import Node
@@ -157,10 +158,12 @@ def test_a_card_like_the_question_lifts_facts_that_are_not(desk: Desk) -> None:
     desk.say("ships sail", OTHER)
     desk.write_card()
     slot = desk.node.reader.slot_of(unlike)
+    assert slot is not None
     assert slot not in desk.ask("blue whales sing songs under water", 0.0).slots
     found = desk.ask("blue whales sing songs under water", 0.5)
     assert slot in found.slots
-    assert found.why(int(slot)) == [f"semantic: by the card of {ATLAS}"]  # type: ignore[arg-type]
+    reasons = found.why(np.array([slot], dtype=np.int32))
+    assert reasons == [[f"semantic: by the card of {ATLAS}"]]
     assert len(found.slots) == 2, "the other entity has no part in it"
     assert (found.slots[:-1] < found.slots[1:]).all()
     best, least = found.scores.max(), found.scores.min()
