@@ -89,7 +89,9 @@ class Settings(BaseSettings):
         default=True,
         description="New nodes declare `likes`, `knows` and others set-valued.",
     )
-    recall_profile: str = Field(default="default", min_length=1, description="The default profile.")
+    recall_profile: str = Field(
+        default="default", min_length=1, description="Profile of a recall that names none."
+    )
     sanitizer_mode: Literal["warn", "strip", "block", "quarantine", "off"] = Field(
         default="warn",
         description="How to serve facts that try to command a model ([modes]"
@@ -100,7 +102,9 @@ class Settings(BaseSettings):
         description="Permission to explain a recall; `none`: off. `auto`: `admin`, or `read` "
         "without authentication.",
     )
-    embed_enabled: bool = Field(default=True, description="Recall compares meanings.")
+    embed_enabled: bool = Field(
+        default=True, description="Recall compares meanings too, not only words."
+    )
     embed_provider: Literal["auto", "ollama", "openai", "voyage", "minilm", "none"] = Field(
         default="auto",
         description="[Who embeds](embeddings.md).",
@@ -125,7 +129,7 @@ class Settings(BaseSettings):
     vectors_memory_mb: int = Field(
         default=0,
         ge=0,
-        description="Vectors in memory per process; the rest are in a file. 0: no limit.",
+        description="MiB of vectors in memory per process, the rest in a file; 0: no limit.",
     )
     card_max_age_s: float = Field(
         default=86_400.0, gt=0, le=31_536_000, description="Age at which a card is stale."
@@ -134,7 +138,7 @@ class Settings(BaseSettings):
         default=10_000,
         ge=1,
         le=1_000_000,
-        description="Cards that wait for a refresh.",
+        description="Most cards that wait for a refresh.",
     )
     cursor_ttl_s: int = Field(
         default=300, ge=1, le=86_400, description="Lifetime of a page cursor."
@@ -169,10 +173,10 @@ class Settings(BaseSettings):
         default=500,
         ge=4,
         le=100_000,
-        description="The same per address.",
+        description="Connections per address; a proxy is one address.",
     )
     batch_body_bytes_max: int = Field(
-        default=67_108_864, ge=1024, le=1_073_741_824, description="Largest batch."
+        default=67_108_864, ge=1024, le=1_073_741_824, description="Largest body of a batch."
     )
     value_bytes_max: int = Field(
         default=262_144, ge=1, le=VALUE_BYTES_MAX, description="Largest value of a fact."
@@ -197,7 +201,7 @@ class Settings(BaseSettings):
         default=200_000,
         ge=0,
         le=10_000_000,
-        description="Last position at which a question may fork.",
+        description="Last position that may be [forked](time-travel.md#what-if).",
     )
     job_facts_min: int = Field(
         default=100_000,
@@ -233,7 +237,7 @@ class Settings(BaseSettings):
     snapshots_keep: int = Field(
         default=2, ge=1, le=1_000, description="Automatic snapshots to keep."
     )
-    replica_of: str = Field(default="", description="URL of the primary of this replica.")
+    replica_of: str = Field(default="", description="URL of the primary; this node is its replica.")
     replica_key: str = Field(
         default="",
         repr=False,

@@ -153,7 +153,7 @@ ERRORS = (
     ErrorRow(
         409,
         "peer_not_pending stream_not_held federation_disabled",
-        "another state",
+        "the peering is in another state",
     ),
     ErrorRow(
         409,
