@@ -171,7 +171,7 @@ class Chain:
                 raise CorruptLog(position, "it was received before the event it follows")
             recorded = decode(stored)
             stream = recorded.header.stream
-            before = tips.get(stream) or self._tip(stream)
+            before = tips.get(stream) or self._stream_head(stream)
             fault = link_fault(before, stored, recorded.header, erasable=True)
             if fault is not None:
                 raise CorruptLog(position, fault)
@@ -215,7 +215,7 @@ class Chain:
                 event.header, event.hash, event.salt, event.payload,
             )  # fmt: skip
             stream = header.stream
-            before = tips.get(stream) or self._tip(stream)
+            before = tips.get(stream) or self._stream_head(stream)
             fault = link_fault(before, stored, header, erasable=header.event_id in erasable)
             if fault is not None:
                 raise CorruptLog(position, fault)
@@ -228,7 +228,7 @@ class Chain:
             self._position, self._received_at, self._hlc.last = position, received_at, clock.last
         return links
 
-    def _tip(self, stream: str) -> StreamHead | None:
+    def _stream_head(self, stream: str) -> StreamHead | None:
         tip = self._tips.get(stream)
         return None if tip is None else StreamHead(stream, *tip)
 

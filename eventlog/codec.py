@@ -25,26 +25,26 @@ _raw_decoder = msgspec.json.Decoder(dict[str, Any])
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def _same(fields: dict[str, Any]) -> dict[str, Any]:
+def _unchanged_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """For a next version that only adds fields whose defaults keep the meaning."""
     return fields
 
 
-def _bound_sources(fields: dict[str, Any]) -> dict[str, Any]:
+def _limit_sources(fields: dict[str, Any]) -> dict[str, Any]:
     """Keys of version 1 could write as any source; only admins' keys still may."""
     return {**fields, "sources": ["*"]} if "admin" in fields["permissions"] else fields
 
 
 UPCASTERS: dict[tuple[str, int], Upcaster] = {
-    ("fact_asserted", 1): _same,
-    ("fact_asserted", 2): _same,
-    ("fact_asserted", 3): _same,
-    ("decay_swept", 1): _same,
-    ("key_issued", 1): _bound_sources,
-    ("key_issued", 2): _same,
-    ("recall_served", 1): _same,
-    ("peer_page_received", 1): _same,
-    ("foreign_page_received", 1): _same,
+    ("fact_asserted", 1): _unchanged_fields,
+    ("fact_asserted", 2): _unchanged_fields,
+    ("fact_asserted", 3): _unchanged_fields,
+    ("decay_swept", 1): _unchanged_fields,
+    ("key_issued", 1): _limit_sources,
+    ("key_issued", 2): _unchanged_fields,
+    ("recall_served", 1): _unchanged_fields,
+    ("peer_page_received", 1): _unchanged_fields,
+    ("foreign_page_received", 1): _unchanged_fields,
 }
 """(kind, version) → a pure function to the next version's fields."""
 

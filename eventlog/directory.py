@@ -104,7 +104,7 @@ class HeldDirectory(DataDirectory):
             folder = path / "identity"
             if folder.exists():
                 identity = Identity.load(folder)
-                _check_place(path)
+                _refuse_copy(path)
             else:
                 identity = _create_identity(path, clock or SystemClock())
             remember_place(path)
@@ -159,7 +159,7 @@ def remember_place(path: Path) -> None:
     replace(path / "identity" / PLACE_FILE, msgspec.json.encode(here) + b"\n")
 
 
-def _check_place(path: Path) -> None:
+def _refuse_copy(path: Path) -> None:
     folder = path / "identity"
     try:
         remembered = msgspec.json.decode((folder / PLACE_FILE).read_bytes(), type=IdentityPlace)

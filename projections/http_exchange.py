@@ -128,9 +128,9 @@ async def exchange(
     except TimeoutError as fault:
         raise HttpFault("no complete answer in time: it comes too slowly") from fault
     except (aiohttp.ServerDisconnectedError, ConnectionResetError, BrokenPipeError) as fault:
-        raise HostHungUp(_words(fault)) from fault
+        raise HostHungUp(_describe(fault)) from fault
     except (aiohttp.ClientError, OSError, ValueError) as fault:
-        raise HttpFault(_words(fault)) from fault
+        raise HttpFault(_describe(fault)) from fault
 
 
 def _check_length(response: aiohttp.ClientResponse, bytes_max: int) -> None:
@@ -217,7 +217,7 @@ class BlockingHttp:
                 proxy=self._proxy,
             )
 
-        return self._begun(run())
+        return self._start_in_loop(run())
 
     def ask(self, method: str, path: str, **options: Any) -> HttpAnswer:
         """The answer to a request; ``options`` as in ``begin``. Raises HttpFault."""
@@ -237,11 +237,11 @@ class BlockingHttp:
             async with asyncio.timeout(limits.silence_seconds):
                 return await response.content.readany()
 
-        response = answer_of(self._begun(head()))
+        response = answer_of(self._start_in_loop(head()))
         try:
             if response.status != 200:
                 raise HttpFault(f"it answered {response.status}")
-            while data := answer_of(self._begun(part())):
+            while data := answer_of(self._start_in_loop(part())):
                 yield data
         finally:
             background_loop().call_soon_threadsafe(response.close)
@@ -255,7 +255,7 @@ class BlockingHttp:
             future.cancel()
         asyncio.run_coroutine_threadsafe(self._end(), background_loop()).result()
 
-    def _begun(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+    def _start_in_loop(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         with self._lock:
             if self._closed:
                 work.close()
@@ -286,7 +286,7 @@ def answer_of(future: Future[Result]) -> Result:
     except TimeoutError as fault:
         raise HttpFault("no answer in time") from fault
     except (aiohttp.ClientError, OSError) as fault:
-        raise HttpFault(_words(fault)) from fault
+        raise HttpFault(_describe(fault)) from fault
 
 
 _loop_lock = threading.Lock()
@@ -305,5 +305,5 @@ def _started_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def _words(fault: BaseException) -> str:
+def _describe(fault: BaseException) -> str:
     return str(fault) or type(fault).__name__

@@ -32,7 +32,7 @@ class TextTable:
 
     def __init__(self, sections: Sections | None = None, name: str = "") -> None:
         if sections is None:
-            data, starts, hashes, index, salt = _made([], os.urandom(SALT_BYTES))
+            data, starts, hashes, index, salt = _build_table([], os.urandom(SALT_BYTES))
         else:
             data, starts, hashes, index, salt = (
                 sections.array(f"{name}.{part}") for part in _PARTS
@@ -43,7 +43,7 @@ class TextTable:
         self.salt = salt.tobytes()
         self._bytes = memoryview(data)
         self._start = memoryview(starts)
-        self._index = memoryview(index)
+        self._hash_index = memoryview(index)
         self._mask = _mask(len(hashes))
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class TextTable:
             return None
         at = int.from_bytes(_hash(key, self.salt), "little") & self._mask
         start, held = self._start, self._bytes
-        while (number := self._index[at]) >= 0:
+        while (number := self._hash_index[at]) >= 0:
             if held[start[number] : start[number + 1]].tobytes() == key:
                 return number
             at += 1
@@ -94,13 +94,13 @@ def table_sections(
         gaps = frozenset(gone)
         texts = chain((table.key(number) for number in range(len(table))), fresh)
         kept = [b"" if number in gaps else text for number, text in enumerate(texts)]
-        arrays = _made(kept, table.salt)
+        arrays = _build_table(kept, table.salt)
     else:
-        data, starts, hashes, _, salt = _made(fresh, table.salt)
+        data, starts, hashes, _, salt = _build_table(fresh, table.salt)
         starts = np.concatenate((table.starts, starts[1:] + table.starts[-1]))
         hashes = np.concatenate((table.hashes, hashes))
         data = np.concatenate((table.data, data))
-        arrays = (data, starts, hashes, _index(hashes, np.diff(starts) > 0), salt)
+        arrays = (data, starts, hashes, _hash_index(hashes, np.diff(starts) > 0), salt)
     return (Laid(f"{name}.{part}", array) for part, array in zip(_PARTS, arrays, strict=True))
 
 
@@ -112,16 +112,16 @@ def _mask(count: int) -> int:
     return (1 << max(3, (2 * count).bit_length())) - 1
 
 
-def _made(texts: Sequence[bytes], salt: bytes) -> tuple[U8, I64, U64, I32, U8]:
+def _build_table(texts: Sequence[bytes], salt: bytes) -> tuple[U8, I64, U64, I32, U8]:
     data = np.frombuffer(b"".join(texts), dtype=np.uint8)
     starts = np.fromiter(accumulate(map(len, texts), initial=0), np.int64, len(texts) + 1)
     digests = b"".join([_hash(text, salt) for text in texts])
     hashes: U64 = np.frombuffer(digests, dtype="<u8").astype(np.uint64)
-    index = _index(hashes, np.diff(starts) > 0)
+    index = _hash_index(hashes, np.diff(starts) > 0)
     return data, starts, hashes, index, np.frombuffer(salt, dtype=np.uint8)
 
 
-def _index(hashes: U64, held: Bool) -> I32:
+def _hash_index(hashes: U64, held: Bool) -> I32:
     """The hash table: each number in the first free place at or after that of its hash."""
     mask = _mask(len(hashes))
     numbers = np.flatnonzero(held)

@@ -81,7 +81,7 @@ def make_backup(data: Path, target: Path, clock: Clock, progress: Progress) -> B
     identity.backup(target / "identity")
     position, heads = _statement(target / "log.db", identity, clock)
     names = [*(name for name, _ in sources), *_keys(target)]
-    files = [_described(target, name) for name in names]
+    files = [_describe_file(target, name) for name in names]
     manifest = BackupManifest(
         FORMAT, identity.node_id, identity.epoch, clock.now_us(), position, heads, files
     )
@@ -122,7 +122,7 @@ def _keys(target: Path) -> list[str]:
     return [f"identity/{path.name}" for path in sorted((target / "identity").iterdir())]
 
 
-def _described(folder: Path, name: str) -> BackedUp:
+def _describe_file(folder: Path, name: str) -> BackedUp:
     digest, size = hashlib.sha256(), 0
     with (folder / name).open("rb") as file:
         while part := file.read(READ_BYTES):
@@ -166,7 +166,7 @@ def check_backup(backup: Path, progress: Progress) -> BackupManifest:
             raise BackupFault(f"{file.name} does not lie in the backup")
         if not (backup / file.name).is_file():
             raise BackupFault(f"{file.name} is missing from the backup")
-        if _described(backup, file.name) != file:
+        if _describe_file(backup, file.name) != file:
             raise BackupFault(f"{file.name} is not as it was backed up")
     fault = signature_fault(manifest.heads)
     if fault is not None or manifest.heads.node_id != manifest.node_id:

@@ -24,7 +24,7 @@ class DigestMismatch(Exception):
         self.tables = tables
 
 
-def _is_of(blue: apsw.Connection, log: EventLog) -> bool:
+def _belongs_to_log(blue: apsw.Connection, log: EventLog) -> bool:
     """Whether blue was made from this log: the log has the last event it applied."""
     state = file_state(blue)
     if not state.hash:
@@ -41,7 +41,7 @@ def compare_in_use(link: Path, log: EventLog, green: TableDigests) -> bool:
         return False
     blue = open_reader(path)
     try:
-        return _is_of(blue, log) and compare_with(blue, green)
+        return _belongs_to_log(blue, log) and compare_with(blue, green)
     except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, apsw.IOError):
         return False  # an unreadable file cannot be compared
     finally:

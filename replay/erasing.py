@@ -143,7 +143,7 @@ class Cleaner:
             note(name)
             step()
         if self._copies():
-            replace(self._mark, str(newest).encode())
+            replace(self._clean_position_file, str(newest).encode())
             return waiting
         note("receipt")
         for erasure_id in waiting:
@@ -155,13 +155,13 @@ class Cleaner:
         if not self._copies():
             return self._reader.ask(unclean)
         try:
-            cleaned = int(self._mark.read_bytes())
+            cleaned = int(self._clean_position_file.read_bytes())
         except (FileNotFoundError, ValueError):
             cleaned = 0
         return self._reader.ask(erasures_after, cleaned)
 
     @property
-    def _mark(self) -> Path:
+    def _clean_position_file(self) -> Path:
         """The file with the position up to which a replica is clean."""
         return self._link.with_name("cleaned-position")
 
@@ -208,7 +208,7 @@ class Cleaner:
             reason = self._events(erasure_id)[0][1].reason
             for start in range(0, len(found), EVENTS_A_COMMAND):
                 some = tuple(found[start : start + EVENTS_A_COMMAND])
-                self._do(EraseEvents(erasure_id=erasure_id, reason=reason, events=some))
+                self._submit(EraseEvents(erasure_id=erasure_id, reason=reason, events=some))
 
     def _remove_snapshots(self, positions: list[int]) -> None:
         self._snapshots.remove_holding(positions)
@@ -266,7 +266,7 @@ class Cleaner:
         )
         text = _canonical.encode(document)
         signature = base64.b64encode(self._identity.sign(RECEIPT_CONTEXT + text)).decode()
-        self._do(
+        self._submit(
             ErasureCertified(erasure_id=erasure_id, document=text.decode(), signature=signature)
         )
         _log.info("erasure %s is clean", erasure_id)
@@ -286,7 +286,7 @@ class Cleaner:
             fact for _, erasure in self._events(erasure_id) for fact in erasure.fact_ids
         )
 
-    def _do(self, command: Command) -> None:
+    def _submit(self, command: Command) -> None:
         self._writer.submit([command], actor=ACTOR).result()
 
     def _exclusively(self, work: Callable[[], None]) -> None:

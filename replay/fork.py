@@ -64,12 +64,12 @@ def scratch_at(
     """
     link = folder / LINK
     path = new_generation(link)
-    found = _copied(tables, path, position)
+    found = _copy_tables(tables, path, position)
     if found is not None:
         position, heads = found, _heads_at(log, found)
     else:
         assert position is not None
-        heads = _replayed(log, link, path, position)
+        heads = _replay_tables(log, link, path, position)
     point_link(link, path)
     clock = FixedClock(instant_us)
     overlay = OverlayLog(log, _head(log, position), heads, clock)
@@ -89,7 +89,7 @@ def scratch_at(
         overlay.close()
 
 
-def _copied(tables: Path, path: Path, position: int | None) -> int | None:
+def _copy_tables(tables: Path, path: Path, position: int | None) -> int | None:
     """Copy the node's tables if they are at the position; returns their position."""
     source = open_fixed(tables)
     try:
@@ -112,16 +112,16 @@ def _heads_at(log: EventLog, position: int) -> dict[str, StreamHead]:
     heads = log.stream_heads()
     since: dict[str, StreamHead] = {}
     for event in log.iterate(position):
-        since.setdefault(event.header.stream, _before(event))
+        since.setdefault(event.header.stream, _head_before(event))
     return heads | since
 
 
-def _before(event: Recorded) -> StreamHead:
+def _head_before(event: Recorded) -> StreamHead:
     header = event.header
     return StreamHead(header.stream, header.stream_seq - 1, header.prev_hash)
 
 
-def _replayed(log: EventLog, link: Path, path: Path, position: int) -> dict[str, StreamHead]:
+def _replay_tables(log: EventLog, link: Path, path: Path, position: int) -> dict[str, StreamHead]:
     """Make the tables of a position from the log."""
     heads: dict[str, StreamHead] = {}
     store = ProjectionStore(link, path, bulk=True, strict=True, history=log)

@@ -78,7 +78,7 @@ def _open_store(
 ) -> ProjectionStore:
     """The projections file at the log's head: caught up, or rebuilt if necessary."""
     old = current_generation(link)
-    if old is not None and (store := _usable(link, log, progress)) is not None:
+    if old is not None and (store := _open_usable(link, log, progress)) is not None:
         return store
     path, _ = rebuild_offline(link, log, progress, tolerant=True, snapshots=snapshots)
     point_link(link, path)
@@ -87,11 +87,11 @@ def _open_store(
     return ProjectionStore(link, history=log)
 
 
-def _usable(link: Path, log: EventLog, progress: Progress | None) -> ProjectionStore | None:
+def _open_usable(link: Path, log: EventLog, progress: Progress | None) -> ProjectionStore | None:
     """The file in use, caught up; None if it must be made again."""
     store = ProjectionStore(link, history=log)
     try:
-        reason = _unusable(store, log)
+        reason = _rebuild_reason(store, log)
         if reason is None:
             replay_into(store, log, log.head().position, progress)
             return store
@@ -103,7 +103,7 @@ def _usable(link: Path, log: EventLog, progress: Progress | None) -> ProjectionS
     return None
 
 
-def _unusable(store: ProjectionStore, log: EventLog) -> str | None:
+def _rebuild_reason(store: ProjectionStore, log: EventLog) -> str | None:
     """Why the tables must be made again, or None."""
     if store.outdated:
         return f"this release has other versions of {', '.join(store.outdated)}"

@@ -224,7 +224,7 @@ def _agreed(
     the log alone; if that differs, raises DigestMismatch."""
     green = build(snapshots)
     try:
-        return green, _compared(green, compare)
+        return green, _compare_or_remove(green, compare)
     except DigestMismatch as fault:
         if not green.snapshot:
             raise
@@ -232,10 +232,10 @@ def _agreed(
         _log.warning("snapshot %s is passed over: %s", green.snapshot, reason)
         passed = [*green.passed_over, PassedOver(green.snapshot, reason)]
     green = replace(build(None), passed_over=passed)
-    return green, _compared(green, compare)
+    return green, _compare_or_remove(green, compare)
 
 
-def _compared(green: Green, compare: Callable[[Green], bool]) -> bool:
+def _compare_or_remove(green: Green, compare: Callable[[Green], bool]) -> bool:
     """Run ``compare``; remove green if it fails."""
     try:
         return compare(green)

@@ -149,13 +149,13 @@ class Snapshots:
                 fill(target)
                 target.chmod(0o600)
                 snapshot = described(target, now_us, automatic=automatic)
-                if self._asked_for(snapshot.position):
+                if self._is_manual(snapshot.position):
                     snapshot = replace(snapshot, automatic=False)
                 if expected is not None:
                     check_equal(snapshot, expected)
                 progress(2, _STEPS)
                 sync_file(target)
-                self._put(target, snapshot)
+                self._store_file(target, snapshot)
             except OSError as fault:
                 raise StorageFailed(f"snapshot: {fault}") from fault
             finally:
@@ -163,12 +163,12 @@ class Snapshots:
             progress(_STEPS, _STEPS)
             return snapshot
 
-    def _asked_for(self, position: int) -> bool:
+    def _is_manual(self, position: int) -> bool:
         """Whether a user took a snapshot there, which the node must not remove by itself."""
         found, _ = self.all()
         return any(each.position == position and not each.automatic for each in found)
 
-    def _put(self, file: Path, snapshot: Snapshot) -> None:
+    def _store_file(self, file: Path, snapshot: Snapshot) -> None:
         self._remove(snapshot.position)
         file.rename(self.path(snapshot.position))
         sync_folder(self.folder)
@@ -209,13 +209,13 @@ class Snapshots:
             for snapshot in found:
                 if until < snapshot.position <= head:
                     continue  # newer than the requested position
-                reason = mismatch(snapshot, log) or self._copied(snapshot, target)
+                reason = mismatch(snapshot, log) or self._copy_fault(snapshot, target)
                 if reason is None:
                     return snapshot, passed
                 passed.append(PassedOver(snapshot.position, reason))
         return None, passed
 
-    def _copied(self, snapshot: Snapshot, target: Path) -> str | None:
+    def _copy_fault(self, snapshot: Snapshot, target: Path) -> str | None:
         """Copy a snapshot's file; returns why it is unusable, or None."""
         try:
             shutil.copyfile(self.path(snapshot.position), target)

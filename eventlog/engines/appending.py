@@ -200,13 +200,13 @@ class Transaction:
                 self._ledger.confirm()
             stored = True
         finally:
-            self._finish(stored)
+            self._end(stored)
 
     def rollback(self) -> None:
         if self._open:
-            self._finish(stored=False)
+            self._end(stored=False)
 
-    def _finish(self, stored: bool) -> None:
+    def _end(self, stored: bool) -> None:
         self._open = False
         if not stored:
             self._ledger.chain.take_back()

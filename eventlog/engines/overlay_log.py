@@ -54,7 +54,10 @@ class OverlayLog(MemoryLog):
         below: list[Recorded] = []
         if after < until:
             below = [e for e in self._base.read(after, limit, streams) if e.position <= until]
-        return [*below, *(each for each, _ in self._above(after, limit - len(below), streams))]
+        return [
+            *below,
+            *(each for each, _ in self._read_overlay(after, limit - len(below), streams)),
+        ]
 
     def read_stored(
         self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
@@ -65,7 +68,10 @@ class OverlayLog(MemoryLog):
         if after < until:
             found = self._base.read_stored(after, limit, streams)
             below = [each for each in found if each.position <= until]
-        return [*below, *(each for _, each in self._above(after, limit - len(below), streams))]
+        return [
+            *below,
+            *(each for _, each in self._read_overlay(after, limit - len(below), streams)),
+        ]
 
     def read_stream(
         self, stream: str, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
@@ -80,7 +86,7 @@ class OverlayLog(MemoryLog):
         ]
         return within([*below, *mine][:limit], bytes_max)
 
-    def _above(self, after: int, limit: int, streams: Collection[str] | None) -> list[Link]:
+    def _read_overlay(self, after: int, limit: int, streams: Collection[str] | None) -> list[Link]:
         self._require_open()
         chosen = [
             link

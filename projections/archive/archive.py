@@ -82,7 +82,7 @@ class Archive:
         shutil.rmtree(self._tail_folder, ignore_errors=True)
         self._tail_folder.mkdir(mode=0o700)
         self._manifest = self._read_manifest()
-        self._remove_strangers()
+        self._remove_unlisted_files()
 
     @property
     def sealed(self) -> int:
@@ -104,7 +104,7 @@ class Archive:
     def check(self) -> list[str]:
         """Check every sealed file and rewrite damaged ones; returns the faults."""
         with self._lock:
-            return self._mend()
+            return self._check_and_repair()
 
     @contextmanager
     def reading(self, position: int) -> Generator[list[Path]]:
@@ -119,7 +119,7 @@ class Archive:
             with self._lock:
                 self._readers -= 1
                 if not self._readers:
-                    self._remove_left()
+                    self._remove_unread()
                     self._idle.notify_all()
 
     def sources(self, position: int) -> list[Path]:
@@ -131,7 +131,7 @@ class Archive:
     def _sources(self, position: int) -> list[Path]:
         self._rewrite_erased()
         self._seal(lambda _done, _total: None)
-        self._mend()
+        self._check_and_repair()
         files = [self._folder / each.name for each in self._manifest.segments]
         if position > self._manifest.last:
             self._extend_tail(position)
@@ -191,7 +191,7 @@ class Archive:
         replace(self._folder / MANIFEST, msgspec.json.encode(manifest))
         self._manifest = manifest
 
-    def _mend(self) -> list[str]:
+    def _check_and_repair(self) -> list[str]:
         faults: list[str] = []
         for segment in self._manifest.segments:
             fault = self._fault(segment)
@@ -233,7 +233,7 @@ class Archive:
         if self._tail and self._tail[-1][1] - self._tail[-1][0] + 1 < TAIL_CHUNK_EVENTS:
             if self._tail[-1][1] >= position:
                 return
-            self._leave([self._tail.pop()[2]])
+            self._remove_when_unread([self._tail.pop()[2]])
         reached = self._tail[-1][1] if self._tail else self._manifest.last
         head = self._log.head().position
         while reached < position:
@@ -244,16 +244,16 @@ class Archive:
             reached = last
 
     def _drop_tail(self) -> None:
-        self._leave([path for _, _, path in self._tail])
+        self._remove_when_unread([path for _, _, path in self._tail])
         self._tail = []
 
-    def _leave(self, files: list[Path]) -> None:
+    def _remove_when_unread(self, files: list[Path]) -> None:
         """Remove files once their last reader is done."""
         self._left += files
         if not self._readers:
-            self._remove_left()
+            self._remove_unread()
 
-    def _remove_left(self) -> None:
+    def _remove_unread(self) -> None:
         for path in self._left:
             path.unlink(missing_ok=True)
         self._left = []
@@ -289,7 +289,7 @@ class Archive:
                 return "the manifest is of another log"
         return None
 
-    def _remove_strangers(self) -> None:
+    def _remove_unlisted_files(self) -> None:
         """Remove files that a crash left behind."""
         known = {MANIFEST, TAIL_FOLDER, *(each.name for each in self._manifest.segments)}
         for path in self._folder.iterdir():

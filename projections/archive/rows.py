@@ -85,7 +85,7 @@ def row_of(stored: Stored) -> dict[str, Any]:
         "salt_base64": None if stored.salt is None else b64encode(stored.salt).decode(),
         "payload_base64": None if stored.payload is None else b64encode(stored.payload).decode(),
     }
-    row.update(_stated(header.kind, payload))
+    row.update(_payload_fields(header.kind, payload))
     return row
 
 
@@ -130,11 +130,15 @@ def without(payload: dict[str, Any], gone: Collection[str]) -> dict[str, Any]:
             kept[name] = [each for each in listed if each not in gone]
     for name in _LISTED:
         if listed := _items(kept, name):
-            kept[name] = [_ended(each, gone) for each in listed if not _speaks_of(each, gone)]
+            kept[name] = [
+                _without_erased_ends(each, gone)
+                for each in listed
+                if not _is_about_erased(each, gone)
+            ]
     return kept
 
 
-def _speaks_of(item: Any, gone: Collection[str]) -> bool:
+def _is_about_erased(item: Any, gone: Collection[str]) -> bool:
     """Whether an item of a list is about a fact in ``gone``, or ended only such facts."""
     if _fact_of(item) in gone:
         return True
@@ -144,7 +148,7 @@ def _speaks_of(item: Any, gone: Collection[str]) -> bool:
     return bool(ended) and all(each in gone for each in ended)
 
 
-def _ended(item: Any, gone: Collection[str]) -> Any:
+def _without_erased_ends(item: Any, gone: Collection[str]) -> Any:
     if not isinstance(item, dict):
         return item
     said = cast("dict[str, Any]", item)
@@ -162,7 +166,7 @@ def _fact_of(item: Any) -> str | None:
     return None
 
 
-def _stated(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
+def _payload_fields(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
     if kind != "fact_asserted" or not payload:
         return {"scope": payload["scope"]} if isinstance(payload.get("scope"), str) else {}
     value = payload["value"]

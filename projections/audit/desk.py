@@ -95,7 +95,7 @@ class AuditDesk:
         if self._made != wanted:
             self._made = None
             with self._archive.reading(moment.position) as sources:
-                sees = _sees(view, authorization)
+                sees = _visibility_of(view, authorization)
                 extract_events(events, sources, moment.position, wanted.rights, kept, sees)
             extract_standing(standing, standing_at(view, authorization, moment))
             self._made = wanted
@@ -116,7 +116,9 @@ def rights_of(view: View, authorization: Authorization) -> Rights:
     )
 
 
-def _sees(view: View, authorization: Authorization) -> Callable[[str, dict[str, Any]], bool]:
+def _visibility_of(
+    view: View, authorization: Authorization
+) -> Callable[[str, dict[str, Any]], bool]:
     """A test: whether the caller sees the content of a memory's event."""
     shown = Shown(view, authorization)
 

@@ -22,7 +22,7 @@ def about(kind: str, detail: Detail) -> str | None:
     return words[:ABOUT_LENGTH_MAX] or None
 
 
-def _fields(*names: str) -> Callable[[Detail], str]:
+def _join_fields(*names: str) -> Callable[[Detail], str]:
     """The values of present fields, with commas between."""
 
     def said(detail: Detail) -> str:
@@ -37,7 +37,7 @@ def _text(value: object) -> str:
     return str(value)
 
 
-def _counted(**fields: str) -> Callable[[Detail], str]:
+def _count_lists(**fields: str) -> Callable[[Detail], str]:
     """The length of a list, for each field: ``cited="cited"`` gives "3 cited"."""
 
     def said(detail: Detail) -> str:
@@ -85,7 +85,7 @@ def _page(detail: Detail) -> str:
     return f"{detail.get('stream', '')}, events {first} to {last}"
 
 
-def _removable(name: str, document: str) -> Callable[[Detail], str]:
+def _name_or_removed(name: str, document: str) -> Callable[[Detail], str]:
     """A name, plus "removed" if its document is absent."""
 
     def said(detail: Detail) -> str:
@@ -118,46 +118,46 @@ def _foreign_page(detail: Detail) -> str:
 
 
 _WORDS: dict[str, Callable[[Detail], str]] = {
-    "agent_key_set": _fields("entity_uri", "status"),
+    "agent_key_set": _join_fields("entity_uri", "status"),
     "alias_set": _alias,
-    "capability_issued": _fields("subject", "verb", "object"),
-    "capability_revoked": _fields("revocation_id", "reason"),
+    "capability_issued": _join_fields("subject", "verb", "object"),
+    "capability_revoked": _join_fields("revocation_id", "reason"),
     "consolidation_ran": _run,
-    "consolidation_rule_set": _removable("rule_id", "document"),
-    "content_reviewed": _fields("decision", "reason"),
+    "consolidation_rule_set": _name_or_removed("rule_id", "document"),
+    "content_reviewed": _join_fields("decision", "reason"),
     "decay_swept": _sweep,
-    "delta_rejected": _fields("reason", "message"),
+    "delta_rejected": _join_fields("reason", "message"),
     "embedding_model_pinned": _pinned,
-    "episode_accessed": _counted(episodes="looked at"),
-    "episode_recorded": _fields("content"),
-    "epoch_started": _fields("reason", "node_id"),
-    "erasure_certified": _fields("erasure_id"),
-    "fact_feedback": _counted(cited="cited", rejected="rejected"),
+    "episode_accessed": _count_lists(episodes="looked at"),
+    "episode_recorded": _join_fields("content"),
+    "epoch_started": _join_fields("reason", "node_id"),
+    "erasure_certified": _join_fields("erasure_id"),
+    "fact_feedback": _count_lists(cited="cited", rejected="rejected"),
     "foreign_page_received": _foreign_page,
-    "garden_created": _fields("name"),
-    "garden_deleted": _fields("garden_id"),
+    "garden_created": _join_fields("name"),
+    "garden_deleted": _join_fields("garden_id"),
     "garden_member_set": _member,
-    "key_issued": _fields("entity_uri", "description"),
-    "key_revoked": _fields("key_id", "reason"),
+    "key_issued": _join_fields("entity_uri", "description"),
+    "key_revoked": _join_fields("key_id", "reason"),
     "legal_hold_set": _hold,
-    "node_key_rotated": _fields("public_key"),
-    "org_manifest_set": _fields("entity_uri"),
-    "peer_declared": _fields("node_url", "node_id", "fault"),
-    "peer_equivocated": _fields("node_id", "sort"),
+    "node_key_rotated": _join_fields("public_key"),
+    "org_manifest_set": _join_fields("entity_uri"),
+    "peer_declared": _join_fields("node_url", "node_id", "fault"),
+    "peer_equivocated": _join_fields("node_id", "sort"),
     "peer_page_received": _page,
     "peer_state_set": _peer_state,
-    "policy_set": _removable("policy_id", "policy"),
-    "profile_set": _removable("name", "document"),
-    "quarantine_reviewed": _fields("decision", "reason"),
-    "recall_answered": _fields("query"),
+    "policy_set": _name_or_removed("policy_id", "policy"),
+    "profile_set": _name_or_removed("name", "document"),
+    "quarantine_reviewed": _join_fields("decision", "reason"),
+    "recall_answered": _join_fields("query"),
     "recall_served": _uses,
-    "replica_promoted": _fields("primary_url"),
-    "request_answered": _counted(outcomes="commands of one request"),
-    "set_valued_declared": _fields("relations"),
+    "replica_promoted": _join_fields("primary_url"),
+    "request_answered": _count_lists(outcomes="commands of one request"),
+    "set_valued_declared": _join_fields("relations"),
     "source_trust_set": _trust,
-    "subscription_set": _fields("subscriber", "target"),
-    "summary_recorded": _fields("name"),
-    "tombstone_revoked": _fields("tombstone_id", "reason"),
-    "tombstone_set": _fields("entity", "reason"),
+    "subscription_set": _join_fields("subscriber", "target"),
+    "summary_recorded": _join_fields("name"),
+    "tombstone_revoked": _join_fields("tombstone_id", "reason"),
+    "tombstone_set": _join_fields("entity", "reason"),
     "trust_policy_set": _trust_policy,
 }

@@ -94,7 +94,7 @@ def newest_first(
     """
     entries: list[JournalEntry] = []
     reached = before
-    for events in _backwards(journal.log, asked, before, limit):
+    for events in _runs_before(journal.log, asked, before, limit):
         for event in reversed(events):
             reached = event.position
             entry = journal.entry(event) if asked.keeps(event) else None
@@ -102,22 +102,22 @@ def newest_first(
                 entries.append(entry)
                 if len(entries) == limit:
                     return EventPage(entries, reached if reached > 1 else None)
-    more = reached > 1 if asked.positions is None else _left(asked.positions, reached)
+    more = reached > 1 if asked.positions is None else _has_more(asked.positions, reached)
     return EventPage(entries, reached if more else None)
 
 
-def _left(positions: I64, reached: int) -> bool:
+def _has_more(positions: I64, reached: int) -> bool:
     return bool(len(positions)) and int(positions[0]) < reached
 
 
-def _backwards(
+def _runs_before(
     log: EventLog, asked: LogFilter, before: int, limit: int
 ) -> Iterator[Sequence[Recorded]]:
     """Runs of events below ``before``, the newest run first: of ``limit``, then longer ones."""
     if asked.positions is not None:
         chosen = asked.positions[asked.positions < before][-SCANNED_MAX:]
         for end in range(len(chosen), 0, -_READ_CHOSEN):
-            yield from _chosen(log, chosen[max(0, end - _READ_CHOSEN) : end])
+            yield from _read_positions(log, chosen[max(0, end - _READ_CHOSEN) : end])
         return
     end = before - 1
     floor = max(0, end - SCANNED_MAX)
@@ -128,7 +128,7 @@ def _backwards(
         end, size = begin, min(2 * size, _READ_EVENTS)
 
 
-def _chosen(log: EventLog, positions: I64) -> Iterator[Sequence[Recorded]]:
+def _read_positions(log: EventLog, positions: I64) -> Iterator[Sequence[Recorded]]:
     """The events at ``positions``: in one read if close together, else one by one."""
     first, last = int(positions[0]), int(positions[-1])
     if last - first < _READ_EVENTS:

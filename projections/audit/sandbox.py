@@ -137,7 +137,7 @@ def extract_events(
             f" WHERE position <= {position} AND regexp_extract(stream, '/[0-9]+/(.*)$', 1)"
             f" IN ({', '.join(literal(each) for each in rights.partitions) or 'NULL'})"
         )
-        unseen, parts = _parts(db)
+        unseen, parts = _erased_and_partial(db)
         if sees is not None:
             kinds = ", ".join(literal(kind) for kind in _OF_MEMORY)
             partial = db.execute(
@@ -151,20 +151,20 @@ def extract_events(
         db.execute("CREATE TABLE parts (position BIGINT, kept VARCHAR[], said VARCHAR)")
         if parts:
             db.executemany("INSERT INTO parts VALUES (?, ?, ?)", parts)
-        columns = ", ".join(_in_part(column) for column in EVENT_COLUMNS)
+        columns = ", ".join(_redacted_column(column) for column in EVENT_COLUMNS)
         db.execute(
             f"COPY ({_TOLD.format(columns=columns)}) TO {literal(str(target))} (FORMAT parquet)"
         )
 
 
-def _in_part(column: str) -> str:
+def _redacted_column(column: str) -> str:
     """A column of the events, redacted in partly visible events."""
     if column == "fact_ids":
         return "coalesce(parts.kept, fact_ids) AS fact_ids"
     return column.replace("ELSE detail END", "ELSE coalesce(parts.said, detail) END")
 
 
-def _silent(whole: dict[str, Any], said: dict[str, Any]) -> bool:
+def _is_empty_redacted(whole: dict[str, Any], said: dict[str, Any]) -> bool:
     """Whether a redacted payload says nothing: no deltas, or half a settlement or denial, which
     only readers of both sides may see."""
     if "deltas" in whole:
@@ -176,7 +176,7 @@ def _silent(whole: dict[str, Any], said: dict[str, Any]) -> bool:
     return False
 
 
-def _parts(
+def _erased_and_partial(
     db: duckdb.DuckDBPyConnection,
 ) -> tuple[list[int], list[tuple[int, list[str], str | None]]]:
     """Positions of events that name only erased facts; and of events that also name others, with
@@ -189,7 +189,7 @@ def _parts(
         said = None if whole is None else without(whole, gone)
         kept = [name for name in names or () if name not in gone]
         if (names and not kept) or (
-            whole is not None and said is not None and _silent(whole, said)
+            whole is not None and said is not None and _is_empty_redacted(whole, said)
         ):
             unseen.append(at)
         else:

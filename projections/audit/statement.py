@@ -55,7 +55,7 @@ def answer(statement: SandboxTask) -> Table | Failure:
     timer = threading.Timer(limits.seconds, db.interrupt)
     timer.daemon = True
     try:
-        _furnish(db, statement)
+        _prepare_database(db, statement)
         timer.start()
         return _table(db, statement.sql, limits)
     except duckdb.InterruptException:
@@ -68,7 +68,7 @@ def answer(statement: SandboxTask) -> Table | Failure:
         timer.cancel()
 
 
-def _furnish(db: duckdb.DuckDBPyConnection, statement: SandboxTask) -> None:
+def _prepare_database(db: duckdb.DuckDBPyConnection, statement: SandboxTask) -> None:
     """Create tables and views, then lock the database before the statement runs."""
     events, standing = literal(statement.events), literal(statement.standing)
     db.execute(f"CREATE TABLE standing AS SELECT * FROM read_parquet({standing})")
@@ -90,7 +90,7 @@ def _table(db: duckdb.DuckDBPyConnection, sql: str, limits: StatementLimits) -> 
         page = found.fetchmany(min(PAGE_ROWS, limits.rows + 1 - len(rows)))
         if not page:
             break
-        plain = [[_plain(cell) for cell in row] for row in page]
+        plain = [[_json_value(cell) for cell in row] for row in page]
         size += len(msgspec.json.encode(plain))
         if size > limits.result_bytes:
             message = f"the answer is larger than {limits.result_bytes} bytes"
@@ -104,7 +104,7 @@ def _table(db: duckdb.DuckDBPyConnection, sql: str, limits: StatementLimits) -> 
     )
 
 
-def _plain(cell: Any) -> Any:
+def _json_value(cell: Any) -> Any:
     """A value in JSON: other types become text, and infinite numbers are excluded."""
     if cell is None or isinstance(cell, bool | int | str):
         return cell
@@ -117,9 +117,9 @@ def _plain(cell: Any) -> Any:
     if isinstance(cell, timedelta):
         return cell.total_seconds()
     if isinstance(cell, list | tuple):
-        return [_plain(each) for each in cell]  # pyright: ignore[reportUnknownVariableType]
+        return [_json_value(each) for each in cell]  # pyright: ignore[reportUnknownVariableType]
     if isinstance(cell, dict):
-        return {str(key): _plain(each) for key, each in cell.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return {str(key): _json_value(each) for key, each in cell.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return str(cell)
 
 

@@ -61,8 +61,8 @@ def notices_of(
     """All notices of one event for a subscriber, in a fixed order."""
     wanted = subscription.event_types
     found: list[Notice] = []
-    for number, (sort, slot, detail) in enumerate(_happened(event, reader, view, rights)):
-        if sort not in wanted or not _meant(view, slot, subscription):
+    for number, (sort, slot, detail) in enumerate(_changes_in(event, reader, view, rights)):
+        if sort not in wanted or not _is_subscribed(view, slot, subscription):
             continue
         name = str(uuid5(_NAMESPACE, f"{subscription.id} {event.event_id.hex()} {number}"))
         row = reader.rows([int(view.from_position[slot])])[0]
@@ -71,13 +71,13 @@ def notices_of(
     return found
 
 
-def _meant(view: View, slot: int, subscription: SubscriptionRow) -> bool:
+def _is_subscribed(view: View, slot: int, subscription: SubscriptionRow) -> bool:
     if subscription.target_kind == "scope":
         return SCOPES[int(view.scope[slot])] == subscription.target
     return view.entities.text(int(view.entity[slot])) == subscription.target
 
 
-def _happened(
+def _changes_in(
     event: Recorded, reader: Reader, view: View, rights: Authorization
 ) -> Iterator[tuple[str, int, dict[str, str]]]:
     """(type, slot, detail) of each change to a readable fact."""
@@ -97,16 +97,16 @@ def _happened(
                 yield "fact_retracted", slot, {"reason": payload.reason}
                 yield "card_refreshed", slot, _card(view, slot)
     elif isinstance(payload, FactDenied):
-        yield from _denied(event, payload, reader, view, rights)
+        yield from _denial_notices(event, payload, reader, view, rights)
     elif isinstance(payload, ConflictResolved):
         both_sides = tells_of(view, rights, payload.winner_id, payload.loser_ids)
         for slot in _readable(reader, view, rights, [payload.winner_id]) if both_sides else ():
             yield "contradiction_resolved", slot, {"conflict_id": payload.conflict_id}
     elif isinstance(payload, DecaySwept):
-        yield from _decayed(event, payload, view, rights)
+        yield from _decay_notices(event, payload, view, rights)
 
 
-def _denied(
+def _denial_notices(
     event: Recorded, denial: FactDenied, reader: Reader, view: View, rights: Authorization
 ) -> Iterator[tuple[str, int, dict[str, str]]]:
     """One notice per denied fact, for readers of the denying record."""
@@ -117,7 +117,7 @@ def _denied(
             yield "card_refreshed", slot, _card(view, slot)
 
 
-def _decayed(
+def _decay_notices(
     event: Recorded, sweep: DecaySwept, view: View, rights: Authorization
 ) -> Iterator[tuple[str, int, dict[str, str]]]:
     """One notice per entity whose facts lost confidence, about the first of them."""

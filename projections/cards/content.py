@@ -86,7 +86,7 @@ def write_card(
     shown: list[CardFact] = []
     disputes: list[list[CardFact]] = []
     for group in groups:
-        taken = group if room.take(group, sides_of(group)) else _pair(group, room)
+        taken = group if room.take(group, sides_of(group)) else _best_two_sides(group, room)
         if not taken:
             break
         shown += [fact for fact in taken if fact.member]
@@ -125,7 +125,7 @@ def sides_of(group: Group) -> list[CardFact]:
     return list(best.values())
 
 
-def _pair(group: Group, room: Room) -> Group:
+def _best_two_sides(group: Group, room: Room) -> Group:
     """Two sides of a contradiction that does not fit completely, or none."""
     sides = sides_of(group)[:2]
     return sides if len(sides) == 2 and room.take(sides, sides) else []

@@ -76,7 +76,7 @@ def card_inputs(
     would be empty. A card has only facts that all its readers may read."""
     narrow = authorization.narrowed(frozenset({key.scope})).capped(OPEN_CLASS)
     slots = live(view, narrow, moment, slots_of_key(view, key))
-    slots = _surfacing(view, slots)
+    slots = _without_protocol_records(view, slots)
     confidence = view.confidence(slots, moment)
     trust = view.trust(slots, moment)
     effective: F64 = np.round(confidence * trust, EFFECTIVE_DECIMALS)
@@ -107,7 +107,7 @@ def _contested_keys(view: View, slots: I32, disputed: Bool, member: Bool) -> lis
     ]
 
 
-def _surfacing(view: View, slots: I32) -> I32:
+def _without_protocol_records(view: View, slots: I32) -> I32:
     """Those of ``slots`` that are not the protocol's records, as in recall."""
     relations = np.unique(view.relation[slots])
     hidden = [

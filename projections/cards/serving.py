@@ -131,8 +131,8 @@ class Cards:
         if not len(inputs.members):
             return Served(None, moment)
         if force:
-            return self._forced(view, key, authorization, moment, inputs)
-        served = self._at_hand(view, key, inputs, moment)
+            return self._serve_forced(view, key, authorization, moment, inputs)
+        served = self._serve_cached(view, key, inputs, moment)
         if served.card is None or served.stale:
             self._wish(key, authorization)
         return served
@@ -144,10 +144,10 @@ class Cards:
         inputs = card_inputs(view, key, authorization, moment)
         if not len(inputs.members):
             return Served(None, moment)
-        served = self._at_hand(view, key, inputs, moment)
+        served = self._serve_cached(view, key, inputs, moment)
         if served.card is not None and not served.stale:
             return served
-        return Served(self._written(view, key, authorization, moment, inputs), moment)
+        return Served(self._write_and_keep(view, key, authorization, moment, inputs), moment)
 
     def read(
         self,
@@ -164,12 +164,12 @@ class Cards:
         inputs = card_inputs(view, key, authorization, moment)
         if not len(inputs.members):
             return Served(None, moment)
-        served = self._at_hand(view, key, inputs, moment)
+        served = self._serve_cached(view, key, inputs, moment)
         if served.card is not None and not served.stale and not refresh:
             return served
-        return self._forced(view, key, authorization, moment, inputs)
+        return self._serve_forced(view, key, authorization, moment, inputs)
 
-    def _forced(
+    def _serve_forced(
         self,
         view: View,
         key: CardKey,
@@ -177,17 +177,17 @@ class Cards:
         moment: Moment,
         inputs: CardInputs,
     ) -> Served:
-        at_hand = self._at_hand(view, key, inputs, moment)
+        at_hand = self._serve_cached(view, key, inputs, moment)
         try:
             card = self.queue.run(
-                lambda: self._written(view, key, authorization, moment, inputs),
+                lambda: self._write_and_keep(view, key, authorization, moment, inputs),
                 self._force_seconds,
             )
         except TimeoutError:
             return Served(at_hand.card, at_hand.moment, True, True, at_hand.divergent)
         return Served(card, moment)
 
-    def _at_hand(self, view: View, key: CardKey, inputs: CardInputs, moment: Moment) -> Served:
+    def _serve_cached(self, view: View, key: CardKey, inputs: CardInputs, moment: Moment) -> Served:
         """The cached card, if it may be shown."""
         entry = self.cache.get(key)
         if entry is None:
@@ -201,7 +201,7 @@ class Cards:
         # It stays cached until it is replaced, so that every reader sees what contradicts it.
         return Served(None, moment, stale=True, divergent=divergent)
 
-    def _written(
+    def _write_and_keep(
         self,
         view: View,
         key: CardKey,
@@ -278,9 +278,9 @@ class Cards:
             self.cache.drop(key)
             self._forget(key)
             return
-        served = self._at_hand(view, key, inputs, moment)
+        served = self._serve_cached(view, key, inputs, moment)
         if served.card is None or served.stale:
-            self._written(view, key, authorization, moment, inputs)
+            self._write_and_keep(view, key, authorization, moment, inputs)
 
     # -- vectors --------------------------------------------------------------------------
 

@@ -109,7 +109,7 @@ def conflicts(
     rows = _rows(reader, view, part, _PAGE.format(wanted=of_conflicts), moment, place)
     denied = _pages(reader, _DENIALS.format(wanted=of_denials), moment, place)
     for row in merge(rows, mine, denied, key=lambda row: row.place, reverse=True):
-        conflict = _at(reader, view, authorization, moment, row)
+        conflict = _conflict_at(reader, view, authorization, moment, row)
         if conflict is not None and status in (None, conflict.status):
             yield conflict
 
@@ -119,7 +119,7 @@ def _rows(
 ) -> Iterator[ConflictRow]:
     """The table's rows after a place, without those of partly visible keys."""
     for row in _pages(reader, sql, moment, place):
-        if not _of(reader, view, part, row):
+        if not _is_in_partial_key(reader, view, part, row):
             yield row
 
 
@@ -142,7 +142,7 @@ def _partial(reader: Reader, view: View, authorization: Authorization) -> Partia
         return reader.partial.of(db, reader.history, view, authorization, _COLUMNS)
 
 
-def _of(reader: Reader, view: View, part: Partial, row: ConflictRow) -> bool:
+def _is_in_partial_key(reader: Reader, view: View, part: Partial, row: ConflictRow) -> bool:
     slot = reader.slot_of(row.fact_id)
     return slot is not None and slot < view.count and int(view.key[slot]) in part.keys
 
@@ -155,15 +155,15 @@ def conflict(
     for values in part.rows:
         row = ConflictRow(*values)
         if row.conflict_id == conflict_id and row.from_position <= moment.position:
-            return _at(reader, view, authorization, moment, row)
+            return _conflict_at(reader, view, authorization, moment, row)
     with reader.pool.connection() as db:
         values = query_one(db, _ONE, (conflict_id, moment.position))
         denial = query_one(db, _ONE_DENIAL, (conflict_id, moment.position))
     if denial is not None:
-        return _at(reader, view, authorization, moment, ConflictRow(*denial))
-    if values is None or _of(reader, view, part, ConflictRow(*values)):
+        return _conflict_at(reader, view, authorization, moment, ConflictRow(*denial))
+    if values is None or _is_in_partial_key(reader, view, part, ConflictRow(*values)):
         return None
-    return _at(reader, view, authorization, moment, ConflictRow(*values))
+    return _conflict_at(reader, view, authorization, moment, ConflictRow(*values))
 
 
 def conflict_between(
@@ -181,7 +181,7 @@ def conflict_between(
         names = [conflict_id_of(*pair) for pair in ((one, other), (other, one))]
         denials = [row for name in names for row in query(db, _ONE_DENIAL, (name, moment.position))]
     for entry in [*denials, *found]:
-        candidate = _at(reader, view, authorization, moment, ConflictRow(*entry))
+        candidate = _conflict_at(reader, view, authorization, moment, ConflictRow(*entry))
         if candidate is None or candidate.status != "unresolved":
             continue
         if {int(view.value[candidate.newer]), int(view.value[candidate.older])} == values:
@@ -189,7 +189,7 @@ def conflict_between(
     return None
 
 
-def _at(
+def _conflict_at(
     reader: Reader, view: View, authorization: Authorization, moment: Moment, row: ConflictRow
 ) -> Conflict | None:
     older, opener = reader.slot_of(row.fact_id), reader.slot_of(row.opened_by)

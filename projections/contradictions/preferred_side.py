@@ -52,9 +52,9 @@ def preferred(
     prefer_newest: bool = False,
 ) -> Bool:
     """Which of ``slots`` a default list shows; ``prefer_newest`` breaks ties by HLC."""
-    claiming = _alive(view, slots, moment)
+    claiming = _are_claims(view, slots, moment)
     shown = ~(claiming & (view.set_aside[slots] <= moment.position))
-    contested = _contested(view, slots, moment, authorization, prefer_newest=prefer_newest)
+    contested = _contested_claims(view, slots, moment, authorization, prefer_newest=prefer_newest)
     if not len(contested.slots):
         return shown
     timed = np.zeros(_key_count(view), dtype=np.bool_)
@@ -62,10 +62,10 @@ def preferred(
         view.valid_until[contested.slots] != NO_END
     )
     timed[contested.keys[bounded]] = True
-    shown &= ~claiming | _lead(view, slots, contested.only(~timed[contested.keys]))
+    shown &= ~claiming | _hold_leading_value(view, slots, contested.only(~timed[contested.keys]))
     for index in np.flatnonzero(claiming & shown & timed[view.key[slots]]).tolist():
         slot = int(slots[index])
-        shown[index] = _leads(view, slot, contested.only(contested.keys == view.key[slot]))
+        shown[index] = _value_leads(view, slot, contested.only(contested.keys == view.key[slot]))
     return shown
 
 
@@ -73,7 +73,7 @@ def _key_count(view: View) -> int:
     return int(view.key.max(initial=-1)) + 1
 
 
-def _alive(view: View, slots: I32, moment: Moment) -> Bool:
+def _are_claims(view: View, slots: I32, moment: Moment) -> Bool:
     """Which facts are still claims: an ended fact contradicts nothing."""
     return (
         (view.to_position[slots] > moment.position)
@@ -82,7 +82,7 @@ def _alive(view: View, slots: I32, moment: Moment) -> Bool:
     )
 
 
-def _contested(
+def _contested_claims(
     view: View,
     slots: I32,
     moment: Moment,
@@ -99,8 +99,8 @@ def _contested(
         standing = everything(view)
     standing = standing[view.standing(standing, moment)]
     standing = standing[authorization.mask(view, standing)]
-    standing = standing[_mixed(view, standing)]
-    standing = standing[~_several(view, standing, moment)]
+    standing = standing[_in_contested_keys(view, standing)]
+    standing = standing[~_are_set_valued(view, standing, moment)]
     hlc: I64 = view.hlc[standing] if prefer_newest else np.zeros(len(standing), dtype=np.int64)
     peers: I64 = view.peer[standing].astype(np.int64) + 1
     return Claims(
@@ -113,7 +113,7 @@ def _contested(
     )
 
 
-def _mixed(view: View, standing: I32) -> Bool:
+def _in_contested_keys(view: View, standing: I32) -> Bool:
     """Which facts belong to a key with several values among ``standing``."""
     keys, values = view.key[standing], view.value[standing]
     first = np.full(_key_count(view), -1, dtype=np.int32)
@@ -124,7 +124,7 @@ def _mixed(view: View, standing: I32) -> Bool:
     return found
 
 
-def _several(view: View, standing: I32, moment: Moment) -> Bool:
+def _are_set_valued(view: View, standing: I32, moment: Moment) -> Bool:
     """Which facts have a set-valued relation."""
     numbers, inverse = np.unique(view.relation[standing], return_inverse=True)
     covered = [view.is_set_valued(int(number), moment) for number in numbers]
@@ -132,29 +132,29 @@ def _several(view: View, standing: I32, moment: Moment) -> Bool:
     return found
 
 
-def _lead(view: View, slots: I32, claims: Claims) -> Bool:
+def _hold_leading_value(view: View, slots: I32, claims: Claims) -> Bool:
     """Which of ``slots`` have their key's leading value, or are uncontested."""
     contested = np.zeros(_key_count(view), dtype=np.bool_)
     contested[claims.keys] = True
-    leading = _leading(claims)
+    leading = _highest_claims(claims)
     width = int(view.value.max(initial=0)) + 1
     pairs = leading.keys.astype(np.int64) * width + leading.values
     own = view.key[slots].astype(np.int64) * width + view.value[slots]
     return ~contested[view.key[slots]] | np.isin(own, pairs)
 
 
-def _leads(view: View, slot: int, claims: Claims) -> bool:
+def _value_leads(view: View, slot: int, claims: Claims) -> bool:
     """Whether a fact's value leads among those with overlapping validity."""
     overlapping = (view.valid_from[claims.slots] < view.valid_until[slot]) & (
         view.valid_from[slot] < view.valid_until[claims.slots]
     )
     own = view.value[slot]
     rivals = np.append(claims.values[overlapping], own)
-    leading = _leading(claims.only(np.isin(claims.values, rivals)))
+    leading = _highest_claims(claims.only(np.isin(claims.values, rivals)))
     return bool((leading.values == own).any())
 
 
-def _leading(claims: Claims) -> Claims:
+def _highest_claims(claims: Claims) -> Claims:
     """The claims of highest rank of each key; of several values, only voices that state one of
     them."""
     if not len(claims.keys):
@@ -165,10 +165,10 @@ def _leading(claims: Claims) -> Claims:
     of = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(claims.keys))))
     last = np.append(starts[1:], len(claims.keys)) - 1
     highest = (claims.weight == claims.weight[last][of]) & (claims.hlc == claims.hlc[last][of])
-    return _undivided(claims.only(highest))
+    return _without_divided_voices(claims.only(highest))
 
 
-def _undivided(claims: Claims) -> Claims:
+def _without_divided_voices(claims: Claims) -> Claims:
     """The claims without voices that state several values of a key."""
     order = np.lexsort((claims.values, claims.voices, claims.keys))
     claims = claims.only(order)

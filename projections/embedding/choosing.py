@@ -85,7 +85,7 @@ def choose(
     if pinned is not None and not reindex:
         _check_declared(settings, pinned)
     if settings.provider != "auto":
-        return _explicit(settings, pinned, environment, reindex)
+        return _open_configured(settings, pinned, environment, reindex)
     if pinned is not None and not reindex:
         card = card_of(pinned.provider, pinned.model, pinned.dimensions)
         provider = open_provider(
@@ -111,7 +111,7 @@ def _check_declared(settings: EmbeddingSettings, pinned: Space) -> None:
         raise DimensionMismatch(pinned, f"{settings.dimensions} dimensions")
 
 
-def _explicit(
+def _open_configured(
     settings: EmbeddingSettings,
     pinned: Space | None,
     environment: Mapping[str, str],

@@ -155,12 +155,12 @@ class CurrentEmbeddings:
             old = self._current
             if old is not None and old.space == choice.space:
                 choice.provider.close()
-                self._fill(old, progress)
+                self._wait_until_filled(old, progress)
                 return _report(old, changed=False)
             new = self._opened(choice)
             try:
                 new.probe()
-                self._fill(new, progress)
+                self._wait_until_filled(new, progress)
                 self._pin(choice.space)
             except BaseException:
                 new.close()
@@ -211,7 +211,7 @@ class CurrentEmbeddings:
             memory_bytes=self._settings.memory_bytes,
         )
 
-    def _fill(self, new: Embeddings, progress: Progress) -> None:
+    def _wait_until_filled(self, new: Embeddings, progress: Progress) -> None:
         """Wait until an index has caught up with the log."""
         while not new.wait(self._log.head().position, POLL_SECONDS):
             if self._closing.is_set():

@@ -21,7 +21,7 @@ class SupposedVectors(Vectors):
         self._node = node
         self._theirs = theirs
 
-    def _parts(self, slots: I32) -> tuple[I64, I32, I64]:
+    def _split_slots(self, slots: I32) -> tuple[I64, I32, I64]:
         """Indices of the node's own facts among ``slots``, their slots in the node, and the other
         indices."""
         inside = slots < len(self._theirs)
@@ -31,14 +31,14 @@ class SupposedVectors(Vectors):
         return own, theirs[own], np.flatnonzero(theirs < 0)
 
     def present(self, slots: I32) -> Bool:
-        own, theirs, other = self._parts(slots)
+        own, theirs, other = self._split_slots(slots)
         found = np.zeros(len(slots), dtype=np.bool_)
         found[own] = self._node.present(theirs)
         found[other] = super().present(slots[other])
         return found
 
     def rows(self, slots: I32) -> tuple[F32, Bool]:
-        own, theirs, other = self._parts(slots)
+        own, theirs, other = self._split_slots(slots)
         rows = np.zeros((len(slots), self.dimensions), dtype=np.float32)
         present = np.zeros(len(slots), dtype=np.bool_)
         rows[own], present[own] = self._node.rows(theirs)
@@ -46,7 +46,7 @@ class SupposedVectors(Vectors):
         return rows, present
 
     def cosines(self, query: F32, slots: I32) -> tuple[F64, Bool]:
-        own, theirs, other = self._parts(slots)
+        own, theirs, other = self._split_slots(slots)
         cosines = np.zeros(len(slots), dtype=np.float64)
         present = np.zeros(len(slots), dtype=np.bool_)
         cosines[own], present[own] = self._node.cosines(query, theirs)
@@ -55,5 +55,5 @@ class SupposedVectors(Vectors):
 
     def likely(self, query: F32, slots: I32, count: int) -> I64:
         """Same as ``Vectors.likely``; every supposed fact counts as likely."""
-        own, theirs, other = self._parts(slots)
+        own, theirs, other = self._split_slots(slots)
         return np.sort(np.concatenate([own[self._node.likely(query, theirs, count)], other]))

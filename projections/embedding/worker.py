@@ -193,7 +193,7 @@ class EmbeddingWorker:
     def _load(self, view: View) -> None:
         """Load vectors of blocks and of the table into memory; delete rows of facts unknown to the
         node."""
-        self._cover(view.count)
+        self._grow_columns(view.count)
         unknown: list[str] = []
         for ids, slots in load_vectors(
             self._vectors, self._blocks, self._table, view, self._reader.slot_of
@@ -206,7 +206,7 @@ class EmbeddingWorker:
         self._vectors.forget(np.flatnonzero(view.scope == NOWHERE).astype(np.int32))
 
     def _follow(self, events: Sequence[Recorded]) -> None:
-        view = self._published(events[-1].position)
+        view = self._view_at(events[-1].position)
         if view is None:
             return
         # Reading rows sooner would force the tables to follow before their batch.
@@ -252,7 +252,7 @@ class EmbeddingWorker:
             )
             return self._seen_position >= position
 
-    def _published(self, position: int) -> View | None:
+    def _view_at(self, position: int) -> View | None:
         """The memory image once it holds ``position``: it publishes just after the log commits."""
         while not self._closing.is_set():
             view = self._reader.pin()
@@ -270,7 +270,7 @@ class EmbeddingWorker:
         """Delete vectors of facts that ended or faded; queue facts that need one."""
         confidence = view.confidence(slots, Moment(view.position, 0))
         living = (confidence > self._min_confidence) & (view.to_position[slots] == LIVE)
-        self._cover(view.count)
+        self._grow_columns(view.count)
         stored = self._stored[slots]
         gone = slots[~living & stored]
         if len(gone):
@@ -282,15 +282,15 @@ class EmbeddingWorker:
             wanted = slots[living & ~stored].tolist()
             self._waiting.update(dict.fromkeys(s for s in wanted if s not in self._skipped))
             self._seen, self._seen_position = view.count, view.position
-        self._moved()
+        self._announce_progress()
 
-    def _cover(self, count: int) -> None:
+    def _grow_columns(self, count: int) -> None:
         if count > len(self._stored):
             grown = np.zeros(2 * count, dtype=np.bool_)
             grown[: len(self._stored)] = self._stored
             self._stored = grown
 
-    def _moved(self) -> None:
+    def _announce_progress(self) -> None:
         """Wake waiting callers, and store the position if no work is left."""
         if not self._waiting:
             self._table.write(position=self._seen_position)
@@ -310,10 +310,10 @@ class EmbeddingWorker:
             except ProviderUnavailable as fault:
                 self._retrying.failed(fault, fault.retry_after_seconds)
             except EmbeddingError as fault:
-                self._sort_out(slots, fault)
+                self._handle_refusal(slots, fault)
             else:
                 self._retrying.succeeded()
-            self._moved()
+            self._announce_progress()
 
     def _embed(self, slots: I32) -> None:
         with self._embedding:
@@ -337,7 +337,7 @@ class EmbeddingWorker:
             for slot in slots.tolist():
                 self._waiting.pop(slot, None)
 
-    def _sort_out(self, slots: I32, fault: EmbeddingError) -> None:
+    def _handle_refusal(self, slots: I32, fault: EmbeddingError) -> None:
         """Handle a refusal of a chunk: if the provider refuses everything, all facts wait;
         otherwise the refused texts are skipped."""
         try:

@@ -98,9 +98,9 @@ def emit(
     version = rule.version
     matchers = in_order(rule.matchers)
     classify: Callable[[Episode], MemoryDelta] = (
-        (lambda episode: _matched(rule, matchers, episode, (salience or {}).get(episode.key)))
+        (lambda episode: _match_delta(rule, matchers, episode, (salience or {}).get(episode.key)))
         if matchers
-        else (lambda episode: _classified(rule, episode, standing))
+        else (lambda episode: _classify(rule, episode, standing))
     )
     made = Emitted()
     for episode in episodes:
@@ -161,7 +161,7 @@ def key_of(episode: Episode) -> KeyOfFact | None:
     return None if subject is None or predicate is None else (episode.place, subject, predicate)
 
 
-def _classified(rule: Rule, episode: Episode, standing: CurrentFacts) -> MemoryDelta:
+def _classify(rule: Rule, episode: Episode, standing: CurrentFacts) -> MemoryDelta:
     intent = episode.metadata.get("intent")
     if intent is not None and intent not in ("add", "update", "delete", "noop"):
         raise UnusableEpisode("metadata.intent must be add, update, delete or noop")
@@ -234,7 +234,7 @@ def check_payload(payload: Mapping[str, Any]) -> None:
 # -- matchers -----------------------------------------------------------------------------
 
 
-def _matched(
+def _match_delta(
     rule: Rule, matchers: Sequence[Any], episode: Episode, salience: float | None
 ) -> MemoryDelta:
     found = first_match(matchers, episode, salience)

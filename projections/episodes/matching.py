@@ -75,7 +75,7 @@ def filled(template: str, episode: Episode, groups: Mapping[str, str]) -> str:
 def _groups(matcher: Matcher, episode: Episode, salience: float | None) -> dict[str, str] | None:
     groups: dict[str, str] = {}
     for condition in matcher.when:
-        found = _holds(condition, field_of(episode, condition.field, salience))
+        found = _match_condition(condition, field_of(episode, condition.field, salience))
         if found is None:
             return None
         groups.update(found)
@@ -85,7 +85,7 @@ def _groups(matcher: Matcher, episode: Episode, salience: float | None) -> dict[
 _YES: dict[str, str] = {}
 
 
-def _holds(condition: Condition, value: Any) -> dict[str, str] | None:
+def _match_condition(condition: Condition, value: Any) -> dict[str, str] | None:
     """None if the condition fails; else the named groups it found."""
     wanted = condition.value
     match condition.op:
@@ -102,19 +102,19 @@ def _holds(condition: Condition, value: Any) -> dict[str, str] | None:
                 return None
             holds = value >= wanted if condition.op == "gte" else value <= wanted
         case "regex":
-            return _searched(wanted, value)
+            return _search_groups(wanted, value)
     return _YES if holds else None
 
 
-def _searched(pattern: str, value: Any) -> dict[str, str] | None:
+def _search_groups(pattern: str, value: Any) -> dict[str, str] | None:
     if not isinstance(value, str):
         return None
-    found = _compiled(pattern).search(value[:REGEX_TEXT_MAX])
+    found = _compile_pattern(pattern).search(value[:REGEX_TEXT_MAX])
     if found is None:
         return None
     return {name: text or "" for name, text in found.groupdict().items()}
 
 
 @lru_cache(maxsize=1_024)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)

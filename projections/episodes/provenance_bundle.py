@@ -64,12 +64,12 @@ def _instant(value: datetime) -> str:
 def bundle_of(values: Mapping[str, object]) -> dict[str, str]:
     """A checked bundle. Raises ProvenanceError."""
     return {
-        key: _text_of(key, value) if type(value) in _PLAIN else _checked(key, value)
+        key: _text_of(key, value) if type(value) in _PLAIN else _checked_text(key, value)
         for key, value in values.items()
     }
 
 
-def _checked(key: str, value: object) -> str:
+def _checked_text(key: str, value: object) -> str:
     if key not in BUNDLE_KEYS:
         raise ProvenanceError(key, f"must be one of {', '.join(BUNDLE_KEYS)}")
     try:
@@ -83,7 +83,7 @@ def _checked(key: str, value: object) -> str:
 
 
 _PLAIN = frozenset({str, int, bool, Decimal})
-_text_of = lru_cache(maxsize=4_096, typed=True)(_checked)
+_text_of = lru_cache(maxsize=4_096, typed=True)(_checked_text)
 """The facts of a batch share most of their provenance."""
 
 

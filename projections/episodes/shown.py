@@ -33,7 +33,7 @@ def entities_of(
     """The entities of an episode, in stored form: the speakers, and the ``subject`` and ``object``
     in its metadata."""
     subject, object_ = metadata.get("subject"), metadata.get("object")
-    named = {_stored(text) for text in (user, agent, session, object_)}
+    named = {_stored_form(text) for text in (user, agent, session, object_)}
     try:
         place = MemoryPlace(user, agent, scope, None)
         named.add(entity_of(subject if isinstance(subject, str) else None, place))
@@ -42,7 +42,7 @@ def entities_of(
     return named - {""}
 
 
-def _stored(text: object) -> str:
+def _stored_form(text: object) -> str:
     if not isinstance(text, str) or ":" not in text:
         return ""
     try:
@@ -73,7 +73,7 @@ class Shown:
         where = (episode.user, episode.agent, episode.session, episode.scope)
         return not hides(self._view.hiding, *where, episode.metadata)
 
-    def _kept(self, names: Iterable[str]) -> list[str]:
+    def _hidden_names(self, names: Iterable[str]) -> list[str]:
         return kept_from(self._view, self._rights, names)
 
     def delta(self, row: Mapping[str, Any]) -> bool:
@@ -81,14 +81,14 @@ class Shown:
         facts, one of these."""
         fact: str | None = row["fact_id"]
         if fact is not None:
-            return not self._kept([fact])
+            return not self._hidden_names([fact])
         ended = _list(row["retracted"])
-        return not ended or len(self._kept(ended)) < len(ended)
+        return not ended or len(self._hidden_names(ended)) < len(ended)
 
     def of_delta(self, row: dict[str, Any]) -> dict[str, Any]:
         """A visible delta, without ended facts that are hidden from the caller."""
         ended = _list(row["retracted"])
-        gone = self._kept(ended)
+        gone = self._hidden_names(ended)
         if not gone:
             return row
         kept = [name for name in ended if name not in gone]
@@ -97,4 +97,4 @@ class Shown:
     def rejection(self, named: Sequence[str], row: Mapping[str, Any]) -> bool:
         """Whether the caller sees a rejected delta: they may read all facts it was to replace
         (``named``), and all facts in the reason."""
-        return not self._kept([*named, *_ID.findall(row["message"])])
+        return not self._hidden_names([*named, *_ID.findall(row["message"])])

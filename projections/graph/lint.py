@@ -102,9 +102,9 @@ def lint(
         inside=inside,
         moment=moment,
         request=request,
-        holding=_filtered(view, live(view, inside, moment), request),
-        unended=_filtered(view, live(view, inside, moment, include_expired=True), request),
-        ever=_filtered(view, known(view, inside, moment), request),
+        holding=_matching_slots(view, live(view, inside, moment), request),
+        unended=_matching_slots(view, live(view, inside, moment, include_expired=True), request),
+        ever=_matching_slots(view, known(view, inside, moment), request),
     )
     findings: list[LintFinding] = []
     truncated = False
@@ -115,7 +115,7 @@ def lint(
     return LintFindings(findings, len(room.holding), truncated)
 
 
-def _quoted(value: str) -> str:
+def _shortened(value: str) -> str:
     """A value as quoted in a finding: shortened, because findings also name the facts."""
     whole = len(value) <= QUOTED_CHARACTERS_MAX
     return repr(value if whole else value[: QUOTED_CHARACTERS_MAX - 1] + "…")
@@ -130,7 +130,7 @@ def _contradictions(room: _Room) -> list[LintFinding]:
         newer, older = room.reader.rows(
             [int(room.view.from_position[slot]) for slot in (each.newer, each.older)]
         )
-        detail = f"{_quoted(newer.value_v)} (newer) against {_quoted(older.value_v)}"
+        detail = f"{_shortened(newer.value_v)} (newer) against {_shortened(older.value_v)}"
         findings.append(
             LintFinding("contradiction", "error", newer.entity, newer.relation,
                         [newer.id, older.id], detail)
@@ -147,7 +147,7 @@ def _stale(room: _Room) -> list[LintFinding]:
         end = int(view.valid_until[slot])
         over = end <= room.moment.valid_us
         detail = f"validity {'ended' if over else 'ends'} at {format_instant(end)}"
-        findings.append(_of_slots(room, "stale", "warning" if over else "info", [slot], detail))
+        findings.append(_finding_for(room, "stale", "warning" if over else "info", [slot], detail))
     return findings
 
 
@@ -156,11 +156,11 @@ def _orphans(room: _Room) -> list[LintFinding]:
     alive = _entities(view, live(view, room.inside, room.moment))
     mentioned = np.unique(view.entity[room.ever])
     findings: list[LintFinding] = []
-    for number in _named(view, mentioned[~alive[mentioned]]):
+    for number in _names_of_entities(view, mentioned[~alive[mentioned]]):
         slots = room.ever[view.entity[room.ever] == number]
         detail = "nothing that was said of this entity holds"
         findings.append(
-            _of_slots(room, "orphan", "info", slots.tolist(), detail, whole_entity=True)
+            _finding_for(room, "orphan", "info", slots.tolist(), detail, whole_entity=True)
         )
     return findings
 
@@ -175,7 +175,7 @@ def _broken_refs(room: _Room) -> list[LintFinding]:
     for slot in broken[: FINDINGS_MAX + 1].tolist():
         severity = "error" if int(view.relation[slot]) in routing else "warning"
         detail = f"nothing holds of {view.entities.text(int(view.object[slot]))}"
-        findings.append(_of_slots(room, "broken_ref", severity, [slot], detail))
+        findings.append(_finding_for(room, "broken_ref", severity, [slot], detail))
     return findings
 
 
@@ -188,7 +188,7 @@ def _namespaces(room: _Room) -> list[LintFinding]:
         of_key = slots[view.key[slots] == key]
         label = view.relations.text(int(view.relation[of_key[0]]))
         detail = f"relation {label!r} has no namespace, such as 'memory:'"
-        findings.append(_of_slots(room, "namespacing", "warning", of_key.tolist(), detail))
+        findings.append(_finding_for(room, "namespacing", "warning", of_key.tolist(), detail))
     return findings
 
 
@@ -202,7 +202,7 @@ CHECKS: dict[str, Callable[[_Room], list[LintFinding]]] = {
 """By name, in the default order."""
 
 
-def _filtered(view: View, slots: I32, request: LintRequest) -> I32:
+def _matching_slots(view: View, slots: I32, request: LintRequest) -> I32:
     keep = np.ones(len(slots), dtype=np.bool_)
     for wanted, interner, column in (
         (request.entity, view.entities, view.entity),
@@ -215,7 +215,7 @@ def _filtered(view: View, slots: I32, request: LintRequest) -> I32:
 
 
 def _wanted(view: View, slot: int, request: LintRequest) -> bool:
-    return bool(len(_filtered(view, np.array([slot], dtype=np.int32), request)))
+    return bool(len(_matching_slots(view, np.array([slot], dtype=np.int32), request)))
 
 
 def _entities(view: View, slots: I32) -> Bool:
@@ -225,14 +225,14 @@ def _entities(view: View, slots: I32) -> Bool:
     return alive
 
 
-def _named(view: View, numbers: I32) -> list[int]:
+def _names_of_entities(view: View, numbers: I32) -> list[int]:
     """Entities by name, without the protocol's own records."""
     named = [(view.entities.text(number), number) for number in numbers.tolist()]
     ours = [(text, number) for text, number in named if not is_reserved(text)]
     return [number for _, number in sorted(ours)[: FINDINGS_MAX + 1]]
 
 
-def _of_slots(
+def _finding_for(
     room: _Room,
     check: Check,
     severity: Severity,

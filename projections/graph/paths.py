@@ -42,7 +42,7 @@ class Path(Struct, frozen=True):
 
 def edges_of(view: View, entities: I32, walkable: Walkable) -> I32:
     """Walkable edges from or to any of the entities, newest first."""
-    both = np.concatenate((_leaving(view, entities), _arriving(view, entities)))
+    both = np.concatenate((_edges_from(view, entities), _edges_to(view, entities)))
     return _newest(view, walkable(np.unique(both)))
 
 
@@ -57,19 +57,21 @@ def paths_between(
     )
     found = [Path((slot,)) for slot in _newest(view, np.unique(direct))[:one_hop].tolist()]
     if two_hops:
-        over = _over_one(view, starts, ends, walkable) or _over_one(view, ends, starts, walkable)
+        over = _two_hop_paths(view, starts, ends, walkable) or _two_hop_paths(
+            view, ends, starts, walkable
+        )
         found += over[:two_hops]
     return found
 
 
 def _direct(view: View, starts: I32, ends: I32, walkable: Walkable) -> I32:
-    leaving = _leaving(view, starts)
+    leaving = _edges_from(view, starts)
     return walkable(leaving[np.isin(view.object[leaving], ends)])
 
 
-def _over_one(view: View, starts: I32, ends: I32, walkable: Walkable) -> list[Path]:
+def _two_hop_paths(view: View, starts: I32, ends: I32, walkable: Walkable) -> list[Path]:
     """Paths of two edges; those whose older edge is newest come first."""
-    first, second = _leaving(view, starts), _arriving(view, ends)
+    first, second = _edges_from(view, starts), _edges_to(view, ends)
     outside = np.concatenate((starts, ends))
     first = first[~np.isin(view.object[first], outside)]
     first = first[np.isin(view.object[first], view.entity[second])]
@@ -95,12 +97,12 @@ def _newest(view: View, slots: I32) -> I32:
     return view.by_age(slots)[::-1]
 
 
-def _leaving(view: View, entities: I32) -> I32:
+def _edges_from(view: View, entities: I32) -> I32:
     slots = joined([view.entity_slots(number) for number in entities.tolist()])
     return slots[view.object[slots] >= 0]
 
 
-def _arriving(view: View, entities: I32) -> I32:
+def _edges_to(view: View, entities: I32) -> I32:
     return joined([view.object_slots(number) for number in entities.tolist()])
 
 

@@ -78,7 +78,7 @@ def walk(
     links: dict[Link, None] = {}
     frontier = [root]
     for hops in range(1, depth + 1):
-        asked = _named(frontier, ancestors, links)
+        asked = _newly_named(frontier, ancestors, links)
         room = NODES_MAX - len(ancestors)
         named = list(asked.items())[:room]
         rows = shown_facts(reader, view, named, authorization, moment)
@@ -91,7 +91,7 @@ def walk(
     return Walk(list(ancestors.values()), list(links), False)
 
 
-def _named(
+def _newly_named(
     frontier: Sequence[FactRow], ancestors: Mapping[str, Ancestor], links: dict[Link, None]
 ) -> dict[str, str | None]:
     """The hashes (with fact ids, if given) that the frontier names for the first time; records

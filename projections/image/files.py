@@ -70,7 +70,7 @@ class KeptImages:
             return None
         try:
             sections = open_sections(self._path(position))
-            cut = _fitting(sections, position, log)
+            cut = _checked_cut(sections, position, log)
             sections.check()
             image = MemoryImage()
             image.restore(cut, sections)
@@ -143,7 +143,7 @@ class ImageFiles(KeptImages):
                 sync_folder(self._folder)
 
 
-def _fitting(sections: Sections, position: int, log: ReadableLog) -> ImageCut:
+def _checked_cut(sections: Sections, position: int, log: ReadableLog) -> ImageCut:
     """The cut in a file. Raises SealedFault if it does not fit this release or this log."""
     seal = msgspec.msgpack.decode(sections.document, type=ImageSeal)
     if seal.made_by != made_by() or seal.versions != known_versions():

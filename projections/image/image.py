@@ -134,7 +134,7 @@ class MemoryImage:
         self.names = EntityNames(facts.entities)
         self.name_signatures = NameSignatures()
         self.remembered = Remembered(ANSWERS_KEPT_MAX)
-        self._read_texts_anew()
+        self._drop_text_caches()
 
     def load(self, db: apsw.Connection, position: int) -> None:
         """Load everything from the tables, whose position is ``position``."""
@@ -200,7 +200,7 @@ class MemoryImage:
         seen = [
             event
             for event in admitted(
-                meaning(events, self.refused.places.__contains__), self._stands_at
+                meaning(events, self.refused.places.__contains__), self._position_of_event
             )
             if event.payload is not None and type(event.payload) is not UnknownPayload
         ]
@@ -228,9 +228,9 @@ class MemoryImage:
         self.tombstones.hide(self.tombstones.hiding.standing)
         self.erasures += 1
         self.remembered.clear()
-        self._read_texts_anew()
+        self._drop_text_caches()
 
-    def _read_texts_anew(self) -> None:
+    def _drop_text_caches(self) -> None:
         """Drop the caches over texts; the next question builds them again."""
         facts = self.facts
         self.simhashes = {n: TextSignatures(sign) for n, sign in signers(facts.tokenize).items()}
@@ -238,7 +238,7 @@ class MemoryImage:
         self.machines = MachineNames(facts.entities)
         self.content_terms = ContentTerms(facts.entities, facts.relations, facts.tokenize)
 
-    def _stands_at(self, event_id: bytes) -> int | None:
+    def _position_of_event(self, event_id: bytes) -> int | None:
         fact = id_of(event_id)
         slot = self.facts.slot_of.get(fact)
         if slot is None:  # an erased fact is not admitted again

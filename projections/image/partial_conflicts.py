@@ -56,7 +56,7 @@ class PartialConflicts:
     """``Partial`` for each kind of caller, cached until the next write."""
 
     def __init__(self) -> None:
-        self._made: dict[object, Partial] = {}
+        self._compute_partial: dict[object, Partial] = {}
         self._position = -1
 
     def of(
@@ -71,12 +71,12 @@ class PartialConflicts:
         if history is None or _sees_whole_keys(view, rights):
             return NOTHING
         if view.position != self._position:
-            self._made, self._position = {}, view.position
+            self._compute_partial, self._position = {}, view.position
         name = (view.position, rights, tuple(sorted(view.hiding.names.items())))
-        made = self._made.get(name)
+        made = self._compute_partial.get(name)
         if made is None:
-            made = _made(db, history, view, rights, columns)
-            self._made[name] = made
+            made = _compute_partial(db, history, view, rights, columns)
+            self._compute_partial[name] = made
         return made
 
 
@@ -91,7 +91,7 @@ def _sees_whole_keys(view: View, rights: Authorization) -> bool:
     )
 
 
-def _made(
+def _compute_partial(
     db: apsw.Connection, history: History, view: View, rights: Authorization, columns: str
 ) -> Partial:
     slots, keys = _readable_parts(view, rights)

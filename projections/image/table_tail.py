@@ -80,9 +80,9 @@ class TableTail:
     def wait(self, position: int, timeout_seconds: float) -> None:
         """Return once the tables show ``position``, or after the timeout."""
         with self._written:
-            self._written.wait_for(lambda: not self._holds(position), timeout_seconds)
+            self._written.wait_for(lambda: not self._waits_up_to(position), timeout_seconds)
 
-    def _holds(self, position: int) -> bool:
+    def _waits_up_to(self, position: int) -> bool:
         waiting = self._events
         return bool(waiting) and waiting[0].position <= position
 

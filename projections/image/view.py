@@ -285,11 +285,11 @@ class View(ColumnView):
             if len(asked):
                 flags[asked] = self._disputed(slots[asked], moment, authorization)
         if self._image.denials:
-            for index in self._denied(slots, ~flags, moment).tolist():
+            for index in self._ever_denied(slots, ~flags, moment).tolist():
                 flags[index] = len(self.deniers(int(slots[index]), moment, authorization)) > 0
         return flags
 
-    def _denied(self, slots: I32, asked: Bool, moment: Moment) -> I32:
+    def _ever_denied(self, slots: I32, asked: Bool, moment: Moment) -> I32:
         """Indexes of live facts with a denial by the moment, open or not."""
         asked &= np.isin(slots, self._image.denials.targets())
         asked &= self.claimed(slots, moment)
@@ -359,10 +359,10 @@ class View(ColumnView):
             one = np.repeat(some, sizes[of[some]])
             before = np.repeat(np.cumsum(sizes[of[some]]) - sizes[of[some]], sizes[of[some]])
             other = siblings[np.arange(len(one)) - before + starts[of[one]]]
-            disputed[one[self._rival(slots[one], other)]] = True
+            disputed[one[self._are_rivals(slots[one], other)]] = True
         return disputed
 
-    def _rival(self, slots: I32, others: I32) -> Bool:
+    def _are_rivals(self, slots: I32, others: I32) -> Bool:
         """Pair by pair: another value, and at some time both are valid."""
         rival: Bool = (
             (self.value[others] != self.value[slots])

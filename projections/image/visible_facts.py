@@ -71,7 +71,7 @@ def live(
         return np.flatnonzero(mask).astype(np.int32)
     chosen = known(view, authorization, moment, slots)
     keep = np.ones(len(chosen), dtype=bool)
-    _narrow(keep, view, moment, chosen, include_expired, include_retracted)
+    _clear_ended(keep, view, moment, chosen, include_expired, include_retracted)
     return chosen[keep]
 
 
@@ -87,11 +87,11 @@ def live_mask(
     keep = authorization.mask(view)
     # Positions ascend with the slots, so the facts known then come first in the columns.
     keep[int(view.from_position.searchsorted(moment.position, side="right")) :] = False
-    _narrow(keep, view, moment, slice(None), include_expired, include_retracted)
+    _clear_ended(keep, view, moment, slice(None), include_expired, include_retracted)
     return keep
 
 
-def _narrow(
+def _clear_ended(
     keep: Bool,
     view: View,
     moment: Moment,

@@ -58,7 +58,7 @@ def period_of_name(name: str) -> Period | None:
     if found is None or found[1] != parts[0]:
         return None
     tier = _tier(found[1])
-    start = None if tier is None else _start(tier, found[2])
+    start = None if tier is None else _first_day(tier, found[2])
     return None if tier is None or start is None else Period(tier, start)
 
 
@@ -105,7 +105,7 @@ def _tier(text: str) -> Tier | None:
     return next((tier for tier in TIERS if tier == text), None)
 
 
-def _start(tier: Tier, text: str) -> date | None:
+def _first_day(tier: Tier, text: str) -> date | None:
     """The first day in the dated part of a file's name, if valid."""
     day = _DAY.fullmatch(text)
     if day is not None:

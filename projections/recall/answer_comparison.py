@@ -31,13 +31,13 @@ def compare(then: Sequence[RankedFact], now: Sequence[RankedFact]) -> list[Compa
     """Every fact of both answers: those of ``now`` in its order, then those only in ``then``. A
     fact is ``same`` if its rank is; scores may differ."""
     earlier = {each.fact_id: each for each in then}
-    compared = [_of_now(each, earlier.get(each.fact_id)) for each in now]
+    compared = [_compare_present(each, earlier.get(each.fact_id)) for each in now]
     present = {each.fact_id for each in now}
     gone = [Compared(each.fact_id, "gone", each, None) for each in then]
     return compared + [each for each in gone if each.fact_id not in present]
 
 
-def _of_now(now: RankedFact, then: RankedFact | None) -> Compared:
+def _compare_present(now: RankedFact, then: RankedFact | None) -> Compared:
     if then is None:
         return Compared(now.fact_id, "new", None, now)
     return Compared(now.fact_id, "same" if then.rank == now.rank else "moved", then, now)

@@ -59,7 +59,7 @@ def entity_card(
     """The card of the request's entity. None if the request is not about one entity, is limited to
     one relation or source, or sees nothing of the entity."""
     request = plan.request
-    key = None if _filtered(plan) else _key_of(survey)
+    key = None if _is_filtered(plan) else _key_of(survey)
     if key is None:
         return EntityCard(None, selected)
     served = cards.serve(
@@ -72,10 +72,10 @@ def entity_card(
         slots = (survey.view.slot_at(position) for position in positions)
         wanted += [slot for slot in slots if slot is not None]
     kept = selected[:STALE_FACTS_MAX] if made.limited else selected
-    return EntityCard(served, _with(survey, plan, scored, kept, wanted, rows))
+    return EntityCard(served, _with_wanted(survey, plan, scored, kept, wanted, rows))
 
 
-def _filtered(plan: Plan) -> bool:
+def _is_filtered(plan: Plan) -> bool:
     return plan.request.relation is not None or plan.request.source is not None
 
 
@@ -98,7 +98,7 @@ def _key_of(survey: Survey) -> CardKey | None:
     return CardKey(view.entities.text(survey.focus), SCOPES[scope], name)
 
 
-def _with(
+def _with_wanted(
     survey: Survey,
     plan: Plan,
     scored: Scored,
@@ -144,7 +144,7 @@ def fast_path(
     and parents of other results stay. The card's parents are the parents of its facts (seed
     §20.6.3)."""
     chosen = plan.profile.cards
-    if not chosen.fast_path or plan.request.entity is not None or _filtered(plan):
+    if not chosen.fast_path or plan.request.entity is not None or _is_filtered(plan):
         return results
     estimate = ESTIMATORS[plan.profile.packing.estimator]
     left = plan.token_budget - sum(each.token_estimate for each in results)
@@ -163,7 +163,7 @@ def fast_path(
             continue
         left -= cost
         gone = {each.slot for each in covered[1:]}
-        stand_in = _synthetic(covered, card, estimate(card.summary))
+        stand_in = _card_as_fact(covered, card, estimate(card.summary))
         children = {each.row.id for each in covered}
         answer = [
             stand_in
@@ -186,7 +186,7 @@ def _by_key(results: tuple[Recalled, ...]) -> dict[CardKey, list[Recalled]]:
     return groups
 
 
-def _synthetic(covered: Sequence[Recalled], card: Card, tokens: int) -> Recalled:
+def _card_as_fact(covered: Sequence[Recalled], card: Card, tokens: int) -> Recalled:
     """The card in place of the best fact it covers, with that fact's score."""
     best = covered[0]
     parents = dict.fromkeys(parent for each in covered for parent in each.row.derived_from)

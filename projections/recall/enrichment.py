@@ -91,7 +91,7 @@ def timeline(facts: Sequence[EnrichedFact]) -> list[Beside]:
     beside: list[Beside] = [{} for _ in facts]
     for (topic, entity), members in groups.items():
         if len(members) >= TIMELINE_MIN:
-            line = _line(topic, entity, sorted((facts[n] for n in members), key=_recorded))
+            line = _line(topic, entity, sorted((facts[n] for n in members), key=_recorded_at))
             for n in members:
                 beside[n]["timeline_context"] = line
     return beside
@@ -138,7 +138,7 @@ def enrich(names: Sequence[str], facts: Sequence[EnrichedFact]) -> list[Beside]:
     return beside
 
 
-def _recorded(each: EnrichedFact) -> int:
+def _recorded_at(each: EnrichedFact) -> int:
     return each.recorded_us
 
 

@@ -79,12 +79,12 @@ class Filters(Struct, frozen=True, kw_only=True):
     def _by_attributes(self, view: View, mask: Bool, moment: Moment) -> None:
         attributed = view.attributed_slots()
         attributed = attributed[mask[attributed]]
-        kept = [self._keeps(each) for each in view.attributes(attributed, moment)]
-        if not self._keeps(PLAIN):  # most facts have no attributes
+        kept = [self._matches(each) for each in view.attributes(attributed, moment)]
+        if not self._matches(PLAIN):  # most facts have no attributes
             mask[:] = False
         mask[attributed] = np.array(kept, dtype=np.bool_)
 
-    def _keeps(self, attributes: FactAttributes) -> bool:
+    def _matches(self, attributes: FactAttributes) -> bool:
         if self.topic is not None and attributes.topic != self.topic:
             return False
         if self.tier is not None and attributes.tier != self.tier:

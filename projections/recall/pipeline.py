@@ -94,7 +94,7 @@ def recall(
     if ambient is not None:
         chosen = choose(surveyed, ambient)
         if chosen.skipped is not None:
-            return _unsearched(plan, moment, chosen)
+            return _answer_without_search(plan, moment, chosen)
         dropped = chosen.dropped
         plan = msgspec.structs.replace(plan, request=chosen.request)
         surveyed = msgspec.structs.replace(surveyed, request=chosen.request)
@@ -122,7 +122,7 @@ def recall(
         scored = scaled(scored, chance)
     results = _all_recalled(surveyed, plan, scored, hits, selected, weights, chance)
     if profile.enrichment:
-        results = _with_use(surveyed, results)
+        results = _with_earlier_recalls(surveyed, results)
     if cards is not None:
         results = fast_path(surveyed, plan, results, cards)
     return RecallAnswer(
@@ -152,7 +152,7 @@ def _with_own_names(surveyed: Survey, rows: Rows, calls_min: int) -> Survey:
     return msgspec.structs.replace(surveyed, request=request, names=names)
 
 
-def _unsearched(plan: Plan, moment: Moment, chosen: Chosen) -> RecallAnswer:
+def _answer_without_search(plan: Plan, moment: Moment, chosen: Chosen) -> RecallAnswer:
     """The answer to a question without a search: no stage ran."""
     profile = plan.profile
     stages = (
@@ -276,7 +276,7 @@ def _numbers(
     return score, hops, confidence, trust, contradicted
 
 
-def _with_use(surveyed: Survey, results: tuple[Recalled, ...]) -> tuple[Recalled, ...]:
+def _with_earlier_recalls(surveyed: Survey, results: tuple[Recalled, ...]) -> tuple[Recalled, ...]:
     """The results with their earlier recalls."""
     slots = np.array([each.slot for each in results], dtype=np.int32)
     view, moment = surveyed.view, surveyed.moment

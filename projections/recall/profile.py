@@ -201,11 +201,11 @@ def parse_profile(document: Mapping[str, Any] | bytes) -> Profile:
     profile = msgspec.structs.replace(
         profile,
         stages=tuple(
-            _typed(each, STAGES[each.name].parameters, f"$.stages[{n}]")
+            _parse_parameters(each, STAGES[each.name].parameters, f"$.stages[{n}]")
             for n, each in enumerate(profile.stages)
         ),
         factors=tuple(
-            _typed(each, FACTORS[each.name].parameters, f"$.factors[{n}]")
+            _parse_parameters(each, FACTORS[each.name].parameters, f"$.factors[{n}]")
             for n, each in enumerate(profile.factors)
         ),
     )
@@ -241,7 +241,7 @@ def _convert(document: Any, kind: type[Any], path: str) -> Any:
         raise ProfileError(path + inner.rstrip("`"), reason) from fault
 
 
-def _typed(choice: Any, kind: type[Struct], path: str) -> Any:
+def _parse_parameters(choice: Any, kind: type[Struct], path: str) -> Any:
     parameters = _convert(choice.parameters, kind, f"{path}.parameters")
     return msgspec.structs.replace(choice, parameters=parameters)
 
@@ -249,7 +249,7 @@ def _typed(choice: Any, kind: type[Struct], path: str) -> Any:
 def _check_stage_names(profile: Profile) -> None:
     """Check that every stage named elsewhere exists, and comes earlier if another waits for it."""
     names = [each.name for each in profile.stages]
-    for path, name in _spoken_of(profile):
+    for path, name in _stages_named(profile):
         if name not in names:
             raise ProfileError(path, f"{name!r} is not one of the profile's stages")
     for n, each in enumerate(profile.stages):
@@ -263,7 +263,7 @@ def _check_stage_names(profile: Profile) -> None:
             raise ProfileError(f"$.stages[{n}].label", f"{each.label!r} is given twice")
 
 
-def _spoken_of(profile: Profile) -> list[tuple[str, str]]:
+def _stages_named(profile: Profile) -> list[tuple[str, str]]:
     """Stage names by the path of the parameter that names them."""
     spoken = [(f"$.fusion.fixed[{n}]", name) for n, name in enumerate(profile.fusion.fixed)]
     for n, factor in enumerate(profile.factors):

@@ -74,9 +74,9 @@ def choose(survey: Survey, ambient: Ambient) -> Chosen:
     entries = entries_of(request)
     message = len(entries) == 1 and len(entries[0].split()) > 1
     terms = _words(entries) if message else entries
-    kept = _telling(survey, ambient, terms)
+    kept = _distinguishing_terms(survey, ambient, terms)
     if not kept:
-        if not _telling(survey, ambient, _words([own_words(request)])):
+        if not _distinguishing_terms(survey, ambient, _words([own_words(request)])):
             return Chosen(request, tuple(terms), NO_INFORMATIVE_TERMS)
         return Chosen(request)
     if len(kept) == len(terms):
@@ -95,20 +95,20 @@ def _words(texts: Iterable[str]) -> list[str]:
     return [w for text in texts for w in _WORD.findall(unicodedata.normalize("NFKC", text))]
 
 
-def _telling(survey: Survey, ambient: Ambient, terms: list[str]) -> list[str]:
+def _distinguishing_terms(survey: Survey, ambient: Ambient, terms: list[str]) -> list[str]:
     """The terms that not too many survivors hold."""
     count = len(survey.survivors)
     if count < ambient.facts_min:
         return terms
     most = ambient.ceiling * count
     judged = list(dict.fromkeys(terms))[:JUDGED_MAX]
-    held = {term: _by_stems(survey, term) for term in judged}
+    held = {term: _count_by_stems(survey, term) for term in judged}
     unknown = [term for term, holding in held.items() if not holding]
-    held |= {term: _by_letters(survey, term) for term in unknown[:BY_LETTERS_MAX]}
+    held |= {term: _count_by_letters(survey, term) for term in unknown[:BY_LETTERS_MAX]}
     return [term for term in terms if held.get(term, 0) <= most]
 
 
-def _by_stems(survey: Survey, term: str) -> int:
+def _count_by_stems(survey: Survey, term: str) -> int:
     """How many survivors hold all stems of a term in their text."""
     view, survivors = survey.view, survey.surviving.survivors
     stems = dict.fromkeys(view.tokenize(term))
@@ -118,7 +118,7 @@ def _by_stems(survey: Survey, term: str) -> int:
     return int(np.count_nonzero(survivors.mask[slots]))
 
 
-def _by_letters(survey: Survey, term: str) -> int:
+def _count_by_letters(survey: Survey, term: str) -> int:
     """How many survivors hold a term as a piece of their texts, the user's own words and the
     keywords included."""
     view, survivors = survey.view, survey.surviving.survivors

@@ -82,7 +82,7 @@ def verify(capability: Capability) -> VerifiedToken:
         for before, text in zip(chain, capability.blocks, strict=False):
             block = msgspec.json.decode(text, type=Block)
             _check_signature(key, block.signature, block_bytes(before, block))
-            grant = _narrowed(grant, block)
+            grant = _narrow_grant(grant, block)
             if block.expiry:
                 expires_at_us = min(expires_at_us, parse_instant(block.expiry))
             key = block.next_key
@@ -141,7 +141,7 @@ def _check_proof(key: str, proof: bytes) -> None:
         raise CapabilityInvalid("the token does not prove that it is whole")
 
 
-def _narrowed(grant: Grant, block: Block) -> Grant:
+def _narrow_grant(grant: Grant, block: Block) -> Grant:
     if not block.verb and not block.object:
         return grant
     return grant.meeting(parse_grant(block.verb or EVERY_VERB, block.object or OBJECT_ROOT))

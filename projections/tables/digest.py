@@ -106,7 +106,7 @@ class Digests(TableDigests, frozen=True):
 def digest_tables(db: apsw.Connection) -> TableDigests:
     """The digest of all rows, read in one transaction (the caller's, if open), so at one
     position."""
-    with _of_one_state(db):
+    with _one_snapshot(db):
         (position,) = query(db, "SELECT min(position) FROM checkpoints")[0]
         tables = {
             table: _sum(table, db.execute(f"SELECT * FROM {table}"))
@@ -119,14 +119,14 @@ def digest_tables(db: apsw.Connection) -> TableDigests:
 
 def compute_digests(db: apsw.Connection) -> Digests:
     """Both digests, read as ``digest_tables`` does."""
-    with _of_one_state(db):
+    with _one_snapshot(db):
         own = digest_tables(db)
         shared = [_sum(name, db.execute(sql)) for name, sql in _SHARED.items()]
     return Digests(own.position, own.local, own.tables, _hex(sum(shared)))
 
 
 @contextmanager
-def _of_one_state(db: apsw.Connection) -> Generator[None]:
+def _one_snapshot(db: apsw.Connection) -> Generator[None]:
     own = not db.in_transaction
     if own:
         db.execute("BEGIN")

@@ -167,9 +167,9 @@ class ProjectionStore:
             if mark.halted is not None or mark.position >= event.position:
                 continue
             if isinstance(projector, Erasing):
-                self._guarded(projector, [event], partial(_delete, projector, erased))
+                self._run_guarded(projector, [event], partial(_delete, projector, erased))
             if isinstance(projector, Refolding) and erased.touched:
-                self._guarded(projector, [event], partial(projector.refold, erased))
+                self._run_guarded(projector, [event], partial(projector.refold, erased))
 
     def _apply(self, events: Sequence[Recorded]) -> None:
         if not events:
@@ -193,10 +193,10 @@ class ProjectionStore:
             if mark.halted is not None:
                 continue
             if projector.name in REMOTE_ENDS:
-                wanted = _fresh(projector, readable, of_all, mark.position)
+                wanted = _unapplied(projector, readable, of_all, mark.position)
                 self._apply_one(projector, wanted)
             elif not kinds.isdisjoint(projector.kinds):
-                self._apply_one(projector, _fresh(projector, own, kinds, mark.position))
+                self._apply_one(projector, _unapplied(projector, own, kinds, mark.position))
         self.db.execute(
             "UPDATE checkpoints SET position=? WHERE halted IS NULL AND position<?", (last, last)
         )
@@ -210,9 +210,9 @@ class ProjectionStore:
 
     def _apply_one(self, projector: Projector, events: list[Recorded]) -> None:
         if events:
-            self._guarded(projector, events, partial(projector.apply, events))
+            self._run_guarded(projector, events, partial(projector.apply, events))
 
-    def _guarded(
+    def _run_guarded(
         self,
         projector: Projector,
         events: Sequence[Recorded],
@@ -287,7 +287,7 @@ def _delete(projector: Erasing, erased: Erased, db: apsw.Connection) -> None:
         db.execute(statement, names)
 
 
-def _fresh(
+def _unapplied(
     projector: Projector, events: list[Recorded], kinds: set[str], position: int
 ) -> list[Recorded]:
     """The events that a projector reads and has not applied yet."""

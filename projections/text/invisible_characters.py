@@ -79,12 +79,12 @@ def strip(text: str) -> tuple[str, frozenset[str]]:
     if len(bare) == len(text) and _SUSPECT.search(text) is None:
         return text, frozenset()
     gone = {_kind(ord(each)) for each in set("".join(_NEVER.findall(text)))}
-    left, out_of_place = _only_spelled(bare)
+    left, out_of_place = _without_misplaced(bare)
     codes = frozenset(gone | out_of_place)
     return left if codes else text, codes
 
 
-def _only_spelled(text: str) -> tuple[str, set[str]]:
+def _without_misplaced(text: str) -> tuple[str, set[str]]:
     """The text without misplaced suspects, and their codes."""
     kept: list[str] = []
     codes: set[str] = set()

@@ -80,11 +80,11 @@ class Named(Struct, frozen=True):
     def spans(self, years: Iterable[int]) -> Iterator[tuple[date, date]]:
         """First day and the day after the last; without a year, in each of ``years``."""
         for year in years if self.year is None else (self.year,):
-            span = self._in(year)
+            span = self._days_in_year(year)
             if span is not None:
                 yield span
 
-    def _in(self, year: int) -> tuple[date, date] | None:
+    def _days_in_year(self, year: int) -> tuple[date, date] | None:
         try:
             first = date(year, self.month or 1, self.day or 1)
             if self.shift is not None:
@@ -108,14 +108,14 @@ def named_dates(text: str, today: date) -> tuple[Named, ...]:
             first, last = match.span()
             if any(taken[first:last]):
                 continue
-            named = _named(match.groupdict(), plain[:first])
+            named = _date_of_match(match.groupdict(), plain[:first])
             if named is not None:
                 taken[first:last] = [True] * (last - first)
                 found[named] = None
     return tuple(found)[:NAMED_MAX]
 
 
-def _named(parts: dict[str, str | None], before: str) -> Named | None:
+def _date_of_match(parts: dict[str, str | None], before: str) -> Named | None:
     if parts.get("decade"):
         return Named(int(f"{parts['decade']}0"), years=10)
     year, month, day = parts.get("y"), parts.get("m"), parts.get("d")
@@ -142,10 +142,10 @@ def _shift(before: str) -> tuple[int, int] | None:
 
 def _relative(text: str, today: date) -> Iterator[Named]:
     for match in _NEAR.finditer(text):
-        yield _from(today, _NEAR_DAYS[match[0]], 1)
+        yield _shifted_date(today, _NEAR_DAYS[match[0]], 1)
     for match in _AGO.finditer(text):
         unit = _DAYS_OF[match["unit"]]
-        yield _from(today, -_count(match["n"]) * unit - unit // 2, unit)
+        yield _shifted_date(today, -_count(match["n"]) * unit - unit // 2, unit)
     for match in _LAST.finditer(text):
         step = {"last": -1, "this": 0, "next": 1}[match["which"]]
         unit = match["unit"]
@@ -156,10 +156,10 @@ def _relative(text: str, today: date) -> Iterator[Named]:
             months = today.year * 12 + today.month - 1 + step
             yield Named(months // 12, months % 12 + 1)
         else:
-            yield _from(today, step * 7 - today.weekday(), 7)
+            yield _shifted_date(today, step * 7 - today.weekday(), 7)
 
 
-def _from(today: date, days: int, length: int) -> Named:
+def _shifted_date(today: date, days: int, length: int) -> Named:
     return Named(today.year, today.month, today.day, shift=(days, days + length))
 
 

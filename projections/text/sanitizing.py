@@ -78,10 +78,10 @@ def verdict_of(fact: FactAsserted) -> Verdict:
     if fact.attributes is None and len(text) <= _REMEMBERED_CHARS_MAX:
         return _judged_before(text, *names)
     worded_too = () if fact.attributes is None else tuple(worded(fact.attributes))
-    return _judged(text, *names, *worded_too)
+    return _judge(text, *names, *worded_too)
 
 
-def _judged(text: str, entity: str, relation: str, source: str, *besides: str) -> Verdict:
+def _judge(text: str, entity: str, relation: str, source: str, *besides: str) -> Verdict:
     """The verdict on a value, the names, and attributes' free texts."""
     in_value = scan(text)
     for each in besides:
@@ -98,7 +98,7 @@ def _judged(text: str, entity: str, relation: str, source: str, *besides: str) -
 
 
 # The projector, the memory image and the answer each judge a fact.
-_judged_before = lru_cache(maxsize=16_384)(_judged)
+_judged_before = lru_cache(maxsize=16_384)(_judge)
 
 
 FREE_TEXTS = ("original", "emotion_context", "keywords")
@@ -114,10 +114,10 @@ def scan(text: str) -> frozenset[str]:
     """Codes of all findings in a text; time linear in its length."""
     if _REMEMBERED_CHARS_MAX < len(text) <= _LONG_CHARS_MAX:
         return _long_scanned_before(text)
-    return _scanned(text)
+    return _scan_text(text)
 
 
-def _scanned(text: str) -> frozenset[str]:
+def _scan_text(text: str) -> frozenset[str]:
     if plain(text):
         visible, codes, low = text, _NOTHING, text.lower()
     else:
@@ -125,7 +125,7 @@ def _scanned(text: str) -> frozenset[str]:
         low = folded(text)
     found = words(low)
     cues = _CUES.intersection(map(_stem_of, found))
-    if cues and (families := _suggested(cues)):
+    if cues and (families := _candidate_families(cues)):
         codes |= _in_words(" ".join(found), families)
     if not low.isascii() or _has_mark(low):
         codes |= _in_lines(lines(low))
@@ -134,7 +134,7 @@ def _scanned(text: str) -> frozenset[str]:
     return codes
 
 
-_long_scanned_before = lru_cache(maxsize=2_048)(_scanned)
+_long_scanned_before = lru_cache(maxsize=2_048)(_scan_text)
 
 
 def _in_names(*names: str) -> frozenset[str]:
@@ -144,11 +144,11 @@ def _in_names(*names: str) -> frozenset[str]:
     for name in names:
         of_name = _name_cues(name)
         if of_name is None:
-            return _scanned("\n".join(names))
+            return _scan_text("\n".join(names))
         cues |= of_name
     text = "\n".join(names)
-    tells = len(text) >= _BLOB_CHARS_MIN or (cues and _suggested(cues))
-    return _scanned(text) if tells else _NOTHING
+    tells = len(text) >= _BLOB_CHARS_MIN or (cues and _candidate_families(cues))
+    return _scan_text(text) if tells else _NOTHING
 
 
 @lru_cache(maxsize=16_384)
@@ -160,7 +160,7 @@ def _name_cues(name: str) -> frozenset[str] | None:
     return _CUES.intersection(map(_stem_of, words(low)))
 
 
-def _suggested(cues: frozenset[str]) -> list[WordFamily]:
+def _candidate_families(cues: frozenset[str]) -> list[WordFamily]:
     """The families that match the cues of a text."""
     return [
         family

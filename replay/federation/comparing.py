@@ -50,17 +50,19 @@ def comparison(
     found = [
         *(
             HoldingsCompared(peer, stream, here, there)
-            for stream, there, here in _taken(theirs, ours)
+            for stream, there, here in _shared_streams(theirs, ours)
         ),
         *(
             HoldingsCompared(node_id, stream, here, there)
-            for stream, here, there in _taken(ours, theirs)
+            for stream, here, there in _shared_streams(ours, theirs)
         ),
     ]
     return sorted(found, key=lambda each: (each.stream is None, each.stream or each.node_id))
 
 
-def _taken(owner: PeerDigests, holder: PeerDigests) -> Iterator[tuple[str | None, str, str | None]]:
+def _shared_streams(
+    owner: PeerDigests, holder: PeerDigests
+) -> Iterator[tuple[str | None, str, str | None]]:
     """Stream (null: tombstones), its digest at the owner, its digest at the holder."""
     if holder.held is not None:
         for stream, digest in owner.digests.items():

@@ -95,7 +95,7 @@ def check_page(
         reason = None if payload is None else _content_fault(payload)
         if reason is not None:
             refused.append(RefusedEvent(head.stream_seq, reason))
-        elif not instructs and _instructs(payload):
+        elif not instructs and _is_instruction(payload):
             raise PageFault("instruction", f"{stream}: the peer may not give instructions here")
         elif isinstance(payload, FactAsserted) and payload.foreign is None:
             fact_ids.append(payload.id or id_text(header.event_id))
@@ -176,7 +176,7 @@ def _due_us(header: Header, where: str, now_us: int) -> int:
     return due_us
 
 
-def _instructs(payload: Payload | None) -> bool:
+def _is_instruction(payload: Payload | None) -> bool:
     """Whether an event states an instruction."""
     return isinstance(payload, FactAsserted) and payload.value.interpret_as == "instruction"
 

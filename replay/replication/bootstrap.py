@@ -60,7 +60,7 @@ def fetch_snapshot(
         if snapshot.position > head:
             continue  # it has events after the last page
         try:
-            return _fetched(source, snapshots, log, snapshot, now_us, progress)
+            return _fetch_one(source, snapshots, log, snapshot, now_us, progress)
         except SnapshotFault as fault:
             _log.warning("the primary's snapshot is passed over: %s", fault)
         except (PrimaryUnreachable, StorageError) as fault:
@@ -69,7 +69,7 @@ def fetch_snapshot(
     return None
 
 
-def _fetched(
+def _fetch_one(
     source: SnapshotSource,
     snapshots: Snapshots,
     log: EventLog,

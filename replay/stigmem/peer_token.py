@@ -93,7 +93,7 @@ def check_peer_token(
 
     Raises: PeerTokenError: in the protocol's words.
     """
-    signed, claims, signature = _parsed(text)
+    signed, claims, signature = _parse_token(text)
     peer = find(claims.iss)
     if peer is None:
         raise PeerTokenError("peer not registered")
@@ -118,7 +118,7 @@ def check_peer_token(
     return peer, claims
 
 
-def _parsed(text: str) -> tuple[str, PeerClaims, bytes]:
+def _parse_token(text: str) -> tuple[str, PeerClaims, bytes]:
     parts = text.split(".")
     if len(text) > TOKEN_LENGTH_MAX or len(parts) != 3:
         raise PeerTokenError("malformed token")

@@ -54,15 +54,15 @@ def facts_page(
     found += [
         each
         for each in outgoing_retractions(db, start, view.position, node_id, scopes, wanted, hidden)
-        if _shown(view, each)
+        if _is_visible(view, each)
     ]
     found.sort(key=lambda each: each.position)
-    shown = _whole(found, limit)
-    rows = [_stamped(log, each) for each in shown]
+    shown = _whole_positions(found, limit)
+    rows = [_with_event_clock(log, each) for each in shown]
     return FactsPage(rows, rows[-1].hlc if rows else None, len(found) > len(shown))
 
 
-def _shown(view: View, each: Outgoing) -> bool:
+def _is_visible(view: View, each: Outgoing) -> bool:
     """Whether no tombstone hides the fact that a record ends."""
     slot = view.slot_at(each.row.from_position)
     if slot is None:
@@ -83,7 +83,7 @@ def position_of(log: EventLog, hlc: int) -> int:
     return low
 
 
-def _whole(found: list[Outgoing], limit: int) -> list[Outgoing]:
+def _whole_positions(found: list[Outgoing], limit: int) -> list[Outgoing]:
     """At most ``limit``, plus those at the last one's position: a cursor cannot lie between
     them."""
     if len(found) <= limit:
@@ -95,7 +95,7 @@ def _whole(found: list[Outgoing], limit: int) -> list[Outgoing]:
     return found[:end]
 
 
-def _stamped(log: EventLog, each: Outgoing) -> FactRow:
+def _with_event_clock(log: EventLog, each: Outgoing) -> FactRow:
     """The row with the clock reading of the event that orders it."""
     if each.row.from_position == each.position:
         return each.row

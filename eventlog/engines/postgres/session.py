@@ -67,7 +67,7 @@ class WritingSession:
         started = time.perf_counter()
         try:
             with failures():
-                return self._locked(self._connected())
+                return self._lock_head(self._connected())
         except StorageFailed:
             self.close()  # the next connection may lead to another server
             raise
@@ -78,7 +78,7 @@ class WritingSession:
             self._locks += 1
             self._lock_seconds += time.perf_counter() - started
 
-    def _locked(self, db: Connection) -> ServerState:
+    def _lock_head(self, db: Connection) -> ServerState:
         with db.pipeline():
             db.execute("BEGIN")
             locking = db.cursor(binary=True).execute(LOCK)
@@ -100,7 +100,7 @@ class WritingSession:
             tcp_keepalives_interval="5",
         )
         # A server may show commits that it did not replicate before it was lost.
-        self._locked(self._db)
+        self._lock_head(self._db)
         self.prove()
         return self._db
 

@@ -205,7 +205,7 @@ def connect_writer(path: Path) -> apsw.Connection:
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA secure_delete = ON")
     if version < SCHEMA_VERSION:
-        _raise_version(db)
+        _upgrade_schema(db)
     return db
 
 
@@ -227,7 +227,7 @@ def _create(db: apsw.Connection) -> None:
         db.pragma("user_version", SCHEMA_VERSION)
 
 
-def _raise_version(db: apsw.Connection) -> None:
+def _upgrade_schema(db: apsw.Connection) -> None:
     """Version 1 to 2: named payloads may be deleted."""
     with db:
         for table, verb in _REPLACED:

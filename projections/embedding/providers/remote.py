@@ -51,7 +51,7 @@ class RemoteProvider:
     def embed(self, texts: Sequence[str], purpose: Purpose = "document") -> F32:
         """See ``Provider``. Sends requests in parallel; the first failure decides."""
         prefix = self._card.prefix(purpose)
-        sent = [_cut(prefix + text, self._dialect.limits.text_bytes) for text in texts]
+        sent = [_truncate_text(prefix + text, self._dialect.limits.text_bytes) for text in texts]
         requests = list(_requests(sent, self._dialect.limits))
         if not requests:
             return np.empty((0, self.dimensions), dtype=np.float32)
@@ -84,7 +84,7 @@ def matrix(rows: Sequence[Sequence[float]]) -> F32:
         return np.array(rows, dtype=np.float64).astype(np.float32)
 
 
-def _cut(text: str, bytes_max: int) -> str:
+def _truncate_text(text: str, bytes_max: int) -> str:
     """The start of a text; a blank one becomes a full stop, because none may be empty."""
     text = text if text.strip() else "."
     data = text.encode()

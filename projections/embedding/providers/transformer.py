@@ -153,7 +153,7 @@ def forward(weights: ModelWeights, space: Workspace, texts: Sequence[Sequence[in
         _double_gelu(wide, layer.up_bias, space.scratch)
         np.matmul(wide, layer.down, out=mixed)
         _normalise(hidden, layer.norm, mixed, layer.down_bias)
-    return _pooled(hidden, groups, len(texts))
+    return _mean_of_tokens(hidden, groups, len(texts))
 
 
 def flops(width: int, lengths: Sequence[int], layers: int = 6) -> int:
@@ -231,7 +231,7 @@ def _normalise(
         x += shift
 
 
-def _pooled(hidden: F32, groups: Sequence[tuple[int, int, int]], texts: int) -> F32:
+def _mean_of_tokens(hidden: F32, groups: Sequence[tuple[int, int, int]], texts: int) -> F32:
     """The mean of each text's tokens, as a unit vector."""
     width = hidden.shape[1]
     vectors = np.empty((texts, width), dtype=np.float32)

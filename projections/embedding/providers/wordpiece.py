@@ -78,13 +78,13 @@ class _Characters(dict[int, str]):
     """For ``str.translate``: the replacement of a character, computed on first use."""
 
     def __missing__(self, code: int) -> str:
-        text = _replaced(code)
+        text = _replacement(code)
         if len(self) < CHARACTERS_KEPT:
             self[code] = text
         return text
 
 
-def _replaced(code: int) -> str:
+def _replacement(code: int) -> str:
     """Spaces around characters that are words by themselves, no accents, small letters."""
     if _SPACES.has(code):
         return " "

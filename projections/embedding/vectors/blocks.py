@@ -98,7 +98,7 @@ class VectorBlocks:
         for number in range(len(starts) // BLOCK_SLOTS):
             with self._lock:
                 block = vectors.block(number)
-                if block is not None and self._is_due(vectors, number, block):
+                if block is not None and self._needs_writing(vectors, number, block):
                     self._write(vectors, number, block, starts)
 
     def discard_forgotten(self, vectors: Vectors) -> None:
@@ -121,9 +121,9 @@ class VectorBlocks:
                 if block is not None:
                     vectors.take(number, _private(block))
                 del block
-            self._let_go([self._written.pop(number).held for number in stale])
+            self._release_map([self._written.pop(number).held for number in stale])
 
-    def _let_go(self, held: Iterable[Callable[[], object | None]]) -> None:
+    def _release_map(self, held: Iterable[Callable[[], object | None]]) -> None:
         for _ in range(HELD_LOOKS):
             if all(each() is None for each in held):
                 return
@@ -131,7 +131,7 @@ class VectorBlocks:
             time.sleep(HELD_SECONDS)
         raise StorageFailed("a removed file of vectors is still being read")
 
-    def _is_due(self, vectors: Vectors, number: int, block: VectorBlock) -> bool:
+    def _needs_writing(self, vectors: Vectors, number: int, block: VectorBlock) -> bool:
         written = self._written.get(number)
         if written is None or written.forgotten != vectors.forgotten(number):
             return True

@@ -76,18 +76,18 @@ class VectorsInFile(Vectors):
     def rows(self, slots: I32) -> tuple[F32, Bool]:
         present = self.present(slots)
         rows = np.zeros((len(slots), self.dimensions), dtype=np.float32)
-        for at, found in self._pieces(slots, present):
+        for at, found in self._chunks_with_vectors(slots, present):
             rows[at] = found
         return rows, present
 
     def cosines(self, query: F32, slots: I32) -> tuple[F64, Bool]:
         present = self.present(slots)
         cosines = np.zeros(len(slots), dtype=np.float64)
-        for at, found in self._pieces(slots, present):
+        for at, found in self._chunks_with_vectors(slots, present):
             cosines[at] = np.vecdot(found, query)
         return np.round(cosines, COSINE_DECIMALS), present
 
-    def _pieces(self, slots: I32, present: Bool) -> Iterator[tuple[I64, F32]]:
+    def _chunks_with_vectors(self, slots: I32, present: Bool) -> Iterator[tuple[I64, F32]]:
         """Indices of slots with a vector, ascending, and the vectors: a few at a time."""
         held = np.flatnonzero(present)
         order = np.argsort(slots[held], kind="stable")
@@ -96,7 +96,7 @@ class VectorsInFile(Vectors):
             for start in range(0, len(held), self._file.rows_at_once):
                 part = slice(start, start + self._file.rows_at_once)
                 found, rows = reading.rows(np.unique(positions[part]))
-                at = _places(found, positions[part])
+                at = _indices_in(found, positions[part])
                 yield held[part][at >= 0], rows[at[at >= 0]]
 
     def likely(self, query: F32, slots: I32, count: int) -> I64:
@@ -161,7 +161,7 @@ class _Search:
         for part, start, end, by_name in self._parts:
             among = self._positions[start:end]
             found, differ = reading.near(self._wanted, part, among, above, limit, by_name=by_name)
-            at = _places(among, found)
+            at = _indices_in(among, found)
             self.differences[start + at[at >= 0]] = differ[at >= 0]
 
 
@@ -283,14 +283,14 @@ class BoundedVectors(Vectors):
 
     def _move(self, positions: I64) -> None:
         """Switch to the file's vectors, at these positions."""
-        slots = _places(self._starts(), positions)
+        slots = _indices_in(self._starts(), positions)
         self._file.remove(positions[slots < 0])  # of no fact
         inside = VectorsInFile(self._file, self._starts)
         inside.mark(slots[slots >= 0].astype(np.int32))
         self._inside = inside
 
 
-def _places(among: I64, positions: I64) -> I64:
+def _indices_in(among: I64, positions: I64) -> I64:
     """The index of each position among others, which ascend; -1 for absent ones."""
     if not len(among):
         return np.full(len(positions), -1, dtype=np.int64)

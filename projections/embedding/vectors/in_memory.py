@@ -111,7 +111,7 @@ class Vectors:
         if not len(slots):
             return present[:0].copy()
         first, last = int(slots[0]), int(slots[-1])
-        if last < len(present) and last - first == len(slots) - 1 and _rising(slots):
+        if last < len(present) and last - first == len(slots) - 1 and _is_ascending(slots):
             return present[first : last + 1].copy()
         found = np.zeros(len(slots), dtype=np.bool_)
         inside = slots < len(present)
@@ -175,7 +175,7 @@ class Vectors:
             self._present = grown
 
 
-def _rising(slots: I32) -> bool:
+def _is_ascending(slots: I32) -> bool:
     return bool((slots[1:] > slots[:-1]).all())
 
 

@@ -45,7 +45,7 @@ _IDS = "SELECT id FROM vec_facts"
 _ONE = "SELECT id, embedding FROM vec_facts WHERE id=?"
 
 
-def _stays(name: str, gone: Container[str]) -> bool:
+def _is_kept(name: str, gone: Container[str]) -> bool:
     return name not in gone and not name.startswith(CARD_PREFIX)
 
 
@@ -191,7 +191,7 @@ class VecFacts(KeptVecFacts):
                 copy_rows(self._db, fresh, "vec_meta", "true", ())
                 rows = iter(self._db.execute(_ALL))
                 while page := list(islice(rows, PAGE_ROWS)):
-                    fresh.executemany(_INSERT, [row for row in page if _stays(str(row[0]), gone)])
+                    fresh.executemany(_INSERT, [row for row in page if _is_kept(str(row[0]), gone)])
             truncate_wal(fresh)
         finally:
             fresh.close()
@@ -200,7 +200,7 @@ class VecFacts(KeptVecFacts):
 def open_vectors(path: Path, page_bytes: int = 4096) -> apsw.Connection:
     """A writing connection with ``vec0``. ``page_bytes``: for a new file."""
     db = apsw.Connection(str(path))
-    _know_vec0(db)
+    _load_vec0(db)
     set_pragmas(db, f"page_size={page_bytes}", "journal_mode=WAL", "synchronous=NORMAL")
     set_pragmas(db, "secure_delete=ON")
     return db
@@ -209,11 +209,11 @@ def open_vectors(path: Path, page_bytes: int = 4096) -> apsw.Connection:
 def read_vectors(path: Path) -> apsw.Connection:
     """A read-only connection with ``vec0``."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    _know_vec0(db)
+    _load_vec0(db)
     return db
 
 
-def _know_vec0(db: apsw.Connection) -> None:
+def _load_vec0(db: apsw.Connection) -> None:
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     db.enable_load_extension(True)
     db.load_extension(sqlite_vec.loadable_path())

@@ -81,7 +81,7 @@ class Reading:
         ``limit``. All such positions of ``among`` are included; others may be, unless the search is
         ``by_name``."""
         if by_name:
-            return self._named(wanted, part, among, above, limit)
+            return self._near_by_name(wanted, part, among, above, limit)
         pages: list[tuple[I64, I64]] = []
         while above < limit:
             asked = (wanted.tobytes(), NEAREST_MAX, part, above, limit)
@@ -95,14 +95,16 @@ class Reading:
                 pages.append((found[differ < last], differ[differ < last]))
                 above = last - 1
             else:
-                pages.append(self._named(wanted, part, among, above, last))
+                pages.append(self._near_by_name(wanted, part, among, above, last))
                 above = last
         return (
             np.concatenate([found for found, _ in pages]),
             np.concatenate([differ for _, differ in pages]),
         )
 
-    def _named(self, wanted: U64, part: int, among: I64, above: int, limit: int) -> tuple[I64, I64]:
+    def _near_by_name(
+        self, wanted: U64, part: int, among: I64, above: int, limit: int
+    ) -> tuple[I64, I64]:
         asked = (wanted.tobytes(), NEAREST_MAX, part, above, limit)
         found: list[tuple[Any, ...]] = []
         for start in range(0, len(among), NEAREST_MAX):
@@ -259,7 +261,7 @@ class KeptVectorFile(VectorFile):
                 _ADD, ((at, row.tobytes()) for at, row in zip(numbers, exact, strict=True))
             )
             newest = max(numbers)
-            if newest > _reached(self._db)[0]:
+            if newest > _last_fact(self._db)[0]:
                 (event,) = self._log.read(newest - 1, 1)
                 self._db.execute(_REACHED, (newest, event.hash))
 
@@ -304,7 +306,7 @@ class KeptVectorFile(VectorFile):
         return db
 
     def _fits(self, db: apsw.Connection) -> bool:
-        position, sealed = _reached(db)
+        position, sealed = _last_fact(db)
         found = self._log.read(position - 1, 1) if position else []
         return [(event.position, event.hash) for event in found] == [(position, sealed)]
 
@@ -324,7 +326,7 @@ def _is_complete(db: apsw.Connection) -> bool:
     return found is not None and bool(found[0])
 
 
-def _reached(db: apsw.Connection) -> tuple[int, bytes]:
+def _last_fact(db: apsw.Connection) -> tuple[int, bytes]:
     """The position of the last fact with a vector, and the hash of its event."""
     _, position, sealed = query_one(db, _STATE) or (0, 0, b"")
     return int(position), bytes(sealed)

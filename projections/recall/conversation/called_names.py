@@ -49,7 +49,7 @@ def read_as(survey: Survey, rows: Rows, calls_min: int) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in capitalised_words(survey.request.query):
         if not is_speaker(survey, word):
-            entity = _called(survey, rows, word, calls_min)
+            entity = _speaker_called(survey, rows, word, calls_min)
             name = None if entity is None else _name_of(survey, entity)
             if name is not None:
                 found[word] = name
@@ -63,7 +63,7 @@ def renamed(query: str, names: Mapping[str, str]) -> str:
     return query
 
 
-def _called(survey: Survey, rows: Rows, word: str, calls_min: int) -> int | None:
+def _speaker_called(survey: Survey, rows: Rows, word: str, calls_min: int) -> int | None:
     """The number of the only speaker whom others call ``word``."""
     view = survey.view
     terms = view.tokenize(word)
@@ -78,7 +78,7 @@ def _called(survey: Survey, rows: Rows, word: str, calls_min: int) -> int | None
         return None
     slot_at = {int(view.from_position[slot]): slot for slot in sorted(partners)}
     calls, by_other, by_own = Counter[int](), Counter[int](), Counter[int]()
-    pattern = _calling(word)
+    pattern = _call_pattern(word)
     # A fact erased since the view was pinned has no row.
     for row in rows([*slot_at]):
         slot = slot_at[row.position]
@@ -113,7 +113,7 @@ def _partners(survey: Survey, slots: I32) -> dict[int, int]:
     return partners
 
 
-def _calling(word: str) -> re.Pattern[str]:
+def _call_pattern(word: str) -> re.Pattern[str]:
     """A call by a name: after a greeting or a comma, or at the start of a sentence before a
     comma or its end."""
     name = rf"{re.escape(word)}(?!\w)"

@@ -52,7 +52,7 @@ class Conversations(Struct, frozen=True):
         if not len(self.members):
             return [np.full(len(slots), -1, dtype=np.int32) for _ in steps]
         at, found = self._places(slots)
-        stepped = (self._stepped(at, found, step) for step in steps)
+        stepped = (self._places_at_step(at, found, step) for step in steps)
         return [np.where(within, self.members[there], np.int32(-1)) for there, within in stepped]
 
     def around(
@@ -75,7 +75,7 @@ class Conversations(Struct, frozen=True):
             steps = dict.fromkeys(shares_of(context), nowhere)
             return Windows(self.members, np.zeros(len(slots), dtype=np.int64), steps)
         at, found = self._places(slots)
-        stepped = {step: self._stepped(at, found, step) for step in shares_of(context)}
+        stepped = {step: self._places_at_step(at, found, step) for step in shares_of(context)}
         beside = (there[within] for there, within in stepped.values())
         wanted = np.unique(np.concatenate([at[found], *beside]))
         places = np.where(found, wanted.searchsorted(at), len(wanted))
@@ -86,7 +86,7 @@ class Conversations(Struct, frozen=True):
         at = np.minimum(self.ascending.searchsorted(slots), len(self.ascending) - 1)
         return self.by_slot[at], self.ascending[at] == slots
 
-    def _stepped(self, at: I64, found: Bool, step: int) -> tuple[I64, Bool]:
+    def _places_at_step(self, at: I64, found: Bool, step: int) -> tuple[I64, Bool]:
         """The places at that distance, and which of them lie in the same conversation."""
         there = np.minimum(np.maximum(at + step, 0), len(self.members) - 1)
         return there, found & (there == at + step) & (self.number[there] == self.number[at])
@@ -120,7 +120,9 @@ def _conversations_of(
     lists = [np.empty(0, dtype=np.int32)]
     for source in sources:
         key = ("said", source, context.facts_max, survey.gate)
-        lists.append(survivors.derived(key, partial(_said, survey, context.facts_max, source)))
+        lists.append(
+            survivors.derived(key, partial(_conversation_slots, survey, context.facts_max, source))
+        )
     members = np.concatenate(lists)
     if not len(members):
         return Conversations(members, members, np.empty(0, dtype=np.int64), members)
@@ -131,7 +133,7 @@ def _conversations_of(
     return Conversations(members, number, by_slot, members[by_slot])
 
 
-def _said(survey: Survey, facts_max: int, source: int) -> I32:
+def _conversation_slots(survey: Survey, facts_max: int, source: int) -> I32:
     """A source's facts that may be part of a conversation, by age; none for a feed."""
     listed = survey.view.source_slots(source)
     kept = listed[survey.survivor_mask[listed]]

@@ -84,14 +84,14 @@ def load_features(
         situation=survey.request.situation,
         raw={} if fused is None else fused.raw,
         unjudged={} if fused is None else fused.unjudged,
-        strong=_strong(slots, hits or {}),
+        strong=_strong_hits(slots, hits or {}),
         cosine=_cosines(survey, slots) if "cosine" in needs else None,
         memories=load_memories(survey, slots) if "memories" in needs else None,
         machine=view.machines.among(view.entity[slots]) if "speakers" in needs else None,
     )
 
 
-def _strong(slots: I32, hits: Mapping[str, Candidates]) -> Bool | None:
+def _strong_hits(slots: I32, hits: Mapping[str, Candidates]) -> Bool | None:
     strong_hits = [each.strong for each in hits.values() if each.strong is not None]
     if not strong_hits:
         return None

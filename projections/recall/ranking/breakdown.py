@@ -41,7 +41,7 @@ class Breakdowns:
         self._columns: dict[str, list[float]] = {}
         if any(index is not None for index in indices):
             at = [index or 0 for index in indices]
-            for name, numbers in _shown(scored, choices).items():
+            for name, numbers in _shown_numbers(scored, choices).items():
                 self._columns[name] = [round(n, SCORE_DECIMALS) for n in numbers[at].tolist()]
         self._indices = indices
 
@@ -65,7 +65,7 @@ class Breakdowns:
         return parts
 
 
-def _shown(scored: Scored, choices: Sequence[FactorChoice]) -> dict[str, F64]:
+def _shown_numbers(scored: Scored, choices: Sequence[FactorChoice]) -> dict[str, F64]:
     """The shown numbers of every candidate, by key."""
     normalised = scored.fused.normalised
     shown = {name: normalised[name] for name in BREAKDOWN_KEYS if name in normalised}

@@ -59,7 +59,7 @@ def chance_of(survey: Survey, certainty: Certainty, scored: Scored) -> Chance | 
             return None
     semantic = float(likeness[compared].mean())
     margin = 1.0 - float(scores[1:].mean() / scores[0]) if len(best) > 1 else 0.0
-    speaker = _said_by_named(survey, scored, best[:SPEAKING])
+    speaker = _share_of_named_speakers(survey, scored, best[:SPEAKING])
     total = (
         certainty.bias
         + certainty.semantic * semantic
@@ -77,7 +77,7 @@ def scaled(scored: Scored, chance: Chance) -> Scored:
     return msgspec.structs.replace(scored, score=score, scale=share, unscaled=scored.score)
 
 
-def _said_by_named(survey: Survey, scored: Scored, best: I64) -> float:
+def _share_of_named_speakers(survey: Survey, scored: Scored, best: I64) -> float:
     names = {name.casefold() for name in without_speakers(survey).names}
     if not names:
         return 1.0

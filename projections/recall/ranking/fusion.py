@@ -104,14 +104,14 @@ def weighted_sum(
     hops = np.zeros(len(slots), dtype=np.int32)
     none = np.zeros(len(slots), dtype=np.bool_)
     for name, hits in stages.items():
-        at, found = _places(slots, hits.slots)
+        at, found = _common_places(slots, hits.slots)
         raw[name], normalised[name] = np.zeros(len(slots)), np.zeros(len(slots))
         raw[name][at] = hits.scores[found]
         normalised[name][at] = normalise(hits.scores)[found]
         hops[at] = np.maximum(hops[at], hits.hops[found])
     unjudged = _unjudged(slots, stages, raw)
     judged = {name: ~unjudged.get(name, none) for name in stages if not stages[name].builds_on}
-    vouched = _vouched(normalised, weights, judged, len(slots))
+    vouched = _weighted_mean(normalised, weights, judged, len(slots))
     for name, missing in unjudged.items():
         normalised[name][missing] = vouched[missing]
     for name in stages:
@@ -141,7 +141,7 @@ def reciprocal_ranks(
     for name, hits in stages.items():
         if name in choice.fixed:
             continue
-        at, found = _places(plain.slots, hits.slots)
+        at, found = _common_places(plain.slots, hits.slots)
         order = np.lexsort((*hits.ages(hits.slots), -hits.scores))
         ranks: F64 = np.empty(len(order))
         ranks[order] = np.arange(len(order))
@@ -149,7 +149,7 @@ def reciprocal_ranks(
         places[name][at] = first / (first + ranks[found])
         score += weights[name] * places[name]
     ranked = {name: each > 0 for name, each in places.items() if not stages[name].builds_on}
-    vouched = _vouched(places, weights, ranked, len(plain.slots))
+    vouched = _weighted_mean(places, weights, ranked, len(plain.slots))
     for name in plain.unjudged.keys() & places.keys():
         score += np.where(plain.unjudged[name], weights[name] * vouched, 0.0)
     for name in choice.fixed:
@@ -182,7 +182,7 @@ def _unjudged(
     return {name: np.isin(slots, some) & (raw[name] == 0) for name, some in waiting.items()}
 
 
-def _vouched(
+def _weighted_mean(
     scores: Mapping[str, F64], weights: Mapping[str, float], counted: Mapping[str, Bool], size: int
 ) -> F64:
     """The weighted mean of the stages that count for a fact; 0 if none does."""
@@ -193,7 +193,7 @@ def _vouched(
     return np.divide(total, weight, out=np.zeros(size), where=weight > 0)
 
 
-def _places(slots: I32, wanted: I32) -> tuple[I32, I32]:
+def _common_places(slots: I32, wanted: I32) -> tuple[I32, I32]:
     """Indices into ``slots`` and into ``wanted`` of their common slots."""
     _, at, found = np.intersect1d(slots, wanted, assume_unique=True, return_indices=True)
     return at.astype(np.int32), found.astype(np.int32)

@@ -57,10 +57,10 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     ended = np.where(until == NO_END, began, np.maximum(until - 1, began))
     away: F64 = np.full(len(dated), np.inf)
     for first, after in spans:
-        away = np.minimum(away, _away(began, ended, _us(first), _us(after)))
+        away = np.minimum(away, _days_away(began, ended, _us(first), _us(after)))
     near = away <= DECAYS_MAX * parameters.decay_days
     dated, away = dated[near], away[near]
-    kept = np.isin(dated, _found(earlier)) | np.isin(
+    kept = np.isin(dated, _earlier_hits(earlier)) | np.isin(
         dated, _newest(survey, dated[away == 0.0], parameters)
     )
     slots, away = dated[kept], away[kept]
@@ -77,7 +77,7 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     return Candidates(slots, scores, np.zeros(len(slots), dtype=np.int32), why, ages=view.ages)
 
 
-def _found(earlier: Mapping[str, Candidates]) -> I32:
+def _earlier_hits(earlier: Mapping[str, Candidates]) -> I32:
     return np.concatenate([np.empty(0, dtype=np.int32), *(each.slots for each in earlier.values())])
 
 
@@ -88,7 +88,7 @@ def _newest(survey: Survey, slots: I32, parameters: Parameters) -> I32:
     return survey.view.by_age(survey.admits(slots))[-parameters.others :]
 
 
-def _away(began: I64, ended: I64, first: int, after: int) -> F64:
+def _days_away(began: I64, ended: I64, first: int, after: int) -> F64:
     """Days between each fact's time and the named time, 0 if they meet."""
     gap = np.maximum(np.maximum(first - ended, began - (after - 1)), 0)
     return gap / DAY_US

@@ -62,7 +62,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
         raise StageDisabled("depth is 0")
     if not survey.request.include_neighbors:
         raise StageDisabled("include_neighbors is false")
-    found = _found(survey, parameters, named_entities(survey, parameters))
+    found = _paths_or_edges(survey, parameters, named_entities(survey, parameters))
     paths: dict[int, list[Path]] = {}
     for path in found:
         for slot in path.edges:
@@ -82,7 +82,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     return Candidates(slots, scores, hops, why, ages=ages, origin=lambda _slot: "entity-graph")
 
 
-def _found(survey: Survey, parameters: Parameters, named: list[I32]) -> list[Path]:
+def _paths_or_edges(survey: Survey, parameters: Parameters, named: list[I32]) -> list[Path]:
     if parameters.first_only:
         return _edges(survey, parameters, named[:1])
     two_hops = parameters.two_hops if survey.depth > 1 else 0
@@ -117,12 +117,12 @@ def named_entities(survey: Survey, parameters: Parameters) -> list[I32]:
     name or by alias. At each word the longest name counts."""
     named: dict[bytes, I32] = {}
     for part in _parts(survey.request.query):
-        for numbers in _of_part(survey, parameters, part):
+        for numbers in _entities_in(survey, parameters, part):
             named.setdefault(numbers.tobytes(), numbers)
     return list(named.values())
 
 
-def _of_part(survey: Survey, parameters: Parameters, part: str | list[str]) -> list[I32]:
+def _entities_in(survey: Survey, parameters: Parameters, part: str | list[str]) -> list[I32]:
     if isinstance(part, list):
         return list(_by_words(survey, parameters, part))
     numbers = _by_uri(survey, part)
@@ -146,12 +146,12 @@ def _by_uri(survey: Survey, token: str) -> I32:
     try:
         uri = normalize_uri(token.strip("?!.,;:\"'()"))
     except ValueError:
-        return _known(survey, [])
+        return _with_visible_edge(survey, [])
     names = [uri]
     if survey.aliases is not None:
         names.append(survey.aliases.resolve(uri, survey.moment.position))
     numbers = [survey.view.entities.number(name) for name in names]
-    return _known(survey, [number for number in numbers if number is not None])
+    return _with_visible_edge(survey, [number for number in numbers if number is not None])
 
 
 def _by_words(survey: Survey, parameters: Parameters, words: list[str]) -> Iterator[I32]:
@@ -175,10 +175,10 @@ def _by_phrase(survey: Survey, phrase: str) -> I32:
     if survey.aliases is not None:
         meant = survey.aliases.named(phrase, survey.moment.position)
         numbers += [n for name in meant if (n := view.entities.number(name)) is not None]
-    return _known(survey, numbers)
+    return _with_visible_edge(survey, numbers)
 
 
-def _known(survey: Survey, numbers: list[int]) -> I32:
+def _with_visible_edge(survey: Survey, numbers: list[int]) -> I32:
     """The entities with a visible edge."""
     known = [
         number

@@ -71,10 +71,10 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     words = keywords_of(survey.request, parameters.cutting)
     if not words.phrases:
         raise StageDisabled("the request has no keyword")
-    pool = _pooled(survey, parameters, words)
+    pool = _run_searches(survey, parameters, words)
     strong: frozenset[int] | None = None
     if parameters.coverage:
-        covered = {slot: _covered(survey, slot, words) for slot in pool}
+        covered = {slot: _keywords_in(survey, slot, words) for slot in pool}
         wanted = len(words.wanted)
         strong = frozenset(n for n, held in covered.items() if len(held) == wanted > 0)
         if not words.raw:
@@ -95,7 +95,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     )
 
 
-def _pooled(survey: Survey, parameters: Parameters, words: Keywords) -> dict[int, Hit]:
+def _run_searches(survey: Survey, parameters: Parameters, words: Keywords) -> dict[int, Hit]:
     """Hits by slot, in the order found; the first search that finds a fact keeps it."""
     search = FuzzySearch(survey, parameters.fetch * survey.limit)
     pool: dict[int, Hit] = {}
@@ -127,7 +127,7 @@ def _scores(survey: Survey, parameters: Parameters, pool: Mapping[int, Hit], slo
     return bm25_product(bm25, load_memories(survey, slots), parameters.product)
 
 
-def _covered(survey: Survey, slot: int, words: Keywords) -> list[str]:
+def _keywords_in(survey: Survey, slot: int, words: Keywords) -> list[str]:
     """The keywords that begin a word of the fact's texts."""
     view = survey.view
     own = view.attributes(np.array([slot], dtype=np.int32), survey.moment)[0]

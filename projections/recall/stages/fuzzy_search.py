@@ -54,7 +54,7 @@ class FuzzySearch:
         sought = [stems for stems in dict.fromkeys(cut) if stems]
         tally = Tally(view.count)
         for stems in sought:
-            slots, frequencies = self._holding(stems)
+            slots, frequencies = self._holding_sequence(stems)
             lengths = measured[slots] / average
             tally.add(slots, self._bm25(frequencies, lengths))
         slots, scores = tally.result()
@@ -72,7 +72,7 @@ class FuzzySearch:
                 return hits
         return [hit for window in windows(folded) for hit in self._substring(window, origin, which)]
 
-    def _holding(self, stems: Sequence[str]) -> tuple[I32, I32]:
+    def _holding_sequence(self, stems: Sequence[str]) -> tuple[I32, I32]:
         """Survivors that hold the stems in sequence, and how often."""
         view, survivors = self._survey.view, self._survey.surviving.survivors
         postings = [view.content_postings(stem) for stem in dict.fromkeys(stems)]
@@ -83,7 +83,7 @@ class FuzzySearch:
         slots = reduce(np.intersect1d, (found for found, _ in postings))
         slots = slots[survivors.mask[slots]]
         texts = (view.tokenize(view.said_by(slot)) for slot in slots.tolist())
-        times = np.array([_side_by_side(text, stems) for text in texts], dtype=np.int32)
+        times = np.array([_count_sequences(text, stems) for text in texts], dtype=np.int32)
         return slots[times > 0], times[times > 0]
 
     def _substring(self, piece: str, origin: str, which: Which) -> list[tuple[int, Hit]]:
@@ -93,10 +93,10 @@ class FuzzySearch:
         slots: I32 = survivors[counts[survivors] > 0]
         if not len(slots):
             return []
-        lengths, average = self._measured(which)
+        lengths, average = self._text_lengths(which)
         return self._best(slots, self._bm25(counts[slots], lengths[slots] / average), origin, piece)
 
-    def _measured(self, which: Which) -> tuple[I32, float]:
+    def _text_lengths(self, which: Which) -> tuple[I32, float]:
         """Lengths by slot, and their average over survivors with such a text."""
         if which not in self._lengths:
             survey = self._survey
@@ -121,7 +121,7 @@ class FuzzySearch:
         ]
 
 
-def _side_by_side(text: Sequence[str], stems: Sequence[str]) -> int:
+def _count_sequences(text: Sequence[str], stems: Sequence[str]) -> int:
     """How often a text holds the stems in sequence."""
     wanted, size = list(stems), len(stems)
     return sum(text[at : at + size] == wanted for at, stem in enumerate(text) if stem == wanted[0])

@@ -61,12 +61,12 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     if not survey.request.include_neighbors:
         raise StageDisabled("include_neighbors is false")
     view = survey.view
-    named = _named(survey, earlier)
+    named = _named_entities(survey, earlier)
     entity_count = len(view.entities)
     best = np.zeros(entity_count)
     best[named] = parameters.named_score
     if survey.focus is None:
-        seeds = np.union1d(named, _of_best_hits(survey, parameters.seed_facts, earlier))
+        seeds = np.union1d(named, _entities_of_best_hits(survey, parameters.seed_facts, earlier))
     else:
         seeds = named
     reached = Reached(entity_count, seeds.astype(np.int32))
@@ -75,19 +75,19 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     return _facts(survey, parameters, reached, best, earlier)
 
 
-def _named(survey: Survey, earlier: Mapping[str, Candidates]) -> I32:
+def _named_entities(survey: Survey, earlier: Mapping[str, Candidates]) -> I32:
     """Entities in the request: its own, or those whose URI or display name is in the query and that
     an earlier hit mentions."""
     if survey.focus is not None:
         return np.array([n for n in (survey.focus,) if n >= 0], dtype=np.int32)
     view, query = survey.view, survey.request.query
     found = {n for word in query.split() if (n := _number(survey, word)) is not None}
-    found.update(_spelled(survey, query, _mentioned(survey, earlier)))
+    found.update(_spelled_out(survey, query, _entities_mentioned(survey, earlier)))
     text = view.entities.text
     return np.array(sorted(found, key=text)[:NAMED_SEEDS_MAX], dtype=np.int32)
 
 
-def _spelled(survey: Survey, query: str, numbers: list[int]) -> Iterable[int]:
+def _spelled_out(survey: Survey, query: str, numbers: list[int]) -> Iterable[int]:
     """The entities whose display name is in the query and is more than stop-words."""
     spelled = f" {' '.join(_WORDS.findall(query.casefold()))} "
     text = survey.view.entities.text
@@ -117,7 +117,7 @@ def _number(survey: Survey, word: str) -> int | None:
     return number if spoken_of else None
 
 
-def _mentioned(survey: Survey, earlier: Mapping[str, Candidates]) -> list[int]:
+def _entities_mentioned(survey: Survey, earlier: Mapping[str, Candidates]) -> list[int]:
     view = survey.view
     slots = [hits.slots for hits in earlier.values()]
     if not slots:
@@ -126,7 +126,7 @@ def _mentioned(survey: Survey, earlier: Mapping[str, Candidates]) -> list[int]:
     return sorted(set(both[both >= 0].tolist()))
 
 
-def _of_best_hits(survey: Survey, count: int, earlier: Mapping[str, Candidates]) -> I32:
+def _entities_of_best_hits(survey: Survey, count: int, earlier: Mapping[str, Candidates]) -> I32:
     """Entities of the ``count`` best facts of every earlier stage."""
     slots = [hits.best(count).slots for hits in earlier.values()]
     return survey.view.entity[np.concatenate(slots)] if slots else np.empty(0, dtype=np.int32)

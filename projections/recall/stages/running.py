@@ -70,14 +70,14 @@ def run_stages(
             requested = is_requested(choice, asked)
             status: Status = "disabled" if requested else "not-requested"
             detail = "weighs nothing" if requested else ""
-            ran[choice.name] = _Ran(_idle(choice, status, detail))
+            ran[choice.name] = _Ran(_not_run(choice, status, detail))
             continue
         filled = choice.skipped_after
         if STAGES[choice.name].builds_on or filled is not None:
             late |= _collect(running, ran, choices, stopwatch)
-        if filled is not None and _is_filled(surveyed, filled, ran):
+        if filled is not None and _has_found_enough(surveyed, filled, ran):
             detail = f"{_label(choices, filled.stage)} filled the limit"
-            ran[choice.name] = _Ran(_idle(choice, "skipped", detail, filled.stage))
+            ran[choice.name] = _Ran(_not_run(choice, "skipped", detail, filled.stage))
             continue
         earlier = {name: each.hits for name, each in ran.items() if each.hits is not None}
         if executor is None:
@@ -110,7 +110,7 @@ def is_requested(choice: StageChoice, asked: Collection[str] | None) -> bool:
     return asked is None or choice.always or choice.name in asked or choice.label in asked
 
 
-def _idle(
+def _not_run(
     choice: StageChoice, status: Status, detail: str, after: str | None = None
 ) -> StageOutcome:
     return StageOutcome(choice.name, status, 0, 0.0, detail, choice.label, after)
@@ -120,7 +120,7 @@ def _label(choices: tuple[StageChoice, ...], name: str) -> str:
     return next(choice.label for choice in choices if choice.name == name) or name
 
 
-def _is_filled(surveyed: Survey, filled: Filled, ran: Mapping[str, _Ran]) -> bool:
+def _has_found_enough(surveyed: Survey, filled: Filled, ran: Mapping[str, _Ran]) -> bool:
     hits = ran[filled.stage].hits
     wanted = surveyed.limit if filled.hits == "limit" else filled.hits
     return hits is not None and len(hits.slots) >= wanted

@@ -106,7 +106,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
         ages=survey.view.ages,
         unjudged=waiting,
     )
-    return _lifted(survey, parameters, query, found) if parameters.card_share else found
+    return _with_card_scores(survey, parameters, query, found) if parameters.card_share else found
 
 
 def _in_context(
@@ -119,8 +119,8 @@ def _in_context(
     assert context is not None
     best = slots[best_indices(cosines, context.pool, lambda at: survey.view.ages(slots[at]))]
     talk = conversations(survey, context, best)
-    pool = _held(surroundings(talk, context, best), embedded, inside=True)
-    others = _held(pool, slots, inside=False)
+    pool = _filter_slots(surroundings(talk, context, best), embedded, inside=True)
+    others = _filter_slots(pool, slots, inside=False)
     if len(others):
         besides, _ = semantics.cosines(query, others)
         slots = np.concatenate([slots, others])
@@ -128,7 +128,7 @@ def _in_context(
         slots, cosines = slots[order], np.concatenate([cosines, besides])[order]
     windows = talk.windows(pool, context)
     kept = bounded(survey.view.length[windows.members], context)
-    product, length = _blended(windows, shares_of(context), kept, semantics, query)
+    product, length = _with_neighbours(windows, shares_of(context), kept, semantics, query)
     at = np.searchsorted(slots, pool)
     raised = cosines.copy()
     blended = np.round(product / np.maximum(length, 1e-9), COSINE_DECIMALS)
@@ -136,7 +136,7 @@ def _in_context(
     return slots, cosines, raised
 
 
-def _blended(
+def _with_neighbours(
     windows: Windows, shares: Mapping[int, float], kept: F64, semantics: Semantics, query: F32
 ) -> tuple[F64, F64]:
     """For each fact's vector plus its neighbours' shares: the product with the query, and the
@@ -183,7 +183,9 @@ def _indices(places: I64, count: int) -> I64:
     return indices
 
 
-def _lifted(survey: Survey, parameters: Parameters, query: F32, found: Candidates) -> Candidates:
+def _with_card_scores(
+    survey: Survey, parameters: Parameters, query: F32, found: Candidates
+) -> Candidates:
     """``found``, with a share of their entity's card's similarity for facts whose own is lower."""
     about, likeness = card_scores(survey, query, parameters.floor)
     share = parameters.card_share * likeness
@@ -207,7 +209,7 @@ def _lifted(survey: Survey, parameters: Parameters, query: F32, found: Candidate
     return msgspec.structs.replace(lifted, unjudged=found.unjudged)
 
 
-def _held(slots: I32, among: I32, *, inside: bool) -> I32:
+def _filter_slots(slots: I32, among: I32, *, inside: bool) -> I32:
     """Those of ``slots`` that are, or are not, among others; both ascending."""
     if not len(among):
         return slots[:0] if inside else slots

@@ -47,7 +47,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     """
     signature = sign_v1([survey.request.query])[0].tobytes()
     if parameters.version == 2:
-        signature = _weighted(survey)
+        signature = _weighted_signature(survey)
     if not any(signature):
         raise StageDisabled("the question has no word to sign")
     slots = sampled(survey.survivors, parameters.rows, survey.view)
@@ -85,7 +85,7 @@ def sampled(slots: I32, rows: int | None, view: View) -> I32:
     return slots[np.sort(first[by_key])]
 
 
-def _weighted(survey: Survey) -> bytes:
+def _weighted_signature(survey: Survey) -> bytes:
     """The question's version 2 signature, with its words weighted by rarity among the survivors."""
     survivors = survey.surviving.survivors
     terms = survey.view.tokenize(without_stop_words(survey.request.query))

@@ -62,7 +62,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     """The newest paragraphs that hold a keyword, among the survivors that pass the gate."""
     keywords = looked_for(survey.request, parameters.keyword_length)
     found: dict[tuple[int, str], _Passage] = {}
-    for each in _matching(survey, _asked(survey), keywords):
+    for each in _matching(survey, _paragraphs_passing(survey), keywords):
         found.setdefault(each.key, each)
         if len(found) == parameters.results:
             break
@@ -96,7 +96,7 @@ def looked_for(request: RecallRequest, length_min: int) -> list[str]:
     return list(dict.fromkeys([*words, original] if original else words))[:KEYWORDS_MAX]
 
 
-def _asked(survey: Survey) -> I32:
+def _paragraphs_passing(survey: Survey) -> I32:
     """Paragraphs that pass the gate and all filters except time. Time filters compare when a fact
     was recorded, but a paragraph belongs to its period, whenever it was recorded."""
     timeless = msgspec.structs.replace(survey.filters, since_us=None, until_us=None)

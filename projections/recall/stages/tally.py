@@ -14,7 +14,7 @@ class Tally:
     numbers costs more than the additions."""
 
     def __init__(self, count: int) -> None:
-        self._sums, self._touched = _borrowed(count)
+        self._sums, self._touched = _take_arrays(count)
 
     def add(self, slots: I32, scores: F64) -> None:
         """Add to distinct slots."""
@@ -39,7 +39,7 @@ class _Own(threading.local):
 _own = _Own()
 
 
-def _borrowed(count: int) -> tuple[F64, Bool]:
+def _take_arrays(count: int) -> tuple[F64, Bool]:
     """Arrays of zeros. A tally that is never finished keeps them, and the next one makes others."""
     sums, touched = _own.sums, _own.touched
     _own.sums = _own.touched = None

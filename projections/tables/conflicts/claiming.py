@@ -58,10 +58,10 @@ def claim_facts(events: Sequence[Recorded], patterns: Sequence[str], db: apsw.Co
         if relation not in several:
             several[relation] = any(matches_label(label, relation) for label in patterns)
     exclusive = {claim.key for claim in claims if not several[claim.fact.relation]}
-    tops = _tops(exclusive, db) if exclusive else {}
+    tops = _newest_claims(exclusive, db) if exclusive else {}
     for claim in claims:
         if claim.key in exclusive:
-            _contest(claim, tops, db)
+            _compare_with_newest(claim, tops, db)
     db.executemany(
         statements.CLAIM,
         [(c.key, c.value, c.event.header.hlc, c.id, validity_us(c.fact)[1]) for c in claims],
@@ -92,12 +92,12 @@ def _crowded_keys(by_key: dict[_Key, list[Recorded]], db: apsw.Connection) -> di
     return crowded
 
 
-def _tops(keys: set[bytes], db: apsw.Connection) -> dict[bytes, _Top]:
+def _newest_claims(keys: set[bytes], db: apsw.Connection) -> dict[bytes, _Top]:
     asked = "[" + ",".join(f'"{key.hex()}"' for key in keys) + "]"
     return {row[0]: (row[1], row[2], row[3]) for row in query(db, statements.TOPS, (asked,))}
 
 
-def _contest(claim: _Claim, tops: dict[bytes, _Top], db: apsw.Connection) -> None:
+def _compare_with_newest(claim: _Claim, tops: dict[bytes, _Top], db: apsw.Connection) -> None:
     """Compare a claim with the newest one of its key, which it may replace."""
     hlc = claim.event.header.hlc
     top = tops.get(claim.key)

@@ -24,14 +24,15 @@ def release_all(
 ) -> None:
     """Remove facts that ended (or were set aside) from their keys' claims."""
     released = [
-        _release(fact, event.position, db, set_aside=set_aside) for fact in dict.fromkeys(facts)
+        _release_fact(fact, event.position, db, set_aside=set_aside)
+        for fact in dict.fromkeys(facts)
     ]
     for claim in dict.fromkeys(released):
         if claim is not None:
-            _put_top_right(*claim, event, patterns, db)
+            _enforce_newest_rule(*claim, event, patterns, db)
 
 
-def _release(
+def _release_fact(
     fact: str, position: int, db: apsw.Connection, *, set_aside: bool
 ) -> tuple[bytes, bytes] | None:
     """Remove one fact; returns its key and value, or None if it held no claim."""
@@ -58,7 +59,7 @@ def _release(
     return key, value
 
 
-def _put_top_right(
+def _enforce_newest_rule(
     key: bytes, value: bytes, event: Recorded, patterns: Sequence[str], db: apsw.Connection
 ) -> None:
     """Restore the rule: a key's newest value has no open conflict; ``value``, if claimed and not
@@ -69,10 +70,10 @@ def _put_top_right(
     db.execute(statements.CLOSE, (event.position, key, top[0]))
     claimed = query_one(db, statements.CLAIMED, (key, value))
     if top[0] != value and claimed is not None:
-        _reopen(key, value, claimed[1], top[2], event, patterns, db)
+        _open_conflict(key, value, claimed[1], top[2], event, patterns, db)
 
 
-def _reopen(
+def _open_conflict(
     key: bytes,
     value: bytes,
     fact: str,
@@ -107,7 +108,7 @@ def resolve(
     release_all(resolution.loser_ids, event, patterns, db, set_aside=True)
     row = query_one(db, statements.FACT, (resolution.winner_id,))
     if row is not None:
-        _put_top_right(key_hash(*row[:4]), value_hash(*row[4:6]), event, patterns, db)
+        _enforce_newest_rule(key_hash(*row[:4]), value_hash(*row[4:6]), event, patterns, db)
 
 
 def declare(
@@ -126,4 +127,4 @@ def declare(
         if now and top_id == fact:
             db.execute(statements.CLOSE_KEY, (event.position, key))
         elif not now and top_id != fact:
-            _reopen(key, value, fact, top_id, event, after, db)
+            _open_conflict(key, value, fact, top_id, event, after, db)

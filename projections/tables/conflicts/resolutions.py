@@ -55,7 +55,7 @@ class ResolutionsProjector:
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:
-            key, settled = _settled(event)
+            key, settled = _settlement_of(event)
             db.execute(_DROP, key)
             rows = [(*key, n, fact, settled.event_id) for n, fact in enumerate(settled.facts)]
             db.executemany("INSERT INTO resolved_facts VALUES (?,?,?,?,?)", rows)
@@ -79,11 +79,11 @@ class ResolutionsPart:
 
     def __init__(self, facts: FactColumns) -> None:
         self._facts = facts
-        self._settled: dict[_Key, _Settled] = {}
+        self._settlement_of: dict[_Key, _Settled] = {}
 
     def load(self, db: apsw.Connection) -> None:
         for note, origin, event_id, fact in query(db, _EVERY):
-            settled = self._settled.setdefault((note, origin), _Settled(event_id, []))
+            settled = self._settlement_of.setdefault((note, origin), _Settled(event_id, []))
             settled.facts.append(fact)
 
     def fold(self, events: Sequence[Recorded]) -> None:
@@ -92,30 +92,30 @@ class ResolutionsPart:
                 gone = set(event.payload.events)
                 self._keep(lambda _, settled, gone=gone: settled.event_id not in gone)
             else:
-                key, settled = _settled(event)
-                self._settled[key] = settled
+                key, settled = _settlement_of(event)
+                self._settlement_of[key] = settled
 
     def forget(self, facts: Mapping[str, int]) -> None:
-        for settled in self._settled.values():
+        for settled in self._settlement_of.values():
             settled.facts = [fact for fact in settled.facts if fact not in facts]
         self._keep(lambda note, settled: note not in facts and bool(settled.facts))
 
     def _keep(self, wanted: Callable[[str, _Settled], bool]) -> None:
-        self._settled = {
-            key: settled for key, settled in self._settled.items() if wanted(key[0], settled)
+        self._settlement_of = {
+            key: settled for key, settled in self._settlement_of.items() if wanted(key[0], settled)
         }
 
     def state(self) -> bytes:
-        return msgspec.msgpack.encode(list(self._settled.items()))
+        return msgspec.msgpack.encode(list(self._settlement_of.items()))
 
     def restore(self, state: bytes) -> None:
-        self._settled = dict(msgspec.msgpack.decode(state, type=list[tuple[_Key, _Settled]]))
+        self._settlement_of = dict(msgspec.msgpack.decode(state, type=list[tuple[_Key, _Settled]]))
 
     def notes(self) -> dict[int, int]:
         """By slot of a note: the number of the entity it is about."""
         slot_of, arrays = self._facts.slot_of, self._facts.arrays
         found: dict[int, int] = {}
-        for (note, origin), settled in self._settled.items():
+        for (note, origin), settled in self._settlement_of.items():
             slot = slot_of.get(note)
             if slot is None or self._facts.origins.text(int(arrays["origin"][slot])) != origin:
                 continue
@@ -127,12 +127,12 @@ class ResolutionsPart:
     def awaited(self) -> frozenset[str]:
         """Notes, and facts that notes are about, that have not arrived yet."""
         slot_of = self._facts.slot_of
-        named = {fact for settled in self._settled.values() for fact in settled.facts}
-        named |= {note for note, _ in self._settled}
+        named = {fact for settled in self._settlement_of.values() for fact in settled.facts}
+        named |= {note for note, _ in self._settlement_of}
         return frozenset(name for name in named if name not in slot_of)
 
 
-def _settled(event: Recorded) -> tuple[_Key, _Settled]:
+def _settlement_of(event: Recorded) -> tuple[_Key, _Settled]:
     """A resolution's note with its origin, and the facts it settled."""
     resolution = event.payload
     assert isinstance(resolution, ConflictResolved)

@@ -50,7 +50,7 @@ class CapabilityRing:
         issuer = issuers.get(verified.node_id)
         if issuer is None:
             raise CapabilityInvalid("token_issuer_unknown")
-        if verified.public_key != issuer.public_key and not self._known(verified):
+        if verified.public_key != issuer.public_key and not self._is_recorded(verified):
             # A retired key signed it: a thief of that key could sign tokens that were never issued.
             raise CapabilityInvalid("token_invalid")
         fault = fault_of(verified, now_us, self.revoked(verified.node_id))
@@ -84,6 +84,6 @@ class CapabilityRing:
         """The token of this id, revoked or not."""
         return self._issued.get(token_id)
 
-    def _known(self, verified: VerifiedToken) -> bool:
+    def _is_recorded(self, verified: VerifiedToken) -> bool:
         row = self._issued.get(verified.token_id)
         return row is not None and row.token_sha256 == verified.digest.hex()

@@ -179,7 +179,7 @@ class GardensPart:
 
     def load(self, db: apsw.Connection) -> None:
         for garden, quarantine in query(db, "SELECT id, quarantine FROM gardens"):
-            self._found(garden, quarantine=bool(quarantine))
+            self._add_garden(garden, quarantine=bool(quarantine))
         for position, fact, decision in query(db, _REVIEWS):
             self._review(position, fact, decision)
 
@@ -187,7 +187,7 @@ class GardensPart:
         for event in events:
             payload = event.payload
             if isinstance(payload, GardenCreated):
-                self._found(payload.garden_id, quarantine=payload.quarantine)
+                self._add_garden(payload.garden_id, quarantine=payload.quarantine)
             else:
                 assert isinstance(payload, QuarantineReviewed)
                 self._review(event.position, payload.fact_id, payload.decision)
@@ -202,7 +202,7 @@ class GardensPart:
     def restore(self, state: bytes) -> None:
         self.quarantines, self.reviews = _decode_state(state)
 
-    def _found(self, garden: str, *, quarantine: bool) -> None:
+    def _add_garden(self, garden: str, *, quarantine: bool) -> None:
         number = self._facts.gardens.add(garden)
         if quarantine:
             self.quarantines.add(number)

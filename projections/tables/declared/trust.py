@@ -135,11 +135,11 @@ class TrustAt:
         """t(source) for a fact with this warrant, times the trust in the peer it came through."""
         if self._off:
             return 1.0
-        through = None if peer is None else self._set_of(peer)
+        through = None if peer is None else self._setting_of(peer)
         return self._of_source(source, warrant) * (1.0 if through is None else through)
 
     def _of_source(self, source: str, warrant: int) -> float:
-        given, level = self._set_of(source), float(self._levels[warrant])
+        given, level = self._setting_of(source), float(self._levels[warrant])
         if given is not None:
             lent = warrant >= RECEIVED and self._holds_key(source)
             return min(given, level) if lent else given
@@ -147,7 +147,7 @@ class TrustAt:
             return 1.0
         return level
 
-    def _set_of(self, source: str) -> float | None:
+    def _setting_of(self, source: str) -> float | None:
         if source not in self._given:
             row = query_one(self._db, _GIVEN, (source, self._position))
             self._given[source] = None if row is None else float(row[0])

@@ -82,12 +82,17 @@ def _uses(event: Recorded) -> list[tuple[str, int, int, list[int]]]:
     for use in payload.uses:
         by_fact.setdefault(use.fact_id, []).append(use)
     return [
-        (fact, sum(use.count for use in uses), max(use.last_at_us for use in uses), _last(uses))
+        (
+            fact,
+            sum(use.count for use in uses),
+            max(use.last_at_us for use in uses),
+            _last_instants(uses),
+        )
         for fact, uses in by_fact.items()
     ]
 
 
-def _last(uses: Iterable[RecallUse]) -> list[int]:
+def _last_instants(uses: Iterable[RecallUse]) -> list[int]:
     """The last instants of a fact's uses in one batch, oldest first (microseconds)."""
     instants = [at for use in uses for at in (*use.earlier_us, use.last_at_us)]
     return sorted(instants)[-KEPT_MAX:]
