@@ -81,6 +81,48 @@ class Settings(BaseSettings):
     cors_allow_credentials: bool = Field(
         default=True, description="Such pages may send credentials."
     )
+    connections_max: int = Field(
+        default=1_000,
+        ge=8,
+        le=100_000,
+        description="Open connections; more get 503.",
+    )
+    connections_per_address_max: int = Field(
+        default=500,
+        ge=4,
+        le=100_000,
+        description="Connections per address; a proxy is one address.",
+    )
+    request_body_bytes_max: int = Field(
+        default=1_048_576, ge=1024, le=1_073_741_824, description="Largest body."
+    )
+    batch_body_bytes_max: int = Field(
+        default=67_108_864, ge=1024, le=1_073_741_824, description="Largest body of a batch."
+    )
+    value_bytes_max: int = Field(
+        default=262_144, ge=1, le=VALUE_BYTES_MAX, description="Largest value of a fact."
+    )
+    quota_reads_per_hour: int = Field(
+        default=0, ge=0, le=1_000_000_000, description="Reads an hour per entity; 0: no limit."
+    )
+    quota_writes_per_hour: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000_000,
+        description="Writes an hour per entity; 0: no limit.",
+    )
+    job_facts_min: int = Field(
+        default=100_000,
+        ge=0,
+        le=1_000_000_000,
+        description="Sweeps and lint over more facts are [jobs](facts-api.md#jobs).",
+    )
+    cursor_ttl_s: int = Field(
+        default=300, ge=1, le=86_400, description="Lifetime of a page cursor."
+    )
+    shutdown_timeout_s: float = Field(
+        default=10.0, ge=0, le=600, description="Time for running requests at a stop."
+    )
     set_valued_relations: Labels = Field(
         default=(),
         description="Relations with several values: labels, or globs ending in `*`.",
@@ -89,18 +131,38 @@ class Settings(BaseSettings):
         default=True,
         description="New nodes declare `likes`, `knows` and others set-valued.",
     )
-    recall_profile: str = Field(
-        default="default", min_length=1, description="Profile of a recall that names none."
-    )
     sanitizer_mode: Literal["warn", "strip", "block", "quarantine", "off"] = Field(
         default="warn",
         description="How to serve facts that try to command a model ([modes]"
         "(untrusted-content.md#modes)).",
     )
+    recall_profile: str = Field(
+        default="default", min_length=1, description="Profile of a recall that names none."
+    )
     explain_permission: Literal["auto", "none", "read", "admin"] = Field(
         default="auto",
         description="Permission to explain a recall; `none`: off. `auto`: `admin`, or `read` "
         "without authentication.",
+    )
+    recall_workers: int | None = Field(
+        default=None,
+        ge=0,
+        le=64,
+        description="Processes for parallel recalls. Empty: cores − 1, at most 4, up to 250,000 "
+        "facts.",
+    )
+    recall_receipts: bool = Field(default=True, description="Recalls leave receipts in the log.")
+    recall_track_interval_s: float = Field(
+        default=30.0, gt=0, le=30, description="Pause between records of recall use."
+    )
+    card_max_age_s: float = Field(
+        default=86_400.0, gt=0, le=31_536_000, description="Age at which a card is stale."
+    )
+    card_queue_max: int = Field(
+        default=10_000,
+        ge=1,
+        le=1_000_000,
+        description="Most cards that wait for a refresh.",
     )
     embed_enabled: bool = Field(
         default=True, description="Recall compares meanings too, not only words."
@@ -131,56 +193,6 @@ class Settings(BaseSettings):
         ge=0,
         description="MiB of vectors in memory per process, the rest in a file; 0: no limit.",
     )
-    card_max_age_s: float = Field(
-        default=86_400.0, gt=0, le=31_536_000, description="Age at which a card is stale."
-    )
-    card_queue_max: int = Field(
-        default=10_000,
-        ge=1,
-        le=1_000_000,
-        description="Most cards that wait for a refresh.",
-    )
-    cursor_ttl_s: int = Field(
-        default=300, ge=1, le=86_400, description="Lifetime of a page cursor."
-    )
-    recall_track_interval_s: float = Field(
-        default=30.0, gt=0, le=30, description="Pause between records of recall use."
-    )
-    recall_workers: int | None = Field(
-        default=None,
-        ge=0,
-        le=64,
-        description="Processes for parallel recalls. Empty: cores − 1, at most 4, up to 250,000 "
-        "facts.",
-    )
-    subscriptions_max: int = Field(
-        default=100, ge=0, le=100_000, description="Subscriptions per principal."
-    )
-    webhooks_allow_private: bool = Field(
-        default=False, description="Webhooks may use private networks and http."
-    )
-    recall_receipts: bool = Field(default=True, description="Recalls leave receipts in the log.")
-    request_body_bytes_max: int = Field(
-        default=1_048_576, ge=1024, le=1_073_741_824, description="Largest body."
-    )
-    connections_max: int = Field(
-        default=1_000,
-        ge=8,
-        le=100_000,
-        description="Open connections; more get 503.",
-    )
-    connections_per_address_max: int = Field(
-        default=500,
-        ge=4,
-        le=100_000,
-        description="Connections per address; a proxy is one address.",
-    )
-    batch_body_bytes_max: int = Field(
-        default=67_108_864, ge=1024, le=1_073_741_824, description="Largest body of a batch."
-    )
-    value_bytes_max: int = Field(
-        default=262_144, ge=1, le=VALUE_BYTES_MAX, description="Largest value of a fact."
-    )
     time_travel_enabled: bool = Field(default=True, description="Serve `as_of`; off: 501.")
     time_travel_allow_fact_query_as_of: bool = Field(
         default=True, description="`GET /v1/facts` takes `as_of`; off: 403."
@@ -194,29 +206,14 @@ class Settings(BaseSettings):
         le=36_500,
         description="Days back that `as_of` may go; 0: all.",
     )
-    audit_sql_timeout_s: float = Field(
-        default=10.0, gt=0, le=600, description="Longest audit statement."
-    )
     fork_events_max: int = Field(
         default=200_000,
         ge=0,
         le=10_000_000,
         description="Last position that may be [forked](time-travel.md#what-if).",
     )
-    job_facts_min: int = Field(
-        default=100_000,
-        ge=0,
-        le=1_000_000_000,
-        description="Sweeps and lint over more facts are [jobs](facts-api.md#jobs).",
-    )
-    quota_reads_per_hour: int = Field(
-        default=0, ge=0, le=1_000_000_000, description="Reads an hour per entity; 0: no limit."
-    )
-    quota_writes_per_hour: int = Field(
-        default=0,
-        ge=0,
-        le=1_000_000_000,
-        description="Writes an hour per entity; 0: no limit.",
+    audit_sql_timeout_s: float = Field(
+        default=10.0, gt=0, le=600, description="Longest audit statement."
     )
     federation_enabled: bool = Field(default=False, description="The node has peers.")
     federation_insecure: bool = Field(
@@ -231,12 +228,6 @@ class Settings(BaseSettings):
     federation_allow_team: bool = Field(
         default=False, description="Exchange `team` facts too; `local` never."
     )
-    snapshots_every_events: int = Field(
-        default=0, ge=0, le=1_000_000_000, description="Events between snapshots; 0: never."
-    )
-    snapshots_keep: int = Field(
-        default=2, ge=1, le=1_000, description="Automatic snapshots to keep."
-    )
     replica_of: str = Field(default="", description="URL of the primary; this node is its replica.")
     replica_key: str = Field(
         default="",
@@ -245,6 +236,12 @@ class Settings(BaseSettings):
     )
     replica_snapshot: bool = Field(
         default=True, description="A new replica starts from a snapshot."
+    )
+    snapshots_every_events: int = Field(
+        default=0, ge=0, le=1_000_000_000, description="Events between snapshots; 0: never."
+    )
+    snapshots_keep: int = Field(
+        default=2, ge=1, le=1_000, description="Automatic snapshots to keep."
     )
     consolidation_enabled: bool = Field(
         default=True, description="Consolidation rules run on their cadence."
@@ -259,8 +256,11 @@ class Settings(BaseSettings):
     summaries_scope: Literal["local", "team", "company", "public"] = Field(
         default="local", description="Scope of their paragraphs."
     )
-    shutdown_timeout_s: float = Field(
-        default=10.0, ge=0, le=600, description="Time for running requests at a stop."
+    subscriptions_max: int = Field(
+        default=100, ge=0, le=100_000, description="Subscriptions per principal."
+    )
+    webhooks_allow_private: bool = Field(
+        default=False, description="Webhooks may use private networks and http."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe level on stderr."

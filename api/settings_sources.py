@@ -91,14 +91,31 @@ def variable(field: str) -> str:
     return PREFIX + field.upper()
 
 
+SUBJECTS = {
+    "data_dir": "Log",
+    "host": "Access",
+    "connections_max": "Limits",
+    "set_valued_relations": "Facts and recall",
+    "embed_enabled": "Embeddings",
+    "time_travel_enabled": "The past",
+    "federation_enabled": "Other nodes",
+    "snapshots_every_events": "Background work",
+    "log_level": "Messages",
+}
+"""The headings of ``docs/settings.md``, by the first setting below each."""
+
+
 def settings_table() -> str:
-    """Every setting as a Markdown table; ``docs/settings.md`` contains exactly this."""
-    rows = ["| variable | default | meaning |", "|---|---|---|"]
+    """Every setting in Markdown tables by subject; ``docs/settings.md`` holds exactly these."""
+    rows: list[str] = []
     for name, field in Settings.model_fields.items():
+        if name in SUBJECTS:
+            rows += ["", f"### {SUBJECTS[name]}", ""]
+            rows += ["| variable | default | meaning |", "|---|---|---|"]
         default: Any = field.default
         shown = "" if default is None else f"`{_toml(default)}`"
         rows.append(f"| `{variable(name)}` | {shown} | {field.description} |")
-    return "\n".join(rows)
+    return "\n".join(rows[1:])
 
 
 def _toml(value: Any) -> str:
