@@ -76,7 +76,7 @@ def scratch_at(
     store = ProjectionStore(link, path, history=overlay)
     image = MemoryImage()
     image.load(store.db, store.position)
-    image.tombstones.hide(present.hiding.standing)
+    image.tombstones.hide(present.hiding.tombstones)
     reader = Reader(link, image, overlay)
     writer = Writer(overlay, store, image, clock, reader.committed)
     writer.start()

@@ -69,7 +69,7 @@ async def set_tombstone(context: RequestContext, request: TombstoneRequest) -> T
     _check_erasure(request)
     scopes = hidden_scopes(request.scope)
     known, _ = context.node.reader.tombstones_of(entity)
-    if any(each.stands and each.node_id is None and each.scopes == scopes for each in known):
+    if any(each.in_force and each.node_id is None and each.scopes == scopes for each in known):
         raise plain("tombstone_already_exists")
     erasure = await _erased(context, entity, request) if request.erase else None
     body: Record = {
@@ -174,7 +174,7 @@ def notices_over(view: View, authorization: Authorization, slots: I32) -> list[T
         return []
     return [
         _notice(stone)
-        for stone in view.hiding.standing
+        for stone in view.hiding.tombstones
         if len(view.hiding.hidden_by(stone, view, slots))
     ]
 

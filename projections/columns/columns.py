@@ -37,16 +37,14 @@ COLUMN_TYPES: dict[str, type[np.generic]] = {
     "classification": np.int8,
 }
 """The columns: one row (slot) per fact, in position order. ``tie`` orders facts with the same clock
-reading, equally on every node; it comes from the fact's id.
-"""
+reading, equally on every node; it comes from the fact's id."""
 
 ROW_FIELDS = tuple(COLUMN_TYPES)
 
 
 class Columns:
     """Parallel arrays that grow by doubling. Growth copies, so a reader with the old arrays keeps a
-    consistent past. The writer changes only ends, at later positions.
-    """
+    consistent past. The writer changes only ends, at later positions."""
 
     def __init__(self, capacity: int = 1024) -> None:
         self.count = 0

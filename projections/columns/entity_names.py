@@ -18,15 +18,13 @@ def words_of(text: str) -> list[str]:
 
 def phrase_of(entity: str) -> str:
     """The words of an entity's display name, separated by spaces: ``new york`` for
-    ``place:new-york``; empty if it has none.
-    """
+    ``place:new-york``; empty if it has none."""
     return " ".join(words_of(entity_display(entity)))
 
 
 class EntityNames:
     """Numbers of entities by display name. Built on the first request, because not every node needs
-    it; afterwards it only grows. Safe from any thread.
-    """
+    it; afterwards it only grows. Safe from any thread."""
 
     def __init__(self, entities: Interner) -> None:
         self._entities = entities

@@ -28,8 +28,7 @@ def cid_number(cid: str) -> int:
 
 class FactColumns(Columns):
     """All columns of the facts. The facts' part of the memory image (``tables.facts.facts``) fills
-    them; other parts set their own columns.
-    """
+    them; other parts set their own columns."""
 
     def __init__(self, capacity: int = 1024) -> None:
         super().__init__(capacity)

@@ -80,8 +80,7 @@ class FactIds:
 
 class SaidValues(Sequence[str]):
     """Numbers of values by type and text; as a sequence, the text that the lexicon reads of each.
-    One thread adds, any may read.
-    """
+    One thread adds, any may read."""
 
     def __init__(self) -> None:
         self.sealed = TextTable()
@@ -126,8 +125,7 @@ class SaidValues(Sequence[str]):
 
     def fresh_keys(self, count: int) -> list[bytes]:
         """The values after the sealed ones and below ``count``, as a table holds them; empty if
-        forgotten.
-        """
+        forgotten."""
         values = list(self._numbers.items())
         keys = ((_value_key(kind, text), number) for (kind, text), number in values)
         return _by_number(keys, self._first, count)

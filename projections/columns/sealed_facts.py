@@ -38,8 +38,7 @@ _NO_LISTS = Lists(np.zeros(1, dtype=np.int64), [np.zeros(0, dtype=np.int32)])
 
 class FactsCut(Struct, frozen=True):
     """The sizes of everything at a position, and the values that later events change without a
-    trace. The document that holds this record also holds its small values.
-    """
+    trace. The document that holds this record also holds its small values."""
 
     position: int
     count: int
@@ -58,8 +57,7 @@ class FactsCut(Struct, frozen=True):
 
 def cut_of(facts: FactColumns, position: int, kept_sources: frozenset[int]) -> FactsCut:
     """The cut at the position just published. Call in the writer's thread. ``kept_sources``:
-    numbers of sources that not only facts name.
-    """
+    numbers of sources that not only facts name."""
     count = facts.count
     relations, sources = facts.relations.since(0), facts.sources.since(0)
     live = facts.arrays["scope"][:count] != NOWHERE
@@ -206,8 +204,7 @@ def _undropped(lists: Lists, postings: Postings) -> Lists:
 
 def _by_row(grown: Grown, rows: I64) -> tuple[I64, I64, I32, I64]:
     """Grown lists in the order of their rows, without empty ones: the rows, the length of each
-    list, all slots, and the list of each slot.
-    """
+    list, all slots, and the list of each slot."""
     order = np.argsort(rows, kind="stable")
     order = order[grown.lengths[order] > 0]
     lengths = grown.lengths[order]
@@ -263,8 +260,7 @@ def rest(facts: FactColumns, sections: Sections) -> None:
 
 def unmap(facts: FactColumns, sections: Sections) -> None:
     """Move everything into this process's memory, so that nothing of the file stays open.
-    ``sections``: the file that the columns were restored from.
-    """
+    ``sections``: the file that the columns were restored from."""
     facts.arrays = {name: column.copy() for name, column in facts.arrays.items()}
     facts.crowded = facts.crowded.copy()
     rest(facts, sections.private())

@@ -89,8 +89,7 @@ def _plane(term: str) -> F32:
 
 def sign_v2(terms: Sequence[str], weights: Mapping[str, float] | None = None) -> bytes:
     """The signature of a text's terms. ``weights``: the weight of each term (default: equal). The
-    plane of the empty term decides equal sums, so that few words leave no gaps.
-    """
+    plane of the empty term decides equal sums, so that few words leave no gaps."""
     counted = Counter(terms)
     if not counted:
         return _EMPTY
@@ -115,8 +114,7 @@ class StillSigning(Exception):
 
 class TextSignatures:
     """Signatures of numbered texts, made on first use and kept. Each is 32 bytes and depends only
-    on its text.
-    """
+    on its text."""
 
     def __init__(self, sign: Callable[[Sequence[str]], U8]) -> None:
         self._sign = sign

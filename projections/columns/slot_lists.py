@@ -69,8 +69,7 @@ class Postings:
 
     def drop(self, slots: Collection[int]) -> set[Any]:
         """Remove slots from every list; returns the names of changed lists. Reads every list; only
-        erasures, which are rare, need this.
-        """
+        erasures, which are rare, need this."""
         gone = frozenset(slots)
         changed: set[Any] = set()
         if self._sealed is not None:

@@ -27,8 +27,7 @@ COUNTED_FROM = 64
 
 class _Counted:
     """Distinct slots of the first ``raw`` entries of a list, and their counts. Entries below
-    ``used`` never change, so readers may keep slices.
-    """
+    ``used`` never change, so readers may keep slices."""
 
     __slots__ = ("frequencies", "raw", "slots", "used")
 
@@ -108,8 +107,7 @@ class TermPostings(Postings):
 
     def counted(self, term: str, below: int) -> tuple[I32, I32]:
         """(slots below ``below``, how often each holds the term); ascending, read-only. Ask only
-        about published slots: the entries of their facts are complete.
-        """
+        about published slots: the entries of their facts are complete."""
         fresh = self._counted_fresh(term, below)
         if self._terms is None:
             return fresh

@@ -48,20 +48,20 @@ class Hiding:
     """What the tombstones in force hide. Immutable, so readers keep what they pinned.
 
     Args:
-        standing: tombstones, in the order in which they were set.
+        tombstones: in the order in which they were set.
         entities: the memory image's numbers of entities.
         notes: by slot of a resolution's note, the number of the entity it is about.
     """
 
     def __init__(
         self,
-        standing: Iterable[Tombstone],
+        tombstones: Iterable[Tombstone],
         entities: Interner,
         notes: Mapping[int, int],
     ) -> None:
-        self.standing = tuple(standing)
+        self.tombstones = tuple(tombstones)
         self.names: dict[str, int] = {}
-        for stone in self.standing:
+        for stone in self.tombstones:
             for scope in stone.scopes:
                 self.names[stone.entity] = self.names.get(stone.entity, 0) | _BIT[scope]
         numbered = {
@@ -95,8 +95,7 @@ class Hiding:
 
     def mask(self, slots: I32 | None, entity: I32, target: I32, scope: I8) -> Bool:
         """Which facts are hidden: facts about a hidden entity, refs to one, and resolutions' notes
-        about one. The columns are those of ``slots`` (None: of all slots).
-        """
+        about one. The columns are those of ``slots`` (None: of all slots)."""
         last = len(self._bits) - 1  # the bits of "no entity"
         bits = self._bits[np.minimum(entity, last)]
         bits |= self._bits[np.where(target < 0, last, np.minimum(target, last))]

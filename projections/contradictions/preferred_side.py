@@ -97,7 +97,7 @@ def _contested_claims(
         standing = np.concatenate(parts) if parts else everything(view)[:0]
     else:
         standing = everything(view)
-    standing = standing[view.standing(standing, moment)]
+    standing = standing[view.unexpired_claims(standing, moment)]
     standing = standing[authorization.mask(view, standing)]
     standing = standing[_in_contested_keys(view, standing)]
     standing = standing[~_are_set_valued(view, standing, moment)]

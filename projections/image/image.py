@@ -225,7 +225,7 @@ class MemoryImage:
         }
         for part in reversed(self.parts.values()):
             part.forget(gone)
-        self.tombstones.hide(self.tombstones.hiding.standing)
+        self.tombstones.hide(self.tombstones.hiding.tombstones)
         self.erasures += 1
         self.remembered.clear()
         self._drop_text_caches()

@@ -340,7 +340,7 @@ class View(ColumnView):
         ]
         group = np.repeat(np.arange(len(keys)), [len(each) for each in lists])
         siblings: I32 = np.concatenate(lists)
-        standing = self.standing(siblings, moment)
+        standing = self.unexpired_claims(siblings, moment)
         standing &= authorization.mask(self, siblings)
         siblings, group = siblings[standing], group[standing]
         values = self.value[siblings]
@@ -371,7 +371,7 @@ class View(ColumnView):
         )
         return rival
 
-    def standing(self, slots: I32, moment: Moment) -> Bool:
+    def unexpired_claims(self, slots: I32, moment: Moment) -> Bool:
         """Which facts are claims at the moment and have not expired."""
         return self.claimed(slots, moment) & (self.valid_until[slots] > moment.valid_us)
 

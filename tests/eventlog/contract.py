@@ -70,12 +70,12 @@ class LogContract:
         assert first.header.prev_hash == other.header.prev_hash == ZERO_HASH
         assert second.header.prev_hash == first.hash
 
-    def test_what_append_returns_is_what_read_returns(self, log: EventLog) -> None:
+    def test_append_and_read_return_the_same_events(self, log: EventLog) -> None:
         appended = log.append([fact("one"), fact("two", scope="team")])
         assert log.read() == appended.events
         assert not appended.replayed
 
-    def test_stored_bytes_hash_to_what_the_header_says(self, log: EventLog) -> None:
+    def test_stored_bytes_match_the_hashes_in_the_header(self, log: EventLog) -> None:
         log.append(facts(2))
         for stored, recorded in zip(log.read_stored(), log.read(), strict=True):
             assert header_hash(stored.header) == stored.hash == recorded.hash
@@ -119,7 +119,7 @@ class LogContract:
         assert log.read(streams=["no such stream"]) == []
         assert log.read(streams=[]) == []
 
-    def test_iterate_walks_everything_in_order_up_to_the_end_asked_for(self, log: EventLog) -> None:
+    def test_iterate_returns_all_events_in_order_up_to_until(self, log: EventLog) -> None:
         log.append(facts(2500))
         assert [event.position for event in log.iterate()] == list(range(1, 2501))
         assert [event.position for event in log.iterate(1200, 1203)] == [1201, 1202, 1203]
@@ -133,7 +133,7 @@ class LogContract:
             TEAM: StreamHead(TEAM, 1, events[1].hash),
         }
 
-    def test_the_header_says_who_wrote_it(self, log: EventLog) -> None:
+    def test_the_header_names_origin_and_actor(self, log: EventLog) -> None:
         header = log.append([fact(actor="agent:bob")]).events[0].header
         assert (header.actor, header.origin, log.origin, log.epoch) == (
             "agent:bob",
@@ -209,7 +209,7 @@ class LogContract:
         assert not other.replayed
         assert log.head().position == 2
 
-    def test_a_key_holds_within_its_own_transaction(self, log: EventLog) -> None:
+    def test_an_idempotency_key_works_within_its_transaction(self, log: EventLog) -> None:
         transaction = log.begin()
         transaction.append([fact()])
         first = transaction.append([fact("keyed")], idempotency=KEY)
@@ -236,7 +236,7 @@ class LogContract:
         assert transaction.replayed(KEY) is None
         transaction.rollback()
 
-    def test_an_append_happens_only_where_its_condition_holds(self, log: EventLog) -> None:
+    def test_a_conditional_append_needs_its_condition(self, log: EventLog) -> None:
         log.append(facts(2), expect=Expect(position=0))
         log.append([fact()], expect=Expect(stream=COMPANY, stream_seq=2))
         log.append([fact(scope="team")], expect=Expect(stream=TEAM, stream_seq=0, position=3))
@@ -366,7 +366,7 @@ class LogContract:
 
     # -- subscriptions and closing
 
-    def test_a_subscription_delivers_what_is_there_then_what_comes(self, log: EventLog) -> None:
+    def test_a_subscription_delivers_existing_events_then_new_ones(self, log: EventLog) -> None:
         log.append(facts(3))
         subscription = log.subscribe(after=1)
         assert [event.position for event in subscription.take(10, 0)] == [2, 3]
@@ -398,7 +398,7 @@ class LogContract:
 
     # -- erasing
 
-    def test_an_erased_payload_is_gone_and_its_header_and_chain_stay(self, log: EventLog) -> None:
+    def test_an_erasure_deletes_the_payload_and_keeps_header_and_chain(self, log: EventLog) -> None:
         first, second = log.append([fact("one"), fact("two")]).events
         before = log.read_stored()
         erase(log, first)
@@ -436,7 +436,7 @@ class LogContract:
             assert log.read()[0].payload is None
         assert log.head().position == 2
 
-    def test_what_names_erased_events_is_never_erased_itself(self, log: EventLog) -> None:
+    def test_an_event_that_names_erased_events_is_never_erased(self, log: EventLog) -> None:
         (first,) = log.append([fact("one")]).events
         (naming,) = log.append([erased(first)]).events
         transaction = log.begin()
@@ -446,7 +446,7 @@ class LogContract:
             transaction.commit()
         assert log.read()[1].payload == naming.payload
 
-    def test_a_key_stays_taken_when_what_it_recorded_is_erased(self, log: EventLog) -> None:
+    def test_a_key_stays_used_after_its_events_are_erased(self, log: EventLog) -> None:
         (first,) = log.append([fact("one")], idempotency=KEY).events
         other = Idempotency(KEY.actor, "request-2", KEY.digest)
         log.append([fact("two")], idempotency=other)

@@ -34,7 +34,7 @@ def rewritten(stored: Stored, **changes: object) -> Stored:
     return msgspec.structs.replace(stored, header=data, hash=header_hash(data))
 
 
-def test_links_of_one_chain_hold() -> None:
+def test_links_of_one_chain_verify() -> None:
     first, second = link_two()
     assert check_link(None, first) is None
     assert check_link(after(first), second) is None

@@ -38,7 +38,7 @@ def test_a_kind_or_version_from_the_future_is_kept_as_unknown(kind: str, version
     assert event.payload == UnknownPayload(kind, version)
 
 
-def test_a_payload_of_another_kind_than_its_header_says_is_refused() -> None:
+def test_a_payload_of_another_kind_than_its_header_is_refused() -> None:
     disguised = codec.encode_payload(
         KeyIssued(key_id="k", entity_uri="agent:eve", permissions=["admin"], key_sha256="0")
     )

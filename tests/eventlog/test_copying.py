@@ -92,9 +92,7 @@ def test_gaps_repetitions_and_times_that_go_back_are_refused(
             copy.copy(everything[:2])
 
 
-def test_a_payload_may_be_gone_with_its_salt_but_not_alone(
-    primary: SqliteLog, tmp_path: Path
-) -> None:
+def test_a_payload_may_be_missing_only_with_its_salt(primary: SqliteLog, tmp_path: Path) -> None:
     everything = primary.read_stored(0, 100)
     with copy_at(tmp_path / "copy.db") as copy:
         with pytest.raises(CorruptLog):

@@ -52,7 +52,7 @@ def test_a_new_directory_gets_an_identity_it_keeps(data: Path) -> None:
     )
 
 
-def test_the_layout_is_where_the_format_says(data: Path) -> None:
+def test_the_layout_matches_the_format(data: Path) -> None:
     directory = HeldDirectory.open(data)
     assert directory.log_path == data / "log.db"
     assert directory.projections_path == data / "projections.db"
@@ -68,7 +68,7 @@ def test_a_missing_directory_is_made_only_when_asked(data: Path) -> None:
     assert not data.exists()
 
 
-def test_a_second_process_is_refused_and_learns_who_holds_the_directory(data: Path) -> None:
+def test_a_second_process_is_refused_with_the_holders_pid(data: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD_LOCK, str(data)],
         stdin=subprocess.PIPE,

@@ -30,7 +30,7 @@ def test_the_header_table_lists_the_fields_in_order() -> None:
     assert [int(number) for number, _ in listed] == list(range(len(Header.__struct_fields__)))
 
 
-def test_the_worked_example_is_the_fixture_and_hashes_as_it_says() -> None:
+def test_the_worked_example_matches_its_fixture_and_hash() -> None:
     (payload,), (salt,), (payload_hash,), fields, (event_hash,) = BLOCKS
     header = bytes.fromhex("".join(_hex_part(line) for line in fields))
     golden = json.loads((ROOT / "fixtures/events/source_trust_set.v1.json").read_text())

@@ -48,7 +48,7 @@ def test_a_key_is_never_overwritten(identity: Identity, folder: Path) -> None:
     assert Identity.load(folder).node_id == identity.node_id
 
 
-def test_what_is_loaded_is_what_was_created(identity: Identity, folder: Path) -> None:
+def test_a_loaded_identity_equals_the_created_one(identity: Identity, folder: Path) -> None:
     loaded = Identity.load(folder)
     assert (loaded.node_id, loaded.epoch, loaded.reason) == (identity.node_id, 1, "created")
     assert signed_by(identity.public_key_b64, loaded.sign(b"message"), b"message")
@@ -77,9 +77,7 @@ def test_a_key_of_another_node_is_refused(identity: Identity, folder: Path, tmp_
         Identity.load(folder)
 
 
-def test_an_inspected_identity_knows_who_it_is_and_cannot_sign(
-    identity: Identity, folder: Path
-) -> None:
+def test_an_inspected_identity_has_its_id_and_cannot_sign(identity: Identity, folder: Path) -> None:
     (folder / "node.key").unlink()
     inspected = Identity.inspect(folder)
     assert inspected.node_id == identity.node_id

@@ -127,7 +127,7 @@ def test_writers_on_many_connections_leave_no_gap_and_no_event_behind_a_reader(
         log.close()
 
 
-def test_a_log_follows_what_another_wrote_before_it_writes(postgres_url: str) -> None:
+def test_a_log_reads_other_writers_events_before_it_writes(postgres_url: str) -> None:
     with open_log(postgres_url) as one, open_log(postgres_url) as two:
         key = Idempotency("agent:alice", "k", b"digest")
         first = one.append([fact(), fact(scope="team")], idempotency=key)
@@ -147,7 +147,7 @@ def test_an_event_id_that_another_log_recorded_is_not_recorded_again(postgres_ur
             two.append([draft])
 
 
-def test_a_subscription_is_woken_by_what_another_log_commits(postgres_url: str) -> None:
+def test_another_logs_commit_wakes_a_subscription(postgres_url: str) -> None:
     with open_log(postgres_url) as one, open_log(postgres_url) as two:
         subscription = two.subscribe()
         timer = threading.Timer(0.1, one.append, args=([fact()],))
@@ -157,7 +157,7 @@ def test_a_subscription_is_woken_by_what_another_log_commits(postgres_url: str) 
         timer.join()
 
 
-def test_a_lock_that_another_holds_too_long_is_an_error_and_writes_nothing(
+def test_a_lock_held_too_long_by_another_is_an_error_without_a_write(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "LOCK_SECONDS_MAX", 0.1)
@@ -211,7 +211,7 @@ def terminate(server: Server, state: str) -> None:
     assert found
 
 
-def test_a_log_goes_on_after_a_write_that_the_server_refused_at_any_time(
+def test_a_log_continues_after_any_refused_write(
     postgres_server: Server, postgres_url: str
 ) -> None:
     with (
@@ -283,7 +283,7 @@ def test_a_log_is_one_origins_and_never_goes_back_to_an_earlier_epoch(postgres_u
 # -- what the server must promise
 
 
-def test_a_quorum_is_demanded_and_its_absence_said(postgres_url: str) -> None:
+def test_a_missing_quorum_is_reported(postgres_url: str) -> None:
     with open_log(postgres_url, durability="quorum") as log:
         with pytest.raises(NotDurable, match="synchronous_standby_names is empty"):
             log.append([fact()])
@@ -328,7 +328,7 @@ FORBIDDEN: list[LiteralString] = [
 
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
-def test_no_node_may_change_what_is_written_and_the_owner_is_stopped_too(
+def test_neither_a_node_nor_the_owner_may_change_events(
     postgres_server: Server, postgres_url: str, statement: LiteralString
 ) -> None:
     with open_log(postgres_url) as log:
@@ -371,7 +371,7 @@ def test_the_head_can_only_follow_the_events(postgres_url: str, move: LiteralStr
             assert refused.value.sqlstate == "EGA01"
 
 
-def test_the_erasing_function_deletes_only_what_an_event_names(postgres_url: str) -> None:
+def test_the_erasing_function_deletes_only_named_payloads(postgres_url: str) -> None:
     with open_log(postgres_url) as log:
         (event,) = log.append([fact()]).events
         with psycopg.connect(postgres_url, autocommit=True) as db:
@@ -462,7 +462,7 @@ def test_verify_names_a_trigger_that_was_switched_off_and_a_byte_that_was_change
         open_log(postgres_url)
 
 
-def test_a_database_without_a_log_says_how_one_is_made(postgres_server: Server) -> None:
+def test_a_database_without_a_log_explains_how_to_make_one(postgres_server: Server) -> None:
     with pytest.raises(DataDirectoryError, match="log prepare"):
         open_log(postgres_server.url())
 

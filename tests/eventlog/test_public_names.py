@@ -8,7 +8,7 @@ from types import ModuleType
 from engramlog import eventlog
 
 
-def test_all_names_what_is_there_and_nothing_else() -> None:
+def test_all_lists_exactly_the_public_names() -> None:
     present = {
         name
         for name, value in vars(eventlog).items()

@@ -34,7 +34,7 @@ def statement(identity: Identity) -> SignedHeads:
     return sign_heads(identity, Head(3, START_US, START_US), streams, START_US)
 
 
-def test_a_statement_holds_as_signed(identity: Identity) -> None:
+def test_a_signed_statement_verifies(identity: Identity) -> None:
     heads = statement(identity)
     assert signature_fault(heads) is None
     assert signature_fault(heads, frozenset({identity.public_key_b64})) is None
@@ -59,7 +59,7 @@ def test_any_change_breaks_the_signature(identity: Identity) -> None:
         assert signature_fault(changed) is not None, change
 
 
-def test_what_is_signed_is_json_with_sorted_keys_and_no_spaces(identity: Identity) -> None:
+def test_the_signed_text_is_json_with_sorted_keys_and_no_spaces(identity: Identity) -> None:
     heads = statement(identity)
     context, text = signed_bytes(heads).split(b"\n", 1)
     assert context == b"engramlog/signed-heads/1"
@@ -87,7 +87,7 @@ def test_a_key_of_another_node_does_not_count(identity: Identity, tmp_path: Path
     )
 
 
-def test_a_file_gives_back_what_was_written(identity: Identity, tmp_path: Path) -> None:
+def test_a_statement_survives_its_file(identity: Identity, tmp_path: Path) -> None:
     path = tmp_path / "heads.json"
     heads = statement(identity)
     write_heads(path, heads)

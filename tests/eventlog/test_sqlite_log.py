@@ -39,9 +39,7 @@ def raw(path: Path) -> apsw.Connection:
 
 @pytest.mark.parametrize("table", ["streams", "events", "payloads", "idempotency"])
 @pytest.mark.parametrize("change", ["DELETE FROM {}", "UPDATE {} SET rowid = rowid"])
-def test_the_file_itself_refuses_to_change_what_is_in_it(
-    path: Path, table: str, change: str
-) -> None:
+def test_the_files_triggers_refuse_changes(path: Path, table: str, change: str) -> None:
     with open_log(path) as log:
         log.append([fact()], idempotency=Idempotency("agent:alice", "key", b"digest"))
     statement = change.format(table)
@@ -86,7 +84,7 @@ def test_a_new_epoch_starts_new_streams_and_keeps_the_old(path: Path) -> None:
         assert verify(log).fault is None
 
 
-def test_a_full_disk_is_storage_full_and_the_log_continues_when_there_is_room(path: Path) -> None:
+def test_a_full_disk_is_storage_full_and_the_log_continues_with_space(path: Path) -> None:
     with open_log(path) as log:
         kept = log.append(facts(5)).events
         writer = log._require_writer()
@@ -137,7 +135,7 @@ def test_a_closed_log_is_one_file(path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["log.db"]
 
 
-def test_reading_where_there_is_no_log_makes_none(path: Path) -> None:
+def test_reading_a_missing_log_does_not_create_it(path: Path) -> None:
     with pytest.raises(DataDirectoryError, match="no log"):
         open_log(path, read_only=True)
     assert not path.exists()
@@ -230,9 +228,7 @@ def test_damage_in_the_last_events_keeps_the_log_from_opening(path: Path) -> Non
         open_log(path)
 
 
-def test_a_wal_torn_anywhere_leaves_a_whole_prefix_of_what_was_acknowledged(
-    path: Path, tmp_path: Path
-) -> None:
+def test_a_torn_wal_leaves_a_prefix_of_the_acknowledged_events(path: Path, tmp_path: Path) -> None:
     seed = 20_240_607
     dice = random.Random(seed)
     log = open_log(path)

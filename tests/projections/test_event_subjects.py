@@ -15,7 +15,7 @@ EVENTS = Path(__file__).resolve().parents[2] / "fixtures" / "events"
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_each_kind_says_what_it_is_about(kind: str) -> None:
+def test_each_kind_has_its_subject(kind: str) -> None:
     document = json.loads((EVENTS / f"{kind}.v{SCHEMA_VERSIONS[kind]}.json").read_text())
     payload = {name: each for name, each in document["payload"].items() if name != "kind"}
     words = about(kind, payload)

@@ -66,7 +66,7 @@ def scope_at(view: View, position: int) -> str:
         (FactErased(erasure_id="e", reason="law", fact_ids=[], events=[]), "this"),
     ],
 )
-def test_what_needs_another_scope_is_not_decided(command: Command, other: str | None) -> None:
+def test_a_command_that_needs_another_scope_is_refused(command: Command, other: str | None) -> None:
     assert not_held(EVERY_SCOPE, command) is None
     refusal = not_held(TEAM, command)
     assert (refusal is None) == (other is None)
@@ -86,8 +86,6 @@ def test_what_needs_another_scope_is_not_decided(command: Command, other: str | 
         (CapabilityRevoked(revocation_id="c", scope="local"), scope_partition("local"), True),
     ],
 )  # fmt: skip
-def test_what_stands_elsewhere_is_not_recorded(
-    payload: Payload, partition: str, held: bool
-) -> None:
+def test_drafts_in_another_scope_are_refused(payload: Payload, partition: str, held: bool) -> None:
     draft = Draft(payload, partition, b"i" * 16, "agent:one")
     assert (drafts_not_held(TEAM, [draft]) is None) == held

@@ -109,7 +109,7 @@ def test_only_a_whole_answer_of_known_length_counts(text: bytes, reason: str) ->
         http.close()
 
 
-def test_a_host_that_hangs_up_says_nothing_of_the_request() -> None:
+def test_a_host_that_hangs_up_is_reported_as_such() -> None:
     with host(lambda _: None) as url:
         http = BlockingHttp(url)
         with pytest.raises(HostHungUp):
@@ -125,7 +125,7 @@ def test_redirects_are_answers_and_are_not_followed() -> None:
         http.close()
 
 
-def test_an_answer_earns_time_by_what_came_but_never_more_than_the_whole() -> None:
+def test_received_bytes_extend_the_deadline_up_to_the_whole() -> None:
     limits = AnswerLimits(silence_seconds=10, whole_seconds=100, bytes_per_second=10)
     assert limits.until(0, 0, 0) == 10
     assert limits.until(0, 50, 8) == 15

@@ -113,7 +113,7 @@ def crowded(image: MemoryImage) -> int:
 
 @given(histories(max_size=15))
 @QUICK
-def test_the_past_is_what_a_node_with_only_those_events_says(steps: list[Step]) -> None:
+def test_as_of_equals_a_node_with_only_those_events(steps: list[Step]) -> None:
     with lived(steps) as node:
         events = node.log.read(0, 10_000)
         view = node.reader.pin()

@@ -59,7 +59,7 @@ def shown(node: Node, moment: Moment, rights: Authorization = RIGHTS) -> list[Co
 
 @given(histories(memory=False, erasing=False))
 @QUICK
-def test_a_node_says_what_the_rules_say(steps: list[Step]) -> None:
+def test_a_node_agrees_with_the_model(steps: list[Step]) -> None:
     model = Model()
     with opened() as node:
         for step in steps:
@@ -73,9 +73,9 @@ def test_a_node_says_what_the_rules_say(steps: list[Step]) -> None:
             contradicted = view.contradicted(slots, moment, RIGHTS)
             for slot, fact in zip(slots.tolist(), model.facts, strict=True):
                 assert node.reader.slot_of(fact.id) == slot
-                assert (slot in standing) == (fact.stands and not fact.expired(step.at_us))
+                assert (slot in standing) == (fact.is_live and not fact.expired(step.at_us))
                 assert confidences[slot] == pytest.approx(fact.confidence, abs=1e-9)
-                if fact.stands:
+                if fact.is_live:
                     assert contradicted[slot] == model.contradicted(fact, step.at_us)
 
 
@@ -153,7 +153,7 @@ LOCAL = Authorization("agent:x", frozenset({"read"}), frozenset({"local"}))
 
 @given(histories(memory=False, erasing=False))
 @QUICK
-def test_what_a_caller_may_not_read_changes_nothing_for_them(steps: list[Step]) -> None:
+def test_unreadable_facts_change_no_answer(steps: list[Step]) -> None:
     plain = [step for step in steps if step.command is not None]
     readable = [step for step in plain if getattr(step.command, "scope", "local") in LOCAL.scopes]
     with opened() as whole, opened() as part:

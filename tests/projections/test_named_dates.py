@@ -63,7 +63,7 @@ def test_dates_that_a_text_names(text: str, expected: list[tuple[str, str]]) -> 
         "",
     ],
 )
-def test_what_is_no_date(text: str) -> None:
+def test_texts_without_dates(text: str) -> None:
     assert spans(text) == []
 
 

@@ -94,7 +94,7 @@ WRONG: dict[str, Changed] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_off_is_passed_over(
+def test_unfitting_snapshots_are_skipped(
     node: Node, tmp_path: Path, wrong: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     good, bad = taken(node, 3), WRONG[wrong](*taken(node, 6))
@@ -111,7 +111,7 @@ def test_what_is_off_is_passed_over(
     assert not list(alone.folder.glob("*"))
 
 
-def test_a_primary_that_goes_or_has_none_leaves_the_log(node: Node, tmp_path: Path) -> None:
+def test_without_snapshots_the_log_is_replayed(node: Node, tmp_path: Path) -> None:
     copies = copies_in(tmp_path, node)
     assert fetch_snapshot(Offer(), copies, node.log, 0) is None
     offer = Offer(taken(node, 6), taken(node, 3))

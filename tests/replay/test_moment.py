@@ -59,7 +59,7 @@ def test_a_moment_is_a_position_and_an_instant(
     assert resolve(text, log, 5, NOW) == Moment(position, instant_us)
 
 
-def test_what_is_not_published_yet_is_not_seen(log: MemoryLog) -> None:
+def test_unpublished_events_are_not_seen(log: MemoryLog) -> None:
     assert resolve("1970-01-01T00:01:40Z", log, 2, NOW) == Moment(2, NOW)
     with pytest.raises(MomentError) as refused:
         resolve("position:3", log, 2, NOW)

@@ -39,7 +39,7 @@ json_values = st.recursive(
 
 @settings(max_examples=25)
 @given(json_values)
-def test_anything_is_refused_in_words(record: object) -> None:
+def test_any_input_is_refused_with_a_message(record: object) -> None:
     assert isinstance(taken(record, BOUNDS), RefusedFact)
     assert name_of(record) == name_of(record)
 

@@ -103,9 +103,7 @@ def test_a_page_that_was_cut_or_altered_is_refused(primary: SqliteLog, copy: Sql
     assert seen > 0
 
 
-def test_following_continues_where_it_stopped_and_says_how_far_it_is(
-    primary: SqliteLog, copy: SqliteLog
-) -> None:
+def test_following_resumes_and_reports_its_lag(primary: SqliteLog, copy: SqliteLog) -> None:
     first = follower(Source(primary), copy)
     assert first.step(0) is False
     assert (first.status.lag, first.status.behind_us, copy.head().position) == (6, None, 4)
@@ -155,7 +153,7 @@ def test_another_node_or_another_history_ends_the_following(
         following.stop()
 
 
-def test_a_primary_that_sends_what_does_not_fit_is_followed_no_more(
+def test_a_primary_with_unfitting_pages_is_not_followed_any_more(
     primary: SqliteLog, copy: SqliteLog
 ) -> None:
     class Liar(Source):

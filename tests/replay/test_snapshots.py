@@ -54,7 +54,7 @@ def test_a_snapshot_is_the_tables_at_a_position(node: Node) -> None:
     db.close()
 
 
-def test_a_rebuild_replays_only_what_is_behind_the_newest(node: Node) -> None:
+def test_a_rebuild_replays_only_events_after_the_newest_snapshot(node: Node) -> None:
     old = node.snapshot().position
     say(node, 3)
     new = node.snapshot().position
@@ -74,7 +74,7 @@ def test_a_rebuild_replays_only_what_is_behind_the_newest(node: Node) -> None:
         assert db.execute("SELECT count(*) FROM sqlite_master WHERE type='index'").get == indexes
 
 
-def test_a_snapshot_of_the_past_is_what_a_node_of_then_would_have_taken(node: Node) -> None:
+def test_a_snapshot_of_the_past_equals_one_taken_then(node: Node) -> None:
     then = node.snapshot()
     node.snapshots.remove(then.position)
     say(node, 6)
@@ -119,7 +119,7 @@ DAMAGE: dict[str, tuple[Callable[[Path, Path], object], str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_what_does_not_hold_is_named_and_passed_over(node: Node, damage: str) -> None:
+def test_invalid_snapshots_are_named_and_skipped(node: Node, damage: str) -> None:
     old = node.snapshot()
     say(node, 2, "more ")
     new = node.snapshot()
@@ -139,7 +139,7 @@ def test_what_does_not_hold_is_named_and_passed_over(node: Node, damage: str) ->
     assert passed == PassedOver(new.position, said)
 
 
-def test_a_document_that_is_not_there_or_lies_about_rows(node: Node) -> None:
+def test_a_missing_or_wrong_document(node: Node) -> None:
     taken = node.snapshot()
     document = node.snapshots.path(taken.position).with_suffix(".json")
     says(document, tables={**taken.tables, "facts": "00"})
@@ -184,7 +184,7 @@ def test_a_snapshot_with_a_halted_projector_is_not_taken(
     assert not (node.snapshots.folder / UNFINISHED).exists()
 
 
-def test_what_a_crash_left_unfinished_is_removed_at_the_next_start(tmp_path: Path) -> None:
+def test_unfinished_snapshots_are_removed_at_the_next_start(tmp_path: Path) -> None:
     with_one = Node.open(tmp_path / "data")
     say(with_one, 2)
     kept = with_one.snapshot()

@@ -180,7 +180,7 @@ def test_one_changed_column_is_found_with_its_reason(path: Path, change: str, re
         f"UPDATE payloads SET position = 100 WHERE position = {MIDDLE}",
     ],
 )
-def test_what_is_missing_in_the_middle_is_found(path: Path, statement: str) -> None:
+def test_a_gap_in_the_middle_is_found(path: Path, statement: str) -> None:
     fault = damaged(path, statement).fault
     assert fault is not None
     assert fault.position in (MIDDLE, MIDDLE + 1)
@@ -390,7 +390,7 @@ def test_another_history_differs_from_a_cut(identity: Identity) -> None:
     assert "another history" in fault.reason
 
 
-def test_a_stream_that_is_gone_is_a_cut(identity: Identity) -> None:
+def test_a_missing_stream_is_reported_as_a_cut(identity: Identity) -> None:
     log = own_log(identity, 2)
     heads = exported(log, identity)
     fault = verify(own_log(identity, 0), against=heads).fault

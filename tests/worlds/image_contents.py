@@ -148,7 +148,7 @@ def _denials(image: MemoryImage) -> object:
 
 def _tombstones(image: MemoryImage) -> object:
     hidden = View(image).hidden(kept(image))
-    return list(image.tombstones.hiding.standing), (None if hidden is None else hidden.tolist())
+    return list(image.tombstones.hiding.tombstones), (None if hidden is None else hidden.tolist())
 
 
 def _accesses(image: MemoryImage) -> object:

@@ -55,7 +55,7 @@ class Fact(Struct):
         return self.asserted.value.type, self.asserted.value.v
 
     @property
-    def stands(self) -> bool:
+    def is_live(self) -> bool:
         """Live: a claim on its key unless it lost a conflict."""
         return not self.ended and self.asserted.confidence > 0
 
@@ -145,7 +145,7 @@ class Model:
         own = [
             fact
             for fact in self._of_key(command.entity, command.relation, command.scope)
-            if fact.stands and fact.asserted.source == command.source
+            if fact.is_live and fact.asserted.source == command.source
         ]
         if not own:
             return None
@@ -162,7 +162,7 @@ class Model:
         live = [
             fact
             for fact in self._of_key(command.entity, command.relation, command.scope)
-            if fact.stands
+            if fact.is_live
         ]
         meant = [fact for fact in live if value in {("string", "retracted"), fact.value}]
         own = [fact for fact in live if fact.asserted.source == command.source]
@@ -176,12 +176,12 @@ class Model:
                 fact
                 for fact in self.facts
                 if fact.id == command.fact_id
-                and (fact.stands or (fact.id in denying and not fact.ended))
+                and (fact.is_live or (fact.id in denying and not fact.ended))
             ]
         return [
             fact
             for fact in self._of_key(command.entity, command.relation, command.scope)
-            if fact.stands
+            if fact.is_live
             and fact.value == (command.value.type, command.value.v)
             and (fact.asserted.valid_from, fact.asserted.valid_until)
             == (command.valid_from, command.valid_until)
@@ -198,7 +198,7 @@ class Model:
         records = [fact for fact in (winner, *losers) if fact.asserted.confidence == 0]
         for fact in losers:
             assert fact.key == winner.key
-            assert fact.stands or any(self._denies(fact, each) for each in (winner, *losers))
+            assert fact.is_live or any(self._denies(fact, each) for each in (winner, *losers))
             assert not fact.aside
             fact.aside = True
         if records:  # a denial concerns its two sides only: the source may have restated the value
@@ -215,7 +215,7 @@ class Model:
     def _sweep(self, scope: str, policies: tuple[DecayPolicy, ...], at_us: int) -> None:
         for fact in self.facts:
             policy = _policy(policies, fact.asserted.relation, scope)
-            if not fact.stands or fact.asserted.scope != scope or policy is None or spared(fact):
+            if not fact.is_live or fact.asserted.scope != scope or policy is None or spared(fact):
                 continue
             age_s = (at_us - fact.recorded_at) / 1e6
             if policy.mode == "retract":
@@ -274,7 +274,7 @@ SPARED_PATTERNS = ("rel:*", "stigmem:*")
 
 
 def claims(fact: Fact) -> bool:
-    return fact.stands and not fact.aside
+    return fact.is_live and not fact.aside
 
 
 def spared(fact: Fact) -> bool:

@@ -69,7 +69,7 @@ async def tombstone_status(call: Call) -> web.Response:
     rows, revocations = call.node.reader.tombstones_of(entity)
     return answer(
         TombstoneStatus(
-            tombstoned=any(row.stands for row in rows),
+            tombstoned=any(row.in_force for row in rows),
             tombstones=[tombstone_record(row) for row in rows],
             revocations=[revocation_record(row) for row in revocations],
         )
@@ -110,7 +110,7 @@ async def list_tombstones(call: Call) -> web.Response:
     records = [
         ListedTombstone(
             **asdict(tombstone_record(row)),
-            stands=row.stands,
+            stands=row.in_force,
             node_id=row.node_id,
             position=row.from_position,
         )

@@ -15,7 +15,7 @@ from engramlog.api.routes.federation.peers import peer_named
 from engramlog.api.routes.federation.streams import asking_peer, offered_heads
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.digest import stream_digests
-from engramlog.projections.tables.facts.tombstones import standing_tombstones, tombstones_digest
+from engramlog.projections.tables.facts.tombstones import tombstones_digest, tombstones_in_force
 from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.replay.federation.comparing import PeerDigests, comparison
 from engramlog.replay.federation.pulling import PeerUnreachable
@@ -111,7 +111,7 @@ async def _digests(call: Call, row: PeerRow, scopes: frozenset[str]) -> PeerDige
     """The digests that this node shows the peer; ``scopes``: open ones that the peer requests."""
     names = offered_heads(call, row, scopes)
     found = await call.in_long_pool(lambda: call.node.reader.ask(stream_digests))
-    stones = await call.in_pool(lambda: call.node.reader.ask(standing_tombstones))
+    stones = await call.in_pool(lambda: call.node.reader.ask(tombstones_in_force))
     grants = row.grants
     serves = row.active and grants is not None and grants.serve
     pulls = row.active and grants is not None and grants.pull

@@ -66,7 +66,9 @@ def _revocation(
 ) -> TombstoneRevoked:
     scopes = hidden_scopes(line.scope)
     rows, _ = node.reader.tombstones_of(entity)
-    standing = [row for row in rows if row.stands and row.scopes == scopes and row.node_id is None]
+    standing = [
+        row for row in rows if row.in_force and row.scopes == scopes and row.node_id is None
+    ]
     if not standing:
         raise LineError("no tombstone of this scope is in force", "entity")
     body |= {"id": new_revocation_id(), "tombstone_id": standing[0].tombstone_id}

@@ -151,8 +151,7 @@ def level_of(column: str) -> str:
 
 def cleared_rows(column: str, authorization: Authorization) -> tuple[str, list[Any]]:
     """A SQL condition with its bindings: true for rows whose fact, named by ``column``, the
-    caller's classification ceiling admits, and for rows without a fact.
-    """
+    caller's classification ceiling admits, and for rows without a fact."""
     level = level_of(column)
     condition = (
         f"({column} IS NULL OR ({level} <= ? AND ({level} <= {OPEN_CLASS} OR ? OR EXISTS"

@@ -56,8 +56,7 @@ def is_exempt(entity: str, relation: str) -> bool:
 def policy_for(policies: Sequence[DecayPolicy], relation: str, scope: str) -> DecayPolicy | None:
     """The most specific policy for (relation, scope), or None if no policy covers it or the chosen
     one exempts the relation. An exact or longer relation pattern beats a shorter one, then a named
-    scope beats ``*``, then the smaller id wins.
-    """
+    scope beats ``*``, then the smaller id wins."""
     best: tuple[int, int, str] | None = None
     chosen: DecayPolicy | None = None
     for policy in policies:
@@ -83,8 +82,7 @@ def decayed_confidence(base: F64, age_us: I64, half_life_s: float | F64, floor: 
 
 def retracted_by(policy: DecayPolicy, confidence: F64, age_us: I64) -> Bool:
     """Which facts a retract-mode policy ends: older than the TTL, or with confidence below the
-    floor.
-    """
+    floor."""
     ended: Bool = np.zeros(len(confidence), dtype=bool)
     if policy.ttl_s is not None:
         ended |= age_us >= policy.ttl_s * 1e6
@@ -124,8 +122,7 @@ def swept_rows(
 
 class DecayProjector:
     """``decay_sweeps``: every sweep with its policies. The confidence at any moment follows from
-    it.
-    """
+    it."""
 
     name = "decay"
     version = 2
@@ -169,8 +166,7 @@ def _sweeps(db: apsw.Connection) -> list[tuple[int, DecaySwept]]:
 
 class _Regime:
     """All sweeps of one scope and the same gardens with equal policies: their positions and
-    instants.
-    """
+    instants."""
 
     def __init__(self, sweep: DecaySwept) -> None:
         self.sweep = sweep
@@ -185,8 +181,7 @@ class _Regime:
     def rates(self, relations: Interner) -> tuple[F64, F64]:
         """For every relation in every scope: the half-life in seconds (NaN without decay) and the
         floor. The index is the relation's number times the number of scopes, plus the scope's
-        number.
-        """
+        number."""
         lives, floors = self._rates
         known, count = len(lives) // len(SCOPES), len(relations)
         if known < count:

@@ -200,8 +200,7 @@ class FactsProjector:
     def _sweep(self, sweeps: dict[str, tuple[int, DecaySwept]], db: apsw.Connection) -> None:
         """Apply consecutive sweeps over scopes without a common fact. Reads the table once for all
         of them and writes the changes together in order, so that each page of a table larger than
-        the cache is read once and written once.
-        """
+        the cache is read once and written once."""
         if not sweeps:
             return
         position, sweep = next(iter(sweeps.values()))
@@ -275,8 +274,7 @@ class FactsPart:
 
     def forget(self, facts: Mapping[str, int]) -> None:
         """Empty the slots of erased facts: they get an empty interval, leave every list and lose
-        their texts. The slots stay taken, because other processes hold their numbers.
-        """
+        their texts. The slots stay taken, because other processes hold their numbers."""
         kept, slots = self._facts, list(facts.values())
         for fact, slot in facts.items():
             del kept.slot_of[fact]

@@ -61,7 +61,7 @@ class TombstoneRow(Struct, frozen=True):
     to_position: int
 
     @property
-    def stands(self) -> bool:
+    def in_force(self) -> bool:
         return self.to_position == LIVE
 
 
@@ -206,7 +206,7 @@ def tombstones_of(db: apsw.Connection, entity: str) -> list[TombstoneRow]:
     return [_row(row) for row in query(db, sql, (entity,))]
 
 
-def standing_tombstones(db: apsw.Connection) -> list[TombstoneRow]:
+def tombstones_in_force(db: apsw.Connection) -> list[TombstoneRow]:
     """Every tombstone in force, oldest first."""
     sql = f"SELECT {_COLUMNS} FROM tombstones WHERE to_position=? ORDER BY from_position"
     return [_row(row) for row in query(db, sql, (LIVE,))]
@@ -243,8 +243,7 @@ def changes_after(
     db: apsw.Connection, after: int, limit: int
 ) -> list[tuple[int, TombstoneRow | TombstoneRevocationRow]]:
     """Tombstones that this node signed, and their revocations, after a position and in log order;
-    each with its position.
-    """
+    each with its position."""
     set_here = query(
         db,
         f"SELECT {_COLUMNS} FROM tombstones WHERE node_id=? AND from_position>?"
@@ -311,31 +310,30 @@ class TombstonesPart:
         self.hiding = Hiding((), facts.entities, {})
 
     def load(self, db: apsw.Connection) -> None:
-        self.hide([_as_read(each) for each in standing_tombstones(db)])
+        self.hide([_as_read(each) for each in tombstones_in_force(db)])
 
     def fold(self, events: Sequence[Recorded]) -> None:
-        standing = {(each.tombstone_id, each.node_id): each for each in self.hiding.standing}
+        in_force = {(each.tombstone_id, each.node_id): each for each in self.hiding.tombstones}
         others: set[type] = set()
         for event in events:
             payload = event.payload
             if isinstance(payload, TombstoneSet):
-                standing[payload.tombstone_id, payload.node_id] = _as_read(payload)
+                in_force[payload.tombstone_id, payload.node_id] = _as_read(payload)
             elif isinstance(payload, TombstoneRevoked):
-                for key in [key for key in standing if _revokes(payload, *key)]:
-                    del standing[key]
+                for key in [key for key in in_force if _revokes(payload, *key)]:
+                    del in_force[key]
             else:
                 others.add(type(payload))
         # Other events change what is hidden only by the names that they bring.
         if others and (
-            not standing or (others == {FactAsserted} and not self._awaited_name_arrived())
+            not in_force or (others == {FactAsserted} and not self._awaited_name_arrived())
         ):
             return
-        self.hide(standing.values())
+        self.hide(in_force.values())
 
     def _awaited_name_arrived(self) -> bool:
         """Whether a fact names an entity that a tombstone hides, or is one that a resolution's note
-        waits for.
-        """
+        waits for."""
         fresh = self._facts.entities.since(self._entities)
         self._entities += len(fresh)
         return not self.hiding.names.keys().isdisjoint(fresh) or any(
@@ -346,15 +344,14 @@ class TombstonesPart:
         """Nothing to do: ``hide`` runs again after every part has forgotten these facts."""
 
     def state(self) -> bytes:
-        return msgspec.msgpack.encode(self.hiding.standing)
+        return msgspec.msgpack.encode(self.hiding.tombstones)
 
     def restore(self, state: bytes) -> None:
         self.hide(msgspec.msgpack.decode(state, type=list[Tombstone]))
 
-    def hide(self, standing: Iterable[Tombstone]) -> None:
+    def hide(self, tombstones: Iterable[Tombstone]) -> None:
         """Hide what these tombstones cover. The image may be of the past, but hiding follows the
-        present, so the caller passes the tombstones.
-        """
+        present, so the caller passes the tombstones."""
         self._entities = len(self._facts.entities)
         self._awaited = self._resolutions.awaited()
-        self.hiding = Hiding(standing, self._facts.entities, self._resolutions.notes())
+        self.hiding = Hiding(tombstones, self._facts.entities, self._resolutions.notes())

@@ -113,8 +113,7 @@ _REVIEW_COLUMNS = "fact_id, decision, reason, actor, decided_at, from_position"
 
 def standing_flags(flags: int, decision: str | None) -> int:
     """The flags left after a decision: a released fact keeps its warnings and is no longer held
-    back.
-    """
+    back."""
     return flags & NOTED if decision == "release" else flags
 
 

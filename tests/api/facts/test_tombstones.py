@@ -17,7 +17,7 @@ from engramlog.api.transfer.lines.line_kinds import decode_line
 from engramlog.api.transfer.sinks import NodeSink
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.kinds import Value
-from engramlog.projections.tables.facts.tombstones import standing_tombstones
+from engramlog.projections.tables.facts.tombstones import tombstones_in_force
 from engramlog.replay.federation.declaration import wire_key
 from engramlog.replay.stigmem.tombstones import holds
 from tests.worlds.histories import asserted
@@ -316,7 +316,7 @@ def test_an_imported_export_hides_the_same_facts(live: LiveNode, tmp_path: Path)
         hidden = view.hidden()
         assert hidden is not None
         assert hidden.tolist() == [True, False, True]
-        (row,) = copy.reader.ask(standing_tombstones)
+        (row,) = copy.reader.ask(tombstones_in_force)
         assert (row.entity, row.scope, row.reason, row.legal_hold) == (
             ALICE,
             "all",
@@ -328,7 +328,7 @@ def test_an_imported_export_hides_the_same_facts(live: LiveNode, tmp_path: Path)
             wire_key(copy.identity.public_key_b64), msgspec.structs.asdict(tombstone_record(row))
         )
         old, ends = copy.reader.tombstones_of(BOB)
-        assert [(each.scope, each.stands) for each in old] == [("team", False)]
+        assert [(each.scope, each.in_force) for each in old] == [("team", False)]
         assert [each.reason for each in ends] == ["a mistake"]
     finally:
         copy.close()

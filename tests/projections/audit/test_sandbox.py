@@ -70,9 +70,7 @@ def ask(
     return desk.ask(view, rights or all_rights(), moment, sql, limits)
 
 
-def test_facts_tell_their_interval_and_their_confidence_at_the_moment(
-    node: Node, desk: AuditDesk
-) -> None:
+def test_facts_have_interval_and_confidence_of_the_moment(node: Node, desk: AuditDesk) -> None:
     statement = "SELECT value, to_position IS NULL, confidence FROM facts WHERE entity='user:ben'"
     assert ask(desk, node, statement).rows == [["gone", False, 0.0]]
     asserted_at = ask(desk, node, "SELECT from_position FROM facts WHERE entity='user:ben'").rows[
@@ -93,7 +91,7 @@ def test_a_caller_reads_the_streams_of_their_scopes_alone(node: Node, desk: Audi
     assert ask(desk, node, behind, AUDITOR).rows == [["local"]]
 
 
-def test_nothing_tells_what_a_key_is(node: Node, desk: AuditDesk) -> None:
+def test_no_column_identifies_a_key(node: Node, desk: AuditDesk) -> None:
     rows = ask(desk, node, "SELECT * FROM events WHERE kind='key_issued'").rows
     assert len(rows) == 1
     assert "ab" * 16 not in str(rows)

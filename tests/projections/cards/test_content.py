@@ -81,7 +81,7 @@ def test_a_card_has_head_rows_contradictions_and_sources() -> None:
     assert (card.facts, card.omitted, card.hlc, card.position) == (3, 0, 3, 3)
 
 
-def test_a_garden_and_a_ceiling_stand_in_the_head() -> None:
+def test_the_head_names_garden_and_ceiling() -> None:
     key = CardKey("user:a", "team", "garden-1", "secret")
     card = write_card(key, [[fact(1)]], facts=1, contradictions=0)
     assert card is not None

@@ -41,7 +41,7 @@ class Naive:
             fact
             for fact in self.model.facts
             if (fact.asserted.entity, fact.asserted.scope) == (key.entity, key.scope)
-            and fact.stands
+            and fact.is_live
             and not fact.expired(at_us)
             and not fact.asserted.relation.startswith("stigmem:")
         ]
@@ -125,7 +125,7 @@ def markdown(card: Card | None) -> str | None:
 
 @given(histories(erasing=False))
 @settings(max_examples=25, deadline=None)
-def test_cards_are_what_the_facts_make_of_them_now_and_later(steps: list[Step]) -> None:
+def test_cards_equal_the_naive_ones_live_and_as_of(steps: list[Step]) -> None:
     naive = Naive()
     expected: dict[tuple[CardKey, Moment], str | None] = {}
     rights = reader_of(*SCOPES)

@@ -396,7 +396,7 @@ def test_a_card_never_mixes_gardens_and_is_for_their_readers_only(tmp_path: Path
     desk.close()
 
 
-def test_a_kept_card_is_not_handed_to_a_reader_who_sees_less(desk: Desk) -> None:
+def test_a_cached_card_is_not_served_to_a_reader_who_sees_less(desk: Desk) -> None:
     desk.say()
     desk.serve(force=True)
     blind = Authorization("agent:blind", frozenset({"read"}), frozenset({"company"}))
@@ -450,7 +450,7 @@ def test_work_that_fails_does_not_stop_the_queue() -> None:
     queue.close()
 
 
-def test_the_cache_holds_so_many_bytes_and_no_more(desk: Desk) -> None:
+def test_the_cache_is_limited_in_bytes(desk: Desk) -> None:
     desk.cards.cache._bytes_max = 8_000
     for number in range(10):
         entity = f"user:{number}"

@@ -106,7 +106,7 @@ def test_a_written_card_is_embedded_under_its_own_key(desk: Desk) -> None:
     assert any("blue whales sing" in text for text in desk.provider.embedded[1:])
 
 
-def test_its_vector_follows_what_it_says(desk: Desk) -> None:
+def test_a_cards_vector_follows_its_text(desk: Desk) -> None:
     desk.say("blue whales sing")
     desk.write_card()
     before = dict(desk.vectors._rows)
@@ -116,7 +116,7 @@ def test_its_vector_follows_what_it_says(desk: Desk) -> None:
     assert (before[KEY] != desk.vectors._rows[KEY]).any()
 
 
-def test_it_goes_with_the_last_fact(desk: Desk) -> None:
+def test_a_cards_vector_goes_with_the_last_fact(desk: Desk) -> None:
     fact = desk.say("blue whales sing")
     desk.write_card()
     desk.node.write(RetractFact(fact_id=fact, scopes=ALL_SCOPES))
@@ -125,7 +125,7 @@ def test_it_goes_with_the_last_fact(desk: Desk) -> None:
     assert len(desk.vectors) == 0
 
 
-def test_it_goes_when_the_card_is_no_longer_kept(desk: Desk) -> None:
+def test_a_cards_vector_goes_with_the_cached_card(desk: Desk) -> None:
     desk.say("blue whales sing")
     desk.write_card()
     desk.cards.cache._bytes_max = 4_000
@@ -134,7 +134,7 @@ def test_it_goes_when_the_card_is_no_longer_kept(desk: Desk) -> None:
     assert desk.in_table() == [CardKey(OTHER, "local").vector_key]
 
 
-def test_what_a_card_said_is_in_no_cache(desk: Desk) -> None:
+def test_no_cache_keeps_the_text_of_a_card(desk: Desk) -> None:
     desk.say("blue whales sing")
     desk.settle()
     held = desk.embeddings.cache.size().vectors

@@ -100,7 +100,7 @@ def test_the_file_answers_as_memory_does(
     assert present.all()
 
 
-def test_vectors_that_are_not_asked_for_do_not_change_what_is_likely(tmp_path: Path) -> None:
+def test_other_vectors_do_not_change_the_likely_ones(tmp_path: Path) -> None:
     query = units(1, 77)[0]
     asked, others = ALL[::3], np.setdiff1d(ALL, ALL[::3]).astype(np.int32)
     vectors = kept(tmp_path / "search")
@@ -209,7 +209,7 @@ def test_a_damaged_file_is_deleted(tmp_path: Path) -> None:
     again.close()
 
 
-def test_vectors_of_facts_that_are_gone_leave_the_file(tmp_path: Path) -> None:
+def test_vectors_of_erased_facts_leave_the_file(tmp_path: Path) -> None:
     path = tmp_path / "search"
     first = kept(path)
     first.put(ALL, ROWS)
@@ -223,7 +223,7 @@ def test_vectors_of_facts_that_are_gone_leave_the_file(tmp_path: Path) -> None:
     again.close()
 
 
-def test_another_process_reads_what_the_writing_one_has(tmp_path: Path) -> None:
+def test_another_process_reads_the_writers_vectors(tmp_path: Path) -> None:
     path = tmp_path / "search"
     writing, reading = kept(path), followed(path)
     assert not reading.restored()

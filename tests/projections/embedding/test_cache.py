@@ -30,7 +30,7 @@ def test_a_vector_comes_back_bit_for_bit_and_an_unknown_text_as_none(tmp_path: P
     cache.close()
 
 
-def test_what_was_put_outlives_the_process(tmp_path: Path) -> None:
+def test_cached_vectors_survive_the_process(tmp_path: Path) -> None:
     first = EmbeddingCache(tmp_path / "embeddings.db")
     first.put_many(SPACE, ["one"], rows(1))
     first.close()

@@ -30,7 +30,7 @@ def test_auto_takes_the_bundled_model_where_ollama_does_not_answer() -> None:
     assert chosen.pin
 
 
-def test_auto_stays_with_what_is_pinned_whether_it_answers_or_not() -> None:
+def test_auto_keeps_the_pinned_model_even_if_it_does_not_answer() -> None:
     chosen = choose(EmbeddingSettings(url=absent()), NOMIC, {})
     assert chosen.space == NOMIC
     assert not chosen.pin
@@ -102,7 +102,7 @@ def test_none_turns_embeddings_off_with_any_pinned_model() -> None:
     assert not chosen.pin
 
 
-def test_an_event_says_which_space_is_pinned() -> None:
+def test_an_event_records_the_pinned_space() -> None:
     event = EmbeddingModelPinned(
         provider="ollama",
         model="nomic-embed-text",

@@ -165,7 +165,7 @@ def test_a_long_retry_after_is_handed_to_the_caller(case: Any) -> None:
         (302, b"moved", "302"),
     ],
 )
-def test_a_refusal_is_not_repeated_and_says_why(
+def test_a_refusal_is_not_retried_and_gives_the_reason(
     case: Any, status: int, body: object, told: str
 ) -> None:
     provider, server, _ = case
@@ -275,7 +275,7 @@ def test_after_failures_in_a_row_no_request_goes_out_until_the_breaker_allows_on
         provider.close()
 
 
-def test_prefixes_tell_a_model_what_a_text_is_for() -> None:
+def test_prefixes_mark_documents_and_queries() -> None:
     time = Time()
     with serving(ollama_api) as server:
         provider = ollama("nomic-embed-text", time.client(server.url))
@@ -315,6 +315,6 @@ def test_a_model_without_a_card_needs_its_dimensions_declared() -> None:
     provider.close()
 
 
-def test_without_a_provider_every_request_says_so() -> None:
+def test_without_a_provider_every_request_raises_embeddings_off() -> None:
     with pytest.raises(EmbeddingsOff):
         NoProvider().embed(["one"])

@@ -112,7 +112,7 @@ def test_a_block_that_gained_much_is_rewritten(tmp_path: Path, node: Node) -> No
         assert len(restored(folder, node)) == kept
 
 
-def test_what_is_forgotten_is_in_no_file_and_no_map(tmp_path: Path, node: Node) -> None:
+def test_forgotten_vectors_are_in_no_file_and_no_map(tmp_path: Path, node: Node) -> None:
     folder = tmp_path / "some.blocks"
     VectorBlocks(folder, SPACE, node.log).write(filled(), starts(node))
     (folder / "00000007.block").write_bytes(b"of another life")

@@ -42,7 +42,7 @@ def test_cosines_are_dot_products_rounded_to_a_millionth() -> None:
 
 
 @given(st.sets(st.integers(0, COUNT - 1), min_size=1, max_size=50), st.integers(0, 10_000))
-def test_a_cosine_does_not_depend_on_what_else_is_scanned(chosen: set[int], seed: int) -> None:
+def test_a_cosine_does_not_depend_on_other_scanned_facts(chosen: set[int], seed: int) -> None:
     query = units(1, seed)[0]
     everything, _ = FILLED.cosines(query, np.arange(COUNT, dtype=np.int32))
     slots = slots_of(*sorted(chosen))
@@ -143,7 +143,7 @@ def test_a_table_of_another_space_is_refused_until_it_is_reindexed(
     emptied.close()
 
 
-def test_who_serves_a_model_makes_no_difference(tmp_path: Path) -> None:
+def test_the_server_of_a_model_makes_no_difference(tmp_path: Path) -> None:
     VecFacts(tmp_path / "vectors.db", SPACE).close()
     elsewhere = Space("another server", SPACE.model, SPACE.dimensions)
     VecFacts(tmp_path / "vectors.db", elsewhere).close()

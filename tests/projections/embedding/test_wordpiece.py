@@ -36,7 +36,7 @@ def theirs(limit: int | None = TEXT_TOKENS_MAX) -> Tokenizer:
 LIBRARY = theirs()
 
 
-def test_the_file_asks_for_what_is_built_in() -> None:
+def test_the_tokenizer_file_matches_the_built_in_settings() -> None:
     assert SETTINGS["normalizer"] == {
         "type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
         "strip_accents": None, "lowercase": True,
@@ -47,7 +47,7 @@ def test_the_file_asks_for_what_is_built_in() -> None:
     assert added == [(name, False) for name in SPECIAL]
 
 
-def test_every_character_is_taken_for_what_the_library_takes_it_for() -> None:
+def test_every_characters_class_equals_the_librarys() -> None:
     """For the planes that hold only ideographs, a sample."""
     codes = [*range(0xD800), *range(0xE000, 0x20000), *range(0x20000, 0x110000, 89)]
     edges = [0x2A6DF, 0x2A6E0, 0x2A700, 0x2B81F, 0x2B820, 0x2B91F, 0x2B920, 0x2CEAF, 0x2CEB0]

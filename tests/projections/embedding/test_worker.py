@@ -245,7 +245,7 @@ def test_while_the_provider_is_away_writes_go_on_and_ends_are_followed(stage: St
     assert stage.embeddings.status().lag == 0
 
 
-def test_a_text_the_provider_refuses_does_not_hold_up_the_others(stage: Stage) -> None:
+def test_a_refused_text_does_not_delay_the_others(stage: Stage) -> None:
     stage.provider.gate.clear()
     first = stage.say("first")
     until(lambda: stage.embeddings.status().waiting == 1)
@@ -303,7 +303,7 @@ def test_erasure_leaves_no_vector_in_any_file(stage: Stage) -> None:
     assert stage.settled() == sorted([other, third])
 
 
-def test_closing_does_not_wait_for_what_waits(stage: Stage) -> None:
+def test_closing_does_not_wait_for_queued_facts(stage: Stage) -> None:
     stage.provider.fault = ProviderUnavailable("away", retry_after_seconds=1000)
     stage.say("one")
     until(lambda: stage.embeddings.status().error == "away")

@@ -44,7 +44,7 @@ def test_timetables() -> None:
         {"every": 1, "often": True},
     ],
 )  # fmt: skip
-def test_what_is_no_cadence(given: Any) -> None:
+def test_invalid_cadences(given: Any) -> None:
     with pytest.raises(CadenceError):
         parse_cadence(given)
 

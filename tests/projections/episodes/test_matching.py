@@ -114,7 +114,7 @@ def test_a_replacement_that_names_nothing_sets_the_episode_aside() -> None:
          "$.matchers[0].then.confidence"),
     ],
 )  # fmt: skip
-def test_rules_that_say_nothing_sensible(broken: dict[str, Any], path: str) -> None:
+def test_invalid_rules(broken: dict[str, Any], path: str) -> None:
     with pytest.raises(RuleError) as caught:
         rule(broken)
     assert caught.value.path == path

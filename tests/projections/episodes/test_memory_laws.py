@@ -54,7 +54,7 @@ def told(db: apsw.Connection, position: int) -> list[Any]:
 
 @given(histories(max_size=15))
 @QUICK
-def test_the_past_is_what_a_node_with_only_those_events_says(steps: list[Step]) -> None:
+def test_as_of_equals_a_node_with_only_those_events(steps: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         node = Node.open(Path(folder) / "data", clock=FixedClock(START_US))
         live_through(node, steps)
@@ -74,7 +74,7 @@ def test_the_past_is_what_a_node_with_only_those_events_says(steps: list[Step]) 
 
 @given(histories())
 @QUICK
-def test_what_deltas_name_is_what_the_log_did(steps: list[Step]) -> None:
+def test_deltas_name_exactly_the_logged_changes(steps: list[Step]) -> None:
     """A delta caused every assertion and every retraction that it names."""
     with tempfile.TemporaryDirectory() as folder:
         node = Node.open(Path(folder) / "data", clock=FixedClock(START_US))

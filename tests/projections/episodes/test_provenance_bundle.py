@@ -48,7 +48,7 @@ def test_each_type_has_its_text(value: Any, text: Any) -> None:
 @pytest.mark.parametrize(
     "value", [0.5, None, datetime(2026, 1, 1), PurePosixPath("log"), object(), b"x", {1}]
 )
-def test_what_has_no_rule_is_refused(value: Any) -> None:
+def test_values_without_a_rule_are_refused(value: Any) -> None:
     with pytest.raises(ValueError):
         coerce(value)
 

@@ -98,7 +98,7 @@ def test_retracted_edges_and_bookkeeping_are_not_edges() -> None:
     assert ask(world, "alice") == NeighborSlice([], None, 0)
 
 
-def test_a_resolution_is_no_neighbour_of_what_it_settled() -> None:
+def test_a_resolution_is_no_neighbour_of_its_facts() -> None:
     world = World()
     world.ref(user("alice"), "memory:manager", user("bob"))
     world.ref("stigmem:resolution:stigmem:conflict:1", "memory:manager", user("bob"))

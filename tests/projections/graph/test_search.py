@@ -63,7 +63,7 @@ def test_the_past_is_searched_as_it_was(node: Node, monkeypatch: pytest.MonkeyPa
     assert set(found(node, "ledger", at=early)) == {f"ledger entry {n}" for n in (7, 8, 9)}
 
 
-def test_a_frequent_word_is_looked_for_in_few_facts_however_many_there_are(
+def test_a_frequent_word_is_searched_in_few_facts(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(searching, "FIRST_LOOK", 32)
@@ -83,7 +83,7 @@ def test_a_frequent_word_is_looked_for_in_few_facts_however_many_there_are(
     assert sum(looked) == FACTS
 
 
-def test_what_holds_a_piece_is_the_same_counted_or_not() -> None:
+def test_holding_agrees_with_counts() -> None:
     texts = ["aaa", "", "b", *(["xay"] * 3_000), "ab" * 900, "aé", "b"]
     folded = Folded(lambda start: texts[start:])
     numbers = np.arange(len(texts), dtype=np.int32)

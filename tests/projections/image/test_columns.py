@@ -60,7 +60,7 @@ def test_an_end_is_written_once() -> None:
     assert columns.arrays["to_position"][0] == 5
 
 
-def test_slot_lists_are_cut_to_what_was_pinned() -> None:
+def test_slot_lists_are_cut_to_the_pinned_rows() -> None:
     lists = Postings()
     for slot in (0, 3, 7):
         lists.add("x", slot)

@@ -130,7 +130,7 @@ def test_a_file_of_other_code_another_log_or_another_position_is_not_used(
         assert files.restored(node.log) is None
 
 
-def test_what_is_written_into_a_map_changes_no_file() -> None:
+def test_writes_into_a_map_change_no_file() -> None:
     with remembering() as (node, _):
         path = only_file(node)
         before = path.read_bytes()

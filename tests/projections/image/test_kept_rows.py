@@ -17,7 +17,7 @@ def row(position: int, value: str = "v") -> FactRow:
     )  # fmt: skip
 
 
-def test_what_was_read_is_found_again_and_the_oldest_goes_first(
+def test_cached_rows_are_found_and_the_oldest_dropped_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(kept_rows, "ROWS_MAX", 2)
@@ -28,7 +28,7 @@ def test_what_was_read_is_found_again_and_the_oldest_goes_first(
     assert kept.find([4]) == [None]
 
 
-def test_an_erasure_leaves_nothing_and_what_was_read_before_it_is_not_kept() -> None:
+def test_an_erasure_empties_the_cache_and_refuses_earlier_reads() -> None:
     image = MemoryImage()
     kept = KeptRows(image)
     kept.keep([row(1)], kept.erasures())

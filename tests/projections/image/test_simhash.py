@@ -39,7 +39,7 @@ def hamming(one: str, other: str) -> int:
     return round((1.0 - similarities(rows, sign_v1([other])[0].tobytes())[0]) * 256)
 
 
-def test_the_generator_draws_what_it_draws_in_javascript() -> None:
+def test_the_generator_equals_the_javascript_one() -> None:
     draw = mulberry32(42)
     expected = [0.6011037519, 0.4482905590, 0.8524657935, 0.6697340414, 0.1748138987]
     assert [draw() for _ in range(5)] == pytest.approx(expected, abs=1e-10)
@@ -62,7 +62,7 @@ def test_golden_signatures(text: str) -> None:
     assert sign_v1([text])[0].tobytes().hex() == GOLDEN[text]
 
 
-def test_signatures_do_not_depend_on_what_is_signed_beside_them() -> None:
+def test_signatures_do_not_depend_on_other_texts() -> None:
     together = sign_v1(list(GOLDEN))
     assert [row.tobytes().hex() for row in together] == list(GOLDEN.values())
 

@@ -203,7 +203,7 @@ def test_the_context_breaks_a_tie_and_no_more() -> None:
     assert at_work.results[0].score - at_work.results[1].score == pytest.approx(0.03)
 
 
-def test_the_factors_add_what_they_are() -> None:
+def test_boost_factors_add_their_value() -> None:
     world = World()
     told(world, "kitten", emotion_score=5)
     answer = asked(world, "kitten", explain=True)
@@ -227,7 +227,7 @@ def test_ranks_are_fused_from_zero_and_strong_hits_have_a_floor() -> None:
     assert answer.evidence == "strong"
 
 
-def test_evidence_is_weak_where_no_fact_holds_every_keyword() -> None:
+def test_evidence_is_weak_without_a_fact_with_every_keyword() -> None:
     world = World()
     told(world, "kitten alone in a long sentence of many other words that say little")
     assert asked(world, "kitten", "zebra", profile="abmind-head").evidence == "weak"
@@ -257,7 +257,7 @@ def test_evidence_is_weak_unless_one_fact_holds_every_keyword_from_a_words_begin
     assert weak("service Go", "guards") is True
 
 
-def test_what_only_a_signature_finds_is_evidence_and_no_stage_is_weak() -> None:
+def test_a_signature_hit_is_evidence() -> None:
     world = World()
     told(world, "We decided to use Clerk for authentication")
     text = "use clerk for decided authentication to we"
@@ -303,7 +303,7 @@ def test_conflicting_facts_of_a_topic_warn_of_each_other() -> None:
     }
 
 
-def test_facts_of_one_topic_and_entity_stand_in_a_timeline() -> None:
+def test_facts_of_one_topic_and_entity_form_a_timeline() -> None:
     world = World()
     # NOW_US is 15 January 2027; 60 days before is in November.
     told(world, "@ann moved to Berlin", topic="life", age_days=60, emotion_score=2)

@@ -84,7 +84,7 @@ def factor(answer: RecallAnswer, name: str) -> dict[str, float]:
     }
 
 
-def test_what_meaning_does_not_confirm_is_halved(world: World, provider: Any, cache: Any) -> None:
+def test_hits_unconfirmed_by_meaning_are_halved(world: World, provider: Any, cache: Any) -> None:
     answer = asked(world, embedded(world, provider, cache), "abmind")
     # Se finds the first by more than 0.5 although Sf had it already: it is confirmed.
     assert factor(answer, "confirm_penalty") == {"kitten plays": 1.0, LONG: 0.5}

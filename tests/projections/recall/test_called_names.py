@@ -46,7 +46,7 @@ GREETED = (
 )
 
 
-def test_a_name_that_the_other_speaker_calls_by_is_the_speakers() -> None:
+def test_a_name_used_by_the_other_speaker_is_the_speakers() -> None:
     world = World()
     talk(world, *GREETED)
     assert names(world, "What did Kate cook?") == {"Kate": "Emi"}
@@ -63,7 +63,7 @@ def test_a_name_that_the_other_speaker_calls_by_is_the_speakers() -> None:
     ],
     ids=["mentioned", "called by both", "three speakers", "one speaker"],
 )
-def test_what_is_not_clearly_a_call_names_no_speaker(lines: list[tuple[str, str]]) -> None:
+def test_an_unclear_call_names_no_speaker(lines: list[tuple[str, str]]) -> None:
     world = World()
     talk(world, *lines)
     assert names(world, "Where is Kate?") == {}
@@ -76,7 +76,7 @@ def test_a_speakers_own_name_stays() -> None:
     assert names(world, "Where does Emi ski?") == {}
 
 
-def test_calls_that_the_caller_may_not_read_or_that_came_later_count_for_nothing() -> None:
+def test_unreadable_and_later_calls_do_not_count() -> None:
     world = World()
     talk(world, *GREETED[:3])
     before = world.moment()
@@ -95,7 +95,7 @@ def test_facts_erased_since_the_view_was_pinned_are_passed_over() -> None:
     assert names(world, "What did Kate cook?", calls=2) == {"Kate": "Emi"}
 
 
-def test_the_question_is_asked_by_the_speakers_name() -> None:
+def test_the_question_uses_the_speakers_own_name() -> None:
     assert renamed("Kate's dog and Katelyn, says Kate?", {"Kate": "Emi"}) == (
         "Emi's dog and Katelyn, says Emi?"
     )

@@ -61,7 +61,7 @@ def test_the_chance_of_a_hand_computed_answer() -> None:
     assert found.chance == pytest.approx(chance, abs=1e-8)
 
 
-def test_what_others_said_is_less_certain_of_a_named_speaker() -> None:
+def test_facts_of_others_lower_the_chance_for_a_named_speaker() -> None:
     at = surveyed(talk(), "What does Ann cook?")
     mixed = chance_of(at, NUMBERS, scored(at, [0.2, 0.6, 0.2], [0.5, 0.5, 0.5]))
     assert mixed is not None
@@ -108,7 +108,7 @@ def test_a_wrong_certainty_is_refused_by_its_field() -> None:
     assert caught.value.path == "$.certainty.semantic"
 
 
-def test_only_default_says_how_certain_it_is() -> None:
+def test_only_default_has_a_chance() -> None:
     known = {name for name in ("default", "stigmem", "abmind", "abmind-head", "stargraph")
              if load_profile(name).certainty is not None}  # fmt: skip
     assert known == {"default"}

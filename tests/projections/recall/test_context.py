@@ -62,7 +62,7 @@ def test_neighbours_are_the_facts_of_the_same_source_in_order() -> None:
     assert neighbours(world, third) == (second, -1)
 
 
-def test_what_the_caller_may_not_see_is_not_between_two_facts() -> None:
+def test_a_hidden_fact_is_not_between_two_facts() -> None:
     world = World()
     first = say(world, "a")
     hidden = say(world, "b", scope="team")
@@ -80,7 +80,7 @@ def test_a_retracted_fact_is_not_between_two_facts_but_was_at_its_time() -> None
     assert neighbours(world, first, moment=before) == (-1, gone)
 
 
-def test_what_was_not_known_yet_is_no_neighbour() -> None:
+def test_a_later_fact_is_no_neighbour() -> None:
     world = World()
     first = say(world, "a")
     early = world.moment()
@@ -120,7 +120,7 @@ def test_a_source_with_too_many_facts_is_a_feed() -> None:
     assert neighbours(world, second, context=small) == (-1, -1)
 
 
-def test_surroundings_reach_as_far_as_shares_do() -> None:
+def test_surroundings_cover_exactly_the_shares() -> None:
     world = World()
     for text in "abcde":
         say(world, text)
@@ -232,7 +232,7 @@ def test_unreadable_facts_change_nothing(history: list[tuple[str, str, str, bool
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(said, min_size=1, max_size=10), st.integers(0, 9))
-def test_the_past_is_what_was_answered_then(
+def test_as_of_answers_equal_earlier_live_answers(
     history: list[tuple[str, str, str, bool]], cut: int
 ) -> None:
     world, then, at = World(), None, None

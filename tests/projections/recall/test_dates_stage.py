@@ -53,7 +53,7 @@ def test_facts_of_the_day_score_1_and_those_near_it_less() -> None:
     assert at.why(np.array([1], dtype=np.int32)) == [["dates: of 2023-05-06, 2 days away"]]
 
 
-def test_what_lasted_counts_for_all_its_time() -> None:
+def test_an_ended_fact_counts_for_its_whole_interval() -> None:
     world = World()
     kept = world.fact(
         user("ann"), "lived", "Rome",
@@ -77,7 +77,7 @@ def test_the_newest_of_the_very_time_are_candidates_by_it_alone() -> None:
     assert found(world, "in June 2023", others=2).slots.tolist() == [1, 2]
 
 
-def test_without_a_date_the_stage_has_nothing_to_say() -> None:
+def test_without_a_date_the_stage_is_disabled() -> None:
     with pytest.raises(StageDisabled, match="names no date"):
         found(World(), "Who may come?")
 

@@ -192,7 +192,7 @@ def test_an_alias_names_its_entity_while_it_is_live() -> None:
     assert found(surveyed(world, "lizzie")) == {}
 
 
-def test_retracted_edges_are_there_only_before() -> None:
+def test_retracted_edges_are_visible_only_before() -> None:
     world = chain()
     before = world.moment()
     world.retract(0)
@@ -200,7 +200,7 @@ def test_retracted_edges_are_there_only_before() -> None:
     assert found(surveyed(world, "alice", at=before)) == {0: (0.6, 1)}
 
 
-def test_filters_narrow_what_is_found_but_not_the_way() -> None:
+def test_filters_limit_hits_but_not_the_walk() -> None:
     world = chain()
     assert found(surveyed(world, "alice budapest", relation="located-in")) == {1: (0.5, 2)}
 

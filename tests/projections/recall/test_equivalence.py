@@ -115,7 +115,7 @@ def test_survivors_are_those_that_pass_every_condition_one_by_one(
 
 @SMALL
 @given(worlds, facts, st.lists(st.integers(-2, 3), min_size=1, max_size=5))
-def test_what_is_remembered_is_what_would_be_found(
+def test_cached_survivors_equal_computed_ones(
     told: list[dict], late: dict, days: list[int]
 ) -> None:
     world = built(told)
@@ -166,7 +166,7 @@ def test_lexical_scores_are_bm25_counted_fact_by_fact(told: list[dict], scopes: 
 
 @SMALL
 @given(worlds, askers)
-def test_a_dispute_is_a_standing_sibling_with_another_value(
+def test_a_dispute_is_a_claimed_sibling_with_another_value(
     told: list[dict], scopes: set[str]
 ) -> None:
     world = built(told)
@@ -277,9 +277,7 @@ steps = st.lists(
 
 @SMALL
 @given(steps, st.integers(1, 200))
-def test_counted_postings_are_what_a_count_of_the_plain_list_gives(
-    taken: list[tuple[str, int]], kept: int
-) -> None:
+def test_counted_postings_equal_a_plain_count(taken: list[tuple[str, int]], kept: int) -> None:
     plain, counted = Postings(), TermPostings()
     published = 0
     with pytest.MonkeyPatch.context() as patch:

@@ -169,7 +169,7 @@ def test_substance_is_whole_from_a_length_on_beside_any_facts() -> None:
     assert found.tolist() == pytest.approx([0.7, 1.0, 1.0])
 
 
-def test_what_a_machine_said_counts_less() -> None:
+def test_a_machines_words_count_less() -> None:
     assert speaker(features(), Speaker(machine=0.6)).tolist() == [1.0, 0.6, 1.0]
 
 
@@ -184,5 +184,5 @@ def test_what_a_machine_said_counts_less() -> None:
         ("stigmem://acme.example/person/user", False),
     ],
 )
-def test_a_machine_is_known_by_the_name_of_the_speaker(entity: str, machine: bool) -> None:
+def test_a_machine_is_recognised_by_its_name(entity: str, machine: bool) -> None:
     assert is_machine(entity) is machine

@@ -66,7 +66,7 @@ def test_a_stem_is_found() -> None:
     assert origins(find(world, "puppies")) == {slot: "porter"}
 
 
-def test_letters_find_what_stems_miss() -> None:
+def test_letters_find_facts_that_stems_miss() -> None:
     world = World()
     slot = told(world, "The deployment was successful on the server")
     assert origins(find(world, "deploy")) == {slot: "trigram_en"}
@@ -185,7 +185,7 @@ def test_no_keyword_raises(keywords: list[str]) -> None:
             find(world, *keywords, parameters=parameters)
 
 
-def test_only_what_the_caller_may_see_is_found_or_counted() -> None:
+def test_only_visible_facts_are_found_and_counted() -> None:
     world = World()
     told(world, "deployment of the team", scope="team")
     alone = find(world, "deploy")
@@ -209,7 +209,7 @@ def test_letters_are_searched_as_of_the_moment() -> None:
     assert find(world, "kuty", moment=then).slots.tolist() == [first]
 
 
-def test_a_memory_is_found_by_what_it_says_and_not_by_its_names() -> None:
+def test_a_memory_is_found_by_its_value_and_not_by_its_names() -> None:
     world = World()
     text = "uses sqlite for storage"
     slots = [world.fact(user("stored"), "memory:use", f"{text} {n}") for n in range(3)]

@@ -71,7 +71,7 @@ def with_ceiling(**ambient: Any) -> Profile:
     return msgspec.structs.replace(HEAD, ambient=Ambient(**ambient))
 
 
-def test_words_that_most_facts_hold_are_not_searched_for() -> None:
+def test_words_in_most_facts_are_not_searched() -> None:
     answer = asked(courteous(), SEEN)
     assert (answer.skipped, answer.dropped_terms) == (NO_INFORMATIVE_TERMS, (SEEN,))
     assert (answer.results, answer.total_scored, answer.truncated) == ((), 0, False)
@@ -80,7 +80,7 @@ def test_words_that_most_facts_hold_are_not_searched_for() -> None:
     assert (answer.evidence, answer.weak_evidence) == ("none", True)
 
 
-def test_a_word_that_tells_something_is_searched_for_without_the_others() -> None:
+def test_only_distinguishing_words_are_searched() -> None:
     world = courteous()
     answer = asked(world, SEEN, "rollback")
     assert (answer.skipped, answer.dropped_terms) == (None, (SEEN,))
@@ -111,7 +111,7 @@ def test_rare_and_unknown_words_are_searched_for(word: str) -> None:
     assert (answer.skipped, answer.dropped_terms) == (None, ())
 
 
-def test_what_the_index_does_not_know_is_counted_by_its_letters() -> None:
+def test_words_unknown_to_the_index_are_counted_by_letters() -> None:
     # No value holds "köszi"; only the user's own words do, with and without its accent.
     assert asked(courteous(), "köszi").skipped == NO_INFORMATIVE_TERMS
     assert asked(courteous(), "koszi").skipped == NO_INFORMATIVE_TERMS
@@ -138,7 +138,7 @@ def test_the_askers_own_words_are_reason_enough_to_search() -> None:
     assert (answer.skipped, answer.dropped_terms) == (None, ())
 
 
-def test_a_phrase_is_common_only_where_its_words_stand_together() -> None:
+def test_a_phrase_is_common_only_if_facts_hold_all_its_words() -> None:
     world = courteous()
     for _ in range(12):
         told(world, "routine")
@@ -160,7 +160,7 @@ def test_among_few_facts_nothing_is_common() -> None:
     assert asked(World(), SEEN).skipped is None
 
 
-def test_only_what_the_filters_leave_is_counted() -> None:
+def test_only_facts_that_pass_the_filters_are_counted() -> None:
     world = courteous()
     for n in range(12):
         told(world, f"a cat of the house {n}", topic="pets")
@@ -233,7 +233,7 @@ def test_unreadable_facts_decide_nothing() -> None:
     assert asked(world, "note", authorization=both).skipped is None
 
 
-def test_what_was_common_then_is_asked_as_of_then() -> None:
+def test_common_words_are_judged_as_of_the_moment() -> None:
     world = courteous()
     then = world.moment()
     for n in range(20):

@@ -45,7 +45,7 @@ class Family:
         return dict(zip(numbers, derivation_depth(found, slots).tolist(), strict=True))
 
 
-def test_hops_are_counted_to_what_was_not_derived() -> None:
+def test_hops_are_counted_to_underived_facts() -> None:
     family = Family()
     family.born(1)
     family.born(2, 1)
@@ -80,7 +80,7 @@ def test_a_parent_that_came_later_counts_from_its_position_on() -> None:
     assert derivation_depth(found, np.array([family.slots[2]], dtype=np.int32)).tolist() == [0]
 
 
-def test_a_retracted_parent_is_still_what_a_fact_came_from() -> None:
+def test_a_retracted_parent_still_counts() -> None:
     family = Family()
     family.born(1)
     family.born(2, 1)

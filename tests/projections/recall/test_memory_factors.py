@@ -89,7 +89,7 @@ def test_the_whole_context_does_not_lift_a_weak_hit_over_a_strong_one() -> None:
     assert 0.72 + total < 1.05
 
 
-def test_what_one_stage_found_alone_is_halved_only_if_the_other_found_anything() -> None:
+def test_an_unconfirmed_hit_is_halved_only_if_the_other_stage_found_facts() -> None:
     numbers = own.Unconfirmed(stage="fuzzy", by="semantic")
     found = np.array([3.0, 2.0, 0.0])
     heard = features({}, {}, {}, raw={"fuzzy": found, "semantic": np.array([0.0, 0.7, 0.6])})
@@ -110,7 +110,7 @@ def test_quality_is_bounded_and_nothing_without_recalls() -> None:
     assert own.quality(at, own.Quality()) == pytest.approx([0.1125, -0.10, 0.15, 0.0])
 
 
-def test_what_is_recalled_again_and_again_and_never_cited_loses() -> None:
+def test_often_recalled_and_never_cited_facts_lose() -> None:
     at = features(
         {"recall_count": 5, "recalls": recalled_every(1, 5)},
         {"recall_count": 5, "recalls": recalled_every(1, 5), "cited": 1},
@@ -139,7 +139,7 @@ def test_linear_recency_has_abminds_published_values() -> None:
     assert glad == sad > values[1]
 
 
-def test_age_fades_what_was_not_felt() -> None:
+def test_age_fades_facts_without_emotion() -> None:
     at = features({"age_days": 180.0}, {"age_days": 179.9}, {"age_days": 400.0, "emotion": -3})
     assert own.age_fade(at, own.AgeFade()).tolist() == [0.9, 1.0, 1.0]
 

@@ -116,7 +116,7 @@ def test_the_numbers_of_every_score_multiply_out(
             assert parts["trust_factor"] == pytest.approx(0.5 + 0.5 * each.source_trust)
 
 
-def test_an_answer_carries_the_six_keys_and_costs_what_it_says() -> None:
+def test_an_answer_has_the_six_keys_and_its_stated_cost() -> None:
     world = World()
     for n in range(5):
         world.fact(user(f"u{n}"), "memory:note", f"ledger {n}")
@@ -126,7 +126,7 @@ def test_an_answer_carries_the_six_keys_and_costs_what_it_says() -> None:
     assert (answer.total_scored, answer.truncated) == (5, False)
 
 
-def test_no_budget_answers_nothing_and_says_so() -> None:
+def test_a_tiny_budget_gives_an_empty_truncated_answer() -> None:
     world = World()
     world.fact(user("ann"), "memory:note", "ledger")
     answer = ask(world, "ledger", token_budget=0)
@@ -276,7 +276,7 @@ def test_a_fact_that_only_shares_the_start_of_a_hash_is_no_parent() -> None:
     assert ids(answer) == ["child"]
 
 
-def test_a_stage_that_raises_is_reported_and_its_weight_goes_to_the_others(
+def test_a_failing_stage_is_reported_and_its_weight_redistributed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def broken(survey: Survey, parameters: Any, earlier: Mapping[str, Candidates]) -> Candidates:
@@ -403,7 +403,7 @@ def told_apart(answer: RecallAnswer) -> Any:
 
 @settings(deadline=None, max_examples=25)
 @given(st.lists(statements(), max_size=15), requests())
-def test_budgets_hold_and_the_same_question_has_the_same_answer(
+def test_budgets_are_kept_and_answers_are_repeatable(
     said: list[tuple[str, str, str, str, float, int]], request: dict[str, Any]
 ) -> None:
     world = World()

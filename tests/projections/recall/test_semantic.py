@@ -195,7 +195,7 @@ def test_the_floor_counts_as_no_likeness(provider: Any, cache: Any) -> None:
     assert raised.scores == pytest.approx((plain.scores[above] - 0.25) / 0.75)
 
 
-def test_what_the_caller_may_not_read_is_never_compared(provider: Any, cache: Any) -> None:
+def test_unreadable_facts_are_never_compared(provider: Any, cache: Any) -> None:
     world = drinks()
     semantics = embedded(world, provider, cache)
     assert 2 not in run(world, semantics, "green tea").slots
@@ -225,7 +225,7 @@ def test_facts_that_wait_for_their_vector_are_counted(provider: Any, cache: Any)
     ("query", "without", "told"),
     [("  ", (), "the query is empty"), ("tea", (0, 1, 2), "no fact is embedded yet")],
 )
-def test_the_stage_is_off_where_there_is_nothing_to_compare(
+def test_the_stage_is_disabled_without_vectors(
     provider: Any, cache: Any, query: str, without: tuple[int, ...], told: str
 ) -> None:
     world = drinks()
@@ -258,7 +258,7 @@ def test_the_seeds_weights_are_those_of_its_profile(provider: Any, cache: Any) -
     assert best.explain["stages"]["semantic"]["weight"] == 0.5
 
 
-def test_meaning_finds_what_shares_no_word_that_is_searched(provider: Any, cache: Any) -> None:
+def test_meaning_finds_facts_without_a_common_word(provider: Any, cache: Any) -> None:
     world = World()
     world.fact(user("ann"), "memory:drink", "who is it")  # stop-words alone
     world.fact(user("bob"), "memory:note", "ledger")

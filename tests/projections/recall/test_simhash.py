@@ -61,7 +61,7 @@ def test_a_sample_is_of_the_whole_history_and_always_the_same() -> None:
     assert run(surveyed(world, CLERK), Parameters(rows=5), {}).detail == ""
 
 
-def test_a_sample_does_not_depend_on_what_the_caller_may_not_read() -> None:
+def test_a_sample_does_not_depend_on_unreadable_facts() -> None:
     world = World()
     slots: list[int] = []
     for n in range(5):
@@ -73,7 +73,7 @@ def test_a_sample_does_not_depend_on_what_the_caller_may_not_read() -> None:
     assert found.slots.tolist() == [slots[0], slots[4]]
 
 
-def test_a_sample_does_not_depend_on_the_order_in_which_facts_came() -> None:
+def test_a_sample_does_not_depend_on_the_order_of_arrival() -> None:
     world = World()
     slots = [told(world, CLERK) for _ in range(5)]
     numbered(world, slots, [5, 3, 1, 4, 2])
@@ -90,7 +90,7 @@ def test_a_sample_of_thousands_is_spread_over_all_of_them() -> None:
     assert np.bincount(sample // 12_500).min() > 1_000  # 1,250 each if perfectly even
 
 
-def test_what_holds_no_word_is_like_nothing() -> None:
+def test_a_text_without_words_is_similar_to_nothing() -> None:
     world = World()
     told(world, "12345")
     assert not len(run(surveyed(world, "hello world"), Parameters(), {}).slots)
@@ -98,7 +98,7 @@ def test_what_holds_no_word_is_like_nothing() -> None:
         run(surveyed(world, "1 2 3"), Parameters(), {})
 
 
-def test_only_what_the_caller_may_see_at_the_moment() -> None:
+def test_only_visible_facts_are_found() -> None:
     world = World()
     told(world, CLERK, scope="team")
     first = told(world, CLERK)
@@ -109,7 +109,7 @@ def test_only_what_the_caller_may_see_at_the_moment() -> None:
     assert run(surveyed(world, CLERK), Parameters(), {}).slots.tolist() == [second]
 
 
-def test_the_second_version_is_not_led_by_words_that_all_facts_hold() -> None:
+def test_version_2_ignores_words_in_all_facts() -> None:
     world = World()
     for n in range(30):
         told(world, f"the project meeting number {n} about zebras")

@@ -34,7 +34,7 @@ def talk(world: World, name: str, times: int = SAID_MIN, **more: Any) -> list[in
     return [world.fact(user(name), "said", f"something {n}", **more) for n in range(times)]
 
 
-def test_the_names_of_speakers_are_taken_out() -> None:
+def test_names_of_speakers_are_removed() -> None:
     world = World()
     talk(world, "ann")
     talk(world, "fahim-khan")
@@ -43,7 +43,7 @@ def test_the_names_of_speakers_are_taken_out() -> None:
     )
 
 
-def test_what_is_no_speaker_stays() -> None:
+def test_names_of_others_stay() -> None:
     world = World()
     talk(world, "ann", SAID_MIN - 1)
     for n in range(SAID_MIN):
@@ -59,14 +59,14 @@ def test_a_question_that_is_only_a_name_stays() -> None:
     assert asked(world, "What about Ann?") == PlainQuestion("What about Ann?")
 
 
-def test_a_speaker_whom_the_caller_does_not_see_is_none() -> None:
+def test_a_hidden_speaker_does_not_count() -> None:
     world = World()
     talk(world, "ann", scope="team")
     assert asked(world, "What does Ann cook?").names == ()
     assert asked(world, "What does Ann cook?", "company", "team").names == ("Ann",)
 
 
-def test_who_spoke_later_was_no_speaker_then_and_who_was_retracted_is_none_now() -> None:
+def test_speakers_are_judged_as_of_the_moment() -> None:
     world = World()
     talk(world, "ann", SAID_MIN - 1)
     early = world.moment()

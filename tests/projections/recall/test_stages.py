@@ -51,7 +51,7 @@ def test_bm25_of_four_documents() -> None:
     assert lexical_scores(four_documents(), "apple banana") == pytest.approx(expected, abs=1e-12)
 
 
-def test_bm25_counts_only_what_the_filters_leave() -> None:
+def test_bm25_counts_only_facts_that_pass_the_filters() -> None:
     world = four_documents()
     alone = lexical_scores(world, "apple banana")
     world.fact(user("v"), "memory:other", "apple banana apple")

@@ -38,7 +38,7 @@ def weekly(world: World, day: str, text: str, **more: str) -> int:
     return world.fact(f"summary:weekly:{day}", RELATION, text, valid_from=start, **more)  # pyright: ignore[reportArgumentType]
 
 
-def test_any_keyword_is_enough_and_may_stand_within_a_word() -> None:
+def test_one_keyword_within_a_word_is_enough() -> None:
     world = World()
     moved = weekly(world, "2026-06-15", "We MIGRATED to SQLite.")
     weekly(world, "2026-06-15", "Nothing of note.")
@@ -93,7 +93,7 @@ def test_equal_beginnings_count_once_a_period() -> None:
     assert found(world, "one OR two") == [first, other, differs]
 
 
-def test_what_the_caller_may_not_read_takes_no_place() -> None:
+def test_unreadable_paragraphs_take_no_place() -> None:
     world = World()
     mine = weekly(world, "2026-01-05", "deploy")
     for day in range(10, 25):
@@ -102,7 +102,7 @@ def test_what_the_caller_may_not_read_takes_no_place() -> None:
     assert len(found(world, "deploy", "company", "team")) == 10
 
 
-def test_a_retracted_paragraph_is_there_only_before() -> None:
+def test_a_retracted_paragraph_is_visible_only_before() -> None:
     world = World()
     slot = weekly(world, "2026-06-15", "deploy")
     before = world.moment()
@@ -169,7 +169,7 @@ def test_times_asked_for_are_those_of_the_periods() -> None:
     assert asked(world, query="deploy", filters=Filters(since_us=middle + 1)) == slots[2:]
 
 
-def test_filters_hold_as_in_every_stage() -> None:
+def test_filters_apply_as_in_every_stage() -> None:
     world = World()
     mine = weekly(world, "2026-06-15", "deploy", source="user:mara")
     weekly(world, "2026-06-15", "deploy again", source="user:tom")

@@ -45,7 +45,7 @@ def leaning(scores: dict[int, float]) -> Candidates:
 WEIGHTS = {"lexical": 0.3, "semantic": 0.5, "graph": 0.2}
 
 
-def test_the_weight_of_a_stage_that_could_not_look_goes_to_those_that_judge_facts() -> None:
+def test_an_unjudging_stages_weight_goes_to_the_judging_ones() -> None:
     stages = {
         "lexical": hits({1: 4.0, 2: 2.0}),
         "semantic": hits({2: 0.8, 3: 0.4}, unjudged=(1,)),
@@ -59,7 +59,7 @@ def test_the_weight_of_a_stage_that_could_not_look_goes_to_those_that_judge_fact
     assert fused.unjudged["semantic"].tolist() == [True, False, False]
 
 
-def test_ranks_of_other_stages_stand_in_too() -> None:
+def test_ranks_of_other_stages_replace_missing_ones() -> None:
     stages = {
         "lexical": hits({1: 4.0, 2: 2.0}),
         "semantic": hits({2: 0.8}, unjudged=(1, 3)),
@@ -70,7 +70,7 @@ def test_ranks_of_other_stages_stand_in_too() -> None:
     assert fused.score == pytest.approx([0.8, 0.795161290322581, 0.2])
 
 
-def test_what_a_stage_found_by_other_means_it_judged() -> None:
+def test_a_hit_by_other_means_counts_as_judged() -> None:
     stages = {"lexical": hits({1: 4.0}), "semantic": hits({1: 0.2, 2: 0.8}, unjudged=(1,))}
     fused = weighted_sum(stages, {"lexical": 0.5, "semantic": 0.5}, by_maximum, NONE)
     assert fused.score == pytest.approx([0.625, 0.5])
@@ -106,7 +106,7 @@ def ask(
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_what_was_just_written_in_the_words_of_the_question_is_found_where_its_vector_would_put_it(
+def test_a_new_fact_ranks_by_words_as_its_vector_would(
     cache: Any, others: list[list[str]], words: list[str], profile: str
 ) -> None:
     world, query = World(), " ".join(words)

@@ -107,7 +107,7 @@ def test_answers_are_those_of_a_node_with_room(
 
 
 @pytest.mark.parametrize("compared", [30, 6_000])
-def test_what_the_caller_may_not_read_or_comes_later_changes_nothing(
+def test_unreadable_and_later_facts_change_nothing(
     stored: Stored, monkeypatch: pytest.MonkeyPatch, compared: int
 ) -> None:
     monkeypatch.setattr(semantic, "COMPARED_MIN", compared)

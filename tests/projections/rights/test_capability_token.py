@@ -54,7 +54,7 @@ def issued(identity: Identity, grant: Grant = WIDE, **fields: Any) -> Capability
     return issue(identity, grant=grant, **{**options, **fields})
 
 
-def test_a_token_says_what_it_was_issued_for_and_survives_its_text(identity: Identity) -> None:
+def test_a_token_has_its_grant_and_survives_its_text(identity: Identity) -> None:
     verified = verify(decode_bearer(encode_bearer(issued(identity))))
     assert verified.grant == WIDE
     assert (verified.issuer, verified.subject) == ("agent:ops", "agent:crawler")
@@ -88,7 +88,7 @@ entities = st.sampled_from(["stigmem://a", "stigmem://a/b", "stigmem://a/b/c", "
 
 @settings(max_examples=25)
 @given(grants, st.lists(grants, max_size=4), entities)
-def test_a_chain_allows_exactly_what_all_its_links_allow(
+def test_a_chain_allows_the_intersection_of_its_links(
     identity: Identity, first: Grant, others: list[Grant], entity: str
 ) -> None:
     token = issued(identity, first)
@@ -244,13 +244,13 @@ def test_a_token_ends_and_does_not_begin_in_the_future(identity: Identity) -> No
     assert fault_of(verified, NOW_US - HOUR_US) == "token_invalid"
 
 
-def test_a_token_for_more_than_ninety_days_is_none(identity: Identity) -> None:
+def test_a_token_for_more_than_ninety_days_is_invalid(identity: Identity) -> None:
     for lifetime_us in (0, -1, 90 * 24 * HOUR_US + 1):
         token = issued(identity, expires_at_us=NOW_US + lifetime_us)
         assert "90 days" in refused(token)
 
 
-def test_revoking_a_link_revokes_what_hangs_on_it_and_not_what_it_hangs_on(
+def test_revoking_a_link_revokes_its_descendants_only(
     identity: Identity,
 ) -> None:
     token = issued(identity)
@@ -278,7 +278,7 @@ def test_a_token_that_was_closed_cannot_be_narrowed_nor_one_of_eight_blocks(
 @pytest.mark.parametrize(
     "text", ["", "stigcap1.", "stigcap1.!!!!", "stigcap1.AAAA", "x" * 7000, "{", "{}", "[1]"]
 )
-def test_what_is_no_token_is_refused_in_words(text: str) -> None:
+def test_an_invalid_token_is_refused_with_a_message(text: str) -> None:
     with pytest.raises(CapabilityInvalid):
         verify(decode_bearer(text))
 

@@ -103,7 +103,7 @@ def test_authority_is_read_off_the_names(
         ("agent:a", False, True, RECEIVED),  # came from a peer: names prove nothing
     ],
 )
-def test_who_writes_for_itself_needs_no_formula(
+def test_writers_under_their_own_name_need_no_formula(
     actor: str, keyed: bool, received: bool, warrant: int
 ) -> None:
     found = warrant_of(

@@ -38,7 +38,7 @@ from engramlog.projections.summaries.paragraphs import paragraphs_of, text_of
         ("consolidation/quarterly/quarterly_2026-05-06.md", "quarterly", date(2026, 5, 6)),
     ],
 )
-def test_the_name_says_the_period(name: str, tier: str, start: date) -> None:
+def test_the_name_gives_the_period(name: str, tier: str, start: date) -> None:
     period = period_of_name(name)
     assert period is not None
     assert (period.tier, period.start) == (tier, start)
@@ -87,7 +87,7 @@ def test_a_period_begins_at_midnight_utc() -> None:
     assert Period("daily", date(1969, 12, 31)).start_us == -86_400_000_000
 
 
-def test_paragraphs_stand_between_blank_lines() -> None:
+def test_blank_lines_separate_paragraphs() -> None:
     text = "\ufeff# Week 25\r\n\r\nWe moved to SQLite.\nIt was quick.\n \t\n\n\n  Alice left.  \n"
     assert paragraphs_of(text) == ["# Week 25", "We moved to SQLite.\nIt was quick.", "Alice left."]
     assert paragraphs_of(" \n\n\t\n") == []

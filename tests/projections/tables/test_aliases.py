@@ -31,7 +31,7 @@ def leads_to(model: dict[str, str], name: str) -> str:
 
 @settings(max_examples=25, deadline=None)
 @given(_changes)
-def test_a_name_means_at_each_position_what_was_set_by_then(
+def test_an_alias_applies_from_its_position(
     changes: list[tuple[str, str | None]],
 ) -> None:
     model: dict[str, str] = {}

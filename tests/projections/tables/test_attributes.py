@@ -71,7 +71,7 @@ def test_each_moment_has_the_attributes_of_then(node: Node) -> None:
     assert node.log.head().position == head
 
 
-def test_a_restart_and_a_rebuild_tell_the_same(tmp_path: Path) -> None:
+def test_a_restart_and_a_rebuild_give_the_same(tmp_path: Path) -> None:
     node = Node.open(tmp_path / "data")
     fact = stated(node, "A", FactAttributes(topic="work"), scope="team")
     put(node, fact, classification=3)
@@ -89,7 +89,7 @@ def test_a_restart_and_a_rebuild_tell_the_same(tmp_path: Path) -> None:
     node.close()
 
 
-def test_an_erasure_takes_what_was_set_with_the_fact(node: Node) -> None:
+def test_an_erasure_takes_the_facts_attributes(node: Node) -> None:
     fact = stated(node, "A", FactAttributes(original="the words"))
     put(node, fact, topic="told-apart")
     outcome = node.write(EraseFacts(erasure_id="e", fact_ids=(fact,), scopes=ALL_SCOPES))[0]
@@ -103,7 +103,7 @@ def test_an_erasure_takes_what_was_set_with_the_fact(node: Node) -> None:
     assert node.reader.image.attributes.by_slot == {}
 
 
-def test_what_is_absent_or_forbidden_is_refused(node: Node) -> None:
+def test_absent_and_forbidden_targets_are_refused(node: Node) -> None:
     fact = stated(node, "A", FactAttributes(classification=1, trust=2))
     for refusal, code in (
         (put(node, "no-such-fact", topic="x"), "fact_not_found"),
@@ -126,7 +126,7 @@ LEVELS = st.lists(
 
 @given(LEVELS, st.sampled_from(["agent:a", "agent:b", "agent:c"]), st.integers(0, 2))
 @settings(max_examples=15, deadline=None)
-def test_mask_and_rows_agree_on_who_is_cleared(
+def test_mask_and_rows_agree_on_clearance(
     tmp_path_factory: pytest.TempPathFactory,
     facts: list[tuple[int, str, int]],
     principal: str,

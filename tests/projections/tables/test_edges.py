@@ -37,7 +37,7 @@ SELECT facts.confidence, entity_edges.confidence FROM facts JOIN entity_edges US
 
 @given(histories())
 @QUICK
-def test_edges_end_softly_and_say_which_sweep_touched_them(steps: list[Step]) -> None:
+def test_edges_are_soft_deleted_and_record_their_sweep(steps: list[Step]) -> None:
     with lived(steps) as node, node.reader.pool.connection() as db:
         sweeps = [
             event.payload.at_us // 1000

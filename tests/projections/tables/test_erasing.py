@@ -70,7 +70,7 @@ def kinds_left(node: Node) -> list[tuple[str, bool]]:
     return [(event.kind, event.payload is not None) for event in node.log.read(1, 1000)]
 
 
-def test_a_peer_erases_what_it_stated_and_the_rest_with_a_grant() -> None:
+def test_a_peer_erases_its_own_facts_and_others_with_a_grant() -> None:
     assert may_erase(PEER, "anybody", local=True, grants=())
     assert may_erase(PEER, PEER, local=False, grants=())
     assert not may_erase(PEER, "stigmem:node:third", local=False, grants=("retract_foreign",))
@@ -153,7 +153,7 @@ def test_a_retraction_that_names_others_keeps_its_effect_on_them(node: Node) -> 
 
 
 @pytest.mark.parametrize("source", ["agent:one", "agent:two"])
-def test_a_record_that_retracted_or_denied_by_repeating_goes_too(node: Node, source: str) -> None:
+def test_a_record_that_repeats_an_erased_fact_is_erased_too(node: Node, source: str) -> None:
     one = says(node, "A")
     done = node.write(asserted(value=Value("string", "A"), confidence=0.0, source=source))[0]
     assert isinstance(done, Done)
@@ -175,7 +175,7 @@ def test_a_winner_takes_the_note_and_leaves_the_loser_aside(node: Node) -> None:
     assert node.rebuild().compared
 
 
-def test_a_resolution_goes_with_its_last_loser(node: Node) -> None:
+def test_a_resolution_is_erased_with_its_last_loser(node: Node) -> None:
     one, two = says(node, "A"), says(node, "B", "agent:two")
     settle(node, two)
     erases(node, one)
@@ -239,7 +239,7 @@ def test_commands_of_one_group_see_an_erasure_between_them(node: Node) -> None:
     assert node.rebuild().compared
 
 
-def test_what_cannot_be_erased_changes_nothing(node: Node) -> None:
+def test_a_refused_erasure_changes_nothing(node: Node) -> None:
     one = says(node, "A")
     node.write(LegalHoldSet(target_kind="fact", target=one))
     head = node.log.head().position

@@ -43,7 +43,7 @@ def done(outcome: Done | Refused) -> Done:
     return outcome
 
 
-def test_a_caller_who_goes_away_harms_no_other(node: Node) -> None:
+def test_a_vanished_caller_does_not_affect_others(node: Node) -> None:
     gate = threading.Event()
     node.writer.exclusive(gate.wait)
     leaving = node.writer.submit([role("A")], actor="agent:t")
@@ -132,7 +132,7 @@ def test_one_recall_batch_may_name_a_fact_twice(node: Node) -> None:
         assert query(db, "SELECT access_count, last_accessed_at FROM facts") == [(3, 5)]
 
 
-def test_what_was_refused_is_refused_when_the_request_is_repeated(node: Node) -> None:
+def test_a_refused_item_is_refused_on_retry(node: Node) -> None:
     fact = str(done(node.write(role("A"))[0]).fact_id)
     intents = [
         role("B", relation="tag:x"),
@@ -188,7 +188,7 @@ def test_an_unknown_kind_from_a_peer_is_noted_and_an_own_one_only_while_serving(
     store.close()
 
 
-def test_a_moment_of_the_past_does_not_see_what_is_written_meanwhile(node: Node) -> None:
+def test_an_as_of_read_ignores_concurrent_writes(node: Node) -> None:
     for number in range(50):
         node.write(role(f"v{number}", relation=f"memory:r{number}"))
     view = node.reader.pin()
@@ -218,7 +218,7 @@ def test_a_moment_of_the_past_does_not_see_what_is_written_meanwhile(node: Node)
     assert set(map(repr, seen)) == {repr(([1.0] * 50, [0] * 50, [1.0] * 50))}
 
 
-def test_a_bulk_file_keeps_nothing_of_what_a_halted_projector_wrote(
+def test_a_bulk_file_keeps_no_rows_of_a_halted_projector(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(400):

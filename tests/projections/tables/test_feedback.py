@@ -72,7 +72,7 @@ def test_feedback_counts_once_per_event_and_as_of_a_position(node: Node) -> None
     assert feedback(node, one, before) == (0, 0)
 
 
-def test_feedback_on_a_fact_that_is_not_there_is_refused_and_none_is_nothing(node: Node) -> None:
+def test_feedback_on_an_absent_fact_is_refused(node: Node) -> None:
     fact = stated(node, "A")
     head = node.log.head().position
     refusal = node.write(FactFeedback(cited=[fact, "no-such-fact"]))[0]
@@ -82,7 +82,7 @@ def test_feedback_on_a_fact_that_is_not_there_is_refused_and_none_is_nothing(nod
     assert node.log.head().position == head
 
 
-def test_a_restart_and_a_rebuild_tell_the_same(tmp_path: Path) -> None:
+def test_a_restart_and_a_rebuild_give_the_same(tmp_path: Path) -> None:
     node = Node.open(tmp_path / "data")
     fact = stated(node, "A")
     uses = (RecallUse(fact, 1, 700), RecallUse(fact, 2, 600, (550,)))

@@ -245,7 +245,7 @@ def test_a_record_of_confidence_0_ends_its_own_sources_facts_and_denies_equal_on
     assert zero_targets(value, own, several, list(ROWS)) == (ended, denied)
 
 
-def test_a_conflicts_id_follows_from_its_facts_and_what_brought_them_up() -> None:
+def test_a_conflicts_id_follows_from_its_facts_and_cause() -> None:
     digest = sha256(b"new\x00old").hexdigest()
     made = conflict_id("new", "old")
     assert made.removeprefix("stigmem:conflict:").replace("-", "") == digest[:32]
@@ -295,7 +295,7 @@ def test_instants_are_read_to_the_microsecond(text: str, instant_us: int) -> Non
         "2026-01-31T12:00:00+24:00",
     ],
 )
-def test_what_is_no_instant_on_every_python_is_refused(text: str) -> None:
+def test_instants_that_some_pythons_refuse_are_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse_instant(text)
 

@@ -69,7 +69,7 @@ def events(node: Node) -> dict[str, Recorded]:
         "tombstone loser note resolution winner",
     ],
 )
-def test_a_note_is_hidden_with_the_entity_of_which_it_speaks(
+def test_a_note_is_hidden_with_its_entity(
     tmp_path: Path, events: dict[str, Recorded], order: str
 ) -> None:
     came = [replace(events[name], position=n) for n, name in enumerate(order.split(), 1)]
@@ -100,7 +100,7 @@ def _came_from_a_peer(events: dict[str, Recorded], origin: str) -> list[Recorded
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["the note's node", "another node"])
-def test_only_the_node_of_a_note_says_of_what_it_speaks(
+def test_only_a_notes_own_node_decides_its_facts(
     tmp_path: Path, events: dict[str, Recorded], own: bool
 ) -> None:
     origin = events["note"].header.origin if own else "stigmem://other.example"

@@ -287,6 +287,6 @@ def test_edges_held_back_lead_nowhere(facts: list[Told]) -> None:
     assert found == neighbors(without.view(), ask, reader(), without.moment())
 
 
-def test_narrowing_keeps_what_is_withheld() -> None:
+def test_narrowed_rights_keep_withheld_flags() -> None:
     rights = reader("company", "local").withholding(VALUE_FLAG)
     assert rights.narrowed(frozenset({"local"})).withheld == VALUE_FLAG

@@ -120,7 +120,7 @@ def test_every_value_that_http_takes_breaks_no_rule(kind: str, v: Any) -> None:
     assert content_fault(msgspec.structs.replace(FACT, value=value)) is None
 
 
-def test_the_limits_stand_in_the_format() -> None:
+def test_the_format_lists_the_limits() -> None:
     assert NAME_LENGTH_MAX == URI_LENGTH_MAX
     page = (ROOT / "eventlog" / "FORMAT.md").read_text()
     assert f"Rules of version {rules.CONTENT_RULES} " in page

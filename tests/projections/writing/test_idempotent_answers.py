@@ -51,7 +51,7 @@ def test_a_request_that_applies_in_several_steps_repeats_whole(node: Node) -> No
     assert node.log.head().position == head
 
 
-def test_a_repeated_item_that_wrote_nothing_names_the_fact_that_stood(node: Node) -> None:
+def test_a_repeated_item_without_a_write_names_the_existing_fact(node: Node) -> None:
     (standing,) = node.write(says("A"), actor=ACTOR)
     assert isinstance(standing, Done)
     assert [each.fact_id for each in submit(node, says("A"))] == [standing.fact_id]
@@ -92,7 +92,7 @@ def answers(node: Node, *commands: object) -> list[Done | Refused]:
     return node.writer.submit(commands, actor=ACTOR, idempotency=KEY).result().outcomes  # type: ignore[arg-type]
 
 
-def test_what_was_refused_beside_what_was_written_is_refused_alike(tmp_path: Path) -> None:
+def test_a_refused_item_beside_written_ones_is_refused_again(tmp_path: Path) -> None:
     items = [says("A"), misplaced(), RetractFact(fact_id="none", scopes=SCOPES), says("A")]
     node = Node.open(tmp_path / "data")
     first = answers(node, *items)
@@ -136,7 +136,7 @@ def test_a_key_that_an_earlier_version_kept_of_a_refusal_is_decided_again(node: 
     assert refused.code == "classification_misplaced"
 
 
-def test_of_a_batch_of_an_earlier_version_it_is_said_that_the_reason_was_not_kept(
+def test_an_earlier_versions_batch_reports_that_the_reason_was_not_kept(
     node: Node,
 ) -> None:
     source = node.write(says("B"), actor=ACTOR)[0]

@@ -60,7 +60,7 @@ def test_a_new_fact_is_acknowledged_before_the_tables_and_seen_by_every_reader(n
     assert node.writer.store.position == node.log.head().position
 
 
-def test_a_reader_of_what_the_tables_show_already_leaves_them_behind(node: Node) -> None:
+def test_a_reader_of_older_rows_does_not_force_the_tail(node: Node) -> None:
     stated(node, 1)
     node.reader.image.tail.settle()
     old = node.log.head().position
@@ -82,7 +82,7 @@ def test_no_more_than_the_bound_waits(node: Node, monkeypatch: pytest.MonkeyPatc
     assert until(lambda: node.reader.image.tail.count == 0)
 
 
-def test_an_end_writes_what_waited(node: Node) -> None:
+def test_closing_writes_waiting_events(node: Node) -> None:
     stated(node, 1)
     head, link = node.log.head().position, node.directory.projections_path
     node.close()
@@ -91,7 +91,7 @@ def test_an_end_writes_what_waited(node: Node) -> None:
     store.close()
 
 
-def test_what_waited_at_a_crash_is_caught_up(node: Node) -> None:
+def test_events_waiting_at_a_crash_are_caught_up(node: Node) -> None:
     before = node.writer.store.position
     names = {stated(node, number) for number in range(5)}
     node.reader.image.tail._events.clear()  # a crash forgets what is in memory

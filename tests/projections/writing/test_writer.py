@@ -61,7 +61,7 @@ def test_commands_of_one_group_see_each_other(node: Node) -> None:
     assert one.fact_id == other.fact_id
 
 
-def test_a_coroutine_gets_its_answer_and_one_that_gave_up_harms_nobody(node: Node) -> None:
+def test_a_coroutine_gets_its_answer_even_if_another_gave_up(node: Node) -> None:
     async def state(v: str, *, wait: bool) -> bool:
         answer = LoopAnswer()
         node.writer.take(Submission([role(v)], "agent:t", None, None, False, answer))
@@ -119,7 +119,7 @@ def test_a_failed_commit_of_the_log_leaves_nothing_and_the_next_write_works(
     assert len(ids(node)) == 1
 
 
-def test_what_others_write_to_the_log_is_followed_and_a_failure_of_that_passes(
+def test_other_nodes_writes_are_followed_and_failures_retried(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.write(role("A"))
@@ -286,7 +286,7 @@ def test_a_rebuild_continues_while_others_write(node: Node) -> None:
         assert db.execute("SELECT count(*) FROM facts").fetchall() == [(601,)]
 
 
-def test_closing_finishes_what_waits_and_refuses_the_rest(node: Node) -> None:
+def test_closing_finishes_the_queue_and_refuses_the_rest(node: Node) -> None:
     answers = [
         node.writer.submit([role(f"v{n}", relation=f"memory:r{n}")], actor="agent:t")
         for n in range(50)
@@ -324,7 +324,7 @@ def test_a_caller_who_no_longer_waits_does_not_end_the_writer(node: Node) -> Non
     assert len(ids(node)) == 2
 
 
-def test_where_the_tables_cannot_say_which_keys_were_revoked_none_opens_anything(
+def test_without_readable_tables_no_key_is_valid(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digests = [hashlib.sha256(name.encode()).hexdigest() for name in "ab"]

@@ -57,7 +57,7 @@ def test_a_hard_schedule_ends_in_equal_digests_and_whole_logs(
 SECRET = "a secret that must not stay"
 
 
-def test_what_one_node_erases_is_gone_wherever_it_was_replayed(tmp_path: Path) -> None:
+def test_an_erasure_takes_effect_on_all_replaying_nodes(tmp_path: Path) -> None:
     a, b, late = (Member(tmp_path, name) for name in ("a", "b", "late"))
     try:
         for one in (a, b, late):
@@ -143,7 +143,7 @@ def erased_of(node: Node, fact: str) -> bool:
     return bool(rows)
 
 
-def test_erasing_what_others_stated_needs_the_grant(tmp_path: Path) -> None:
+def test_erasing_others_facts_needs_the_grant(tmp_path: Path) -> None:
     a, b = Member(tmp_path, "a"), Member(tmp_path, "b")
     try:
         a.meet(b)

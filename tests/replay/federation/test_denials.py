@@ -124,7 +124,7 @@ def test_another_value_of_a_peer_hides_none_of_ours(
     assert listed(ours) == ["CEO"]
 
 
-def test_what_a_peer_says_in_a_sources_name_is_not_that_sources(
+def test_a_peers_fact_in_a_sources_name_is_not_the_sources(
     nodes: tuple[Member, Member, Member],
 ) -> None:
     ours, theirs, _ = nodes
@@ -139,7 +139,7 @@ def test_what_a_peer_says_in_a_sources_name_is_not_that_sources(
     assert listed(ours) == ["CEO"], "trust in our own agent is none in who speaks in its name"
 
 
-def test_a_peer_is_trusted_as_far_as_is_set(nodes: tuple[Member, Member, Member]) -> None:
+def test_a_peer_has_the_configured_trust(nodes: tuple[Member, Member, Member]) -> None:
     ours, theirs, _ = nodes
     do(ours, says("CEO", ANN, 0.5))
     fact = do(theirs, says("forged", MAX))

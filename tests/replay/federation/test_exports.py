@@ -62,7 +62,7 @@ def memories(node: Node) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_deltas_that_came_apart_go_out_whole(tmp_path: Path, seed: int) -> None:
+def test_deltas_split_over_pages_are_exported_whole(tmp_path: Path, seed: int) -> None:
     """Pages of one to three events, and facts of this node's own in between."""
     a, b = Member(tmp_path, "a"), Member(tmp_path, "b")
     try:

@@ -87,7 +87,7 @@ def erased_by_another(a: Member, b: Member) -> None:
     assert fact not in b.node.reader.image.facts.slot_of
 
 
-def test_a_node_names_in_its_own_stream_what_a_peer_erased_there(three: Three) -> None:
+def test_a_node_names_a_peers_erasures_in_its_own_stream(three: Three) -> None:
     a, b, c = three
     erased_by_another(a, b)
     pulled = c.pull(Link(c, b))
@@ -99,7 +99,7 @@ def test_a_node_names_in_its_own_stream_what_a_peer_erased_there(three: Three) -
     assert shared_digests(a)[stream_of(b)] == shared_digests(b)[stream_of(b)]
 
 
-def test_a_stream_waits_for_an_erasure_that_another_peer_tells(three: Three) -> None:
+def test_a_stream_waits_for_an_erasure_from_another_peer(three: Three) -> None:
     a, b, c = three
     erased_by_another(a, b)
     pulled = c.pull(Upto(c, b, 2))
@@ -134,7 +134,7 @@ def test_an_erasure_counts_only_by_grant_and_a_held_stream_continues_by_itself(
     assert not [each for each in c.node.reader.ask(load_peer_streams) if each.held]
 
 
-def test_what_is_erased_after_the_heads_were_signed_holds_nothing(three: Three) -> None:
+def test_an_erasure_after_signed_heads_holds_no_stream(three: Three) -> None:
     _, b, c = three
     fact = state(b, "goes")
     state(b, "stays")

@@ -38,7 +38,7 @@ def known(member: Member) -> list[list[str]]:
     return sorted(found)
 
 
-def test_a_replayed_summary_says_the_same_and_ends_as_it_ends(tmp_path: Path) -> None:
+def test_a_replayed_summary_has_the_same_text_and_end(tmp_path: Path) -> None:
     a, b = Member(tmp_path, "a"), Member(tmp_path, "b")
     try:
         a.meet(b)

@@ -36,7 +36,7 @@ def drinks(forger: Forger, what: str, event_id: bytes) -> None:
     forger.add(encode_payload(fact), schema_version=4, event_id=event_id)
 
 
-def test_a_delta_of_a_peer_does_not_stand_for_ours_of_the_same_id(
+def test_a_peers_delta_does_not_replace_ours_with_the_same_id(
     live: LiveNode, hostile: Make
 ) -> None:
     mine = delta("add", id="f-1")
@@ -92,9 +92,7 @@ def test_a_name_is_ours_before_it_is_a_peers(live: LiveNode, hostile: Make) -> N
     assert "coffee" in texts(live)
 
 
-def test_what_a_peer_stated_first_is_stated_here_all_the_same(
-    live: LiveNode, hostile: Make
-) -> None:
+def test_a_peers_earlier_equal_fact_does_not_prevent_ours(live: LiveNode, hostile: Make) -> None:
     """A peer's equal fact under our name is the peer's to retract."""
     (probe,) = apply(live, delta("add", id="f-1"), scope="company").json()["results"]
     record = live.call("GET", f"/v1/facts/{probe['fact_id']}").json()

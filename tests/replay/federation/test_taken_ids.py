@@ -39,9 +39,7 @@ def test_an_event_under_the_id_of_anothers_keeps_that_one_out_of_nothing(
     assert live.node.rebuild().compared
 
 
-def test_a_peers_wrapping_of_anothers_fact_does_not_stand_in_for_it(
-    live: LiveNode, hostile: Make
-) -> None:
+def test_a_peers_wrapping_does_not_replace_anothers_fact(live: LiveNode, hostile: Make) -> None:
     other = ReferenceNode()
     try:
         other.wall_ms = START_US // 1000
@@ -81,7 +79,7 @@ def test_an_episode_of_a_peer_takes_no_id_from_those_recorded_here(
     assert again.status_code in (200, 201), again.text
 
 
-def test_a_fact_whose_id_another_peer_took_first_comes_all_the_same(
+def test_a_fact_arrives_although_another_peer_used_its_id_first(
     live: LiveNode, hostile: Make
 ) -> None:
     """A peer sees the id of another's fact and states its own under it, earlier."""

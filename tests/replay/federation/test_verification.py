@@ -183,7 +183,7 @@ def page_with(member: Member, payload: Payload) -> StreamPage:
 
 
 @pytest.mark.parametrize("place", [{"scope": "public"}, {"garden_id": ELSEWHERE}])
-def test_what_belongs_elsewhere_is_refused(
+def test_events_of_other_streams_are_refused(
     pair: tuple[Member, Member], place: dict[str, str]
 ) -> None:
     a, b = pair

@@ -53,7 +53,7 @@ def test_a_released_stream_is_replayed_at_once(live: LiveNode, hostile: Make) ->
     until(lambda: "good" in texts(live))
 
 
-def test_a_new_grant_lets_in_at_once_what_was_passed_over(live: LiveNode, hostile: Make) -> None:
+def test_a_new_grant_admits_skipped_streams_at_once(live: LiveNode, hostile: Make) -> None:
     peer = hostile()
     waiting = holds_back(peer)
     peer.forger.state("good", scope="public")

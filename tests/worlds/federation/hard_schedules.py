@@ -25,7 +25,7 @@ from engramlog.eventlog.kinds import (
     Value,
 )
 from engramlog.projections.tables.digest import stream_digests
-from engramlog.projections.tables.facts.tombstones import standing_tombstones, tombstones_digest
+from engramlog.projections.tables.facts.tombstones import tombstones_digest, tombstones_in_force
 from engramlog.projections.tables.peers.peers import load_peer_streams
 from engramlog.projections.writing.commands import EraseFacts, RecordEpisodes, TakeForeignEnds
 from engramlog.replay.federation.page import Row, StreamPage
@@ -211,7 +211,7 @@ def hard_digests(member: Member) -> dict[str, str]:
     """Digests of the streams that all replay, the garden's too, and of the tombstones."""
     found = member.node.reader.ask(stream_digests)
     shared = ("/company", "/public", f"/garden/{GARDEN}")
-    stones = tombstones_digest(member.node.reader.ask(standing_tombstones), SCOPES)
+    stones = tombstones_digest(member.node.reader.ask(tombstones_in_force), SCOPES)
     return {name: each for name, each in found.items() if name.endswith(shared)} | {
         "tombstones": stones
     }

@@ -10,7 +10,7 @@ import msgspec
 from engramlog.api.node.tasks.tombstone_sharing import shared_page
 from engramlog.eventlog.kinds import TombstoneRevoked, TombstoneSet
 from engramlog.projections.moment import format_instant
-from engramlog.projections.tables.facts.tombstones import hidden_scopes, standing_tombstones
+from engramlog.projections.tables.facts.tombstones import hidden_scopes, tombstones_in_force
 from engramlog.replay.federation.declaration import wire_key
 from engramlog.replay.stigmem.tombstones import (
     NotTaken,
@@ -40,7 +40,7 @@ def bury(chance: random.Random, who: Member, entities: tuple[str, ...]) -> None:
 
 def revoke(chance: random.Random, who: Member) -> None:
     """Revoke one of its own tombstones."""
-    own = [each for each in who.node.reader.ask(standing_tombstones) if each.node_id is None]
+    own = [each for each in who.node.reader.ask(tombstones_in_force) if each.node_id is None]
     if not own:
         return
     tombstone_id = chance.choice(own).tombstone_id
@@ -105,7 +105,7 @@ def _lied(
     if lie == "altered":
         return [{**each, name: "user:c"} for each in records]
     if lie == "signed by itself":  # another's record in its own name
-        theirs = [each for each in other.node.reader.ask(standing_tombstones) if each.node_id]
+        theirs = [each for each in other.node.reader.ask(tombstones_in_force) if each.node_id]
         return [
             _signed(other, {"id": f"rev-of-{each.tombstone_id}", "tombstone_id": each.tombstone_id})
             for each in theirs
@@ -113,5 +113,5 @@ def _lied(
     return [
         {"id": each.tombstone_id, "entity_uri": each.entity_uri, "scope": each.scope,
          "legal_hold": each.legal_hold, **{field: getattr(each, field) for field in _SIGNED}}
-        for each in other.node.reader.ask(standing_tombstones) if each.node_id
+        for each in other.node.reader.ask(tombstones_in_force) if each.node_id
     ]  # fmt: skip

@@ -8,7 +8,7 @@ from engramlog.projections.tables.facts.tombstones import (
     TombstoneRow,
     find_tombstone,
     hidden_scopes,
-    standing_tombstones,
+    tombstones_in_force,
     tombstones_named,
     tombstones_of,
 )
@@ -26,7 +26,7 @@ def set_tombstone(command: TombstoneSet, context: Context) -> Decision | Refused
     if command.node_id is None:  # a peer may have several with the same effect here
         of_entity = tombstones_of(context.db, command.entity)
         same = (each for each in of_entity if each.scopes == frozenset(command.scopes))
-        if any(each.stands and each.node_id is None for each in same):
+        if any(each.in_force and each.node_id is None for each in same):
             return _EXISTS
     known = find_tombstone(context.db, command.tombstone_id, command.node_id)
     if known is not None and not _reaches_further(command, known):
@@ -38,7 +38,7 @@ def _reaches_further(command: TombstoneSet, known: TombstoneRow) -> bool:
     """Whether a peer's existing tombstone now hides more scopes, because a grant came later."""
     wider = known.scopes < frozenset(command.scopes)
     same = known.signature == command.signature
-    return same and wider and known.stands and command.node_id is not None
+    return same and wider and known.in_force and command.node_id is not None
 
 
 def revoke_tombstone(command: TombstoneRevoked, context: Context) -> Decision | Refused:
@@ -49,7 +49,7 @@ def revoke_tombstone(command: TombstoneRevoked, context: Context) -> Decision | 
     meant = [row for row in named if command.node_id in (None, row.node_id)]
     if not meant:
         return _ABSENT
-    if not any(row.stands for row in meant):
+    if not any(row.in_force for row in meant):
         return _REVOKED
     return Decision([context.draft(command)])
 
@@ -58,7 +58,7 @@ def regranted(node_id: str, grants: PeerGrants, context: Context) -> list[Draft]
     """A peer's tombstones again, where the new grants let them hide more or less than before."""
     context.flush()
     drafts: list[Draft] = []
-    for stone in standing_tombstones(context.db):
+    for stone in tombstones_in_force(context.db):
         if stone.node_id != node_id:
             continue
         scopes = _granted(stone, grants)
