@@ -85,6 +85,11 @@ def _page(detail: Detail) -> str:
     return f"{detail.get('stream', '')}, events {first} to {last}"
 
 
+def _erased(detail: Detail) -> str:
+    counts = {name: detail.get(f"{name}s", 0) for name in ("fact", "event")}
+    return ", ".join(f"{n} {name}{'' if n == 1 else 's'}" for name, n in counts.items())
+
+
 def _name_or_removed(name: str, document: str) -> Callable[[Detail], str]:
     """A name, plus "removed" if its document is absent."""
 
@@ -132,6 +137,7 @@ _WORDS: dict[str, Callable[[Detail], str]] = {
     "episode_recorded": _join_fields("content"),
     "epoch_started": _join_fields("reason", "node_id"),
     "erasure_certified": _join_fields("erasure_id"),
+    "fact_erased": _erased,
     "fact_feedback": _count_lists(cited="cited", rejected="rejected"),
     "foreign_page_received": _foreign_page,
     "garden_created": _join_fields("name"),

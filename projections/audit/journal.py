@@ -4,6 +4,7 @@ An event about facts is listed if the caller may read one of them. Events of key
 for callers that read every scope. Events that could reveal gardens, or what others were shown, are
 only for the machine's owner, not even for members of gardens: an event listed on one node and not
 on another would reveal that gardens exist.
+Erasures are for admins of every scope, who may list them anyway.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded, UnknownPayload
 from engramlog.eventlog.identifiers import id_text
-from engramlog.eventlog.kinds import REPLICATED, ConflictResolved, FactDenied
+from engramlog.eventlog.kinds import REPLICATED, ConflictResolved, FactDenied, FactErased
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.archive.rows import touched, without
 from engramlog.projections.arrays import I32
@@ -93,6 +94,9 @@ class Journal:
         self._slot_of = slot_of
         self._everything = authorization.every_garden
         self._every_scope = authorization.scopes == frozenset(SCOPES)
+        self._administers = authorization.every_garden or (
+            self._every_scope and authorization.may("admin")
+        )
 
     def page(self, asked: JournalQuery) -> JournalPage:
         """The page that ``asked`` describes."""
@@ -118,7 +122,7 @@ class Journal:
         if payload is not None and not isinstance(payload, UnknownPayload):
             body = msgspec.to_builtins(payload)
         facts = touched(event.kind, id_text(event.event_id), body)
-        shown = [fact for fact in facts if self._readable(fact)]
+        shown = [fact for fact in facts if self.readable(fact)]
         detail = {name: each for name, each in body.items() if name not in _SECRET_FIELDS}
         if isinstance(payload, ConflictResolved):
             sides = (payload.winner_id, payload.loser_ids)
@@ -128,6 +132,8 @@ class Journal:
             sides = (payload.marker_id, payload.fact_ids)
             if not tells_of(self._view, self._rights, *sides):
                 return None
+        if isinstance(payload, FactErased):
+            return JournalEntry(event, [], _erasure(payload)) if self._administers else None
         if facts and event.kind in REPLICATED:
             return JournalEntry(event, shown, None) if shown else None
         if self._everything or (self._every_scope and event.kind in _OF_THE_NODE):
@@ -138,12 +144,23 @@ class Journal:
             return JournalEntry(event, shown, detail or None)
         return None
 
-    def _readable(self, fact_id: str) -> bool:
+    def readable(self, fact_id: str) -> bool:
+        """Whether the caller may read a fact."""
         slot = self._slot_of(fact_id)
         if slot is None or slot >= self._view.count:
             return False
         one: I32 = np.array([slot], dtype=np.int32)
         return bool(self._rights.mask(self._view, one)[0])
+
+
+def _erasure(payload: FactErased) -> dict[str, Any]:
+    """How much was erased, and why."""
+    return {
+        "erasure_id": payload.erasure_id,
+        "reason": payload.reason,
+        "facts": len(payload.fact_ids),
+        "events": len(payload.events),
+    }
 
 
 def _matches(event: Recorded, asked: JournalQuery) -> bool:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engramlog.api.answers.fact_record import Record
 from engramlog.api.commands.entity_names import entity_named, stored_uri
+from engramlog.api.commands.event_effects import EventErasure, ReadBy, erasure_of_event, read_by
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
@@ -37,7 +38,6 @@ from engramlog.projections.audit.log_pages import (
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import known
 from engramlog.projections.moment import LIVE, Moment, format_instant
-from engramlog.projections.tables.registry import PROJECTORS
 
 routes = Routes("time travel")
 
@@ -125,18 +125,10 @@ class ChainLink(Struct):
     fault: str | None
 
 
-class ReadBy(Struct):
-    """A projection that reads events of this kind. ``applied``: whether it has applied this one."""
-
-    projection: str
-    tables: list[str]
-    applied: bool
-
-
 class LogEventAnswer(Struct):
     """``payload``: only if it is not a fact itself; redacted for the caller. ``causes``: the events
     that led to it, the earliest first. ``facts``: in their present state. ``chain`` is null if
-    ``stream_seq`` is."""
+    ``stream_seq`` is. ``erasure``: the one that the event is, or that removed its payload."""
 
     event: LogEvent
     hlc: str
@@ -146,12 +138,13 @@ class LogEventAnswer(Struct):
     causes: list[LogEvent]
     facts: list[Record]
     read_by: list[ReadBy]
+    erasure: EventErasure | None
 
 
 FACTS_SHOWN_MAX = 50
 FACTS_NAMED_MAX = 20
 """Facts of an event to name in a page or a path; a single event names all."""
-_TOLD = frozenset({"fact_retracted", "conflict_resolved", "fact_erased", "fact_attributes_set"})
+_TOLD = frozenset({"fact_retracted", "conflict_resolved", "fact_attributes_set"})
 """Kinds of fact events whose payload only names facts and reasons."""
 
 
@@ -255,8 +248,6 @@ def _one(call: Call, position: int) -> LogEventAnswer:
         raise _unknown(str(position))
     path = [journal.entry(event) for event in causes(call.node.log, found.recorded)]
     slots = [slot for fact in entry.fact_ids if (slot := view.slot_of(fact)) is not None]
-    status = call.node.status()["projections"]
-    kind = found.recorded.kind
     return LogEventAnswer(
         event=_event(call, view, entry, named=None),
         hlc=format_hlc(found.recorded.header.hlc),
@@ -269,15 +260,8 @@ def _one(call: Call, position: int) -> LogEventAnswer:
             if each is not None and (audits or each.fact_ids)
         ],
         facts=call.records(view, slots[:FACTS_SHOWN_MAX], call.moment(view)),
-        read_by=[
-            ReadBy(
-                projection=projector.name,
-                tables=list(projector.tables),
-                applied=status[projector.name]["position"] >= position,
-            )
-            for projector in PROJECTORS
-            if kind in projector.kinds
-        ],
+        read_by=read_by(call, journal, entry),
+        erasure=erasure_of_event(call, found.recorded),
     )
 
 

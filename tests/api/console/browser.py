@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_pla
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILT = ROOT / "api" / "web" / "dist" / "index.html"
+AXE = ROOT / "api" / "web" / "node_modules" / "axe-core" / "axe.min.js"
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 REQUIRED = os.environ.get("ENGRAMLOG_CONSOLE_TESTS") == "required"
 FLAGS = (
@@ -146,3 +147,26 @@ def console(
         yield Console(context, url)
     finally:
         context.close()
+
+
+def overflow_of(page: Page) -> int:
+    """How many pixels wider than its window the drawn page is."""
+    return page.evaluate(
+        "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() =>"
+        " done(document.documentElement.scrollWidth - innerWidth))))"
+    )
+
+
+def faults_of(page: Page) -> list[str]:
+    """The serious and critical findings of axe-core. The driver evaluates it, outside the page's
+    policy."""
+    page.evaluate(AXE.read_text())
+    found = page.evaluate(
+        "axe.run(document, { resultTypes: ['violations'],"
+        " runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'] })"
+    )
+    return [
+        f"{each['id']}: {[node['target'] for node in each['nodes']][:3]} {each['help']}"
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+    ]

@@ -67,3 +67,21 @@ def test_the_past_ends_at_its_moment(live: LiveNode) -> None:
     live.state(v="two", relation="memory:task", key=CONTROL_TOKEN)
     past = page(live, as_of=f"position:{first['position']}", limit=1)
     assert past["head"] == first["position"] == past["events"][0]["position"]
+
+
+def test_rows_of_facts_that_a_caller_may_not_read_are_not_counted(live: LiveNode) -> None:
+    here = {"key": CONTROL_TOKEN, "scope": "team"}
+    live.state(v="for all", **here)
+    live.state(v="kept", attributes={"classification": 2}, **here)
+    live.state(v="none of it", confidence=0.0, **here)
+    [ended] = page(live, kind="fact_retracted")["events"]
+    reader = live.mint("read", entity="agent:reader")
+
+    def rows(key: str) -> dict[str, int]:
+        path = f"/v1/log/{ended['position']}"
+        answer = live.call("GET", path, key=key).json()
+        return {each["projection"]: each["changed"] for each in answer["read_by"]}
+
+    assert (rows(CONTROL_TOKEN)["facts"], rows(reader)["facts"]) == (2, 1)
+    assert rows(CONTROL_TOKEN)["fact_retractions"] == 2
+    assert rows(reader)["fact_retractions"] == 1

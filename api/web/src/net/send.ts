@@ -72,6 +72,16 @@ interface Wrong {
   readonly msg?: string;
 }
 
+/** Of a batch that was refused as one: the item that was the reason. */
+const culprit = (answer: unknown): string | undefined => {
+  const results = (answer as { results?: readonly { error?: string | { code?: string; message?: string } }[] } | null)?.results ?? [];
+  for (const { error } of results) {
+    if (typeof error === "string") return error;
+    if (error !== undefined && error.code !== "not_written") return error.message ?? error.code;
+  }
+  return undefined;
+};
+
 const refusal = (status: number, answer: unknown): Refused => {
   const detail = (answer as { detail?: unknown } | null)?.detail;
   if (typeof detail === "string") return new Refused(status, "", detail);
@@ -80,5 +90,5 @@ const refusal = (status: number, answer: unknown): Refused => {
     return new Refused(status, "validation", parts.join("; "));
   }
   const coded = detail as { code?: string; message?: string } | undefined;
-  return new Refused(status, coded?.code ?? "", coded?.message ?? coded?.code ?? `status ${status}`);
+  return new Refused(status, coded?.code ?? "", culprit(answer) ?? coded?.message ?? coded?.code ?? `status ${status}`);
 };

@@ -26,6 +26,9 @@ export interface Fact {
   readonly attested: boolean | null;
   readonly derived_from: readonly unknown[];
   readonly sanitizer_warnings: readonly unknown[];
+  /** Whether the value was changed before it came here. */
+  readonly sanitizer_redacted: boolean;
+  readonly attributes?: unknown;
   readonly cid: string;
   readonly position: number;
   readonly confidence_before?: number;

@@ -46,7 +46,7 @@ const CopyLink = (): JSX.Element => {
     });
   };
   return (
-    <a class="tool" href={pinnedAddress.value} onClick={copy} title="Copy a link to this view at this moment">
+    <a class="tool short" href={pinnedAddress.value} onClick={copy} title="Copy a link to this view at this moment">
       <Icon name="link" size={16} /> <span aria-live="polite">{copied ? "copied" : "Link"}</span>
     </a>
   );
@@ -79,8 +79,8 @@ const MachineForm = ({ asks }: { asks: readonly Ask[] }): JSX.Element | null => 
   const ask = asks[chosen] ?? first;
   return (
     <>
-      <a class="tool machine" href={addressOfAsk(first)} onClick={show} title="The requests behind this view, and their JSON">
-        <Icon name="code" size={16} /> JSON
+      <a class="tool machine short" href={addressOfAsk(first)} onClick={show} title="The requests behind this view, and their JSON">
+        <Icon name="code" size={16} /> <span>JSON</span>
       </a>
       <dialog class="sheet" ref={dialog} aria-label="Machine form" onClose={() => setOpen(false)}>
         {open && (

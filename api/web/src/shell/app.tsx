@@ -31,7 +31,7 @@ const VIEWS: Record<string, Shown> = {
   recall: { label: "Recall", icon: "recall", load: () => import("../views/recall/view").then((m) => m.RecallView) },
   log: { label: "Log", icon: "log", load: () => import("../views/log/view").then((m) => m.LogView) },
   review: { label: "Review", icon: "review", load: () => import("../views/review/view").then((m) => m.ReviewView) },
-  peers: { label: "Peers", icon: "peers", timeless: true, load: () => import("../views/peers").then((m) => m.PeersView) },
+  peers: { label: "Peers", icon: "peers", timeless: true, load: () => import("../views/peers/view").then((m) => m.PeersView) },
   operations: { label: "Operations", icon: "operations", timeless: true, load: () => import("../views/operations/view").then((m) => m.OperationsView) },
   sql: { label: "SQL", icon: "sql", load: () => import("../views/sql").then((m) => m.SqlView) },
   start: { label: "Start", icon: "start", timeless: true, load: () => import("../views/start").then((m) => m.StartView) },

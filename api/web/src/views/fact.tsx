@@ -6,9 +6,10 @@ import type { Fact, LifeEvent } from "../net/types";
 import { Empty, Fault, Section, View } from "../parts/frame";
 import { Bar, Marks, Name, NameText, Relation, Value, When } from "../parts/names";
 import { kindText, plural, visible } from "../parts/text";
-import { addressOf, momentQuery, param } from "../state/place";
+import { addressOf, at, momentQuery, param } from "../state/place";
 import { may } from "../state/session";
-import { Retract } from "./review/actions";
+import { Again, Retract } from "./review/actions";
+import { Judge, PutAside } from "./review/held";
 
 interface Belief {
   readonly position: number;
@@ -44,7 +45,9 @@ export const FactView = (): JSX.Element => {
   const ended = changed.some((event) => event.kind === "fact_retracted");
   return (
     <View title="A fact" asks={[lifeAsk, provenanceAsk]} lead={<code class="address">{visible(id)}</code>}
-      actions={fact !== null && may("write") && !ended ? <Retract fact={fact} /> : undefined}>
+      actions={fact !== null && may("write") && at.value === "" ? (
+        ended ? fact.quarantine_status === null && <Again fact={{ ...fact, confidence: life.data?.belief[0]?.confidence ?? fact.confidence }} /> : fact.quarantine_status === "pending" ? <Judge fact={fact} /> : <>{fact.garden_id === null && <PutAside fact={fact} />}<Retract fact={fact} /></>
+      ) : undefined}>
       <Fault fault={life.fault} />
       {life.data?.erased && <p class="notice warn">This fact was erased. What remains are the events that name it.</p>}
       {fact !== null && (

@@ -196,8 +196,8 @@ export class Canvas {
       bottom = Math.max(bottom, y);
     }
     if (left > right) return;
-    const room = 70;
-    this.zoom = Math.min(1.6, (width - room) / Math.max(1, right - left), (height - room) / Math.max(1, bottom - top));
+    // Half of a name hangs over on each side, and one below.
+    this.zoom = Math.min(2.4, (width - 120) / Math.max(1, right - left), (height - 80) / Math.max(1, bottom - top));
     this.x = (-(left + right) / 2) * this.zoom;
     this.y = (-(top + bottom) / 2) * this.zoom;
   }
@@ -267,7 +267,6 @@ export class Canvas {
     const first = (dot: Dot): number => (dot.uri === focus ? 1e6 : near.has(dot.uri) ? 1e5 : 0) + dot.degree;
     const named = [...this.network.dots].sort((a, b) => first(b) - first(a)).slice(0, 160);
     const size = 12 / this.zoom;
-    pen.font = `500 ${size}px system-ui, sans-serif`;
     pen.textAlign = "center";
     pen.textBaseline = "top";
     pen.lineJoin = "round";
@@ -283,10 +282,11 @@ export class Canvas {
       if (!forced && taken.some(([l, t, r, b]) => box[0] < r && box[2] > l && box[1] < b && box[3] > t)) continue;
       taken.push(box);
       pen.globalAlpha = focus === null || forced || near.has(dot.uri) ? 1 : 0.45;
+      pen.font = `${forced ? 700 : 500} ${size}px system-ui, sans-serif`;
       pen.strokeStyle = this.colours.paper;
-      pen.lineWidth = 3 / this.zoom;
+      pen.lineWidth = 4 / this.zoom;
       pen.strokeText(label, dot.x ?? 0, (dot.y ?? 0) + radius(dot) + 2);
-      pen.fillStyle = forced ? this.colours.accent : this.colours.ink;
+      pen.fillStyle = this.colours.ink;
       pen.fillText(label, dot.x ?? 0, (dot.y ?? 0) + radius(dot) + 2);
     }
     pen.globalAlpha = 1;

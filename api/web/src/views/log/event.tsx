@@ -9,6 +9,7 @@ import { Name, NameText, Relation, When, valueText } from "../../parts/names";
 import { count, kindText, plural, visible } from "../../parts/text";
 import { addressOf } from "../../state/place";
 import { About, keptParams } from "./view";
+import { Effects, Erasure } from "./effects";
 import { partition, type LogEvent, type LogEventAnswer } from "./types";
 
 interface Difference {
@@ -49,7 +50,8 @@ export const EventDetail = ({ ask }: { ask: Ask }): JSX.Element => {
       )}
       <h3>What it says</h3>
       {data.erased && <p class="notice warn">Erased. Its header and hash remain, so the chain holds.</p>}
-      {event.about !== null && <p class="event-about-text"><About event={event} /></p>}
+      {data.erasure !== null && <Erasure erasure={data.erasure} position={event.position} />}
+      {event.about !== null && data.erasure === null && <p class="event-about-text"><About event={event} /></p>}
       {event.kind === "recall_answered" && typeof data.payload?.["receipt_id"] === "string" && (
         <p><a href={addressOf("recall", { receipt: String(data.payload["receipt_id"]) })}>Ask it again</a> and see what moved since.</p>
       )}
@@ -64,20 +66,11 @@ export const EventDetail = ({ ask }: { ask: Ask }): JSX.Element => {
         </ol>
       )}
       {data.facts.length > FACTS && <button type="button" class="quiet" aria-expanded={all} onClick={() => setAll(!all)}>{all ? "fewer" : `all ${plural(data.facts.length, "fact")}`}{event.facts > data.facts.length && ` of ${count(event.facts)}`}</button>}
-      {data.payload !== null && <Payload payload={data.payload} />}
+      {data.payload !== null && data.erasure === null && <Payload payload={data.payload} />}
       {data.payload === null && data.facts.length === 0 && !data.erased && <Empty>Not for your key to see.</Empty>}
       <h3>What it changed</h3>
       <Changed position={event.position} />
-      {data.read_by.length === 0 ? <p class="muted">No projection reads this kind.</p> : (
-        <div class="scroll" tabIndex={0} role="region" aria-label="Projections that read it">
-          <table class="table">
-            <thead><tr><th scope="col">Projection</th><th scope="col">Its tables</th><th scope="col">Applied</th></tr></thead>
-            <tbody>{data.read_by.map((each) => (
-              <tr key={each.projection}><td>{each.projection.replaceAll("_", " ")}</td><td>{each.tables.length > 0 ? each.tables.map((table) => table.replaceAll("_", " ")).join(", ") : <span class="muted">none</span>}</td><td>{each.applied ? "yes" : "not yet"}</td></tr>
-            ))}</tbody>
-          </table>
-        </div>
-      )}
+      <Effects readBy={data.read_by} facts={data.facts} />
       <h3>Header</h3>
       <dl class="record">
         <div><dt>recorded</dt><dd><When at={event.recorded_at} exact /></dd></div>

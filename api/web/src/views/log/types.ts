@@ -44,7 +44,36 @@ export interface LogEventAnswer {
   } | null;
   readonly causes: readonly LogEvent[];
   readonly facts: readonly Fact[];
-  readonly read_by: readonly { projection: string; tables: readonly string[]; applied: boolean }[];
+  readonly read_by: readonly ReadBy[];
+  /** The erasure that the event is, or that took it. */
+  readonly erasure: EventErasure | null;
+}
+
+export interface ReadBy {
+  readonly projection: string;
+  readonly applied: boolean;
+  readonly changed: number;
+  readonly rows: readonly ChangedRow[];
+  readonly words: string | null;
+}
+
+export interface ChangedRow {
+  readonly table: string;
+  readonly change: string;
+  readonly key: Record<string, string | number | null>;
+  readonly fact_ids: readonly string[];
+}
+
+export interface EventErasure {
+  readonly erasure_id: string;
+  readonly status: "waiting" | "cleaning" | "clean";
+  readonly reason: string;
+  readonly actor: string;
+  readonly position: number;
+  readonly facts: number;
+  readonly events: number;
+  readonly fact_ids: readonly string[];
+  readonly removed: readonly { readonly position: number; readonly kind: string }[];
 }
 
 /** `ORIGIN/EPOCH/scope/public` as "scope/public", which says what is in it. */

@@ -106,7 +106,7 @@ export const OperationsView = (): JSX.Element => {
           {snapshots.data !== null && <Progress job={snapshots.data.job} of="steps" idle="" />}
           {admin && (
             <p class="graph-acts">
-              <Doing label="Rebuild" title="Rebuild the projections" reason="none" ask={() => ({ method: "POST", path: "/v1/admin/rebuild", body: {} })}><p>The tables are made anew from the log beside those in use, compared, and swapped in. The node goes on serving.</p></Doing>
+              <Doing label="Rebuild" title="Rebuild the projections" reason="none" ask={() => ({ method: "POST", path: "/v1/admin/rebuild", body: {} })}><p>The tables are made again from the log beside those in use, compared, and swapped in. The node goes on serving.</p></Doing>
               <Doing label="Take a snapshot" title="Take a snapshot of the tables" reason="none" ask={() => ({ method: "POST", path: "/v1/admin/snapshots", body: {} })} />
             </p>
           )}

@@ -28,6 +28,7 @@ export const Doing = ({ label, title, danger = false, primary = false, children,
   const dialog = useRef<HTMLDialogElement>(null);
   const [fault, setFault] = useState<Refused | null>(null);
   const [sending, setSending] = useState(false);
+  const [open, setOpen] = useState(false);
   const submit = async (event: TargetedSubmitEvent<HTMLFormElement>): Promise<void> => {
     event.preventDefault();
     const given = new FormData(event.currentTarget);
@@ -46,9 +47,9 @@ export const Doing = ({ label, title, danger = false, primary = false, children,
   };
   return (
     <>
-      <button type="button" class={danger ? "danger" : primary ? "primary" : ""} onClick={() => { setFault(null); dialog.current?.showModal(); }}>{label}</button>
-      <dialog class="sheet small" ref={dialog} aria-label={title}>
-        <div class="sheet-head">
+      <button type="button" class={danger ? "danger" : primary ? "primary" : ""} onClick={() => { setFault(null); setOpen(true); dialog.current?.showModal(); }}>{label}</button>
+      <dialog class="sheet small" ref={dialog} aria-label={title} onClose={() => setOpen(false)}>
+        {open && <><div class="sheet-head">
           <h2>{title}</h2>
           <button type="button" class="tool" onClick={() => dialog.current?.close()}><Icon name="close" size={16} /> Close</button>
         </div>
@@ -62,10 +63,24 @@ export const Doing = ({ label, title, danger = false, primary = false, children,
           )}
           {fault !== null && <p class="notice bad" role="alert"><span>{visible(fault.message)}</span></p>}
           <button class={danger ? "danger" : "primary"} disabled={sending}>{label}</button>
-        </form>
+        </form></>}
       </dialog>
     </>
   );
+};
+
+/** The request that states a fact once more, elsewhere if so asked, after `retracted` ended with a
+ * reason. Both or neither happen. */
+export const statingAgain = (fact: Fact, retracted: string | null, reason: string, garden = fact.garden_id): Ask => {
+  const { entity, relation, value, source, scope, valid_from, valid_until, confidence, attributes, derived_from } = fact;
+  if (fact.sanitizer_redacted) throw new Error("The sanitizer changed what is shown of this fact, so it cannot be stated again from here.");
+  return {
+    method: "POST", path: "/v1/facts/batch", query: { atomic: true },
+    body: [
+      ...(retracted === null ? [] : [{ op: "retract", id: retracted, reason }]),
+      { op: "assert", entity, relation, value, source, scope, valid_from, valid_until, garden_id: garden, confidence, attributes, derived_from },
+    ],
+  };
 };
 
 export const Saying = ({ fact }: { fact: Fact }): JSX.Element => (
@@ -78,5 +93,13 @@ export const Retract = ({ fact, label = "Retract" }: { fact: Fact; label?: strin
   })}>
     <Saying fact={fact} />
     <p class="muted">It ends now; the past keeps it. <a href={addressOf("fact", { id: fact.id })}>Its history</a> will say who retracted it and why.</p>
+  </Doing>
+);
+
+/** Take a retraction back: the log keeps it, and the fact after it. */
+export const Again = ({ fact }: { fact: Fact }): JSX.Element => (
+  <Doing label="State it again" title="State this fact again" reason="none" ask={() => statingAgain(fact, null, "")}>
+    <Saying fact={fact} />
+    <p class="muted">A new fact says the same from now on. This one stays ended.</p>
   </Doing>
 );

@@ -1,5 +1,5 @@
 // Conflicts with both sides; settling one shows at once. The log keeps every resolution, so undoing
-// one states the side that lost again: the conflict is then open anew, and both steps can be seen.
+// one states the side that lost again: the conflict is then open again, and both steps can be seen.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { usePages, written } from "../../net/answer";
@@ -11,7 +11,7 @@ import { visible } from "../../parts/text";
 import { addressOf, amend, at, param } from "../../state/place";
 import { may } from "../../state/session";
 import { Stated } from "../entity";
-import { Doing, Saying } from "./actions";
+import { Doing, Saying, statingAgain } from "./actions";
 
 interface Settled {
   readonly conflict: Conflict;
@@ -46,16 +46,10 @@ export const Conflicts = ({ ask }: { ask: Ask }): JSX.Element => {
   };
   const undo = async (each: Settled): Promise<void> => {
     const { fact_a: newer, fact_b: older } = each.conflict;
-    const { id, entity, relation, value, source, scope, valid_from, valid_until, garden_id, confidence } = each.winner === newer.id ? older : newer;
+    const lost = each.winner === newer.id ? older : newer;
     setFault(null);
     try {
-      await send({
-        method: "POST", path: "/v1/facts/batch", query: { atomic: true },
-        body: [
-          { op: "retract", id, reason: "stated again, as the resolution is taken back" },
-          { op: "assert", entity, relation, value, source, scope, valid_from, valid_until, garden_id, confidence },
-        ],
-      });
+      await send(statingAgain(lost, lost.id, "stated again, as the resolution is taken back"));
       setSettled((before) => before.filter((one) => one !== each));
       written.value++;
     } catch (error) {
@@ -73,7 +67,7 @@ export const Conflicts = ({ ask }: { ask: Ask }): JSX.Element => {
       {settled.map((each) => (
         <p class="notice good settled-note" key={each.conflict.conflict_id} role="status">
           <span><NameText uri={each.conflict.fact_a.entity} /> <Relation name={each.conflict.fact_a.relation} /> {each.done ? "is settled." : "is being settled…"}</span>
-          {each.done && <button type="button" class="quiet" onClick={() => void undo(each)} title="States the other side again, so that the conflict is open anew">Undo</button>}
+          {each.done && <button type="button" class="quiet" onClick={() => void undo(each)} title="States the other side again, so that the conflict is open again">Undo</button>}
         </p>
       ))}
       {shown.length === 0 && found.data !== null && <Empty>{status === "unresolved" ? "No conflict is open. Sources agree, or somebody settled it." : "None was settled yet."}</Empty>}
@@ -96,6 +90,12 @@ const OneConflict = ({ conflict, settle }: { conflict: Conflict; settle: (confli
           <div key={fact.id} class={`side-card${conflict.winning_fact_id === fact.id ? " won" : conflict.winning_fact_id ? " lost" : ""}`}>
             <Stated fact={{ ...fact, contradicted: false }} />
             {conflict.winning_fact_id === fact.id && <span class="tag good">stands</span>}
+            {conflict.winning_fact_id != null && conflict.winning_fact_id !== fact.id && may("write") && at.value === "" && (
+              <Doing label="State it again" title="State this side again" ask={(reason) => statingAgain(fact, fact.id, reason || "stated again, as the resolution is taken back")}>
+                <Saying fact={fact} />
+                <p class="muted">It takes the resolution back: the conflict is open again, and both steps stay in the log.</p>
+              </Doing>
+            )}
             {open && <button type="button" class="primary" onClick={() => void settle(conflict, fact, reason.trim())}>Keep this one</button>}
           </div>
         ))}

@@ -6,7 +6,7 @@ import { may } from "../../state/session";
 import type { Ask } from "../../net/send";
 import { momentQuery } from "../../state/place";
 import { Conflicts } from "./conflicts";
-import { Flagged, Quarantine } from "./held";
+import { Flagged, Quarantine, quarantineAsk } from "./held";
 import { Erasures, Holds } from "./erasures";
 
 const TABS: readonly [string, string, () => boolean][] = [
@@ -21,7 +21,7 @@ export const ReviewView = (): JSX.Element => {
   const tab = param("tab") || "conflicts";
   const ask: Record<string, Ask> = {
     conflicts: { path: "/v1/conflicts", query: { status: param("status") || "unresolved", limit: 50, ...momentQuery.value } },
-    quarantine: { path: "/v1/quarantine", query: { quarantine_status: "pending", limit: 200 } },
+    quarantine: quarantineAsk(param("status")),
     flagged: { path: "/v1/content/flagged", query: { limit: 100 } },
     holds: { path: "/v1/legal-holds" },
     erasures: { path: "/v1/erasures", query: { limit: 50 } },
