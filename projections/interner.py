@@ -87,9 +87,12 @@ class Interner:
         yield from self._sealed.texts(start)
         yield from self._texts[max(0, start - self._first) :]
 
-    def texts_between(self, numbers: Sequence[int], after: str, last: str) -> list[str]:
+    def texts_between(self, numbers: I32, after: str, last: str) -> list[str]:
         """The texts of numbers that sort after ``after``, up to ``last``."""
-        return [text for text in self.texts(numbers) if text <= last and text > after]
+        sealed = numbers < self._first
+        kept = self._sealed.between(numbers[sealed], key_of(after), key_of(last))
+        fresh = self.texts(numbers[~sealed].tolist())
+        return self.texts(kept.tolist()) + [each for each in fresh if after < each <= last]
 
     def chosen(self, name: object, choose: Callable[[str], bool]) -> I32:
         """Numbers of the texts that ``choose`` keeps, ascending. ``name`` identifies the function:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from engramlog.projections.arrays import F64, I32, Bool
 from engramlog.projections.authorization import OPEN_CLASS, Authorization
-from engramlog.projections.graph.neighbors import BOOKKEEPING_PREFIX
+from engramlog.projections.graph.neighbors import hidden_relations
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import live
 from engramlog.projections.moment import Moment
@@ -109,8 +109,5 @@ def _contested_keys(view: View, slots: I32, disputed: Bool, member: Bool) -> lis
 
 def _without_protocol_records(view: View, slots: I32) -> I32:
     """Those of ``slots`` that are not the protocol's records, as in recall."""
-    relations = np.unique(view.relation[slots])
-    hidden = [
-        n for n in relations.tolist() if view.relations.text(n).startswith(BOOKKEEPING_PREFIX)
-    ]
-    return slots[~np.isin(view.relation[slots], hidden)] if hidden else slots
+    hidden = hidden_relations(view)
+    return slots[~hidden[view.relation[slots]]] if hidden.any() else slots

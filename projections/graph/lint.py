@@ -181,7 +181,7 @@ def _broken_refs(room: _Room) -> list[LintFinding]:
 
 def _namespaces(room: _Room) -> list[LintFinding]:
     view = room.view
-    bare = relations_matching(view, lambda label: ":" not in label)
+    bare = relations_matching(view, "no namespace", lambda label: ":" not in label)
     slots = room.holding[bare[view.relation[room.holding]]]
     findings: list[LintFinding] = []
     for key in np.unique(view.key[slots])[: FINDINGS_MAX + 1].tolist():

@@ -158,13 +158,17 @@ def surfacing(view: View, slots: I32) -> I32:
 
 def hidden_relations(view: View) -> Bool:
     """By relation number: whether it is one of the protocol's own."""
-    return relations_matching(view, lambda label: label.startswith(BOOKKEEPING_PREFIX))
+    prefix = BOOKKEEPING_PREFIX
+    return relations_matching(view, prefix, lambda label: label.startswith(prefix))
 
 
-def relations_matching(view: View, test: Callable[[str], bool]) -> Bool:
-    """By relation number: whether ``test`` accepts the label. Labels are few: this scans."""
-    text = view.relations.text
-    return np.fromiter((test(text(n)) for n in range(len(view.relations))), dtype=np.bool_)
+def relations_matching(view: View, name: object, test: Callable[[str], bool]) -> Bool:
+    """By relation number: whether ``test`` accepts the label. ``name`` identifies the test: its
+    result for each label is cached under it (``Interner.chosen``)."""
+    matching = np.zeros(len(view.relations), dtype=np.bool_)
+    chosen = view.relations.chosen(name, test)
+    matching[chosen[chosen < len(matching)]] = True  # others came in the meantime
+    return matching
 
 
 class Reached:
@@ -278,7 +282,7 @@ def _walkable(
     if query.relation_filter is not None:
         patterns = parse_relation_filter(query.relation_filter)
         named = relations_matching(
-            view, lambda label: any(matches_label(pattern, label) for pattern in patterns)
+            view, patterns, lambda label: any(matches_label(pattern, label) for pattern in patterns)
         )
 
     def walkable(slots: I32) -> I32:

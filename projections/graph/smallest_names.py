@@ -23,7 +23,7 @@ def first_names(interner: Interner, numbers: I32, after: str, wanted: int) -> li
         sample = sorted(text for text in texts if text > after)
         rank = SPARE_NAMES + 2 * wanted // step
         if rank < len(sample):
-            names = sorted(interner.texts_between(numbers.tolist(), after, sample[rank]))
+            names = sorted(interner.texts_between(numbers, after, sample[rank]))
             if len(names) >= wanted:
                 return names[:wanted]
     texts = interner.texts(numbers.tolist())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +38,29 @@ def test_numbers_and_texts_lead_to_each_other_and_gaps_to_nothing(
     assert table.texts_held == len([text for text in left if text])
     assert table.number(b"") is None
     assert table.number(key_of("longer than all of them")) is None
+
+
+NAMES = st.lists(
+    st.builds(
+        str.__add__, st.sampled_from(("", "a", "https://a/", "https://a/b\0")), st.text(max_size=9)
+    ),
+    min_size=1,
+    unique=True,
+    max_size=20,
+)
+
+
+@given(NAMES, st.data())
+@QUICK
+def test_texts_between_two_are_found_without_reading_them(
+    tmp_path: Path, texts: list[str], data: st.DataObject
+) -> None:
+    texts = [text for text in texts if text]
+    table = again(tmp_path / "1", TextTable(), texts, set())
+    after, last = (data.draw(st.sampled_from(["", "https://a/b", *texts])) for _ in range(2))
+    numbers = np.arange(len(texts), dtype=np.int32)
+    found = table.between(numbers, key_of(after), key_of(last)).tolist()
+    assert [texts[n] for n in found] == [text for text in texts if after < text <= last]
 
 
 def test_many_texts_of_few_places_are_all_found(
