@@ -9,7 +9,7 @@ Erasures are for admins of every scope, who may list them anyway.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -122,7 +122,7 @@ class Journal:
         if payload is not None and not isinstance(payload, UnknownPayload):
             body = msgspec.to_builtins(payload)
         facts = touched(event.kind, id_text(event.event_id), body)
-        shown = [fact for fact in facts if self.readable(fact)]
+        shown = self._readable(facts)
         detail = {name: each for name, each in body.items() if name not in _SECRET_FIELDS}
         if isinstance(payload, ConflictResolved):
             sides = (payload.winner_id, payload.loser_ids)
@@ -146,11 +146,16 @@ class Journal:
 
     def readable(self, fact_id: str) -> bool:
         """Whether the caller may read a fact."""
-        slot = self._slot_of(fact_id)
-        if slot is None or slot >= self._view.count:
-            return False
-        one: I32 = np.array([slot], dtype=np.int32)
-        return bool(self._rights.mask(self._view, one)[0])
+        return bool(self._readable([fact_id]))
+
+    def _readable(self, facts: Sequence[str]) -> list[str]:
+        slots = {fact: self._slot_of(fact) for fact in facts}
+        known = {fact: n for fact, n in slots.items() if n is not None and n < self._view.count}
+        if not known:
+            return []
+        numbers: I32 = np.fromiter(known.values(), np.int32, len(known))
+        allowed: list[bool] = self._rights.mask(self._view, numbers).tolist()
+        return [fact for fact, each in zip(known, allowed, strict=True) if each]
 
 
 def _erasure(payload: FactErased) -> dict[str, Any]:

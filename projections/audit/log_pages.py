@@ -35,6 +35,8 @@ _READ_EVENTS = 1_000
 _READ_CHOSEN = 200
 CAUSES_MAX = 32
 """Most events in a chain of causes; a longer one ends there."""
+FOLLOWING_READ = 64
+"""Events read to find what one caused."""
 
 
 class LogFilter(Struct, frozen=True, kw_only=True):
@@ -184,6 +186,18 @@ def causes(log: EventLog, event: Recorded) -> list[Recorded]:
         path.append(found[0])
         cause = found[0].header.causation_id
     return path[::-1]
+
+
+def consequences(log: EventLog, event: Recorded) -> list[Recorded]:
+    """The events that this one caused, and those that they caused, in log order. A command's
+    events follow each other, so only the next ``FOLLOWING_READ`` are read."""
+    caused = {event.event_id}
+    found: list[Recorded] = []
+    for each in log.read(event.position, FOLLOWING_READ):
+        if each.header.causation_id in caused:
+            caused.add(each.event_id)
+            found.append(each)
+    return found
 
 
 def timeline(log: EventLog, buckets: int) -> tuple[list[int], list[int]]:

@@ -30,6 +30,7 @@ from engramlog.projections.audit.log_pages import (
     Linked,
     LogFilter,
     causes,
+    consequences,
     linked,
     newest_first,
     placed,
@@ -127,8 +128,9 @@ class ChainLink(Struct):
 
 class LogEventAnswer(Struct):
     """``payload``: only if it is not a fact itself; redacted for the caller. ``causes``: the events
-    that led to it, the earliest first. ``facts``: in their present state. ``chain`` is null if
-    ``stream_seq`` is. ``erasure``: the one that the event is, or that removed its payload."""
+    that led to it, the earliest first; ``consequences``: those it caused. ``facts``: in their
+    present state. ``chain`` is null if ``stream_seq`` is. ``erasure``: the one that the event is,
+    or that removed its payload."""
 
     event: LogEvent
     hlc: str
@@ -136,6 +138,7 @@ class LogEventAnswer(Struct):
     payload: dict[str, Any] | None
     chain: ChainLink | None
     causes: list[LogEvent]
+    consequences: list[LogEvent]
     facts: list[Record]
     read_by: list[ReadBy]
     erasure: EventErasure | None
@@ -246,7 +249,11 @@ def _one(call: Call, position: int) -> LogEventAnswer:
     entry = None if found is None else journal.entry(found.recorded)
     if found is None or entry is None or not (audits or entry.fact_ids):
         raise _unknown(str(position))
-    path = [journal.entry(event) for event in causes(call.node.log, found.recorded)]
+
+    def events_of(path: Sequence[Recorded]) -> list[LogEvent]:
+        known = filter(None, map(journal.entry, path))
+        return [_event(call, view, each) for each in known if audits or each.fact_ids]
+
     slots = [slot for fact in entry.fact_ids if (slot := view.slot_of(fact)) is not None]
     return LogEventAnswer(
         event=_event(call, view, entry, named=None),
@@ -254,11 +261,8 @@ def _one(call: Call, position: int) -> LogEventAnswer:
         erased=found.stored.payload is None,
         payload=_payload(entry),
         chain=_chain(found) if _sees_chains(call) else None,
-        causes=[
-            _event(call, view, each)
-            for each in path
-            if each is not None and (audits or each.fact_ids)
-        ],
+        causes=events_of(causes(call.node.log, found.recorded)),
+        consequences=events_of(consequences(call.node.log, found.recorded)),
         facts=call.records(view, slots[:FACTS_SHOWN_MAX], call.moment(view)),
         read_by=read_by(call, journal, entry),
         erasure=erasure_of_event(call, found.recorded),

@@ -85,3 +85,20 @@ def test_rows_of_facts_that_a_caller_may_not_read_are_not_counted(live: LiveNode
     assert (rows(CONTROL_TOKEN)["facts"], rows(reader)["facts"]) == (2, 1)
     assert rows(CONTROL_TOKEN)["fact_retractions"] == 2
     assert rows(reader)["fact_retractions"] == 1
+
+
+def test_a_path_leads_from_the_cause_to_what_followed(live: LiveNode) -> None:
+    live.state(v="one", source="agent:a", key=CONTROL_TOKEN)
+    live.state(v="two", source="agent:b", key=CONTROL_TOKEN)
+    [conflict] = live.call("GET", "/v1/conflicts", key=CONTROL_TOKEN).json()["conflicts"]
+    body = {"winning_fact_id": conflict["fact_a"]["id"]}
+    path = f"/v1/conflicts/{conflict['conflict_id']}/resolve"
+    assert live.call("POST", path, key=CONTROL_TOKEN, json=body).status_code == 200
+    [resolved] = page(live, kind="conflict_resolved")["events"]
+    shown = live.call("GET", f"/v1/log/{resolved['position']}", key=CONTROL_TOKEN).json()
+    ends = shown["causes"] + shown["consequences"]
+    assert ends
+    for other in ends:
+        back = live.call("GET", f"/v1/log/{other['position']}", key=CONTROL_TOKEN).json()
+        named = {each["position"] for each in back["causes"] + back["consequences"]}
+        assert resolved["position"] in named

@@ -39,12 +39,13 @@ export const EventDetail = ({ ask }: { ask: Ask }): JSX.Element => {
       </div>
       <p class="event-title"><strong>{kindText(event.kind)}</strong> <span class="muted">version {event.schema_version}, by</span> <NameText uri={event.actor} /></p>
       {chain !== null && <Chain chain={chain} event={event} />}
-      {data.causes.length > 0 && (
+      {data.causes.length + data.consequences.length > 0 && (
         <>
-          <h3>What led to it</h3>
-          <ol class="path">
+          <h3>{data.causes.length > 0 ? "What led to it" : "What it led to"}</h3>
+          <ol class="path" aria-label="Causes and consequences">
             {data.causes.map((each) => <Step key={each.position} event={each} />)}
-            <li><strong>{kindText(event.kind)}</strong> {count(event.position)}</li>
+            <li aria-current="true"><strong>{kindText(event.kind)}</strong> {count(event.position)}</li>
+            {data.consequences.map((each) => <Step key={each.position} event={each} />)}
           </ol>
         </>
       )}

@@ -43,6 +43,7 @@ export interface LogEventAnswer {
     readonly fault: string | null;
   } | null;
   readonly causes: readonly LogEvent[];
+  readonly consequences: readonly LogEvent[];
   readonly facts: readonly Fact[];
   readonly read_by: readonly ReadBy[];
   /** The erasure that the event is, or that took it. */

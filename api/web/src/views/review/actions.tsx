@@ -1,6 +1,6 @@
 // Writes from the page: each asks for a reason, shows at once, and says what the node made of it.
 import type { ComponentChildren, JSX, TargetedSubmitEvent } from "preact";
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { written } from "../../net/answer";
 import { Refused, segment, send, type Ask } from "../../net/send";
 import type { Fact } from "../../net/types";
@@ -29,6 +29,9 @@ export const Doing = ({ label, title, danger = false, primary = false, children,
   const [fault, setFault] = useState<Refused | null>(null);
   const [sending, setSending] = useState(false);
   const [open, setOpen] = useState(false);
+  useEffect(() => {
+    if (open) dialog.current?.querySelector<HTMLElement>("input, select")?.focus();
+  }, [open]);
   const submit = async (event: TargetedSubmitEvent<HTMLFormElement>): Promise<void> => {
     event.preventDefault();
     const given = new FormData(event.currentTarget);
