@@ -116,11 +116,13 @@ def _show_recall(client: Client, url: str, as_of: str | None) -> None:
     _require(answer["facts"], "recall")
     for item in answer["facts"]:
         fact = item["fact"]
-        said = f"{short_name(fact['entity'])} {fact['relation']} {value_text(fact['value'])}"
-        print(_cut(f"  {item['score']:.2f}  {said}"))
+        fact_text = f"{short_name(fact['entity'])} {fact['relation']} {value_text(fact['value'])}"
+        print(_cut(f"  {item['score']:.2f}  {fact_text}"))
         print(_cut(f"        recorded {day(fact['timestamp'])} by {short_name(fact['source'])}"))
-    asked = msgspec.json.encode({name: body[name] for name in body if name in _SHOWN}).decode()
-    _repeat(f"curl -s {url}/v1/recall -d '{asked}'")
+    request_json = msgspec.json.encode(
+        {name: body[name] for name in body if name in _SHOWN}
+    ).decode()
+    _repeat(f"curl -s {url}/v1/recall -d '{request_json}'")
 
 
 def _show_life(client: Client, url: str) -> None:
@@ -134,7 +136,7 @@ def _show_life(client: Client, url: str) -> None:
     }
     facts = client.get("/v1/facts", everything)["facts"]
     _require(facts, "the history of Pluto")
-    standing = {
+    states = {
         fact["id"]: "set aside" if fact["contradicted"] else "stands"
         for fact in client.get(
             "/v1/facts", {**query, "include_expired": True, "include_contradicted": True}
@@ -142,7 +144,7 @@ def _show_life(client: Client, url: str) -> None:
     }
     for fact in sorted(facts, key=lambda fact: str(fact["hlc"])):
         valid = f"valid {day(fact.get('valid_from'))}..{day(fact.get('valid_until'))}"
-        state = standing.get(fact["id"], "retracted")
+        state = states.get(fact["id"], "retracted")
         print(
             _cut(
                 f"  {day(fact['timestamp'])}  {value_text(fact['value'])}, {valid}, "

@@ -133,9 +133,9 @@ class HttpPeerSource:
             ahead[1].cancel()  # its answer is obsolete
         return self._answered(self._begun(target, most))
 
-    def _answered(self, asked: Future[HttpAnswer]) -> HttpAnswer:
+    def _answered(self, pending: Future[HttpAnswer]) -> HttpAnswer:
         try:
-            answer = answer_of(asked)
+            answer = answer_of(pending)
         except AnswerTooLarge as fault:
             raise PageFault("oversized", str(fault)) from fault
         except HttpFault as fault:

@@ -170,8 +170,8 @@ def _check_feedback(context: RequestContext, request: AssertRequest) -> None:
 def _derives_from_scope(context: RequestContext, parents: tuple[Parent, ...], scope: str) -> bool:
     view = context.view()
     inside = context.authorization.narrowed(frozenset({scope}))
-    asked = [(parent.hash, parent.fact_id) for parent in parents]
-    return any(shown_facts(context.node.reader, view, asked, inside, context.moment(view)))
+    named = [(parent.hash, parent.fact_id) for parent in parents]
+    return any(shown_facts(context.node.reader, view, named, inside, context.moment(view)))
 
 
 def _warnings(entity: str, relation: str) -> list[str]:

@@ -166,14 +166,14 @@ def _check_payload(context: RequestContext, payload: dict[str, Any], index: int)
     if name is not None and (not isinstance(name, str) or not 0 < len(name.encode()) <= 256):
         where = ("body", "deltas", index, "fact_payload", "id")
         raise unprocessable([entry("invalid_payload", where, "must be a text of 1 to 256 bytes")])
-    said = payload.get("object") if payload.get("object") is not None else payload["content"]
-    rest = {key: value for key, value in payload.items() if value is not said}
+    statement = payload.get("object") if payload.get("object") is not None else payload["content"]
+    rest = {key: value for key, value in payload.items() if value is not statement}
     if len(_encode(rest)) > PAYLOAD_REST_BYTES_MAX:
         where = ("body", "deltas", index, "fact_payload")
         message = f"a payload may have {PAYLOAD_REST_BYTES_MAX} bytes besides the fact"
         raise unprocessable([entry("invalid_payload", where, message)])
     limit = context.service.settings.value_bytes_max
-    if isinstance(said, str) and len(said.encode()) > limit:
+    if isinstance(statement, str) and len(statement.encode()) > limit:
         raise coded("value_too_large", f"value exceeds {limit} bytes")
 
 
@@ -201,8 +201,8 @@ def promotion_of(context: RequestContext, request: TriplesRequest) -> ApplyDelta
 def _promotion(
     triple: Triple, rule_id: str, place: MemoryPlace, source: str, at_us: int
 ) -> Proposal:
-    said = f"{triple.subject}|{triple.predicate}|{triple.object}"
-    triple_id = triple.triple_id or said
+    statement = f"{triple.subject}|{triple.predicate}|{triple.object}"
+    triple_id = triple.triple_id or statement
     parts = (rule_id, place.partition, place.user, place.agent, triple_id)
     name = str(uuid5(_TRIPLES, "\n".join(parts)))
     delta = AddDelta(
@@ -225,7 +225,7 @@ def _promotion(
             "promotion_ts": format_instant(at_us),
         }
     ]
-    delta_id = str(uuid5(_TRIPLES, "\n".join((*parts, said, repr(triple.confidence)))))
+    delta_id = str(uuid5(_TRIPLES, "\n".join((*parts, statement, repr(triple.confidence)))))
     return Proposal(delta, place, delta_id, source, lineage=lineage)
 
 

@@ -54,7 +54,7 @@ def fork(context: RequestContext, body: ForkBody) -> Fork:
             node.log, tables, Path(folder), position, instant_us, node.reader.pin()
         ) as scratch,
     ):
-        there = ScratchNode(node, scratch)
+        scratch_node = ScratchNode(node, scratch)
         settings = context.service.settings.model_copy(
             update={
                 "recall_receipts": False,
@@ -64,12 +64,12 @@ def fork(context: RequestContext, body: ForkBody) -> Fork:
                 "as_of_retention_days": 0.0,  # checked above
             }
         )
-        service = replace(context.service, node=there, settings=settings)
+        service = replace(context.service, node=scratch_node, settings=settings)
         inside = replace(context, service=service)
-        before = _asked(inside, body, instant_us)
+        before = _answered(inside, body, instant_us)
         supposed = suppose(context, inside, body.suppose)
-        there.embed_supposed()
-        after = _asked(inside, body, instant_us)
+        scratch_node.embed_supposed()
+        after = _answered(inside, body, instant_us)
         differ = _recall_difference if body.state is None else _state_difference
         return Fork(
             moment=MomentRecord(scratch.position, format_instant(instant_us)),
@@ -101,7 +101,7 @@ def _moment(context: RequestContext, body: ForkBody) -> tuple[int | None, int]:
     return (None if body.as_of is None else at.position), instant_us
 
 
-def _asked(inside: RequestContext, body: ForkBody, instant_us: int) -> dict[str, Any]:
+def _answered(inside: RequestContext, body: ForkBody, instant_us: int) -> dict[str, Any]:
     at = {"as_of": format_instant(instant_us), "valid_at": body.valid_at}
     if body.recall is not None:
         return _recalled(inside, body.recall.model_copy(update=at))

@@ -170,8 +170,8 @@ class ReadingContext:
         if slot is not None and slot < view.count:
             if not self.authorization.covers(view.entities.text(int(view.entity[slot]))):
                 raise plain("fact_not_found")
-            said = view.sources.text(int(view.source[slot]))
-            if not self.authorization.may("read") and said != self.authorization.own_source:
+            source = view.sources.text(int(view.source[slot]))
+            if not self.authorization.may("read") and source != self.authorization.own_source:
                 raise plain("fact_not_found")
             chosen = np.asarray([slot], dtype=np.int32)
             if view.flags(chosen)[0] & self.authorization.withheld:

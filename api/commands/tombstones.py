@@ -137,11 +137,11 @@ async def _erased(
     context: RequestContext, entity: str, request: TombstoneRequest
 ) -> ErasureBegun | None:
     """The erasure of all facts about an entity; None if it has none."""
-    asked = ErasureRequest(
+    erasure = ErasureRequest(
         entity=entity, reason="request", wait=request.wait, timeout_s=request.timeout_s
     )
     try:
-        return await erase(context, asked)
+        return await erase(context, erasure)
     except ApiError as fault:
         if fault.status == 404:
             return None
@@ -173,33 +173,33 @@ def notices_over(view: View, authorization: Authorization, slots: I32) -> list[T
     if not view.hiding or not authorization.may("admin") or not len(slots):
         return []
     return [
-        _notice(stone)
-        for stone in view.hiding.tombstones
-        if len(view.hiding.hidden_by(stone, view, slots))
+        _notice(tombstone)
+        for tombstone in view.hiding.tombstones
+        if len(view.hiding.hidden_by(tombstone, view, slots))
     ]
 
 
 def notices_in_recall(
-    view: View, authorization: Authorization, moment: Moment, asked: RecallRequest
+    view: View, authorization: Authorization, moment: Moment, question: RecallRequest
 ) -> list[TombstoneNotice]:
     """The tombstones that hide facts from a recall: of its entity, or facts with a word of its
     question."""
     if not view.hiding or not authorization.may("admin"):
         return []
     rights = authorization.past_tombstones()
-    if asked.scopes is not None:
-        rights = rights.narrowed(asked.scopes)
-    number = None if asked.entity is None else view.entities.number(asked.entity)
+    if question.scopes is not None:
+        rights = rights.narrowed(question.scopes)
+    number = None if question.entity is None else view.entities.number(question.entity)
     found = [] if number is None else [view.entity_slots(number)]
-    found += [view.postings(term)[0] for term in set(view.tokenize(asked.query))]
+    found += [view.postings(term)[0] for term in set(view.tokenize(question.query))]
     slots = np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int32)
     return notices_over(view, authorization, live(view, rights, moment, slots.astype(np.int32)))
 
 
-def _notice(stone: Tombstone) -> TombstoneNotice:
+def _notice(tombstone: Tombstone) -> TombstoneNotice:
     return TombstoneNotice(
-        entity_uri=stone.entity_uri,
-        tombstone_id=stone.tombstone_id,
-        tombstone_created_at=stone.created_at,
-        legal_hold=stone.legal_hold,
+        entity_uri=tombstone.entity_uri,
+        tombstone_id=tombstone.tombstone_id,
+        tombstone_created_at=tombstone.created_at,
+        legal_hold=tombstone.legal_hold,
     )

@@ -111,9 +111,9 @@ class BrowserPolicy:
         headers = {"Allow": allowed, **self.headers(request)}
         if "Access-Control-Allow-Origin" in headers:
             headers["Access-Control-Allow-Methods"] = allowed
-            asked = request.headers.get("Access-Control-Request-Headers", "")
-            if asked and asked.isascii() and asked.isprintable():
-                headers["Access-Control-Allow-Headers"] = asked
+            wanted_headers = request.headers.get("Access-Control-Request-Headers", "")
+            if wanted_headers and wanted_headers.isascii() and wanted_headers.isprintable():
+                headers["Access-Control-Allow-Headers"] = wanted_headers
             headers["Access-Control-Max-Age"] = str(PREFLIGHT_SECONDS)
         return web.Response(status=200, headers=headers)
 

@@ -61,16 +61,16 @@ class Call(RequestContext):
         """The query string as ``model``. Raises ApiError 422."""
         return self._of_held_scopes(query_of(model, self.request))
 
-    def _of_held_scopes(self, asked: Model) -> Model:
+    def _of_held_scopes(self, parsed: Model) -> Model:
         """The request, unless it names a scope that this node does not hold. Raises ApiError."""
         if self.node.log.held != EVERY_SCOPE:
-            named: object = getattr(asked, "scope", None)
-            of_garden = getattr(asked, "garden_id", None) is not None
-            if not of_garden or "scope" in asked.model_fields_set:
+            named: object = getattr(parsed, "scope", None)
+            of_garden = getattr(parsed, "garden_id", None) is not None
+            if not of_garden or "scope" in parsed.model_fields_set:
                 self.check_held(named)
-            for each in getattr(asked, "scopes", None) or ():
+            for each in getattr(parsed, "scopes", None) or ():
                 self.check_held(each)
-        return asked
+        return parsed
 
     def session(self) -> str | None:
         """The ``Stigmem-Session`` header.
@@ -119,15 +119,15 @@ class Call(RequestContext):
         Raises:
             ApiError: ``invalid_cursor`` or ``cursor_expired``.
         """
-        asked = {name: getattr(query, name) for name in type(query).model_fields}
-        digest = filters_digest({name: asked[name] for name in asked if name not in unbound})
-        if asked["cursor"] is None:
+        given = {name: getattr(query, name) for name in type(query).model_fields}
+        digest = filters_digest({name: given[name] for name in given if name not in unbound})
+        if given["cursor"] is None:
             return Cursor(kind, digest, moment.position, moment.instant_us, 0)
         return self.service.cursors.open(
-            asked["cursor"], kind=kind, digest=digest, now_us=self.node.clock.now_us()
+            given["cursor"], kind=kind, digest=digest, now_us=self.node.clock.now_us()
         )
 
-    def cursor_behind(self, walk: Cursor, place: tuple[int | str, ...]) -> str:
+    def cursor_after(self, walk: Cursor, place: tuple[int | str, ...]) -> str:
         """The cursor of the page that begins after ``place``."""
         cursors = self.service.cursors
         expires_at_us = cursors.expiry(self.node.clock.now_us())
@@ -143,7 +143,7 @@ class Call(RequestContext):
         """The first ``limit`` rows, and the cursor of the next page if more follow; ``place``: a
         row's sort key, after which to continue."""
         shown = found[:limit]
-        return shown, None if len(found) <= limit else self.cursor_behind(walk, place(shown[-1]))
+        return shown, None if len(found) <= limit else self.cursor_after(walk, place(shown[-1]))
 
     # -- repeated requests ------------------------------------------------------------------
 

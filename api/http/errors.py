@@ -114,8 +114,8 @@ def plain(code: str) -> ApiError:
 
 def _sentence(code: str, message: str) -> ApiError:
     """A bare sentence. Its code is in a header, and under ``errors`` if the seed has the code."""
-    told = {"errors": [{"code": code, "message": message}]} if code in SEED_SENTENCES else {}
-    return ApiError(STATUS_BY_CODE[code], message, headers={CODE_HEADER: code}, extra=told)
+    extra_keys = {"errors": [{"code": code, "message": message}]} if code in SEED_SENTENCES else {}
+    return ApiError(STATUS_BY_CODE[code], message, headers={CODE_HEADER: code}, extra=extra_keys)
 
 
 def refused(refusal: Refused) -> ApiError:

@@ -52,13 +52,13 @@ TEMPLATES = [
 ]
 
 
-class Asking(Protocol):
+class Requester(Protocol):
     """Sends a request for the caller. Raises ToolFailure."""
 
     def __call__(self, request: NodeRequest) -> dict[str, Any]: ...
 
 
-def resources(ask: Asking) -> list[Resource]:
+def resources(ask: Requester) -> list[Resource]:
     """The entities of the newest facts."""
     query = {"limit": LISTED_FACTS, "fields": "facts"}
     page = ask(NodeRequest(method="GET", path="/v1/facts", query=query))
@@ -74,7 +74,7 @@ def resources(ask: Asking) -> list[Resource]:
     ]
 
 
-def read(ask: Asking, uri: str) -> TextResourceContents:
+def read(ask: Requester, uri: str) -> TextResourceContents:
     """The content of a resource. Raises ToolFailure ``resource_not_found``."""
     if uri.startswith(ENTITY_PREFIX):
         entity = unquote(uri.removeprefix(ENTITY_PREFIX))
@@ -89,7 +89,7 @@ def read(ask: Asking, uri: str) -> TextResourceContents:
     raise ToolFailure(404, "resource_not_found", f"no resource {uri}")
 
 
-def prompt(ask: Asking, question: str) -> GetPromptResult:
+def prompt(ask: Requester, question: str) -> GetPromptResult:
     """The question, with lines that may answer it."""
     found = ask(
         NodeRequest(

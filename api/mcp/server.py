@@ -43,7 +43,7 @@ from engramlog.api.mcp.node_request import (
     failure_of_arguments,
     failure_of_node,
 )
-from engramlog.api.mcp.resources import PROMPT, TEMPLATES, Asking, prompt, read, resources
+from engramlog.api.mcp.resources import PROMPT, TEMPLATES, Requester, prompt, read, resources
 from engramlog.api.mcp.tools import TOOLS, Tool, is_text, text_of
 
 NAME = "engramlog"
@@ -110,8 +110,8 @@ def build_server(access: NodeAccess) -> Server[Any]:
     async def list_resources(
         context: ServerRequestContext[Any], _: PaginatedRequestParams | None
     ) -> ListResourcesResult:
-        asking = _asking(access, context)
-        return ListResourcesResult(resources=await _in_thread(resources, asking))
+        requester = _requester(access, context)
+        return ListResourcesResult(resources=await _in_thread(resources, requester))
 
     async def list_templates(
         _: ServerRequestContext[Any], __: PaginatedRequestParams | None
@@ -121,8 +121,8 @@ def build_server(access: NodeAccess) -> Server[Any]:
     async def read_resource(
         context: ServerRequestContext[Any], params: ReadResourceRequestParams
     ) -> ReadResourceResult:
-        asking = _asking(access, context)
-        return ReadResourceResult(contents=[await _in_thread(read, asking, params.uri)])
+        requester = _requester(access, context)
+        return ReadResourceResult(contents=[await _in_thread(read, requester, params.uri)])
 
     async def list_prompts(
         _: ServerRequestContext[Any], __: PaginatedRequestParams | None
@@ -135,8 +135,8 @@ def build_server(access: NodeAccess) -> Server[Any]:
         question = (params.arguments or {}).get("question", "")
         if params.name != PROMPT.name or not question:
             raise MCPError(INVALID_PARAMS, f"the prompt is {PROMPT.name}, with a question")
-        asking = _asking(access, context)
-        return await _in_thread(prompt, asking, question)
+        requester = _requester(access, context)
+        return await _in_thread(prompt, requester, question)
 
     return Server(
         NAME,
@@ -153,7 +153,7 @@ def build_server(access: NodeAccess) -> Server[Any]:
     )
 
 
-def _asking(access: NodeAccess, context: ServerRequestContext[Any]) -> Asking:
+def _requester(access: NodeAccess, context: ServerRequestContext[Any]) -> Requester:
     return lambda request: _Call(access, _headers_of(context.request)).ask(request)
 
 

@@ -106,11 +106,11 @@ def _assert(given: Given) -> NodeRequest:
 
 
 def _remember(given: Given) -> NodeRequest:
-    told = checked(arguments.Remember, _rest(given, "source"))
-    owner = given["source"] if told.user is None else user_uri(told.user)
-    body: dict[str, Any] = {"content": told.text, "source": owner, "scope": told.scope}
-    if told.session is not None:
-        body["tags"] = [f"session {told.session}"]
+    memory = checked(arguments.Remember, _rest(given, "source"))
+    owner = given["source"] if memory.user is None else user_uri(memory.user)
+    body: dict[str, Any] = {"content": memory.text, "source": owner, "scope": memory.scope}
+    if memory.session is not None:
+        body["tags"] = [f"session {memory.session}"]
     return NodeRequest(method="POST", path="/v1/memories", body=body, writes=True)
 
 

@@ -60,7 +60,7 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
     rebuilds = SingleJob("rebuild", Rebuild, node.clock.now_us)
     reindexing = SingleJob("reindex", Reindex, node.clock.now_us)
     recalls = RecallWorkers(node, settings, settings.recall_workers)
-    cleaning = cleaning_of(node, archive, desk, tracker.flush, recalls.start_anew)
+    cleaning = cleaning_of(node, archive, desk, tracker.flush, recalls.restart)
     snapshots = SnapshotTaking(node, settings.snapshots_every_events, settings.snapshots_keep)
     peers = PeerReplay(node, settings)
     federation = ProtocolFederation(node, settings, peers)

@@ -132,8 +132,8 @@ class Consolidator:
                 reached = until if last else episodes[-1].position
                 chunk = msgspec.structs.replace(base, from_position=after, to_position=reached)
                 if episodes or (scheduled_us is not None and after == start):
-                    standing = await self._standing(rule, episodes)
-                    step = await self._step(rule, episodes, chunk, standing, report)
+                    current = await self._current_facts(rule, episodes)
+                    step = await self._step(rule, episodes, chunk, current, report)
                     if not await self._submit([step], report, keep=keep):
                         return report
                 progress(report.episodes, total)
@@ -155,7 +155,7 @@ class Consolidator:
             start = await self._start(rule, None)
             head = self._node.log.head().position
             episodes = await self._read(rule, start, head, CHUNK_EPISODES // every * every)
-            standing = await self._standing(rule, episodes)
+            current = await self._current_facts(rule, episodes)
             steps: list[Consolidate] = []
             report: RunReport | None = None
             after, now_us = start, self._node.clock.now_us()
@@ -170,7 +170,7 @@ class Consolidator:
                     trigger="every",
                 )
                 report = report or _report(run)
-                steps.append(await self._step(rule, taken, run, standing, report))
+                steps.append(await self._step(rule, taken, run, current, report))
                 after = taken[-1].position
             if report is None:
                 return None
@@ -194,8 +194,8 @@ class Consolidator:
             replay=from_position is not None,
         )
         report = _report(run)
-        standing = await self._standing(rule, episodes)
-        step = await self._step(rule, episodes, run, standing, report)
+        current = await self._current_facts(rule, episodes)
+        step = await self._step(rule, episodes, run, current, report)
         report.dry_run, report.more = True, more
         _count(report, step.run)
         report.proposals = list(step.apply.proposals)
@@ -230,7 +230,7 @@ class Consolidator:
 
         return await asyncio.to_thread(read)
 
-    async def _standing(self, rule: Rule, episodes: Sequence[Episode]) -> CurrentFacts:
+    async def _current_facts(self, rule: Rule, episodes: Sequence[Episode]) -> CurrentFacts:
         """The current facts under the keys of these episodes. Rules with matchers need none."""
         keys = [] if rule.matchers else [key for e in episodes if (key := key_of(e)) is not None]
         if not keys:
@@ -247,14 +247,14 @@ class Consolidator:
         rule: Rule,
         episodes: Sequence[Episode],
         run: ConsolidationRan,
-        standing: CurrentFacts,
+        current: CurrentFacts,
         report: RunReport,
     ) -> Consolidate:
         """The writer's command for some episodes of a run; ``report`` collects the episodes set
         aside."""
         fresh = await self._unpromoted(rule, episodes) if run.replay else list(episodes)
         admitted, scores = await self._admitted(rule, fresh, run.at_us)
-        emitted: Emitted = emit(rule, admitted, standing, scores)
+        emitted: Emitted = emit(rule, admitted, current, scores)
         report.quarantined += [
             {"id": episode.id, "key": episode.key, "reason": reason}
             for episode, reason in emitted.set_aside
@@ -295,8 +295,8 @@ class Consolidator:
     ) -> tuple[list[Episode], dict[str, float]]:
         """The episodes that pass the salience gate, and their scores if the rule uses them."""
         gate = rule.salience
-        asked = any(each.field == "salience" for m in rule.matchers for each in m.when)
-        if gate.threshold <= 0.0 and not asked:
+        uses_salience = any(each.field == "salience" for m in rule.matchers for each in m.when)
+        if gate.threshold <= 0.0 and not uses_salience:
             return episodes, {}
         scores: dict[str, float] = {}
         for episode in episodes:

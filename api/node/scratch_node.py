@@ -65,9 +65,9 @@ class ScratchNode(Node):
     def _classify_as_now(self) -> None:
         """Apply present classifications to the past: rights are always present rights."""
         image, now = self.reader.image, self._of.reader.pin()
-        theirs = _slots_there(self.reader.pin(), now, self._begun)
-        known = np.flatnonzero(theirs >= 0)
-        image.facts.arrays["classification"][known] = now.classification[theirs[known]]
+        node_slots = _node_slots(self.reader.pin(), now, self._begun)
+        known = np.flatnonzero(node_slots >= 0)
+        image.facts.arrays["classification"][known] = now.classification[node_slots[known]]
         image.attributes.confidential |= now.confidential
 
     def embed_supposed(self) -> None:
@@ -83,23 +83,23 @@ class ScratchNode(Node):
         slots = slots[confidence > semantics.min_confidence]
         rows = self.reader.rows(view.from_position[slots].tolist())
         texts = [composed(row.entity, row.relation, row.value_v) for row in rows]
-        theirs = _slots_there(view, self._of.reader.pin(), self._begun)
+        node_slots = _node_slots(view, self._of.reader.pin(), self._begun)
         try:
-            made = semantics.supposing(theirs, slots, texts)
+            made = semantics.supposing(node_slots, slots, texts)
         except EmbeddingError:
-            made = semantics.supposing(theirs, slots[:0], [])
+            made = semantics.supposing(node_slots, slots[:0], [])
         self.embeddings = SupposedEmbeddings(current, made)
 
     def close(self) -> None:
         """Does nothing: see the class."""
 
 
-def _slots_there(mine: View, theirs: View, count: int) -> I32:
+def _node_slots(scratch_view: View, node_view: View, count: int) -> I32:
     """The node's slots of our first ``count`` slots; -1 if it has none."""
-    wanted = mine.from_position[:count]
-    places = np.searchsorted(theirs.from_position, wanted)
-    known = np.minimum(places, max(theirs.count - 1, 0))
+    wanted = scratch_view.from_position[:count]
+    places = np.searchsorted(node_view.from_position, wanted)
+    known = np.minimum(places, max(node_view.count - 1, 0))
     same = np.zeros(count, dtype=np.bool_)
-    if theirs.count:
-        same = (theirs.from_position[known] == wanted) & (theirs.scope[known] != NOWHERE)
+    if node_view.count:
+        same = (node_view.from_position[known] == wanted) & (node_view.scope[known] != NOWHERE)
     return np.where(same, known, -1).astype(np.int32)

@@ -341,8 +341,8 @@ class AsyncMemory(AsyncMemoryView):
         """
         if sum(map(bool, (facts, entity, user))) != 1:
             raise ValueError("forget: name facts, or entity, or user")
-        whose = entity if user is None else user_uri(user)
-        what = {"entity": whose} if whose else {"fact_ids": [_id(fact) for fact in facts]}
+        owner = entity if user is None else user_uri(user)
+        what = {"entity": owner} if owner else {"fact_ids": [_id(fact) for fact in facts]}
         body = {**what, "wait": True, "timeout_s": ERASING_SECONDS}
         return erased_of(await self.requests.ask("POST", "/v1/erasures", body=body))
 

@@ -47,7 +47,7 @@ class Fact(Struct, frozen=True, kw_only=True, eq=False):
         return hash(self.id)
 
     def __str__(self) -> str:
-        return f"{self.entity} {self.relation}: {_said(self.value)}"
+        return f"{self.entity} {self.relation}: {_value_text(self.value)}"
 
     def __repr__(self) -> str:
         score = "" if self.score is None else f", score {self.score:.3f}"
@@ -108,7 +108,7 @@ class Facts(Listing[Fact]):
     columns = ("entity", "relation", "value", "recorded", "source")
 
     def cells(self, item: Fact) -> list[str]:
-        return [item.entity, item.relation, _said(item.value), _day(item.at), item.source]
+        return [item.entity, item.relation, _value_text(item.value), _day(item.at), item.source]
 
     def text(self, max_tokens: int | None = None) -> str:
         """The facts for a prompt, one per line, best first; empty without facts.
@@ -313,7 +313,7 @@ def erased_of(answer: dict[str, Any]) -> ErasedFacts:
     )
 
 
-def _said(value: PlainValue) -> str:
+def _value_text(value: PlainValue) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 

@@ -132,8 +132,8 @@ class ForkBody(BaseModel):
     def _one_question(self) -> Self:
         if (self.recall is None) == (self.state is None):
             raise PydanticCustomError("fork_question", "give recall or state, and not both")
-        asked: Any = self.recall or self.state
-        if asked.as_of is not None or asked.valid_at is not None:
+        question: Any = self.recall or self.state
+        if question.as_of is not None or question.valid_at is not None:
             raise PydanticCustomError(
                 "fork_moment", "as_of and valid_at belong next to the question"
             )

@@ -30,12 +30,12 @@ def lines_over_http(
     except ClientError as fault:
         if fault.status not in (404, 405) or declarations:
             raise
-        return _standing_facts(client)
+        return _live_facts(client)
     found = [] if first is None else [first]
     return None, enumerate(chain(found, lines), 1)
 
 
-def _standing_facts(client: Client) -> tuple[int, Iterator[tuple[int, bytes]]]:
+def _live_facts(client: Client) -> tuple[int, Iterator[tuple[int, bytes]]]:
     """The number of present facts, and each of them as an ``assert`` line, newest first.
 
     Only live facts that the key may read: history and retractions need the log. Raises ClientError.

@@ -81,7 +81,7 @@ class Names:
         self.values: dict[str, tuple[str, str]] = {}
         self.slugs: dict[str, str] = {}
         self._origins: dict[str, str] = {}
-        self._standing: dict[tuple[object, ...], set[str]] = {}
+        self._live: dict[tuple[object, ...], set[str]] = {}
         self._content: dict[str, tuple[object, ...]] = {}
         self._episode_of_hash: dict[str, str] = {}
         self._episodes: set[str] = set()
@@ -94,20 +94,20 @@ class Names:
         self.values[key] = value
         self._origins[key] = origin
 
-    def stands_already(self, key: str, content: tuple[object, ...]) -> bool:
+    def was_live(self, key: str, content: tuple[object, ...]) -> bool:
         """Whether an equal fact is live after the lines so far; this one is live from here on."""
-        before = self._standing.setdefault(content, set())
-        stood = bool(before)
+        before = self._live.setdefault(content, set())
+        live_before = bool(before)
         before.add(key)
         self._content[key] = content
-        return stood
+        return live_before
 
-    def fell(self, facts: Iterable[str]) -> None:
+    def note_ended(self, facts: Iterable[str]) -> None:
         """Note that facts ended."""
         for fact in facts:
             content = self._content.pop(fact, None)
             if content is not None:
-                self._standing[content].discard(fact)
+                self._live[content].discard(fact)
 
     def origin(self, fact: str) -> str | None:
         """The node that stated a fact; None if it did not go out."""

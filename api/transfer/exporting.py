@@ -106,7 +106,7 @@ class _Exporter:
         self._names = Names(sieve)
         self._stones: Stones = {}
         self._groups: dict[tuple[str, str], FollowedEvent] = {}
-        self._said: dict[str, AssertLine] = {}
+        self._settling_facts: dict[str, AssertLine] = {}
         self._waiting: dict[str, list[AnyLine]] = {}
         """Denials of facts that have not gone out, by fact."""
         self._deniers: set[str] = set()
@@ -142,7 +142,7 @@ class _Exporter:
             case FactAsserted() as fact:
                 return self._asserted(event, fact, at)
             case FactRetracted() as retraction:
-                names.fell(retraction.fact_ids)
+                names.note_ended(retraction.fact_ids)
                 return self._retracted(event, retraction, at)
             case FactDenied() as denial:
                 return self._denied(denial, at)
@@ -178,9 +178,9 @@ class _Exporter:
         parents = tuple(parent.hash for parent in fact.derived_from)
         content = (fact.cid, fact.garden_id, fact.valid_from, fact.valid_until,
                    fact.value.interpret_as, parents)  # fmt: skip
-        again = names.stands_already(key, content) and fact.confidence > 0.0
-        said = (fact.value.type, fact.value.v) if fact.confidence else (_ZERO, key)
-        names.add_fact(key, said, event.header.origin)
+        again = names.was_live(key, content) and fact.confidence > 0.0
+        value_key = (fact.value.type, fact.value.v) if fact.confidence else (_ZERO, key)
+        names.add_fact(key, value_key, event.header.origin)
         line = AssertLine(
             key=key,
             entity=fact.entity,
@@ -204,7 +204,7 @@ class _Exporter:
             recorded_at=at,
         )
         if self.settles is not None and len(self._losers(event, self.settles)) == 2:
-            self._said[key] = line  # the resolve line states it
+            self._settling_facts[key] = line  # the resolve line states it
             return []
         return [line, *self._waiting.pop(key, [])]
 
@@ -246,14 +246,14 @@ class _Exporter:
         losers = self._losers(event, resolution)
         if not self._names.ended(event, [resolution.winner_id]):
             return []
-        said = self._said.pop(resolution.winner_id, None)
-        if said is not None:
+        replacement = self._settling_facts.pop(resolution.winner_id, None)
+        if replacement is not None:
             return [
                 ResolveLine(
                     winner=losers[0],
                     loser=losers[1],
                     note=resolution.note,
-                    states=msgspec.structs.replace(said, recorded_at=None),
+                    states=msgspec.structs.replace(replacement, recorded_at=None),
                     recorded_at=at,
                 )
             ]

@@ -139,16 +139,16 @@ class NodeSink:
         """The conflict between the values of two facts, in favour of the winner's."""
         conflict_id, winner_id = open_conflict(self._node, line.winner, line.loser)
         source = self._actor if line.source is None else line_uri(line.source, "source")
-        said = None
+        new_fact = None
         if line.states is not None:
-            said = assert_command(line.states, self._value_bytes_max)
-            source = said.source
+            new_fact = assert_command(line.states, self._value_bytes_max)
+            source = new_fact.source
         return ResolveConflict(
             conflict_id=conflict_id,
             source=source,
             scopes=frozenset(SCOPES),
-            winning_fact_id=winner_id if said is None else None,
-            new_value=None if said is None else said.value,
+            winning_fact_id=winner_id if new_fact is None else None,
+            new_value=None if new_fact is None else new_fact.value,
             note=line.note,
             permissions=frozenset({INSTRUCTION_PERMISSION}),
         )
@@ -162,8 +162,8 @@ class NodeSink:
         if isinstance(line, RetractLine):
             return Written("retracted", done.fact_id, self._position)
         if isinstance(line, ResolveLine):
-            said = None if line.states is None else line.states.key
-            facts = {} if said is None or done.fact_id is None else {said: done.fact_id}
+            key = None if line.states is None else line.states.key
+            facts = {} if key is None or done.fact_id is None else {key: done.fact_id}
             note = done.detail.get("resolution_fact_id")
             return Written("resolved", note, self._position, facts=facts)
         if isinstance(line, EpisodeLine):

@@ -70,7 +70,7 @@ def lines_of_notes(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
     headings: list[str] = []
     paragraph: list[str] = []
 
-    def said() -> Iterator[bytes]:
+    def paragraph_line() -> Iterator[bytes]:
         words = " ".join(paragraph)
         paragraph.clear()
         if words:
@@ -84,12 +84,12 @@ def lines_of_notes(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
         text = raw.decode("utf-8", "replace").strip("\ufeff\r\n")
         heading, mark = _HEADING.match(text), _MARK.match(text)
         if heading or mark or not text.strip():
-            yield from said()
+            yield from paragraph_line()
         if heading:
             headings[len(heading[1]) - 1 :] = [heading[2]]
         elif text.strip():
             paragraph.append((text[mark.end() :] if mark else text).strip())
-    yield from said()
+    yield from paragraph_line()
 
 
 def _value(text: str) -> object:

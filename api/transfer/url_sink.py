@@ -116,27 +116,27 @@ class UrlSink:
 
     def _alone(self, line: AnyLine) -> Result:
         """Send a line over its own route; the node's refusal becomes the line's error."""
-        said = line.payload if isinstance(line, PayloadLine) else line
+        content = line.payload if isinstance(line, PayloadLine) else line
         try:
-            match said:
+            match content:
                 case ResolveLine():
-                    return self._resolve(said)
+                    return self._resolve(content)
                 case EpisodeLine():
-                    return self._episode(said)
+                    return self._episode(content)
                 case ConsolidationRuleSet():
-                    return self._rule(said)
+                    return self._rule(content)
                 case AliasSet():
-                    return self._alias(said)
+                    return self._alias(content)
                 case FactFeedback():
-                    body = {"cited": said.cited, "rejected": said.rejected}
+                    body = {"cited": content.cited, "rejected": content.rejected}
                     self._client.post("/v1/recall/feedback", body)
                     return Written("declared")
                 case AttributesLine():
-                    return self._attributes(said)
+                    return self._attributes(content)
                 case RetractLine() | DenyLine():
                     return Written("existing")  # its record did all that the node allows
                 case _:
-                    why = _REFUSED.get(type(said), "only the operator may declare it")
+                    why = _REFUSED.get(type(content), "only the operator may declare it")
                     return RefusedLine(_LOCAL.format(why), "op")
         except ClientError as fault:
             if not 400 <= fault.status < 500 or fault.status == 401:

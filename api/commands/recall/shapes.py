@@ -148,10 +148,10 @@ def profile_named(reader: Reader, name: str, moment: Moment) -> Profile:
         raise coded("unknown_profile", str(fault)) from fault
 
 
-def check_stages(asked: frozenset[str] | None, profile: Profile) -> None:
+def check_stages(requested: frozenset[str] | None, profile: Profile) -> None:
     """Raises ApiError 422 if the profile lacks a stage."""
     known = {name for each in profile.stages for name in (each.name, each.label) if name}
-    unknown = sorted((asked or frozenset()) - known)
+    unknown = sorted((requested or frozenset()) - known)
     if unknown:
         message = f"profile {profile.name} has no stage {unknown[0]!r}; it has {sorted(known)}"
         raise unprocessable([entry("stage", ["body", "stages"], message, unknown[0])])

@@ -42,14 +42,14 @@ def register(commands: Subcommands) -> None:
 
     parser = group.add("list", "list a user's episodes, newest first", EXAMPLES, run_list)
     add_target_arguments(parser, json=True)
-    _add_whose(parser)
+    _add_owner(parser)
     parser.add_argument("--session", help="of this session alone")
     parser.add_argument("--limit", type=int, default=50, help="most episodes (default: 50)")
 
     parser = group.add("facts", "list a user's facts and their episodes", EXAMPLES,
                        run_facts)  # fmt: skip
     add_target_arguments(parser, json=True)
-    _add_whose(parser)
+    _add_owner(parser)
     for name in ("subject", "predicate", "object"):
         parser.add_argument(f"--{name}", help=f"with exactly this {name}")
     parser.add_argument("--limit", type=int, default=100, help="most facts (default: 100)")
@@ -60,7 +60,7 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--garden", dest="garden_id", help="a garden in it")
 
 
-def _add_whose(parser: argparse.ArgumentParser) -> None:
+def _add_owner(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--user", required=True, help="the user")
     parser.add_argument("--agent", help="only with this agent")
     parser.add_argument(
@@ -139,8 +139,10 @@ def _pages(client: Client, query: dict[str, Any], limit: int) -> list[dict[str, 
     episodes: list[dict[str, Any]] = []
     cursor: str | None = None
     while len(episodes) < limit:
-        asked = {**query, "limit": min(1_000, limit - len(episodes))}
-        page = client.get("/v1/episodes", asked if cursor is None else {**asked, "cursor": cursor})
+        page_query = {**query, "limit": min(1_000, limit - len(episodes))}
+        page = client.get(
+            "/v1/episodes", page_query if cursor is None else {**page_query, "cursor": cursor}
+        )
         episodes += page["episodes"]
         cursor = page["cursor"]
         if cursor is None:

@@ -114,7 +114,7 @@ def _erase(args: argparse.Namespace, what: dict[str, Any]) -> int:
     if found["episode_ids"]:
         print(f"{len(found['episode_ids'])} episodes behind them stay:")
         print("\n".join(f"  {episode}" for episode in found["episode_ids"]))
-    print(_standing(found))
+    print(_state_line(found))
     return 0
 
 
@@ -131,7 +131,7 @@ def _cleaned(client: Client, erasure_id: str) -> dict[str, Any]:
         time.sleep(POLL_SECONDS)
 
 
-def _standing(found: dict[str, Any]) -> str:
+def _state_line(found: dict[str, Any]) -> str:
     if found["status"] == "clean":
         return "every file is clean; the receipt is signed"
     step = "" if found["step"] is None else f" ({found['step']})"

@@ -96,8 +96,8 @@ def run_store(args: argparse.Namespace) -> int:
 def request_of(args: argparse.Namespace) -> tuple[str, str, dict[str, Any]]:
     """Method, path and body. Raises CommandError if flags are missing or contradict."""
     rated = args.boost or args.demote
-    asked = [args.boost, args.demote, args.reclassify, args.merge or args.merge_ids]
-    if sum(each not in (None, False) for each in asked) > 1:
+    changes = [args.boost, args.demote, args.reclassify, args.merge or args.merge_ids]
+    if sum(each not in (None, False) for each in changes) > 1:
         raise CommandError("give one of --boost, --demote, --reclassify and --merge")
     if rated is not None:
         change = STEP if args.boost else -STEP

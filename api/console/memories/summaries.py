@@ -146,8 +146,10 @@ def _pages(client: Client, query: dict[str, Any], limit: int) -> list[dict[str, 
     found: list[dict[str, Any]] = []
     cursor: str | None = None
     while len(found) < limit:
-        asked = {**query, "limit": min(200, limit - len(found))}
-        page = client.get("/v1/summaries", asked if cursor is None else {**asked, "cursor": cursor})
+        page_query = {**query, "limit": min(200, limit - len(found))}
+        page = client.get(
+            "/v1/summaries", page_query if cursor is None else {**page_query, "cursor": cursor}
+        )
         found += page["summaries"]
         cursor = page["cursor"]
         if cursor is None:

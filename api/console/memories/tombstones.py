@@ -77,10 +77,10 @@ def run_status(args: argparse.Namespace) -> int:
         return print_json(found)
     ended = {each["tombstone_id"]: each for each in found["revocations"]}
     print("hidden by:" if found["tombstoned"] else "not hidden")
-    for stone in found["tombstones"]:
-        revocation = ended.get(stone["id"])
+    for tombstone in found["tombstones"]:
+        revocation = ended.get(tombstone["id"])
         end = "" if revocation is None else f", revoked {revocation['created_at']}"
-        print(f"  {stone['id']} ({stone['scope']}) since {stone['created_at']}{end}")
+        print(f"  {tombstone['id']} ({tombstone['scope']}) since {tombstone['created_at']}{end}")
     return 0
 
 

@@ -108,8 +108,10 @@ def run_assert(args: argparse.Namespace) -> int:
     if args.json:
         print_json(record)
     else:
-        said = f"{short_name(record['entity'])} {record['relation']} {value_text(record['value'])}"
-        print(f"{said}: {record['id']}")
+        fact_text = (
+            f"{short_name(record['entity'])} {record['relation']} {value_text(record['value'])}"
+        )
+        print(f"{fact_text}: {record['id']}")
     return 0
 
 
@@ -122,8 +124,8 @@ def run_retract(args: argparse.Namespace) -> int:
         print_json(answer)
     else:
         fact = answer["fact"]
-        said = f"{short_name(fact['entity'])} {fact['relation']} {value_text(fact['value'])}"
-        print(f"{said}: retracted at position {answer['position']}")
+        fact_text = f"{short_name(fact['entity'])} {fact['relation']} {value_text(fact['value'])}"
+        print(f"{fact_text}: retracted at position {answer['position']}")
     return 0
 
 

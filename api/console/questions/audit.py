@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from engramlog.api.client.client import Client
 from engramlog.api.console.arguments import CommandError, add_target_arguments
-from engramlog.api.console.questions.entity import said_of, stated
+from engramlog.api.console.questions.entity import fact_text_of, stated
 from engramlog.api.console.reach import reach
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import day, print_json, print_table, short_name, value_text
@@ -136,13 +136,13 @@ def _life(args: argparse.Namespace, path: str) -> int:
             return _raw(args, client, "GET", path, query=query)
         answer = client.get(path, query)
         entity = answer.get("entity") or answer["fact"]["entity"]
-        said = stated(client, entity, args.as_of)
+        fact_texts = stated(client, entity, args.as_of)
     if args.format == "json":
         return _written(args, answer)
     rows = [
         [
             str(each["position"]), each["received_at"], each["kind"],
-            *said_of(each, said), short_name(each["actor"]),
+            *fact_text_of(each, fact_texts), short_name(each["actor"]),
             each["peer"] or "", each["reason"] or each["note"] or "",
         ]
         for each in answer["events"]
@@ -256,8 +256,8 @@ def _raw(
     """A file's bytes, to the file or stdout. Raises CommandError for Parquet on a terminal."""
     if args.format == "parquet" and args.output is None and sys.stdout.isatty():
         raise CommandError("give --output for a Parquet file")
-    asked = None if query is None else {**query, "format": args.format}
-    data = client.fetch(method, path, query=asked, body=body)
+    file_query = None if query is None else {**query, "format": args.format}
+    data = client.fetch(method, path, query=file_query, body=body)
     if args.output is None:
         sys.stdout.buffer.write(data)
     else:

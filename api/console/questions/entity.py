@@ -66,14 +66,14 @@ def run_history(args: argparse.Namespace) -> int:
     path = f"/v1/time-travel/entities/{quote(args.entity, safe='')}"
     with reach(args) as client:
         life = client.get(path, {"as_of": args.as_of, "limit": 1000})
-        said = stated(client, args.entity, args.as_of)
+        fact_texts = stated(client, args.entity, args.as_of)
     if args.json:
         return print_json(life)
     if not life["events"]:
         raise CommandError(f"no facts about {args.entity}")
     rows = [
         [
-            day(each["received_at"]), each["kind"], *said_of(each, said),
+            day(each["received_at"]), each["kind"], *fact_text_of(each, fact_texts),
             short_name(each["actor"]), each["reason"] or each["note"] or "",
         ]
         for each in life["events"]
@@ -82,9 +82,11 @@ def run_history(args: argparse.Namespace) -> int:
     return 0
 
 
-def said_of(event: dict[str, Any], said: Mapping[str, tuple[str, str]]) -> tuple[str, str]:
+def fact_text_of(
+    event: dict[str, Any], fact_texts: Mapping[str, tuple[str, str]]
+) -> tuple[str, str]:
     """Relation and value of the first fact of a life's event."""
-    return next((said[fact] for fact in event["fact_ids"] if fact in said), ("", ""))
+    return next((fact_texts[fact] for fact in event["fact_ids"] if fact in fact_texts), ("", ""))
 
 
 def stated(client: Client, entity: str, as_of: str | None) -> dict[str, tuple[str, str]]:

@@ -103,8 +103,8 @@ def injected(answer: dict[str, Any], characters_max: int) -> str:
     lines: list[str] = []
     left = characters_max - len(HEADING) - 1
     for item in answer["content"]:
-        said = " ".join(statement_of(results[item["fact"]["id"]]).split())
-        line = f"- {said} ({item['fact']['timestamp'][:10]})"
+        statement = " ".join(statement_of(results[item["fact"]["id"]]).split())
+        line = f"- {statement} ({item['fact']['timestamp'][:10]})"
         if len(line) + 1 > left:
             if lines or left < len("- …\n") + 1:
                 break

@@ -96,7 +96,7 @@ class RecallWorkers:
         self._loop = asyncio.get_running_loop()
         self._open = self.count > 0
 
-    def start_anew(self) -> None:
+    def restart(self) -> None:
         """Replace all running workers by new ones. Returns once the old ones have ended; call from
         any thread except the event loop's."""
         if self._loop is None:
@@ -276,12 +276,12 @@ class RecallWorkers:
         embeddings = self._node.embeddings
         return embeddings is None or embeddings.loaded
 
-    def _listen(self, tell: Callable[[ToWorker], None] | None) -> None:
+    def _listen(self, send: Callable[[ToWorker], None] | None) -> None:
         """Begin to receive vectors, in the event loop; None ends it."""
         semantics = self._heard = self._semantics()
         if semantics is None:
             return
-        if tell is None:
+        if send is None:
             semantics.on_vectors(lambda _slots, _rows: None, lambda _slots: None)
             return
         loop = asyncio.get_running_loop()
@@ -294,11 +294,11 @@ class RecallWorkers:
                 positions(slots),
                 np.ascontiguousarray(rows, dtype=np.float32).tobytes(),
             )
-            loop.call_soon_threadsafe(tell, message)
+            loop.call_soon_threadsafe(send, message)
 
         def forget(slots: I32) -> None:
             message = Forgotten(positions(slots))
-            loop.call_soon_threadsafe(tell, message)
+            loop.call_soon_threadsafe(send, message)
 
         semantics.on_vectors(put, forget)
 
@@ -328,21 +328,21 @@ class _Worker:
 
     async def begin(self, settings: Settings) -> None:
         """Start the process and wait until it is ready. Raises OSError or EOFError."""
-        here, there = socket.socketpair()
+        own_end, worker_end = socket.socketpair()
         try:
             self._process = subprocess.Popen(
                 [
                     sys.executable,
                     "-m",
                     "engramlog.api.node.recall_workers.worker",
-                    str(there.fileno()),
+                    str(worker_end.fileno()),
                 ],
-                pass_fds=(there.fileno(),),
+                pass_fds=(worker_end.fileno(),),
                 stdin=subprocess.DEVNULL,
             )
         finally:
-            there.close()
-        self._reader, self._writer = await asyncio.open_connection(sock=here)
+            worker_end.close()
+        self._reader, self._writer = await asyncio.open_connection(sock=own_end)
         data = settings.model_dump_json().encode()
         self._writer.write(len(data).to_bytes(LENGTH_BYTES, "big") + data)
         if not isinstance(await self._next(), WorkerReady):

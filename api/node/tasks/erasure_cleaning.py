@@ -129,16 +129,16 @@ def cleaning_of(
     archive: Archive,
     desk: AuditDesk,
     flush: Callable[[], Awaitable[None]],
-    start_readers_anew: Callable[[], None],
+    restart_readers: Callable[[], None],
 ) -> ErasureCleaning:
-    """The cleaning task of a node. ``start_readers_anew``: makes other processes release the image
+    """The cleaning task of a node. ``restart_readers``: makes other processes release the image
     files."""
 
     def noted(positions: list[int]) -> None:
         archive.note_erased(positions)
         desk.note_erased()
 
-    cleaner = cleaner_of(node, archive, desk, start_readers_anew)
+    cleaner = cleaner_of(node, archive, desk, restart_readers)
     return ErasureCleaning(cleaner, node.reader, flush, noted)
 
 
@@ -146,14 +146,14 @@ def cleaner_of(
     node: Node,
     archive: Archive,
     desk: AuditDesk,
-    start_readers_anew: Callable[[], None] = lambda: None,
+    restart_readers: Callable[[], None] = lambda: None,
 ) -> Cleaner:
     """The cleaner of a node's files."""
     vectors: VectorFiles = _Vectors(node)
 
     def discard_images(_positions: list[int]) -> None:
         node.kept_image.discard()
-        start_readers_anew()
+        restart_readers()
 
     return Cleaner(
         node.log,

@@ -81,7 +81,7 @@ class Job(Struct, kw_only=True):
     def _reason(self, fault: Exception) -> str:
         """The reason to report: callers see no internal errors."""
         if isinstance(fault, ApiError):
-            return _said(fault)
+            return _message_of(fault)
         if isinstance(fault, EventLogError) and not self.owner:  # its message is complete
             _log.warning("%s failed: %s", self.kind, fault)
             return str(fault)
@@ -280,7 +280,7 @@ def accepted(job: Job, facts: int) -> JobAccepted:
     return JobAccepted(job.job_id, job.status, max(1, round(facts / FACTS_PER_S)))
 
 
-def _said(fault: ApiError) -> str:
+def _message_of(fault: ApiError) -> str:
     if not isinstance(fault.detail, dict):
         return str(fault.detail)
     detail = cast("dict[str, object]", fault.detail)

@@ -128,7 +128,7 @@ class ProtocolFederation(LoopTask):
         """The result of pulling a peer so far."""
         return self._node.reader.ask(foreign_pages, node_id)
 
-    def is_shared_anew(self, peer: ProtocolPeer) -> bool:
+    def sees_more_scopes(self, peer: ProtocolPeer) -> bool:
         """Whether this peer sees more scopes than at its last request. A peer with one cursor for
         all scopes then has to read everything again."""
         now = self.shared_scopes(peer.scopes)

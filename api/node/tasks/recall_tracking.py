@@ -104,9 +104,11 @@ class RecallTracker(LoopTask):
         # Two concurrent flushes write no duplicates: the table keeps the first of each id.
         taken = sorted(self._receipts.values(), key=lambda each: each.principal)
         for principal, group in groupby(taken, key=lambda each: each.principal):
-            theirs = list(group)
-            for first in range(0, len(theirs), RECEIPTS_PER_COMMAND):
-                if not await self._written(principal, theirs[first : first + RECEIPTS_PER_COMMAND]):
+            receipts = list(group)
+            for first in range(0, len(receipts), RECEIPTS_PER_COMMAND):
+                if not await self._written(
+                    principal, receipts[first : first + RECEIPTS_PER_COMMAND]
+                ):
                     return
 
     async def _written(self, principal: str, receipts: Sequence[RecallAnswered]) -> bool:

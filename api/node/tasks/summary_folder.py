@@ -102,7 +102,7 @@ class SummaryFolder(LoopTask):
                 raise
             except Exception as fault:
                 self.error = f"the folder of summaries cannot be followed: {fault}"
-                self._tell("", self.error)
+                self._warn("", self.error)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), RETRY_SECONDS)
 
@@ -139,33 +139,33 @@ class SummaryFolder(LoopTask):
         folder = summary_files(root)
         present = folder.files
         for name, why in folder.ignored.items():
-            self._tell(name, why)
-        asked: list[RecordSummary] = []
+            self._warn(name, why)
+        commands: list[RecordSummary] = []
         for name, path in present.items():
             if str(path) in changed or known.get(name, RecordedFile(None, None)) != state_of(path):
-                asked += self._command(name, path)
-        asked += [self._asked(name, None) for name in sorted(known.keys() - present.keys())]
-        for start in range(0, len(asked), FILES_PER_COMMAND):
+                commands += self._command(name, path)
+        commands += [self._recording(name, None) for name in sorted(known.keys() - present.keys())]
+        for start in range(0, len(commands), FILES_PER_COMMAND):
             if self._stopping.is_set():
                 return
-            some = asked[start : start + FILES_PER_COMMAND]
+            some = commands[start : start + FILES_PER_COMMAND]
             outcomes = self._node.write(*some, actor=ACTOR)
             for command, outcome in zip(some, outcomes, strict=True):
                 if isinstance(outcome, Refused):
-                    self._tell(command.name, outcome.message)
+                    self._warn(command.name, outcome.message)
 
     def _command(self, name: str, path: Path) -> list[RecordSummary]:
         try:
             read = read_summary(path, self._settings.value_bytes_max)
         except FileNotFoundError:
-            return [self._asked(name, None)]
+            return [self._recording(name, None)]
         except (OSError, UnusableSummary) as fault:
-            self._tell(name, str(fault))
+            self._warn(name, str(fault))
             return []
         self._reported.pop(name, None)
-        return [self._asked(name, read)]
+        return [self._recording(name, read)]
 
-    def _asked(self, name: str, read: Summary | None) -> RecordSummary:
+    def _recording(self, name: str, read: Summary | None) -> RecordSummary:
         return RecordSummary(
             name=name,
             text=None if read is None else read.text,
@@ -175,7 +175,7 @@ class SummaryFolder(LoopTask):
             size=None if read is None else read.state.size,
         )
 
-    def _tell(self, name: str, why: str) -> None:
+    def _warn(self, name: str, why: str) -> None:
         """Warn, once for each reason."""
         if self._reported.get(name) != why:
             self._reported[name] = why

@@ -107,7 +107,7 @@ class TombstonePuller(LoopTask):
         self._shared = shared
         self._cursors: dict[str, str] = {}
         self._faults: dict[str, str] = {}
-        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._rounds = 0
 
@@ -132,20 +132,20 @@ class TombstonePuller(LoopTask):
 
     async def stop(self) -> None:
         await super().stop()
-        await end_tasks(*self._asking.values())
-        self._asking.clear()
+        await end_tasks(*self._running.values())
+        self._running.clear()
 
     async def _ask_for_ever(self, session: PeerSession) -> None:
         """Ask each peer in its own task, so that a slow one delays no other."""
         while True:
             peers = self._node.reader.known_peers if self._node.leads else []
-            self._asking = {name: task for name, task in self._asking.items() if not task.done()}
+            self._running = {name: task for name, task in self._running.items() if not task.done()}
             for row in peers:
                 if not _granted(row) or row.grants is None or not row.grants.pull:
                     self._faults.pop(row.node_id, None)
-                elif row.node_id not in self._asking:
-                    task = asyncio.create_task(self._asked(session, row), name=self.name)
-                    self._asking[row.node_id] = task
+                elif row.node_id not in self._running:
+                    task = asyncio.create_task(self._ask_or_note(session, row), name=self.name)
+                    self._running[row.node_id] = task
             self.error = next(iter(self._faults.values()), None)
             self._rounds += 1
             if self._rounds % WHOLE_ROUNDS == 0:
@@ -158,7 +158,7 @@ class TombstonePuller(LoopTask):
                 self._changed.clear()
                 self._cursors.clear()
 
-    async def _asked(self, session: PeerSession, row: PeerRow) -> None:
+    async def _ask_or_note(self, session: PeerSession, row: PeerRow) -> None:
         try:
             self._faults.pop(row.node_id, None)
             await self._ask(session, row)

@@ -143,13 +143,15 @@ class WebhookDelivery(LoopTask):
             found, read_to = await asyncio.to_thread(
                 notices_after, node, row, rights, delivered.position
             )
-            if not await self._tell(row, [(p, n.id, webhook_body(row, n, b)) for p, n, b in found]):
+            if not await self._deliver(
+                row, [(p, n.id, webhook_body(row, n, b)) for p, n, b in found]
+            ):
                 continue
             if read_to > delivered.position:
                 now = self.delivered(row)
                 self.ledger.put(row.id, replace(now, position=max(read_to, now.position)))
 
-    async def _tell(self, row: SubscriptionRow, notices: list[tuple[int, str, bytes]]) -> bool:
+    async def _deliver(self, row: SubscriptionRow, notices: list[tuple[int, str, bytes]]) -> bool:
         """Post every notice in order; whether all succeeded."""
         for number, (position, name, body) in enumerate(notices):
             # The rights may have ended since the page was read.

@@ -81,11 +81,11 @@ class EngramlogStore(BaseStore):
         entity = _entity(op.namespace, op.key)
         before = await self._memory.facts(entity, RELATION)
         if op.value is not None:
-            said = json.dumps(op.value, ensure_ascii=False, sort_keys=True)
-            if before and before[0].value == said:
+            text = json.dumps(op.value, ensure_ascii=False, sort_keys=True)
+            if before and before[0].value == text:
                 return
             first = (before[0].valid_from if before else None) or datetime.now(UTC)
-            value = {"type": "text", "v": said}
+            value = {"type": "text", "v": text}
             await self._memory.assert_fact(entity, RELATION, value, valid_from=first)
         for fact in before:
             await self._memory.retract(fact, "put again" if op.value is not None else "deleted")
@@ -139,17 +139,17 @@ def _item(fact: Fact) -> SearchItem:
 
 def _fits(value: dict[str, Any], wanted: dict[str, Any] | None) -> bool:
     """Whether a value matches a filter: equal fields, or operators (``$gte``)."""
-    for name, asked in (wanted or {}).items():
-        said = value.get(name)
-        if isinstance(asked, dict) and any(each.startswith("$") for each in asked):
-            for sign, bound in asked.items():
+    for name, condition in (wanted or {}).items():
+        field = value.get(name)
+        if isinstance(condition, dict) and any(each.startswith("$") for each in condition):
+            for sign, bound in condition.items():
                 if sign not in _OPERATORS:
                     raise ValueError(f"filter: no operator {sign!r}")
-                if said is None and sign not in ("$eq", "$ne"):
+                if field is None and sign not in ("$eq", "$ne"):
                     return False
-                if not _OPERATORS[sign](said, bound):
+                if not _OPERATORS[sign](field, bound):
                     return False
-        elif said != asked:
+        elif field != condition:
             return False
     return True
 

@@ -235,10 +235,10 @@ class NodeFactStore(_NodeStore):
 
     async def _owner(self, delta: AnyDelta) -> tuple[str, str]:
         """The owner of a delta's facts."""
-        said: Mapping[str, Any] = {}
+        payload: Mapping[str, Any] = {}
         if isinstance(delta, AddDelta | UpdateDelta):
-            said = delta.fact_payload
-        user, agent = said.get("user", self._user), said.get("agent", self._agent)
+            payload = delta.fact_payload
+        user, agent = payload.get("user", self._user), payload.get("agent", self._agent)
         if isinstance(user, str) and isinstance(agent, str):
             return user, agent
         for episode in delta.source_episode_ids:

@@ -110,11 +110,11 @@ async def set_alias(call: Call) -> web.Response:
     row = call.node.reader.aliases.get(raw, call.view().position)
     if row is None:  # another request has removed it meanwhile
         raise coded("alias_not_found", "alias not found")
-    warnings = ignored(request) + await call.in_pool(lambda: _left_behind(call, raw))
+    warnings = ignored(request) + await call.in_pool(lambda: _hidden_facts_warning(call, raw))
     return answer(_wire(row, warnings), 201)
 
 
-def _left_behind(call: Call, raw: str) -> list[str]:
+def _hidden_facts_warning(call: Call, raw: str) -> list[str]:
     """A warning about facts stored under the name, which lookups by the name no longer find."""
     view = call.view()
     number = view.entities.number(raw)

@@ -89,5 +89,5 @@ def _page(call: Call, query: NeighborsQuery) -> tuple[NeighborSlice, str, str | 
         raise coded(fault.code, str(fault)) from fault
     cursor = None
     if page.next is not None:
-        cursor = call.cursor_behind(walk, (page.next.hops, page.next.entity))
+        cursor = call.cursor_after(walk, (page.next.hops, page.next.entity))
     return page, question.entity, cursor

@@ -132,7 +132,7 @@ async def pull(call: Call) -> web.Response:
             raise ApiError(403, "scope not permitted for this peer")
         scopes = frozenset({query.scope})
     cursor = _cursor(query.cursor)
-    if query.scope is None and federation.is_shared_anew(peer):
+    if query.scope is None and federation.sees_more_scopes(peer):
         cursor = 0
     node = call.node
 

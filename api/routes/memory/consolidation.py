@@ -29,7 +29,7 @@ routes = Routes("episodes")
 
 RUNS_SHOWN = 10
 DELTAS_SHOWN_MAX = 1_000
-_Standing = tuple[str, dict[str, Any], str, int]
+_StoredRule = tuple[str, dict[str, Any], str, int]
 
 
 class RuleRecord(Struct):
@@ -117,7 +117,7 @@ async def list_rules(call: Call) -> web.Response:
 async def get_rule(call: Call) -> web.Response:
     """One rule."""
     moment = call.moment(call.view(), call.query(RunsQuery))
-    return answer(_record(await _standing(call, moment)))
+    return answer(_record(await _visible_rule(call, moment)))
 
 
 @routes.add(
@@ -142,10 +142,10 @@ async def put_rule(call: Call) -> web.Response:
     except RuleError as fault:
         raise unprocessable([entry("invalid_rule", ("body", fault.path), fault.reason)]) from fault
     rule = _placed(call, rule)
-    await _check_standing(call, rule_id)
+    await _check_replaceable(call, rule_id)
     done = await call.do(ConsolidationRuleSet(rule_id=rule_id, document=rule.document()))
     moment = call.moment(call.view())
-    return answer(_record(await _standing(call, moment)), 201 if done.created else 200)
+    return answer(_record(await _visible_rule(call, moment)), 201 if done.created else 200)
 
 
 @routes.add(
@@ -158,7 +158,7 @@ async def put_rule(call: Call) -> web.Response:
 )
 async def delete_rule(call: Call) -> web.Response:
     """Remove a rule. Its facts and its watermark stay."""
-    rule_id, *_ = await _standing(call, call.moment(call.view()))
+    rule_id, *_ = await _visible_rule(call, call.moment(call.view()))
     await call.do(ConsolidationRuleSet(rule_id=rule_id, document=None))
     return web.Response(status=204)
 
@@ -175,7 +175,7 @@ async def delete_rule(call: Call) -> web.Response:
 async def run_rule(call: Call) -> web.Response:
     """Run a rule now, before its cadence, or as a dry run (``dry_run``)."""
     request = await call.body(RunRequest)
-    _, document, *_ = await _standing(call, call.moment(call.view()))
+    _, document, *_ = await _visible_rule(call, call.moment(call.view()))
     rule = parse_rule(document)
     consolidator = call.service.consolidator
     if request.dry_run:
@@ -245,8 +245,8 @@ def _status(call: Call, db: Any, rule: Rule, moment: Moment, now_us: int) -> Rul
     )
 
 
-async def _visible(call: Call, moment: Moment) -> list[_Standing]:
-    def read() -> list[_Standing]:
+async def _visible(call: Call, moment: Moment) -> list[_StoredRule]:
+    def read() -> list[_StoredRule]:
         with call.node.reader.pool.connection() as db:
             return reading_rules.rules_at(db, moment.position)
 
@@ -261,7 +261,7 @@ def _may_read(rights: Authorization, document: dict[str, Any]) -> bool:
     )
 
 
-async def _standing(call: Call, moment: Moment) -> _Standing:
+async def _visible_rule(call: Call, moment: Moment) -> _StoredRule:
     """The rule that the path names. Raises ApiError 404, also for a rule over episodes that the
     caller may not read."""
     wanted = call.segment("rule_id")
@@ -271,16 +271,16 @@ async def _standing(call: Call, moment: Moment) -> _Standing:
     raise coded("rule_not_found", "consolidation rule not found")
 
 
-async def _check_standing(call: Call, rule_id: str) -> None:
+async def _check_replaceable(call: Call, rule_id: str) -> None:
     """Raises ApiError 403 for a rule over episodes that the caller may not read."""
     moment = call.moment(call.view())
 
-    def read() -> list[_Standing]:
+    def read() -> list[_StoredRule]:
         with call.node.reader.pool.connection() as db:
             return reading_rules.rules_at(db, moment.position)
 
-    for standing in await call.in_pool(read):
-        if standing[0] == rule_id and not _may_read(call.authorization, standing[1]):
+    for rule in await call.in_pool(read):
+        if rule[0] == rule_id and not _may_read(call.authorization, rule[1]):
             raise coded(
                 "scope_forbidden", "this key does not cover the scope of the rule of this id"
             )
@@ -318,7 +318,7 @@ def _check_writer(call: Call, rule: Rule) -> None:
         raise coded("garden_write_forbidden", "write permission required in this garden")
 
 
-def _record(rule: _Standing) -> RuleRecord:
+def _record(rule: _StoredRule) -> RuleRecord:
     rule_id, document, set_by, set_at = rule
     version = parse_rule(document).version
     return RuleRecord(rule_id, version, document, set_by, format_instant(set_at))

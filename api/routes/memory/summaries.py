@@ -237,9 +237,9 @@ async def list_summaries(call: Call) -> web.Response:
 def _listed(call: Call, query: SummariesQuery) -> tuple[list[SummaryRecord], str | None]:
     view = call.view()
     rights = within(call, call.narrowed(query.scope), query.garden_id)
-    asked = call.moment(view, query)
-    walk = call.walk(_KIND, query, asked)
-    moment = walk.moment(asked.valid_at_us)
+    requested = call.moment(view, query)
+    walk = call.walk(_KIND, query, requested)
+    moment = walk.moment(requested.valid_at_us)
     before = (str(walk.place[0]), int(walk.place[1])) if walk.place else None
     found: list[tuple[SummaryRow, list[int]]] = []
     while len(found) <= query.limit:
@@ -280,8 +280,8 @@ def _some(
         for fact in ids
         if (slot := reader.slot_of(fact)) is not None and slot < view.count
     }
-    asked = np.array(sorted(set(slots.values())), dtype=np.int32)
-    readable = set(live(view, rights, moment, asked).tolist())
+    paragraphs = np.array(sorted(set(slots.values())), dtype=np.int32)
+    readable = set(live(view, rights, moment, paragraphs).tolist())
     held = [
         (row, [n for fact in facts[row.position] if (n := slots.get(fact, -1)) in readable])
         for row in rows

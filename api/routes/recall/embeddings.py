@@ -84,10 +84,10 @@ async def embedding_status(call: Call) -> web.Response:
 )
 async def start_reindex(call: Call) -> web.Response:
     """Embed all facts with another model; the old vectors serve until the new ones are complete."""
-    asked = await call.body_if_any(ReindexBody)
+    request = await call.body_if_any(ReindexBody)
     if call.node.embeddings is None:
         raise coded("embeddings_off", "this node does not embed facts")
-    settings = target_of(call, asked)
+    settings = target_of(call, request)
     _check(settings)
     call.service.reindexing.begin(lambda progress: call.node.reindex(settings, progress))
     return answer(call.service.reindexing.record(), 202)
@@ -105,19 +105,19 @@ def _check(settings: EmbeddingSettings) -> None:
         raise unprocessable([entry("unknown_model", ["body", "model"], str(fault))]) from fault
 
 
-def target_of(call: Call, asked: ReindexBody) -> EmbeddingSettings:
+def target_of(call: Call, request: ReindexBody) -> EmbeddingSettings:
     """The settings to index with: the request's, else the configured ones. The address is always
     the configured one, and only for its own provider."""
     own = call.service.settings.embedding
-    if asked.provider is None:
+    if request.provider is None:
         return own
-    same = asked.provider == own.provider
+    same = request.provider == own.provider
     return EmbeddingSettings(
-        provider=asked.provider,
-        model=asked.model,
+        provider=request.provider,
+        model=request.model,
         url=own.url if same else None,
-        dimensions=asked.dimensions,
-        truncated_dimensions=asked.truncated_dimensions,
+        dimensions=request.dimensions,
+        truncated_dimensions=request.truncated_dimensions,
         min_confidence=own.min_confidence,
     )
 

@@ -43,12 +43,12 @@ _KIND = "recall-receipts"
 async def list_receipts(call: Call) -> web.Response:
     """Receipts of the caller's recalls, newest first; auditors get all callers'."""
     query = call.query(ReceiptsQuery)
-    whose = _whose(call, query)
+    principal = _principal_of(call, query)
     await call.service.tracker.flush_receipts()
-    return answer(await call.in_pool(lambda: _page(call, query, whose)))
+    return answer(await call.in_pool(lambda: _page(call, query, principal)))
 
 
-def _whose(call: Call, query: ReceiptsQuery) -> str | None:
+def _principal_of(call: Call, query: ReceiptsQuery) -> str | None:
     """The principal whose receipts to list; None for all. Raises ApiError 403."""
     own = call.caller.principal
     if query.principal is not None and query.principal != own and not sees_all(call):
@@ -56,16 +56,16 @@ def _whose(call: Call, query: ReceiptsQuery) -> str | None:
     return query.principal or (None if sees_all(call) else own)
 
 
-def _page(call: Call, query: ReceiptsQuery, whose: str | None) -> ReceiptPage:
+def _page(call: Call, query: ReceiptsQuery, principal: str | None) -> ReceiptPage:
     view = call.view()
-    digest = filters_digest({"principal": whose})
+    digest = filters_digest({"principal": principal})
     before = view.position + 1
     if query.cursor is not None:
         opened = call.service.cursors.open(
             query.cursor, kind=_KIND, digest=digest, now_us=call.node.clock.now_us()
         )
         before = int(opened.place[0])
-    found = list(islice(_shown(call, view, whose, before, query.limit), query.limit + 1))
+    found = list(islice(_shown(call, view, principal, before, query.limit), query.limit + 1))
     more, found = len(found) > query.limit, found[: query.limit]
     return ReceiptPage(
         receipts=[wire_receipt(call, view, receipt, at) for receipt, at in found],
@@ -74,11 +74,11 @@ def _page(call: Call, query: ReceiptsQuery, whose: str | None) -> ReceiptPage:
 
 
 def _shown(
-    call: Call, view: View, whose: str | None, before: int, rows_a_page: int
+    call: Call, view: View, principal: str | None, before: int, rows_a_page: int
 ) -> Iterator[tuple[RecallAnswered, int]]:
     """Receipts that the caller may see, newest first, with their positions."""
     while True:
-        rows = call.node.reader.ask(receipts_before, whose, before, rows_a_page + 1)
+        rows = call.node.reader.ask(receipts_before, principal, before, rows_a_page + 1)
         for row in rows:
             receipt = logged(call, row.position)
             if receipt is not None and not is_hidden(view, receipt):

@@ -252,8 +252,8 @@ async def revoked(call: Call, token_id: str, reason: str, revocation_id: str) ->
     row = call.node.reader.capabilities.get(token_id)
     if row is None:
         raise coded("capability_not_found", "capability not found")
-    theirs = call.caller.principal in (row.issuer, row.subject)
-    if not theirs and not call.authorization.may("admin"):
+    is_party = call.caller.principal in (row.issuer, row.subject)
+    if not is_party and not call.authorization.may("admin"):
         refused = "not authorized to revoke this token: caller is not the issuer or subject"
         raise ApiError(403, refused)
     await call.do(

@@ -80,7 +80,7 @@ class Admitted(Struct):
     position: int
 
 
-_STATUS_ASKED = {"admitted": "promoted"}
+_STATUS_NAMES = {"admitted": "promoted"}
 """Both names of one status."""
 
 
@@ -108,7 +108,7 @@ def _page(call: Call, query: QuarantineQuery) -> QuarantinePage:
     held = held[view.in_quarantine(held) & (view.base[held] > 0.0)]
     slots = known(view, rights, moment, held)
     numbers = volatile_of(view, slots, moment, rights)
-    wanted = _STATUS_ASKED.get(query.quarantine_status or "", query.quarantine_status)
+    wanted = _STATUS_NAMES.get(query.quarantine_status or "", query.quarantine_status)
     chosen = [
         (slot, now)
         for slot, now in zip(slots.tolist(), numbers, strict=True)

@@ -300,7 +300,7 @@ def _entries(call: Call, view: View, moment: Moment, steps: Sequence[Step]) -> l
                 fact_entity=row.entity,
                 fact_relation=row.relation,
                 fact_value_type=row.value_type,
-                fact_value_v=_said(record, row.value_v),
+                fact_value_v=_shown_value(record, row.value_v),
                 fact_scope=row.scope,
                 position=step.position,
                 reason=None if wrote else reasons.get(row.id),
@@ -372,7 +372,7 @@ def _journal_record(entry: JournalEntry) -> JournalRecord:
     )
 
 
-def _said(record: dict[str, Any], recorded: str) -> str:
+def _shown_value(record: dict[str, Any], recorded: str) -> str:
     """The value as text, redacted by the sanitizer mode."""
     if record["sanitizer_redacted"]:
         return ""

@@ -160,7 +160,7 @@ def _readable(call: Call, view: View, slot: int) -> bool:
     return slot < view.count and bool(call.authorization.mask(view, one)[0])
 
 
-_TOLD = frozenset({"recall_served", "recall_answered"})
+_RECEIPT_KINDS = frozenset({"recall_served", "recall_answered"})
 
 
 def _may_see(call: Call, view: View, touch: Touch) -> bool:
@@ -173,7 +173,7 @@ def _may_see(call: Call, view: View, touch: Touch) -> bool:
     if touch.winner_id is not None:
         return tells_of(view, rights, touch.winner_id, touch.loser_ids or ())
     return (
-        touch.kind not in _TOLD
+        touch.kind not in _RECEIPT_KINDS
         or touch.actor == rights.principal
         or rights.may("audit.read")
         or rights.may("admin")

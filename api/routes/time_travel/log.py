@@ -147,7 +147,7 @@ class LogEventAnswer(Struct):
 FACTS_SHOWN_MAX = 50
 FACTS_NAMED_MAX = 20
 """Facts of an event to name in a page or a path; a single event names all."""
-_TOLD = frozenset({"fact_retracted", "conflict_resolved", "fact_attributes_set"})
+_KINDS_WITHOUT_MORE = frozenset({"fact_retracted", "conflict_resolved", "fact_attributes_set"})
 """Kinds of fact events whose payload only names facts and reasons."""
 
 
@@ -187,7 +187,7 @@ async def list_events(call: Call) -> web.Response:
 def _page(call: Call, query: LogQuery) -> LogPage:
     view = call.view()
     moment = call.moment(view, MomentQuery(as_of=query.as_of))
-    asked = LogFilter(
+    log_filter = LogFilter(
         kind=query.kind,
         stream=query.stream,
         actor=None if query.actor is None else stored_uri(query.actor),
@@ -196,11 +196,11 @@ def _page(call: Call, query: LogQuery) -> LogPage:
     )
     end = moment.position + 1
     before = end if query.before is None else min(query.before, end)
-    if asked.by_header and asked.positions is None:
+    if log_filter.by_header and log_filter.positions is None:
         with call.service.archive.reading(moment.position) as sources:
-            asked = placed(sources, asked, before)
+            log_filter = placed(sources, log_filter, before)
     audits = call.authorization.may("audit.read")
-    page = newest_first(_journal(call, view), asked, before, query.limit, audits=audits)
+    page = newest_first(_journal(call, view), log_filter, before, query.limit, audits=audits)
     events = [_event(call, view, entry) for entry in page.entries]
     return LogPage(events, page.reached, moment.position)
 
@@ -275,7 +275,7 @@ def _payload(entry: JournalEntry) -> dict[str, Any] | None:
     payload = entry.event.payload
     if entry.detail is not None or payload is None or isinstance(payload, UnknownPayload):
         return entry.detail
-    if entry.event.kind not in _TOLD:
+    if entry.event.kind not in _KINDS_WITHOUT_MORE:
         return None
     return _only_shown(msgspec.to_builtins(payload), frozenset(entry.fact_ids))
 

@@ -118,7 +118,7 @@ def _diff(call: Call, query: DiffQuery) -> Difference:
         shown = left[: query.limit]
         setattr(body, name, _records(call, view, shown, found, name, before, after))
         if query.change is not None and len(left) > len(shown):
-            body.cursor = call.cursor_behind(walk, (int(shown[-1]),))
+            body.cursor = call.cursor_after(walk, (int(shown[-1]),))
     return body
 
 

@@ -309,7 +309,7 @@ async def stream(call: Call) -> web.StreamResponse:
         grown = await commits.wait(
             lambda at=after: node.reader.image.position > at, HEARTBEAT_SECONDS
         )
-        if commits.ending or not await asyncio.to_thread(_stands, call, row):
+        if commits.ending or not await asyncio.to_thread(_is_active, call, row):
             break
         rights = rights_of(node, call.service.settings, row)
         if rights is None:
@@ -332,7 +332,7 @@ async def stream(call: Call) -> web.StreamResponse:
     return response
 
 
-def _stands(call: Call, row: SubscriptionRow) -> bool:
+def _is_active(call: Call, row: SubscriptionRow) -> bool:
     return any(each.id == row.id for each in call.node.reader.ask(load_subscriptions))
 
 

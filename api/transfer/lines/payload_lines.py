@@ -112,18 +112,18 @@ def read_line(op: str, fields: dict[str, Any]) -> PayloadLine:
     """The line in a JSON object. Raises LineError."""
     kind = PAYLOADS[op]
     shape = SHAPES.get(kind, _PLAIN)
-    said = {name: value for name, value in fields.items() if name != "op"}
-    recorded_at = _text(said.pop("recorded_at", None), "recorded_at")
-    actor = _text(said.pop(shape.actor, None), shape.actor) if shape.actor else None
-    by_id = bool(shape.either_id) and said.get("id") is not None
+    given = {name: value for name, value in fields.items() if name != "op"}
+    recorded_at = _text(given.pop("recorded_at", None), "recorded_at")
+    actor = _text(given.pop(shape.actor, None), shape.actor) if shape.actor else None
+    by_id = bool(shape.either_id) and given.get("id") is not None
     if shape.either_id:
-        if (said.get(shape.either_id) is None) != by_id:
+        if (given.get(shape.either_id) is None) != by_id:
             raise LineError(f"needs either {shape.either_id} or id", shape.either_id)
-        said[shape.either_id] = said.pop("id") if by_id else said[shape.either_id]
+        given[shape.either_id] = given.pop("id") if by_id else given[shape.either_id]
     for name, value in shape.defaults.items():
-        said[name] = value if said.get(name) is None else said[name]
+        given[name] = value if given.get(name) is None else given[name]
     try:
-        body = _renamed_back(kind, said, shape)
+        body = _renamed_back(kind, given, shape)
         payload = msgspec.convert({"kind": kind.__struct_config__.tag, **body}, kind)
     except msgspec.ValidationError as fault:
         raise _line_error(fault, shape) from fault
@@ -167,7 +167,7 @@ def _renamed(struct: Struct, shape: Shape) -> dict[str, Any]:
 
 
 def _renamed_back(
-    struct: type[Struct], said: dict[str, Any], shape: Shape, place: str = ""
+    struct: type[Struct], given: dict[str, Any], shape: Shape, place: str = ""
 ) -> dict[str, Any]:
     """The fields of a payload, or of a part of one, from a line. Raises LineError."""
     parts = parts_of(struct)
@@ -177,7 +177,7 @@ def _renamed_back(
         if name not in shape.left_out
     }
     made: dict[str, Any] = {}
-    for word, value in said.items():
+    for word, value in given.items():
         name = known.get(word)
         if name is None:
             raise LineError(f"Object contains unknown field `{word}`", place.rstrip("."))

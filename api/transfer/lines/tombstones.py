@@ -66,15 +66,13 @@ def _revocation(
 ) -> TombstoneRevoked:
     scopes = hidden_scopes(line.scope)
     rows, _ = node.reader.tombstones_of(entity)
-    standing = [
-        row for row in rows if row.in_force and row.scopes == scopes and row.node_id is None
-    ]
-    if not standing:
+    active = [row for row in rows if row.in_force and row.scopes == scopes and row.node_id is None]
+    if not active:
         raise LineError("no tombstone of this scope is in force", "entity")
-    body |= {"id": new_revocation_id(), "tombstone_id": standing[0].tombstone_id}
+    body |= {"id": new_revocation_id(), "tombstone_id": active[0].tombstone_id}
     return TombstoneRevoked(
         revocation_id=str(body["id"]),
-        tombstone_id=standing[0].tombstone_id,
+        tombstone_id=active[0].tombstone_id,
         reason=line.reason or "imported",
         created_at=str(body["created_at"]),
         signed_by=str(body["signed_by"]),
