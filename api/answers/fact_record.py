@@ -1,4 +1,4 @@
-"""The models of facts and moments in answers. ``fact_records.py`` builds the facts."""
+"""The models of facts and moments in answers. ``wire_facts.py`` builds the facts."""
 
 from __future__ import annotations
 

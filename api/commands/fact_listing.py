@@ -8,8 +8,8 @@ import numpy as np
 from engramlog.api.answers.erasure_records import TombstoneNotice
 from engramlog.api.answers.fact_list import FactListPage, ListFilters, matching, page_of
 from engramlog.api.answers.fact_record import Record
-from engramlog.api.answers.records import record_of, volatile_of
 from engramlog.api.answers.sanitizer_modes import screen
+from engramlog.api.answers.wire_facts import record_of, volatile_of
 from engramlog.api.commands.entity_names import entity_named, stored_uri
 from engramlog.api.commands.garden_access import within
 from engramlog.api.commands.memory_cards import CARD_RELATION, card_records

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from engramlog.api.answers.fact_list import ListFilters
 from engramlog.api.answers.fact_record import MomentRecord, Record, Warnings
-from engramlog.api.answers.records import Volatile, record_of
 from engramlog.api.answers.sanitizer_modes import Mode, for_model
+from engramlog.api.answers.wire_facts import Volatile, record_of
 from engramlog.api.commands.request_context import ReadingContext, RequestContext
 from engramlog.api.schemas.facts import MomentQuery
 from engramlog.projections.authorization import Authorization

@@ -15,13 +15,13 @@ from typing import TypeVar
 import numpy as np
 
 from engramlog.api.answers.fact_record import Record
-from engramlog.api.answers.records import records_of
 from engramlog.api.answers.sanitizer_modes import (
     look_up_rights,
     model_rights,
     recall_rights,
     screen,
 )
+from engramlog.api.answers.wire_facts import records_of
 from engramlog.api.http.auth import Caller
 from engramlog.api.http.errors import ApiError, coded, plain, refused
 from engramlog.api.node.node import Node

@@ -22,8 +22,8 @@ from engramlog.api.http.call import Call, note_unread, parameters_of
 from engramlog.api.http.compression import compress, is_large
 from engramlog.api.http.connections import connection_of
 from engramlog.api.http.errors import ApiError, coded, from_typed
+from engramlog.api.http.minimum_position import at_position, names_position, note_position
 from engramlog.api.http.openapi import DOCUMENT, build_openapi
-from engramlog.api.http.positions import at_position, names_position, note_position
 from engramlog.api.http.routing import Route
 from engramlog.api.http.state.quotas import dimension_of
 from engramlog.api.node.composition import create_service

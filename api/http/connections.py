@@ -1,10 +1,9 @@
 """Limits on connections to the node: how many, and how slow.
 
 Open connections of unknown callers cost file descriptors, which the log needs too. A connection
-beyond the limits gets 503 and closes. So does, without an answer, one that sends its header too
-slowly, stalls in a body, stays idle, or does not take its answer. These limits do not bound a
-request's own
-work: while it runs with its body read, the caller need not do anything.
+beyond the limits gets 503 and closes. A connection also closes, without an answer, if it sends its
+header too slowly, stalls in a body, stays idle, or does not take its answer. The limits do not
+apply to a request's own work: once the node has read the body, the caller need not send anything.
 """
 
 from __future__ import annotations
@@ -219,7 +218,7 @@ def connection_of(request: web.Request) -> ClientConnection | None:
 
 
 def descriptors() -> int:
-    """How many files this process may have open, after raising its limit as far as it may."""
+    """How many files this process may have open, after raising its limit as high as it may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         try:

@@ -13,7 +13,7 @@ from uuid import uuid4
 import msgspec
 
 from engramlog.api.client.client import ClientError, failure_of
-from engramlog.api.python.places import reach
+from engramlog.api.python.connecting import reach
 from engramlog.api.python.results import (
     CardOfEntity,
     EntityHistory,

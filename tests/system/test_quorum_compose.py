@@ -55,7 +55,7 @@ def test_every_service_names_what_it_waits_for_and_where_it_keeps_its_data(
 
 
 def command_of(service: Mapping[str, Any], places: Mapping[str, str]) -> list[str]:
-    """What the container would run, with this machine's names."""
+    """The container's command, with this machine's names."""
     words = [*service["entrypoint"], *service["command"]]
     for written, here in places.items():
         words = [word.replace(written, here) for word in words]

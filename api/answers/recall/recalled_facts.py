@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from engramlog.api.answers.fact_record import Record
-from engramlog.api.answers.recall.records import ScoreBreakdown, ScoredFact
+from engramlog.api.answers.recall.recall_answer import ScoreBreakdown, ScoredFact
 from engramlog.api.http.bodies import encoded
 from engramlog.projections.recall.answer import Recalled
 

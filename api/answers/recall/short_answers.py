@@ -8,7 +8,7 @@ import msgspec
 
 from engramlog.api.answers.compact_facts import packed_lines, short_record
 from engramlog.api.answers.fact_record import Record, wire_moment
-from engramlog.api.answers.recall.records import RecalledLines, ScoredShortFact, ShortRecords
+from engramlog.api.answers.recall.recall_answer import RecalledLines, ScoredShortFact, ShortRecords
 from engramlog.api.schemas.recall import TOKEN_BUDGET_MAX, RecallBody
 from engramlog.projections.recall.answer import RecallAnswer
 

@@ -46,25 +46,25 @@ def answered(
     view = context.view()
     moment = context.moment(view, body, allowed=settings.time_travel_allow_recall_as_of)
     wanted = roomy(body) if shape == "compact" else body
-    asked = ask(context, wanted, view, moment, explain=explaining(context, body))
+    run = ask(context, wanted, view, moment, explain=explaining(context, body))
     reader, name = context.node.reader, str(uuid4())
-    slots = np.asarray([each.slot for each in asked.found.results], dtype=np.int32)
+    slots = np.asarray([each.slot for each in run.found.results], dtype=np.int32)
     screened = screen(reader, view, slots, settings.sanitizer_mode, cleaned=True)
     counted = body.track and body.as_of is None
     kept = settings.recall_receipts and context.node.replica is None
     extra = {
         "recall_id": name,
         "receipt_id": name if kept else None,
-        "hint": hint_of(context, wanted, view, moment, asked),
+        "hint": hint_of(context, wanted, view, moment, run),
         "screen": screened,
         "warnings": warnings + unexplained(context, body),
     }
-    found = asked.found
+    found = run.found
     if shape in ("full", "legacy"):
         proof = None
         if verify:
             proof = context.service.chains.proof(reader, view, context.authorization, moment)
-        notices = notices_in_recall(view, asked.authorization, moment, asked.question)
+        notices = notices_in_recall(view, run.authorization, moment, run.question)
         extra |= {"chain_proof": proof, "tombstone_notices": notices}
         response = response_of(context, body, found, channels=shape == "full", extra=extra)
     else:
@@ -75,7 +75,7 @@ def answered(
             found, response = compact_answer(body, found, records, extra)
     receipt = None
     if kept:
-        receipt = receipt_of(context, body, replace(asked, found=found), name, counted=counted)
+        receipt = receipt_of(context, body, replace(run, found=found), name, counted=counted)
     return RecallOutcome(
         data=encoded(response),
         total=found.total_scored,

@@ -40,7 +40,7 @@ COMPARED = 3
 
 
 @dataclass(frozen=True)
-class AskedRecall:
+class RecallRun:
     """A question and its outcome, with the rights and profile used."""
 
     found: RecallAnswer
@@ -51,7 +51,7 @@ class AskedRecall:
 
 def ask(
     context: ReadingContext, body: RecallBody, view: View, moment: Moment, *, explain: bool
-) -> AskedRecall:
+) -> RecallRun:
     """Run the pipeline with the caller's present rights.
 
     Raises:
@@ -84,7 +84,7 @@ def ask(
         executor=context.service.stage_pool,
         slots_of_cid=lambda cid: view.cid_slots(cid_number(cid)).tolist(),
     )
-    return AskedRecall(found, question, authorization, profile)
+    return RecallRun(found, question, authorization, profile)
 
 
 def _garden_scope(context: ReadingContext, body: RecallBody) -> str | None:
@@ -95,27 +95,27 @@ def _garden_scope(context: ReadingContext, body: RecallBody) -> str | None:
 
 
 def hint_of(
-    context: ReadingContext, body: RecallBody, view: View, moment: Moment, asked: AskedRecall
+    context: ReadingContext, body: RecallBody, view: View, moment: Moment, run: RecallRun
 ) -> dict[str, Any] | None:
     """A scope with a better answer; None if this one is good."""
-    scopes = asked.question.scopes
-    if scopes is None or body.garden_id is not None or asked.found.skipped is not None:
+    scopes = run.question.scopes
+    if scopes is None or body.garden_id is not None or run.found.skipped is not None:
         return None
-    terms = frozenset(view.tokenize(without_stop_words(asked.question.query)))
-    if not _is_weak(view, asked.found, terms):
+    terms = frozenset(view.tokenize(without_stop_words(run.question.query)))
+    if not _is_weak(view, run.found, terms):
         return None
-    by_scope = _counts(view, asked.authorization, moment)
+    by_scope = _counts(view, run.authorization, moment)
     scope = sorted(scopes)[0]
     if not by_scope.keys() - scopes:
         return None
-    if not asked.found.results and scope not in by_scope:
+    if not run.found.results and scope not in by_scope:
         elsewhere = ", ".join(f"{count} in {name!r}" for name, count in by_scope.items())
         return {
             "code": "scope_is_empty",
             "message": f"scope {scope!r} has no facts; there are {elsewhere}",
             "scopes": by_scope,
         }
-    best = _elsewhere(context, body, view, moment, asked, terms)
+    best = _elsewhere(context, body, view, moment, run, terms)
     if best is None:
         return None
     where = best.row.scope
@@ -142,7 +142,7 @@ def _elsewhere(
     body: RecallBody,
     view: View,
     moment: Moment,
-    asked: AskedRecall,
+    run: RecallRun,
     terms: frozenset[str],
 ) -> Recalled | None:
     """The best fact of all readable scopes, if it is in another one and is better."""
@@ -150,12 +150,12 @@ def _elsewhere(
         update={"scope": "*", "limit": COMPARED, "token_budget": TOKEN_BUDGET_MAX}
     )
     found = ask(context, wider, view, moment, explain=False).found
-    if not found.results or found.results[0].row.scope in (asked.question.scopes or ()):
+    if not found.results or found.results[0].row.scope in (run.question.scopes or ()):
         return None
     best = found.results[0]
-    if not asked.found.results or found.evidence == "strong":
+    if not run.found.results or found.evidence == "strong":
         return best
-    return best if _share(view, best, terms) > _share(view, asked.found.results[0], terms) else None
+    return best if _share(view, best, terms) > _share(view, run.found.results[0], terms) else None
 
 
 def _share(view: View, each: Recalled, terms: frozenset[str]) -> float:

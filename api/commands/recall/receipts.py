@@ -21,7 +21,7 @@ from engramlog.api.answers.recall.receipts import (
     ReplayedThen,
     ReturnedFact,
 )
-from engramlog.api.commands.recall.question import AskedRecall, ask
+from engramlog.api.commands.recall.question import RecallRun, ask
 from engramlog.api.commands.request_context import ReadingContext, RequestContext
 from engramlog.api.http.errors import coded
 from engramlog.api.schemas.recall import RecallBody
@@ -40,10 +40,10 @@ _APART = frozenset({"query", "track", "explain", "debug", "as_of"})
 
 
 def receipt_of(
-    context: ReadingContext, body: RecallBody, asked: AskedRecall, receipt_id: str, *, counted: bool
+    context: ReadingContext, body: RecallBody, run: RecallRun, receipt_id: str, *, counted: bool
 ) -> RecallAnswered:
     """The receipt of an answer just given."""
-    found = asked.found
+    found = run.found
     sent = body.model_dump(mode="json", include=set(RecallBody.model_fields), exclude_unset=True)
     return RecallAnswered(
         receipt_id=receipt_id,
@@ -51,7 +51,7 @@ def receipt_of(
         query=body.query,
         request={name: value for name, value in sent.items() if name not in _APART},
         profile=found.profile,
-        profile_digest=profile_digest(asked.profile),
+        profile_digest=profile_digest(run.profile),
         position=found.moment.position,
         instant_us=found.moment.instant_us,
         valid_us=found.moment.valid_at_us,
@@ -232,7 +232,7 @@ def _placed(found: RecallAnswer) -> list[RankedFact]:
 
 
 def _reasons(
-    receipt: RecallAnswered, then: AskedRecall, recorded: list[RankedFact], again: list[RankedFact]
+    receipt: RecallAnswered, then: RecallRun, recorded: list[RankedFact], again: list[RankedFact]
 ) -> list[str]:
     """Why the repeated question differs from the receipt."""
     if recorded == again and len(recorded) == len(receipt.returned):

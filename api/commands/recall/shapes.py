@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from engramlog.api.answers.fact_record import Record, wire_moment
+from engramlog.api.answers.recall.recall_answer import EmbeddingUsed, RecallResponse, StageRun
 from engramlog.api.answers.recall.recalled_facts import recalled_json
-from engramlog.api.answers.recall.records import EmbeddingUsed, RecallResponse, StageRun
-from engramlog.api.answers.records import Volatile, record_of
 from engramlog.api.answers.sanitizer_modes import Screen, for_model
+from engramlog.api.answers.wire_facts import Volatile, record_of
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.commands.memory_cards import memory_card_of
 from engramlog.api.commands.request_context import ReadingContext

@@ -113,7 +113,7 @@ class ProtocolFederation(LoopTask):
         return check_peer_token(token.strip(), own, self._now_ms(), self.peers.find, self._nonces)
 
     def shared_scopes(self, scopes: frozenset[str]) -> frozenset[str]:
-        """Those of the scopes that may leave the node: never ``local``, ``team`` if allowed."""
+        """The scopes that may leave the node: never ``local``, ``team`` only if allowed."""
         never = {"local"} if self._settings.federation_allow_team else {"local", "team"}
         return scopes - never
 

@@ -9,8 +9,8 @@ from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
 
 from engramlog.api.answers.fact_record import Record
-from engramlog.api.answers.records import record_of_event
 from engramlog.api.answers.sanitizer_modes import Mode, warned_record
+from engramlog.api.answers.wire_facts import record_of_event
 from engramlog.api.commands.assertions import assertion_of
 from engramlog.api.commands.garden_access import member_of
 from engramlog.api.http.bodies import answer, parse_json, validated

@@ -10,8 +10,8 @@ from msgspec import UNSET, Struct
 from pydantic import BaseModel, ConfigDict, Field
 
 from engramlog.api.answers.fact_record import Record, Warnings
-from engramlog.api.answers.records import records_of
 from engramlog.api.answers.sanitizer_modes import Mode
+from engramlog.api.answers.wire_facts import records_of
 from engramlog.api.commands.garden_access import member_of
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned

@@ -9,8 +9,8 @@ from aiohttp import web
 from msgspec import Struct
 
 from engramlog.api.answers.fact_record import FactRecord, Record
-from engramlog.api.answers.records import Volatile, record_of_event
 from engramlog.api.answers.sanitizer_modes import warned_record
+from engramlog.api.answers.wire_facts import Volatile, record_of_event
 from engramlog.api.commands.assertions import state_fact
 from engramlog.api.commands.garden_access import member_of
 from engramlog.api.commands.memory_cards import card_record

@@ -9,7 +9,7 @@ from aiohttp import web
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from engramlog.api.answers.fact_record import Warnings
-from engramlog.api.answers.records import volatile_of
+from engramlog.api.answers.wire_facts import volatile_of
 from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned

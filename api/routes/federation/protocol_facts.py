@@ -9,7 +9,7 @@ from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field
 
 from engramlog.api.answers.fact_record import Record
-from engramlog.api.answers.records import Volatile, record_of
+from engramlog.api.answers.wire_facts import Volatile, record_of
 from engramlog.api.http.auth import own_issuer
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call

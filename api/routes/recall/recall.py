@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from engramlog.api.answers.recall.records import RecalledLines, RecallResponse, ShortRecords
+from engramlog.api.answers.recall.recall_answer import RecalledLines, RecallResponse, ShortRecords
 from engramlog.api.commands.recall.answering import answered
 from engramlog.api.commands.recall.shapes import body_of_query
 from engramlog.api.http.bodies import json_answer

@@ -9,7 +9,7 @@ from aiohttp import web
 from msgspec import UNSET, Meta, Struct
 
 from engramlog.api.answers.fact_record import Warnings
-from engramlog.api.answers.records import Volatile, volatile_of
+from engramlog.api.answers.wire_facts import Volatile, volatile_of
 from engramlog.api.commands.garden_access import entered_garden, known_garden, member_of
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned

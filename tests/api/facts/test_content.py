@@ -11,7 +11,7 @@ from stigmem import StigmemClient
 from stigmem.models import Fact
 from stigmem.verification import verify_fact_cid
 
-from engramlog.api.answers.recall.records import RecallResponse
+from engramlog.api.answers.recall.recall_answer import RecallResponse
 from engramlog.api.routes.facts.content import FlaggedPage, Reviewed
 from engramlog.api.routes.facts.fact_list import FactPage
 from tests.worlds.live import CONTROL_TOKEN, FACT_NOT_FOUND, LiveNode, fact

@@ -158,7 +158,7 @@ def test_the_reach_of_a_key_bounds_the_walk(serve: Callable[..., LiveNode]) -> N
 
 
 class Federated(World):
-    """A world some of whose facts came from a peer."""
+    """A world with some facts from a peer."""
 
     peer: str | None = None
 

@@ -24,7 +24,7 @@ def test_a_node_in_good_health(live: LiveNode) -> None:
     answer = live.call("GET", "/v1/doctor").json()
     assert (answer["status"], answer["memory_garden_acl_filtering"]) == ("ok", "enabled")
     found = checks(live)
-    assert found.pop("authentication") == "warning"  # this one takes everybody
+    assert found.pop("authentication") == "warning"  # this node needs no keys
     assert set(found.values()) == {"ok"}
     assert set(found) == {
         "log", "projections", "events", "disk", "clock", "embeddings", "sanitizer",

@@ -83,7 +83,7 @@ def test_everything_about_a_hidden_entity_leaves_no_trace(tmp_path: Path) -> Non
 
 
 def test_the_owner_of_every_right_does_not_see_it_either(tmp_path: Path) -> None:
-    """But for the notices, and what only says that there is something hidden."""
+    """Except in notices, and in fields that only reveal that something is hidden."""
     with two_graves(tmp_path, ALL_OF_IT) as (told, untold):
         told.key, untold.key = told.admin_key, untold.admin_key
         skipped = ("/v1/auth", "/v1/admin/audit", "/v1/time-travel/sql", "/v1/recall", "/v1/facts")

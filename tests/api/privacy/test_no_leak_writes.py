@@ -141,7 +141,7 @@ def memories(told: Life, scope: str) -> Iterator[Ask]:
 
 
 def disputes(told: Life, scope: str) -> Iterator[Ask]:
-    """Every dispute, also those that the asker cannot see, settled in turn."""
+    """Settle every dispute in turn, including those that the caller cannot see."""
     with told.node.reader.pool.connection() as db:
         rows = db.execute("SELECT conflict_id FROM conflicts ORDER BY conflict_id")
         known = [str(row[0]) for row in rows]

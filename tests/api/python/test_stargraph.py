@@ -232,7 +232,7 @@ def test_a_pinned_fact_comes_back_and_an_unpinned_one_does_not(
     assert wait(store.query(FactPattern(user=user))) == []
     wait(store.unpin(f"{user}-f"))
     wait(store.unpin("never"))
-    with pytest.raises(MemoryScopeError, match="user must be named"):
+    with pytest.raises(MemoryScopeError, match="user is required"):
         wait(store.query(FactPattern(subject="self")))
 
 

@@ -12,7 +12,7 @@ from stigmem.models import FactChainProof
 from stigmem.verification import verify_fact_chain_proof
 
 from engramlog.api.answers.fact_record import FactRecord
-from engramlog.api.answers.recall.records import RecallResponse
+from engramlog.api.answers.recall.recall_answer import RecallResponse
 from engramlog.api.routes.entities.neighbors import NeighborPage
 from tests.worlds.live import LiveNode
 from tests.worlds.waiting import until

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 
-from engramlog.api.answers.records import quarantine_of
+from engramlog.api.answers.wire_facts import quarantine_of
 from engramlog.api.node.node import Node
 from engramlog.api.transfer.exporting import export_lines
 from engramlog.api.transfer.importing import Importer, Options
