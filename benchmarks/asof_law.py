@@ -90,7 +90,7 @@ def measure(facts: int) -> list[Figure]:
     return figures
 
 
-# -- asking -------------------------------------------------------------------------------
+# -- questions ----------------------------------------------------------------------------
 
 
 def _answer(node: Served, ask: Ask, position: int | None) -> str:

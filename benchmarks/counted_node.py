@@ -48,7 +48,7 @@ def counts_of(pid: int, folder: Path) -> Counts:
     os.kill(pid, signal.SIGUSR1)
     deadline = time.monotonic() + SECONDS_MAX
     while not path.exists():
-        assert time.monotonic() < deadline, "the node does not tell its counts"
+        assert time.monotonic() < deadline, "the node does not report its counts"
         time.sleep(0.005)
     return msgspec.json.decode(path.read_bytes(), type=Counts)
 

@@ -102,8 +102,10 @@ def _verify(a: Member, b: Member) -> tuple[float, int]:
 def main() -> None:
     """Measure the parts that the flags select."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.federation")
-    parser.add_argument("--events", type=int, default=100_000, help="of the catch-up (100000)")
-    parser.add_argument("--only", choices=("replay", "lag", "catch-up"), help="one of three parts")
+    parser.add_argument(
+        "--events", type=int, default=100_000, help="events of the catch-up (100000)"
+    )
+    parser.add_argument("--only", choices=("replay", "lag", "catch-up"), help="run only this part")
     args = parser.parse_args()
     figures: list[Figure] = []
     if args.only in (None, "replay"):

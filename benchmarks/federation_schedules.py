@@ -97,11 +97,11 @@ def _answers_equal(found: Sequence[Answers]) -> bool:
 def main() -> None:
     """Run the requested schedules, and the congress stream."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.federation_schedules")
-    parser.add_argument("--count", type=int, default=SCHEDULES, help="schedules (1000)")
+    parser.add_argument("--count", type=int, default=SCHEDULES, help="number of schedules (1000)")
     parser.add_argument("--first", type=int, default=0, help="seed of the first (0)")
     parser.add_argument(
         "--congress", type=int, nargs="?", const=CONGRESS_CHANGES, default=0, metavar="CHANGES",
-        help="also split so much of the congress stream (all of it) among four origins",
+        help="also split this many congress changes (default: all) among four origins",
     )  # fmt: skip
     args = parser.parse_args()
     figures = measure_schedules(args.count, args.first) if args.count else []

@@ -84,7 +84,9 @@ def _bytes(folder: Path) -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--install", type=Path, metavar="DIR", help="of wheels, as dist")
+    parser.add_argument(
+        "--install", type=Path, metavar="DIR", help="a folder of wheels, such as dist"
+    )
     wheels: Path | None = parser.parse_args().install
     with tempfile.TemporaryDirectory() as scratch:
         made = [] if wheels is None else install(wheels, Path(scratch) / "environment")

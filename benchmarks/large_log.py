@@ -161,7 +161,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.large_log", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--events", type=int, default=20_000_000)
-    parser.add_argument("--copy", action="store_true", help="also into log.db")
+    parser.add_argument("--copy", action="store_true", help="also copy the log into log.db")
     args = parser.parse_args()
     print(table(run(args.folder, args.events, copy=args.copy)))
 

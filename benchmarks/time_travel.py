@@ -127,7 +127,7 @@ def _seal(data: Path, node: Node) -> list[Figure]:
     ]
 
 
-# -- asking -------------------------------------------------------------------------------
+# -- questions ----------------------------------------------------------------------------
 
 
 def _recalls(client: RawClient, questions: list[Question], head: int, pid: int) -> list[Figure]:

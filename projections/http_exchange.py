@@ -57,7 +57,7 @@ class AnswerLimits(Struct, frozen=True):
         return min(began + min(earned, self.whole_seconds), max(began, now) + self.silence_seconds)
 
 
-def whole_within(seconds: float) -> AnswerLimits:
+def deadline_within(seconds: float) -> AnswerLimits:
     """One deadline from connecting to the last byte."""
     return AnswerLimits(seconds, seconds, float("inf"))
 

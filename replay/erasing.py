@@ -271,7 +271,7 @@ class Cleaner:
         )
         _log.info("erasure %s is clean", erasure_id)
 
-    # -- asking ---------------------------------------------------------------------------
+    # -- queries --------------------------------------------------------------------------
 
     def _events(self, erasure_id: str) -> list[tuple[Recorded, FactErased]]:
         return [

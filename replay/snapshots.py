@@ -64,7 +64,7 @@ class Snapshots:
         self.folder = data.path / FOLDER
         self._lock = threading.RLock()
 
-    # -- what there is --------------------------------------------------------------------
+    # -- listing --------------------------------------------------------------------------
 
     def all(self) -> tuple[list[Snapshot], list[PassedOver]]:
         """Every snapshot, newest first, and those with an unreadable document."""

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from engramlog.api.client.webhook_addresses import address_fault, checked_connector
-from engramlog.projections.http_exchange import HttpFault, exchange, open_session, whole_within
+from engramlog.projections.http_exchange import HttpFault, deadline_within, exchange, open_session
 
 DISCOVERY_SECONDS = 5.0
 DISCOVERY_BYTES_MAX = 1_000_000
@@ -30,7 +30,7 @@ async def discovered(url: str, *, private: bool) -> dict[str, Any] | None:
                 "GET",
                 f"{url.rstrip('/')}/.well-known/stigmem",
                 headers={},
-                limits=whole_within(DISCOVERY_SECONDS),
+                limits=deadline_within(DISCOVERY_SECONDS),
                 bytes_max=DISCOVERY_BYTES_MAX,
             )
         return msgspec.json.decode(found.body, type=dict[str, Any]) if found.status == 200 else None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from urllib.parse import urlencode
 
 from engramlog.api.client.webhook_addresses import address_fault, checked_connector
-from engramlog.projections.http_exchange import HttpFault, exchange, open_session, whole_within
+from engramlog.projections.http_exchange import HttpFault, deadline_within, exchange, open_session
 from engramlog.replay.stigmem.pulling import PeerFault, PeerForbids, decode_body
 
 PATH = "/v1/federation/facts"
@@ -60,7 +60,7 @@ class PeerSession:
                 "GET",
                 f"{url}?{urlencode(query)}",
                 headers=headers,
-                limits=whole_within(ANSWER_SECONDS),
+                limits=deadline_within(ANSWER_SECONDS),
                 bytes_max=ANSWER_BYTES_MAX,
             )
         except HttpFault as fault:

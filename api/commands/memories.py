@@ -92,7 +92,7 @@ def _make_vectors(context: RequestContext, fact: AssertFact, semantics: Semantic
     slots = recent_memories(view, rights, moment, *place)
     secret: I32 = np.array(confidential_memories(view, rights, moment), dtype=np.int32)
     slots += _likest(semantics, text, secret)
-    semantics.contents.make([text, *(view.said_by(slot) for slot in slots)])
+    semantics.contents.make([text, *(view.value_text_of(slot) for slot in slots)])
 
 
 def _likest(semantics: Semantics, text: str, slots: I32) -> list[int]:

@@ -238,7 +238,7 @@ class Consolidator:
 
         def read() -> CurrentFacts:
             with self._node.reader.pool.connection() as db:
-                return CurrentFacts(reading_deltas.standing_facts(db, keys))
+                return CurrentFacts(reading_deltas.live_facts_of_keys(db, keys))
 
         return await asyncio.to_thread(read)
 

@@ -97,7 +97,7 @@ class AuditDesk:
             with self._archive.reading(moment.position) as sources:
                 sees = _visibility_of(view, authorization)
                 extract_events(events, sources, moment.position, wanted.rights, kept, sees)
-            extract_standing(standing, standing_at(view, authorization, moment))
+            extract_standing(standing, fact_states_at(view, authorization, moment))
             self._made = wanted
         return events, standing
 
@@ -142,7 +142,7 @@ def kept_positions(view: View, authorization: Authorization) -> I64:
     return view.from_position[slots]
 
 
-def standing_at(view: View, authorization: Authorization, moment: Moment) -> FactStates:
+def fact_states_at(view: View, authorization: Authorization, moment: Moment) -> FactStates:
     """The state of every readable fact at the moment."""
     slots = known(view, authorization, moment)
     to_position: I64 = view.to_position[slots]

@@ -24,7 +24,7 @@ from engramlog.projections.archive.rows import touched, without
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.view import View
-from engramlog.projections.image.visible_facts import tells_of
+from engramlog.projections.image.visible_facts import may_know_settlement
 from engramlog.projections.normalization import SCOPES
 
 SCANNED_MAX = 20_000
@@ -126,11 +126,11 @@ class Journal:
         detail = {name: each for name, each in body.items() if name not in _SECRET_FIELDS}
         if isinstance(payload, ConflictResolved):
             sides = (payload.winner_id, payload.loser_ids)
-            if not tells_of(self._view, self._rights, *sides):
+            if not may_know_settlement(self._view, self._rights, *sides):
                 return None
         if isinstance(payload, FactDenied):
             sides = (payload.marker_id, payload.fact_ids)
-            if not tells_of(self._view, self._rights, *sides):
+            if not may_know_settlement(self._view, self._rights, *sides):
                 return None
         if isinstance(payload, FactErased):
             return JournalEntry(event, [], _erasure(payload)) if self._administers else None

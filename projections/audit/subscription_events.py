@@ -24,7 +24,7 @@ from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View, everything
-from engramlog.projections.image.visible_facts import tells_of
+from engramlog.projections.image.visible_facts import may_know_settlement
 from engramlog.projections.moment import Moment
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.declared.subscriptions import SubscriptionRow
@@ -99,7 +99,7 @@ def _changes_in(
     elif isinstance(payload, FactDenied):
         yield from _denial_notices(event, payload, reader, view, rights)
     elif isinstance(payload, ConflictResolved):
-        both_sides = tells_of(view, rights, payload.winner_id, payload.loser_ids)
+        both_sides = may_know_settlement(view, rights, payload.winner_id, payload.loser_ids)
         for slot in _readable(reader, view, rights, [payload.winner_id]) if both_sides else ():
             yield "contradiction_resolved", slot, {"conflict_id": payload.conflict_id}
     elif isinstance(payload, DecaySwept):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
-from engramlog.projections.text.terms import said_text
+from engramlog.projections.text.terms import searchable_value
 from engramlog.projections.text_table import TextTable, key_of
 
 VALUE_TYPES = ("string", "text", "number", "boolean", "datetime", "ref", "null")
@@ -108,7 +108,7 @@ class SaidValues(Sequence[str]):
         number = self.number(value_type, text)
         if number is None:
             number = self._first + len(self._said)
-            self._said.append(said_text(value_type, text))
+            self._said.append(searchable_value(value_type, text))
             self._numbers[value_type, text] = number
         return number
 
@@ -140,7 +140,7 @@ class SaidValues(Sequence[str]):
         if index >= self._first:
             return self._said[index - self._first]
         text = "" if index in self.gone else self.sealed.text(index)
-        return said_text(VALUE_TYPES[int(text[0])], text[1:]) if text else ""
+        return searchable_value(VALUE_TYPES[int(text[0])], text[1:]) if text else ""
 
     def __len__(self) -> int:
         return self._first + len(self._said)

@@ -40,7 +40,7 @@ SELECT m.fact_id FROM json_each(?2) n CROSS JOIN memory_facts m ON m.partition=?
 """
 
 
-def standing_facts(
+def live_facts_of_keys(
     db: apsw.Connection, keys: Iterable[KeyOfFact]
 ) -> dict[KeyOfFact, list[tuple[str, str]]]:
     """(name, fact id) of the live facts of these keys, oldest first. All keys are of one

@@ -50,7 +50,7 @@ from engramlog.projections.tables.declared.trust import (
 )
 from engramlog.projections.tables.digest import Digests, compute_digests
 from engramlog.projections.tables.erasing import History
-from engramlog.projections.tables.facts.fact_rows import FactRow, fetch, said_after
+from engramlog.projections.tables.facts.fact_rows import FactRow, facts_after, fetch
 from engramlog.projections.tables.facts.tombstones import (
     TombstoneRevocationRow,
     TombstoneRow,
@@ -246,7 +246,7 @@ class Reader:
         after = 0
         while True:
             with self.pool.connection() as db:
-                rows = said_after(db, after)
+                rows = facts_after(db, after)
             if not rows:
                 return
             yield [(row[1], row[2], row[3], row[4]) for row in rows]

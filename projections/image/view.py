@@ -176,7 +176,7 @@ class View(ColumnView):
         """Whether any fact was ever derived from another."""
         return bool(self._image.derivations.parents)
 
-    def said_by(self, slot: int) -> str:
+    def value_text_of(self, slot: int) -> str:
         """The lexicon's text of a fact's value."""
         return self.said[int(self.value[slot])]
 
@@ -228,7 +228,7 @@ class View(ColumnView):
         """Facts with findings of the sanitizer."""
         return np.flatnonzero(self._flags[: self.count]).astype(np.int32)
 
-    # -- what a moment makes of a fact ----------------------------------------------------
+    # -- facts at a moment -------------------------------------------------------------------
 
     def ended(self, slots: I32, moment: Moment) -> Bool:
         """Which facts were retracted by the moment."""

@@ -30,7 +30,9 @@ def kept_from(view: View, authorization: Authorization, names: Iterable[str]) ->
     return [name for name, allowed in zip(slots, mask.tolist(), strict=True) if not allowed]
 
 
-def tells_of(view: View, authorization: Authorization, winner: str, losers: Sequence[str]) -> bool:
+def may_know_settlement(
+    view: View, authorization: Authorization, winner: str, losers: Sequence[str]
+) -> bool:
     """Whether the caller may know of a settlement or a denial: both sides must be readable."""
     kept = kept_from(view, authorization, (winner, *losers))
     return winner not in kept and not (losers and {*losers} <= {*kept})

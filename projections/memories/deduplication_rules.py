@@ -52,7 +52,7 @@ def is_ownerless(owner: str) -> bool:
     return re.split(r"[:/]", owner.rstrip("/"))[-1].lower() in OWNERLESS
 
 
-def tells_of_change(text: str) -> bool:
+def announces_change(text: str) -> bool:
     """Whether a text has one of abmind's change markers."""
     return _CHANGE.search(text.lower()) is not None
 

@@ -42,7 +42,7 @@ ORDER BY p.position, p.number
 """
 
 
-class StandingParagraph(Struct, frozen=True):
+class SummaryParagraph(Struct, frozen=True):
     """A paragraph as stated; ``live``: whether its fact is live."""
 
     fact_id: str
@@ -81,16 +81,16 @@ class SummaryFilter(Struct, frozen=True, kw_only=True):
     before: tuple[str, int] | None = None
 
 
-def standing_paragraphs(
+def current_paragraphs(
     db: apsw.Connection, partition: str, owner: str, name: str
-) -> list[StandingParagraph] | None:
+) -> list[SummaryParagraph] | None:
     """The paragraphs of our own summary with this name, without erased ones; None if it does not
     exist or was removed."""
     found = query_one(db, _STANDING, (partition, owner, name))
     if found is None or found[1]:
         return None
     rows = query(db, _PARAGRAPHS, (found[0],))
-    return [StandingParagraph(fact, text, end == LIVE) for fact, text, end in rows]
+    return [SummaryParagraph(fact, text, end == LIVE) for fact, text, end in rows]
 
 
 def recorded_files(db: apsw.Connection, partition: str, owner: str) -> dict[str, RecordedFile]:

@@ -18,11 +18,11 @@ def lexical_text(entity: str, relation: str, value_type: str, value_v: str) -> s
     every other punctuation mark.
     """
     named = f"{uri_path(entity)} {relation}"
-    said = said_text(value_type, value_v)
+    said = searchable_value(value_type, value_v)
     return f"{named} {said}" if said else named
 
 
-def said_text(value_type: str, value_v: str) -> str:
+def searchable_value(value_type: str, value_v: str) -> str:
     """The value's part of the searched text."""
     if value_type == "ref":
         return uri_path(value_v)

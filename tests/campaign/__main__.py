@@ -48,8 +48,8 @@ PARTS = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make campaign", description=__doc__)
-    parser.add_argument("--seed", type=int, help="what all is drawn from (default: by chance)")
-    parser.add_argument("--only", choices=sorted(PARTS), action="append", help="this part alone")
+    parser.add_argument("--seed", type=int, help="seed of all random choices (default: random)")
+    parser.add_argument("--only", choices=sorted(PARTS), action="append", help="run only this part")
     for name, part in PARTS.items():
         text = f"{part.unit} (default: {part.count})"
         parser.add_argument(f"--{name}", type=int, metavar="N", default=part.count, help=text)

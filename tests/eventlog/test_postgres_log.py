@@ -280,7 +280,7 @@ def test_a_log_is_one_origins_and_never_goes_back_to_an_earlier_epoch(postgres_u
         open_log(postgres_url)
 
 
-# -- what the server must promise
+# -- durability settings
 
 
 def test_a_missing_quorum_is_reported(postgres_url: str) -> None:
@@ -306,7 +306,7 @@ def test_a_server_that_does_not_wait_for_its_disk_is_refused(
             db.execute("ALTER ROLE node RESET synchronous_commit")
 
 
-# -- what the database enforces
+# -- guards of the database
 
 FORBIDDEN: list[LiteralString] = [
     "UPDATE engramlog.events SET kind = 'x'",

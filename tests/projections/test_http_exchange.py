@@ -17,8 +17,8 @@ from engramlog.projections.http_exchange import (
     HostHungUp,
     HttpFault,
     answer_of,
+    deadline_within,
     proxy_for,
-    whole_within,
 )
 
 BRIEF = AnswerLimits(silence_seconds=0.3, whole_seconds=0.6, bytes_per_second=1e9)
@@ -82,7 +82,7 @@ def test_a_close_ends_a_request_that_waits() -> None:
 
     with host(wait) as url:
         http = BlockingHttp(url)
-        waiting = http.begin("GET", "/", limits=whole_within(60))
+        waiting = http.begin("GET", "/", limits=deadline_within(60))
         threading.Timer(0.1, http.close).start()
         with pytest.raises(HttpFault, match="closed"):
             answer_of(waiting)
@@ -105,7 +105,7 @@ def test_only_a_whole_answer_of_known_length_counts(text: bytes, reason: str) ->
     with host(lambda connection: connection.sendall(text)) as url:
         http = BlockingHttp(url)
         with pytest.raises(HttpFault, match=reason):
-            http.ask("GET", "/", limits=whole_within(10), bytes_max=1000)
+            http.ask("GET", "/", limits=deadline_within(10), bytes_max=1000)
         http.close()
 
 
@@ -113,7 +113,7 @@ def test_a_host_that_hangs_up_is_reported_as_such() -> None:
     with host(lambda _: None) as url:
         http = BlockingHttp(url)
         with pytest.raises(HostHungUp):
-            http.ask("POST", "/", content=b"{}", limits=whole_within(10))
+            http.ask("POST", "/", content=b"{}", limits=deadline_within(10))
         http.close()
 
 
@@ -121,7 +121,7 @@ def test_redirects_are_answers_and_are_not_followed() -> None:
     moved = b"HTTP/1.1 302 Found\r\nLocation: http://example.org/\r\nContent-Length: 0\r\n\r\n"
     with host(lambda connection: connection.sendall(moved)) as url:
         http = BlockingHttp(url)
-        assert http.ask("GET", "/", limits=whole_within(10)).status == 302
+        assert http.ask("GET", "/", limits=deadline_within(10)).status == 302
         http.close()
 
 

@@ -259,4 +259,4 @@ def test_histories_reach_resolutions_and_decay() -> None:
             entity.startswith("stigmem:resolution:"): confidence
             for entity, confidence in query(db, standing, (LIVE,))
         }
-        assert confidences == {False: 0.5, True: 1.0}, "half-lives spare the node's own records"
+        assert confidences == {False: 0.5, True: 1.0}, "half-lives exempt the node's own records"

@@ -93,7 +93,7 @@ def test_shown_conflicts_are_pairs_that_contradict_and_none_is_missing(steps: li
             by_key = [
                 (newer.key, sorted(pair)) for (newer, _), pair in zip(pairs, values, strict=True)
             ]
-            assert len({repr(each) for each in by_key}) == len(by_key), "no pair twice"
+            assert len({repr(each) for each in by_key}) == len(by_key), "every pair once"
             for key in {fact.key for fact in model.facts}:
                 _check_key(model, key, [pair for pair in pairs if pair[0].key == key], step.at_us)
 

@@ -52,7 +52,7 @@ def _facts(image: MemoryImage) -> object:
         if column in names:
             values = [None if n < 0 else names[column].text(n) for n in values]
         columns[column] = values
-    said = [view.said_by(slot) for slot in slots.tolist()]
+    said = [view.value_text_of(slot) for slot in slots.tolist()]
     ids = {name: _positions(image, [slot])[0] for name, slot in facts.slot_of.items()}
     passages = _by_position(image, dict(facts.passages))
     attested = [slot for slot in facts.attested if view.scope[slot] != NOWHERE]

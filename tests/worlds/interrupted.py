@@ -92,7 +92,7 @@ class Household:
         assert not self.peer.node.reader.ask(load_evidence)
         assert not any(each.held for each in self.peer.node.reader.ask(load_peer_streams))
 
-    # -- what is cut short ----------------------------------------------------------------
+    # -- the commands ---------------------------------------------------------------------
 
     def backup(self, run: Callable[..., bool]) -> bool:
         target = self._folder / f"backup-{self._numbers}"

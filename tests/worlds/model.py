@@ -80,7 +80,7 @@ class Model:
         self.facts: list[Fact] = []
         self.patterns: tuple[str, ...] = ()
 
-    # -- what must have happened --------------------------------------------------------
+    # -- expected events ----------------------------------------------------------------
 
     def take(self, command: Command, outcome: Done | Refused, at_us: int) -> None:
         """Apply a command, and check the answer against the rules."""
@@ -205,7 +205,7 @@ class Model:
             return
         left = {fact.value for fact in self.facts if fact.key == winner.key and claims(fact)}
         settled = {fact.value for fact in losers} - {winner.value}
-        assert not left & settled, "a losing value is set aside whole"
+        assert not left & settled, "all facts of a losing value are set aside"
 
     def _denies(self, marker: Fact, fact: Fact) -> bool:
         """Whether a record of confidence 0 still denies a fact."""
@@ -227,7 +227,7 @@ class Model:
                 left = base * 0.5 ** (age_s / policy.half_life_s)
                 fact.confidence = min(base, round(max(policy.min_confidence or 0.0, left), 6))
 
-    # -- what must be so now ------------------------------------------------------------
+    # -- expected state -----------------------------------------------------------------
 
     def is_set_valued(self, relation: str) -> bool:
         return any(_covers(pattern, relation) for pattern in (*SPARED_PATTERNS, *self.patterns))

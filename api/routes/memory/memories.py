@@ -105,7 +105,7 @@ def _skipped(call: Call, memory: MemoryToStore, done: Done) -> MemoryStored:
     """The answer if no fact was stated, because a memory with the same text exists."""
     view = call.view()
     slot = answering_slot(call, view, done)
-    equal = slot is not None and view.said_by(slot) == memory.command.fact.value.v
+    equal = slot is not None and view.value_text_of(slot) == memory.command.fact.value.v
     body = MemoryStored(
         stored=True,
         memories_count=0,

@@ -28,7 +28,7 @@ from engramlog.projections.arrays import I32
 from engramlog.projections.audit.changes import belief_curve
 from engramlog.projections.audit.lives import Touch, touches
 from engramlog.projections.image.view import View
-from engramlog.projections.image.visible_facts import tells_of
+from engramlog.projections.image.visible_facts import may_know_settlement
 from engramlog.projections.moment import Moment, format_instant
 from engramlog.projections.tables.facts.erasures import erasure_of
 
@@ -169,9 +169,9 @@ def _may_see(call: Call, view: View, touch: Touch) -> bool:
     rights = call.authorization
     if touch.kind == "fact_denied":
         marker, *denied = touch.fact_ids
-        return tells_of(view, rights, marker, denied)
+        return may_know_settlement(view, rights, marker, denied)
     if touch.winner_id is not None:
-        return tells_of(view, rights, touch.winner_id, touch.loser_ids or ())
+        return may_know_settlement(view, rights, touch.winner_id, touch.loser_ids or ())
     return (
         touch.kind not in _RECEIPT_KINDS
         or touch.actor == rights.principal

@@ -28,7 +28,7 @@ from engramlog.projections.http_exchange import (
     HostHungUp,
     HttpAnswer,
     HttpFault,
-    whole_within,
+    deadline_within,
 )
 
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
@@ -139,7 +139,7 @@ class HttpClient:
         raise ProviderRefused(message)
 
     def _exchange(self, path: str, content: bytes, timeout_seconds: float) -> HttpAnswer:
-        limits = whole_within(timeout_seconds)
+        limits = deadline_within(timeout_seconds)
         try:
             return self._http.ask(
                 "POST", path, content=content, limits=limits, bytes_max=ANSWER_BYTES_MAX

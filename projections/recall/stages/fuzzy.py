@@ -131,7 +131,7 @@ def _keywords_in(survey: Survey, slot: int, words: Keywords) -> list[str]:
     """The keywords that begin a word of the fact's texts."""
     view = survey.view
     own = view.attributes(np.array([slot], dtype=np.int32), survey.moment)[0]
-    text = strip_diacritics(f"{view.said_by(slot)} {own.keywords} {own.original}")
+    text = strip_diacritics(f"{view.value_text_of(slot)} {own.keywords} {own.original}")
     return [wanted for wanted in words.wanted if beginning(wanted)(text)]
 
 

@@ -82,7 +82,7 @@ class FuzzySearch:
             return slots[kept], frequencies[kept]
         slots = reduce(np.intersect1d, (found for found, _ in postings))
         slots = slots[survivors.mask[slots]]
-        texts = (view.tokenize(view.said_by(slot)) for slot in slots.tolist())
+        texts = (view.tokenize(view.value_text_of(slot)) for slot in slots.tolist())
         times = np.array([_count_sequences(text, stems) for text in texts], dtype=np.int32)
         return slots[times > 0], times[times > 0]
 

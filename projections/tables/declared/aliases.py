@@ -88,7 +88,7 @@ def load_aliases(db: apsw.Connection) -> list[AliasRow]:
     return [AliasRow(*row) for row in rows]
 
 
-def standing_alias(db: apsw.Connection, raw_uri: str) -> tuple[str, str] | None:
+def live_alias(db: apsw.Connection, raw_uri: str) -> tuple[str, str] | None:
     """(canonical, kind) of a live alias, read in the deciding transaction."""
     rows = query(
         db,

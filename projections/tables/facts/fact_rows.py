@@ -79,7 +79,7 @@ def fetch(db: apsw.Connection, positions: Sequence[int]) -> list[FactRow]:
 SAID_PAGE_ROWS = 20_000
 
 
-def said_after(db: apsw.Connection, position: int) -> list[tuple[int, str, str, str, str]]:
+def facts_after(db: apsw.Connection, position: int) -> list[tuple[int, str, str, str, str]]:
     """(position, id, entity, relation, value) of the next facts asserted after a position."""
     rows = query(
         db,

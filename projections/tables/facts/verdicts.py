@@ -111,7 +111,7 @@ class ContentReview(Struct, frozen=True):
 _REVIEW_COLUMNS = "fact_id, decision, reason, actor, decided_at, from_position"
 
 
-def standing_flags(flags: int, decision: str | None) -> int:
+def remaining_flags(flags: int, decision: str | None) -> int:
     """The flags left after a decision: a released fact keeps its warnings and is no longer held
     back."""
     return flags & NOTED if decision == "release" else flags
@@ -176,14 +176,14 @@ class VerdictsPart:
             grown: U8 = np.zeros(max(1024, 2 * slot), dtype=np.uint8)
             grown[: len(self.array)] = self.array
             self.array = grown
-        self.array[slot] = standing_flags(flags, decision)
+        self.array[slot] = remaining_flags(flags, decision)
 
     def review(self, slot: int, decision: str) -> None:
         """Record a decision on a fact that has a verdict."""
         flags = self._judged.get(slot)
         if flags is not None:
             changed = self.array.copy()
-            changed[slot] = standing_flags(flags, decision)
+            changed[slot] = remaining_flags(flags, decision)
             self.array = changed
 
 

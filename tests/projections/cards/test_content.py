@@ -138,7 +138,7 @@ def test_the_cap_keeps_the_best_facts_and_counts_the_others() -> None:
     facts = [fact(n, relation=f"memory:r{n:03}", confidence=1 - n / 1000) for n in range(400)]
     card = card_of(*([each] for each in facts))
     shown = {each.id for each in card.shown}
-    assert shown == {f"f{n}" for n in range(len(shown))}, "the best, and none passed over"
+    assert shown == {f"f{n}" for n in range(len(shown))}, "the best ones, without gaps"
     assert card.omitted == 400 - len(shown) > 0
     assert f"\n… {card.omitted} lower-confidence facts omitted\n" in card.markdown
     # A row here is 81 or 82 bytes, and less than two rows of space are left.
@@ -152,7 +152,7 @@ def test_a_contradiction_that_does_not_fit_whole_shows_two_sides() -> None:
         for n in range(1, 10)
     ]
     card = card_of(sides, [fact(20, confidence=0.5)], open_=1)
-    assert [each.id for each in card.shown] == ["f20", "f2", "f1"], "and the next go on"
+    assert [each.id for each in card.shown] == ["f20", "f2", "f1"], "the next ones continue"
     assert [each.id for each in card.disputes[0]] == ["f1", "f2"]
     assert card.omitted == 7
     assert card.tokens <= TOKENS_MAX

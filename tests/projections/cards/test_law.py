@@ -151,7 +151,7 @@ def test_cards_equal_the_naive_ones_live_and_as_of(steps: list[Step]) -> None:
                     expected[key, moment] = text = naive.text(key, step.at_us)
                     served = cards.serve(view, key, rights, moment)
                     if served.card is not None and not served.stale:
-                        assert served.card.markdown == text, "fresh is exact"
+                        assert served.card.markdown == text, "a fresh card is exact"
                     assert markdown(cards.exact(view, key, rights, moment).card) == text
             view = reader.pin()
             for (key, moment), text in expected.items():

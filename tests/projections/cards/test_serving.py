@@ -120,7 +120,7 @@ def test_a_new_fact_makes_the_card_stale_and_queues_it(desk: Desk) -> None:
     desk.serve()
     old = desk.warm()
     desk.say("tag:x", "new")
-    assert desk.cards.queue.waiting == 1, "queued by the write, before anybody asks"
+    assert desk.cards.queue.waiting == 1, "queued by the write, before any request"
     served = desk.serve()
     assert served.stale
     assert served.card == old.card, "still readable while it is refreshed"
@@ -155,7 +155,7 @@ def test_a_sweep_that_changes_nothing_leaves_it_fresh(desk: Desk) -> None:
     policy = DecayPolicy(id="tags", relation="tag:*", mode="confidence", half_life_s=1.0)
     desk.do(SweepDecay(scopes=("local",), policies=(policy,)))
     desk.work()
-    assert desk.serve() == old, "looked at, and found to say the same"
+    assert desk.serve() == old, "checked, with the same text"
 
 
 def test_trust_in_a_source_makes_it_stale(desk: Desk) -> None:
@@ -239,7 +239,7 @@ def test_a_card_that_a_new_fact_contradicts_is_thrown_away(desk: Desk) -> None:
     view = desk.node.reader.pin()
     assert slots(served.divergent) == set(range(view.count)), "both sides"
     again = desk.serve()
-    assert again.card is None, "to nobody, until it is written anew"
+    assert again.card is None, "not served until it is written again"
     assert slots(again.divergent) == slots(served.divergent)
     card = desk.warm().card
     assert card is not None
@@ -320,7 +320,7 @@ def test_force_without_a_card_gives_up_in_time(slow: tuple[Desk, Slow]) -> None:
     assert (served.card, served.stale, served.timed_out) == (None, True, True)
     write.go.set()
     assert desk.cards.queue.settle(5)
-    assert desk.serve().card is not None, "what took too long is finished nevertheless"
+    assert desk.serve().card is not None, "slow work still finishes"
 
 
 def test_force_falls_back_to_the_stale_card(slow: tuple[Desk, Slow]) -> None:
@@ -354,7 +354,7 @@ def test_no_reader_waits_for_a_card_that_is_being_written(slow: tuple[Desk, Slow
     assert desk.serve().card is None, "in flight: no block"
 
 
-# -- whose card ---------------------------------------------------------------------------
+# -- rights -------------------------------------------------------------------------------
 
 
 def in_garden(path: Path, fact: str, garden: str) -> None:
@@ -402,7 +402,7 @@ def test_a_cached_card_is_not_served_to_a_reader_who_sees_less(desk: Desk) -> No
     blind = Authorization("agent:blind", frozenset({"read"}), frozenset({"company"}))
     served = desk.serve(blind)
     assert served.card is None
-    assert not served.stale, "not even that there is one"
+    assert not served.stale, "not even its existence"
 
 
 def test_past_cards_are_exact_and_never_kept(desk: Desk) -> None:

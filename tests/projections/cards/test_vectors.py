@@ -164,11 +164,11 @@ def test_a_card_like_the_question_lifts_facts_that_are_not(desk: Desk) -> None:
     assert slot in found.slots
     reasons = found.why(np.array([slot], dtype=np.int32))
     assert reasons == [[f"semantic: by the card of {ATLAS}"]]
-    assert len(found.slots) == 2, "the other entity has no part in it"
+    assert len(found.slots) == 2, "the other entity has no effect"
     assert (found.slots[:-1] < found.slots[1:]).all()
     best, least = found.scores.max(), found.scores.min()
     assert 0 < least <= 0.5
-    assert best > least, "what is like the question itself stays ahead"
+    assert best > least, "facts similar to the question stay ahead"
 
 
 def test_no_lift_in_the_past_or_where_the_reader_sees_nothing(desk: Desk) -> None:

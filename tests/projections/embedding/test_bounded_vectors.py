@@ -120,7 +120,7 @@ def test_memory_is_used_up_to_the_budget_and_the_file_beyond(tmp_path: Path) -> 
     vectors.put(ALL[:100], ROWS[:100])
     assert (vectors.in_file, vectors.held_bytes, path.exists()) == (False, BUDGET, False)
     vectors.put(ALL[50:100], ROWS[50:100])
-    assert not vectors.in_file, "the same ones need no more"
+    assert not vectors.in_file, "the same vectors need no more space"
     vectors.put(ALL[100:101], ROWS[100:101])
     assert (vectors.in_file, len(vectors)) == (True, 101)
     assert told == [*range(100), *range(50, 100), 100]

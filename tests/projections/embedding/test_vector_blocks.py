@@ -92,7 +92,7 @@ def test_a_block_that_does_not_fit_is_not_used(tmp_path: Path, node: Node) -> No
     moved = starts(node).copy()
     moved[5] += 1
     assert len(restored(folder, node, moved)) == SLOTS, "another fact has a slot of the first"
-    assert len(restored(folder, node, starts(node)[: SLOTS + 3])) == SLOTS, "not all are known"
+    assert len(restored(folder, node, starts(node)[: SLOTS + 3])) == SLOTS, "some facts are unknown"
     other = VectorBlocks(folder, Space("none", "another", DIMENSIONS), node.log)
     assert not other.restore(Vectors(DIMENSIONS), starts(node))
     path = folder / "00000001.block"

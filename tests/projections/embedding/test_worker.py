@@ -151,7 +151,7 @@ def test_vectors_beyond_the_budget_lie_in_a_file_from_start_to_erasure(stage: St
     stage.restart()
     stage.settled()
     assert stage.has_vector(facts[0])
-    assert not file.exists(), "there is no budget any more"
+    assert not file.exists(), "without a budget"
 
 
 def files(stage: Stage) -> bytes:

@@ -40,7 +40,7 @@ ASKED: dict[str, Callable[[apsw.Connection], Any]] = {
     "what a rule reads": lambda db: reading.behind(db, WHO, after=1, until=9, limit=5),
     "what waits for a rule": lambda db: reading.pending(db, WHO, 1),
     "the last of a fire": lambda db: reading.nth_behind(db, WHO, 1, 5),
-    "facts that stand for keys": lambda db: reading_deltas.standing_facts(db, [KEY]),
+    "facts that stand for keys": lambda db: reading_deltas.live_facts_of_keys(db, [KEY]),
     "deltas made already": lambda db: reading_deltas.known_deltas(db, ["x"]),
     "a rule's watermark": lambda db: reading_rules.watermark(db, "r"),
     "a user's deltas": lambda db: reading_deltas.deltas_at(

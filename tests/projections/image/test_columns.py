@@ -132,7 +132,7 @@ def test_a_key_opens_until_it_expires_or_is_revoked() -> None:
     assert ring.lookup(old, 100) is None
     assert ring.lookup(gone, 0) is None
     assert ring.lookup("dd" * 32, 0) is None
-    assert ring.lookup(good[:16] + "0" * 48, 0) is None, "the prefix alone opens nothing"
+    assert ring.lookup(good[:16] + "0" * 48, 0) is None, "the prefix alone is not a key"
     assert len(ring.list()) == 2
     assert ring.list("agent:b") == []
 

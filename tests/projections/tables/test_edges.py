@@ -51,7 +51,7 @@ def test_edges_are_soft_deleted_and_record_their_sweep(steps: list[Step]) -> Non
             " LEFT JOIN fact_retractions ON fact_id = id",
         )
         refs = query(db, "SELECT count(*) FROM facts WHERE value_type='ref'")
-        assert [(len(rows),)] == refs, "one edge a ref fact, live or retracted"
+        assert [(len(rows),)] == refs, "one edge per ref fact, live or retracted"
         for _, confidence, epoch, ended, base, retracted_at, cause in rows:
             if ended != LIVE:
                 assert (confidence, retracted_at is None) == (0.0, False)
@@ -60,7 +60,7 @@ def test_edges_are_soft_deleted_and_record_their_sweep(steps: list[Step]) -> Non
             if epoch is not None:
                 assert epoch in sweeps
             elif cause != "retraction":
-                assert confidence == base, "nothing but a sweep weakens an edge"
+                assert confidence == base, "only a sweep weakens an edge"
 
 
 def test_an_edge_and_its_fact_decay_in_one_transaction(tmp_path: Path) -> None:

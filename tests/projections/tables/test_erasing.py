@@ -101,7 +101,7 @@ def test_a_peers_erasure_waits_until_it_may_take_effect(
                 grants = PeerGrants(scopes=["local"], erase_foreign=True)
                 approve(store, grants)
         assert not store.halted
-        assert query(store.db, "SELECT count(*) FROM facts") == [(1,)], "by itself it does nothing"
+        assert query(store.db, "SELECT count(*) FROM facts") == [(1,)], "alone it has no effect"
         waiting = list(erasures_taking_effect(store.db).values())
         assert waiting == ([[fact]] if taken else [])
     finally:

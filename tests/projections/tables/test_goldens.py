@@ -175,7 +175,7 @@ def test_the_most_specific_policy_decides() -> None:
     assert chosen("memory:x", "local", here, prefix) == "prefix", "the relation comes first"
     assert chosen("tag:x", "local", anything, twin) == "a-twin"
     assert chosen("tag:x", "local", prefix) is None
-    assert chosen("memory:role", "local", anything, spared) is None, "spared, not passed on"
+    assert chosen("memory:role", "local", anything, spared) is None, "exempt"
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_reviews_release_and_take_back(node: Node) -> None:
     assert not review(node, bad, "release").created
     assert flags(node.reader.image) == [NOTED]
     slots = before.flagged()
-    assert before.flags(slots).tolist() == [NOTED | VALUE_FLAG], "a pinned view stands still"
+    assert before.flags(slots).tolist() == [NOTED | VALUE_FLAG], "a pinned view does not change"
     review(node, bad, "keep")
     assert flags(node.reader.image) == [NOTED | VALUE_FLAG]
     assert node.reader.ask(content_reviews_of, [bad])[bad].decision == "keep"

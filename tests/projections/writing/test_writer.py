@@ -241,7 +241,7 @@ def test_a_node_starts_and_serves_with_a_projector_that_stays_halted(
             node.rebuild()
         node.close()
     node = Node.open(tmp_path / "data")
-    assert node.status()["degraded"] is None, "the next start mends what can be mended"
+    assert node.status()["degraded"] is None, "the next start repairs the tables"
     node.close()
 
 
@@ -318,7 +318,7 @@ def test_a_caller_who_no_longer_waits_does_not_end_the_writer(node: Node) -> Non
     impatient = node.writer.exclusive(lambda: None)
     given_up = node.writer.submit([role("A")], actor="agent:t")
     assert not impatient.cancel()
-    assert not given_up.cancel(), "what was submitted is written"
+    assert not given_up.cancel(), "a submission is written"
     after = node.writer.submit([role("B")], actor="agent:t").result(timeout=60)
     assert isinstance(after.outcomes[0], Done)
     assert len(ids(node)) == 2

@@ -63,7 +63,7 @@ def listed(node: Member) -> list[str]:
     view, moment = node.node.reader.pin(), node.node.moment()
     slots = np.flatnonzero(view.claimed(np.arange(view.count, dtype=np.int32), moment))
     shown = slots[preferred(view, slots.astype(np.int32), moment, everything())]
-    return sorted(view.said_by(slot) for slot in shown.tolist())
+    return sorted(view.value_text_of(slot) for slot in shown.tolist())
 
 
 def open_conflicts(node: Member) -> int:
@@ -136,7 +136,9 @@ def test_a_peers_fact_in_a_sources_name_is_not_the_sources(
     pull(ours, theirs)
     assert listed(ours) == ["CEO"]
     do(ours, SourceTrustSet(source=ANN, trust=1.0))
-    assert listed(ours) == ["CEO"], "trust in our own agent is none in who speaks in its name"
+    assert listed(ours) == ["CEO"], (
+        "trust in our agent does not extend to a peer that uses its name"
+    )
 
 
 def test_a_peer_has_the_configured_trust(nodes: tuple[Member, Member, Member]) -> None:

@@ -128,7 +128,7 @@ def test_an_erasure_counts_only_by_grant_and_a_held_stream_continues_by_itself(
     assert "withheld" in c.pull(Upto(c, b, 2)).faults[stream_of(b)]
     at = c.node.log.head().position
     assert c.pull(Upto(c, b, 2)).waiting
-    assert c.node.log.head().position == at, "it is held once"
+    assert c.node.log.head().position == at, "held only once"
     c.submit([PeerStateSet(peer_id="peer-a", grants=ERASES), TakeForeignEnds()])
     assert c.pull(Upto(c, b, 2)).events == 2
     assert not [each for each in c.node.reader.ask(load_peer_streams) if each.held]

@@ -72,7 +72,7 @@ def test_a_delta_of_a_peer_takes_no_fact_from_anothers(live: LiveNode, hostile: 
     body = {"fact_ids": [id_text(fact)], "episodes": True, "wait": True}
     erased = live.call("POST", "/v1/erasures", key=CONTROL_TOKEN, json=body)
     assert erased.is_success, erased.text
-    assert erased.json()["episode_ids"] == [], "only the honest delta says what it came from"
+    assert erased.json()["episode_ids"] == [], "only the honest delta names its source"
     assert live.node.rebuild().compared
 
 

@@ -219,7 +219,7 @@ def test_a_clock_far_ahead_is_refused_and_ours_stays(pair: tuple[Member, Member]
     assert last.header.hlc // 1000 <= START_US // 1000 + 1000
     at = b.node.log.head().position
     assert b.pull(Link(b, a)).events == 0
-    assert b.node.log.head().position == at, "it is held once"
+    assert b.node.log.head().position == at, "held only once"
     b.clock.advance(25 * HOUR_US)
     assert b.pull(Link(b, a)).events == 1
 
@@ -306,7 +306,7 @@ def test_a_peer_that_contradicts_itself_is_held_with_the_evidence(
     (held,) = [each for each in b.node.reader.ask(load_peer_streams) if each.held]
     assert held.stream == stream_of(a)
     say(a, "after that")
-    assert b.pull(Link(b, a)).events == 0, "held until it is released"
+    assert b.pull(Link(b, a)).events == 0, "held until released"
     b.submit([PeerStateSet(peer_id="peer-a", stream=stream_of(a), held=False)])
     assert b.pull(Link(b, a)).events == 1
     twin.close()
@@ -375,7 +375,7 @@ def test_a_fact_that_chooses_an_id_means_nothing_and_its_stream_continues(
     view = b.node.reader.pin()
     slot = view.slot_of(mine)
     assert slot is not None
-    assert view.said_by(slot) == "mine"
+    assert view.value_text_of(slot) == "mine"
     assert view.count == 1
     assert b.node.status()["degraded"] is None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engramlog.eventlog.kinds import AliasSet
 from engramlog.projections.normalization import is_reserved
-from engramlog.projections.tables.declared.aliases import standing_alias
+from engramlog.projections.tables.declared.aliases import live_alias
 from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 
@@ -19,7 +19,7 @@ def set_alias(command: AliasSet, context: Context) -> Decision | Refused:
     if is_reserved(raw) or is_reserved(canonical):
         message = "the protocol's own records have no other names"
         return Refused("alias_reserved", message, "raw_uri")
-    standing = standing_alias(context.db, raw)
+    standing = live_alias(context.db, raw)
     if standing == (canonical, command.alias_kind):
         return Decision([], created=False)
     if standing is not None and standing[1] == "migration" and command.alias_kind != "migration":
@@ -28,7 +28,7 @@ def set_alias(command: AliasSet, context: Context) -> Decision | Refused:
         return Refused("alias_cycle", f"{raw} is no other name of itself", "canonical_uri")
     end: str = canonical
     while end != raw:
-        further = standing_alias(context.db, end)
+        further = live_alias(context.db, end)
         if further is None:
             return Decision([context.draft(command)])
         end = further[0]
@@ -36,7 +36,7 @@ def set_alias(command: AliasSet, context: Context) -> Decision | Refused:
 
 
 def _remove(command: AliasSet, context: Context) -> Decision | Refused:
-    standing = standing_alias(context.db, command.raw_uri)
+    standing = live_alias(context.db, command.raw_uri)
     if standing is None:
         return Refused("alias_not_found", "alias not found", "raw_uri")
     if standing[1] == "migration" and command.alias_kind != "migration":

@@ -53,7 +53,7 @@ ORDER BY e.peer IS NULL, position DESC
 """The last row of an id counts: the one recorded here, else the oldest of a peer."""
 
 
-class StandingFact(Struct, gc=False):
+class DeltaFact(Struct, gc=False):
     """A live or ended fact of a delta. ``ours``: stated here; ``fresh``: stated in this batch."""
 
     name: str
@@ -90,8 +90,8 @@ class DeltaBook:
         proposals = command.proposals
         ids = _json(proposal.delta_id for proposal in proposals)
         self.known = self._applied(ids)
-        self._named: dict[str, list[StandingFact]] = {}
-        self._by_id: dict[str, StandingFact] = {}
+        self._named: dict[str, list[DeltaFact]] = {}
+        self._by_id: dict[str, DeltaFact] = {}
         rows = query(self._db, _NAMED, (partition, _json(_names(proposals))))
         shown = self._readable(row[1] for row in rows)
         for row in rows:
@@ -99,10 +99,10 @@ class DeltaBook:
             if fact_id not in shown:
                 continue
             live = end == LIVE and base > 0.0
-            self._add(StandingFact(name, fact_id, user, agent, live, *said))
+            self._add(DeltaFact(name, fact_id, user, agent, live, *said))
         sources = _json(each for p in proposals for each in p.delta.source_episode_ids)
         self._hashes: dict[str, str] = dict(query(self._db, _HASHES, (partition, sources)))
-        self._fresh: dict[tuple[MemoryPlace, str, str], list[StandingFact]] = {}
+        self._fresh: dict[tuple[MemoryPlace, str, str], list[DeltaFact]] = {}
 
     def _readable(self, facts: Iterable[str]) -> frozenset[str]:
         """The facts among these that the caller may read; others look absent."""
@@ -123,11 +123,11 @@ class DeltaBook:
             if (fact in shown if fact is not None else not ended or not shown.isdisjoint(ended))
         }
 
-    def _add(self, fact: StandingFact) -> None:
+    def _add(self, fact: DeltaFact) -> None:
         self._by_id[fact.fact_id] = fact
         self._named.setdefault(fact.name, []).append(fact)
 
-    def newest(self, name: str, place: MemoryPlace) -> StandingFact | None:
+    def newest(self, name: str, place: MemoryPlace) -> DeltaFact | None:
         """The newest fact with this name or id in a place. A live one comes first, and this node's
         before a peer's, whose id may claim any time."""
         mine = self._mine(name, place)
@@ -140,10 +140,10 @@ class DeltaBook:
         """How many facts have had this name."""
         return len(self._mine(name, place))
 
-    def _mine(self, name: str, place: MemoryPlace) -> list[StandingFact]:
+    def _mine(self, name: str, place: MemoryPlace) -> list[DeltaFact]:
         return [fact for fact in self._named.get(name, ()) if _lies_in(fact, place)]
 
-    def find(self, name: str, place: MemoryPlace, delta_id: str) -> StandingFact:
+    def find(self, name: str, place: MemoryPlace, delta_id: str) -> DeltaFact:
         """The fact that ``replaces`` names. Raises FactConflictError unless it is live."""
         fact = self.newest(name, place)
         if fact is None:
@@ -174,7 +174,7 @@ class DeltaBook:
     def state(self, name: str, fact_id: str, place: MemoryPlace, statement: StatedFact) -> None:
         """Add a fact that the batch states."""
         value: Value = statement.value
-        fact = StandingFact(
+        fact = DeltaFact(
             name, fact_id, place.user, place.agent, True, statement.entity, statement.relation,
             value.type, value.v, fresh=True,
         )  # fmt: skip
@@ -190,7 +190,7 @@ class DeltaBook:
         return [self._hashes[each] for each in episodes if each in self._hashes]
 
 
-def _lies_in(fact: StandingFact, place: MemoryPlace) -> bool:
+def _lies_in(fact: DeltaFact, place: MemoryPlace) -> bool:
     return fact.user == place.user and fact.agent == place.agent
 
 

@@ -33,7 +33,7 @@ from engramlog.projections.writing.decide.authority import moderates, source_for
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import write_refusal
 from engramlog.projections.writing.decide.facts.assert_with_provenance import assert_with_provenance
-from engramlog.projections.writing.decide.memory.delta_book import DeltaBook, StandingFact
+from engramlog.projections.writing.decide.memory.delta_book import DeltaBook, DeltaFact
 
 DELTAS_PER_EVENT = 500
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -202,7 +202,7 @@ class _Batch:
 
     def _replaced(
         self, proposal: Proposal, statement: StatedFact | None
-    ) -> tuple[list[StandingFact], list[str]]:
+    ) -> tuple[list[DeltaFact], list[str]]:
         """The facts that a delta replaces, and warnings. Raises FactConflictError."""
         names, delta_id = replaced_by(proposal.delta), proposal.delta_id
         if len(set(names)) != len(names):
@@ -211,7 +211,7 @@ class _Batch:
             raise FactConflictError(
                 "self_replace", "the new fact is among those it replaces", delta_id
             )
-        found: list[StandingFact] = []
+        found: list[DeltaFact] = []
         warnings: list[str] = []
         for name in names:
             try:
@@ -233,7 +233,7 @@ class _Batch:
             found.append(fact)
         return found, warnings
 
-    def _check_version(self, proposal: Proposal, fact: StandingFact) -> None:
+    def _check_version(self, proposal: Proposal, fact: DeltaFact) -> None:
         expected = getattr(proposal.delta, "expected_version", None)
         version = self._book.version(fact.name, proposal.place)
         if expected is not None and expected != version:
@@ -244,8 +244,8 @@ class _Batch:
             )
 
     def _pinned(
-        self, proposal: Proposal, statement: StatedFact, ended: list[StandingFact]
-    ) -> tuple[list[StandingFact], StandingFact | None]:
+        self, proposal: Proposal, statement: StatedFact, ended: list[DeltaFact]
+    ) -> tuple[list[DeltaFact], DeltaFact | None]:
         """The facts that end, and the one that stays because it has the new one's name and
         content."""
         if statement.name is None:
@@ -257,7 +257,7 @@ class _Batch:
             return ended, standing if standing.ours else None
         return [*ended, standing], None
 
-    def _check_authority(self, ended: list[StandingFact]) -> None:
+    def _check_authority(self, ended: list[DeltaFact]) -> None:
         """Check that the delta's actor may end these facts."""
         rights = self._command.rights
         if rights is None or self._moderates:
@@ -267,7 +267,7 @@ class _Batch:
                 raise _SourceForbidden(fact.source)
 
     def _check_rival(
-        self, proposal: Proposal, statement: StatedFact, ended: list[StandingFact]
+        self, proposal: Proposal, statement: StatedFact, ended: list[DeltaFact]
     ) -> None:
         if not isinstance(proposal.delta, AddDelta) or ended:
             return
@@ -282,7 +282,7 @@ class _Batch:
                 proposal.delta_id,
             )
 
-    def _end(self, ended: list[StandingFact]) -> None:
+    def _end(self, ended: list[DeltaFact]) -> None:
         fresh = [fact.fact_id for fact in ended if fact.fresh]
         if fresh:
             payload = FactRetracted(fact_ids=fresh, reason="replaced")
@@ -293,7 +293,7 @@ class _Batch:
             self._claimed.add(fact.fact_id)
 
     def _state(
-        self, proposal: Proposal, statement: StatedFact, kept: StandingFact | None
+        self, proposal: Proposal, statement: StatedFact, kept: DeltaFact | None
     ) -> tuple[str, dict[str, str]]:
         if kept is not None:
             return kept.fact_id, {}

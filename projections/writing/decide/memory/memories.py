@@ -22,8 +22,8 @@ from engramlog.projections.memories.deduplication_rules import (
     PARAPHRASE_MIN,
     SHARED_WORDS_MIN,
     TOPIC_MEMORIES_MAX,
+    announces_change,
     shared_words,
-    tells_of_change,
 )
 from engramlog.projections.moment import LIVE, Moment
 from engramlog.projections.tables.facts.attributes import attributes_at
@@ -71,7 +71,7 @@ def _said_just_now(command: StoreMemory, view: View, moment: Moment) -> int | No
     similar vector."""
     fact = command.fact
     recent = recent_memories(view, command.rights, moment, fact.source, fact.scope, fact.garden_id)
-    texts = [view.said_by(slot) for slot in recent]
+    texts = [view.value_text_of(slot) for slot in recent]
     for slot, text in zip(recent, texts, strict=True):
         if text == fact.value.v:
             return slot
@@ -107,7 +107,7 @@ def _classified(command: StoreMemory, view: View, moment: Moment) -> AssertFact:
     fact = command.fact
     known = equal_memories(view, command.rights, moment, fact.value)
     secret = confidential_memories(view, command.rights, moment)
-    texts = [view.said_by(slot) for slot in secret]
+    texts = [view.value_text_of(slot) for slot in secret]
     known = [*known, *_like(command, secret, texts)]
     attributes = fact.attributes or PLAIN
     highest = max((int(view.classification[slot]) for slot in known), default=0)
@@ -122,12 +122,14 @@ def _superseded(command: StoreMemory, view: View, moment: Moment) -> list[int]:
     fact = command.fact
     topic = (fact.attributes or PLAIN).topic
     text = fact.value.v
-    if topic == PLAIN.topic or not tells_of_change(text):
+    if topic == PLAIN.topic or not announces_change(text):
         return []
     own = memories_of(view, command.rights, moment, fact.source, fact.scope, fact.garden_id)
     newest = _of_topic(view, moment, own[::-1], topic)
-    others = [slot for slot in newest if view.said_by(slot) != text]
-    return [slot for slot in others if shared_words(text, view.said_by(slot)) >= SHARED_WORDS_MIN]
+    others = [slot for slot in newest if view.value_text_of(slot) != text]
+    return [
+        slot for slot in others if shared_words(text, view.value_text_of(slot)) >= SHARED_WORDS_MIN
+    ]
 
 
 def _of_topic(view: View, moment: Moment, slots: I32, topic: str) -> list[int]:

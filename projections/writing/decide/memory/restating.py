@@ -16,7 +16,7 @@ from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import AppliedDelta, DeltaApplied, FactRetracted, SummaryRecorded
 from engramlog.projections.memories.attribute_rules import misplaced
 from engramlog.projections.moment import LIVE
-from engramlog.projections.summaries.reading import standing_paragraphs
+from engramlog.projections.summaries.reading import current_paragraphs
 from engramlog.projections.tables.database import query
 from engramlog.projections.writing.commands import Refused, RestateBatch, RestatedFact
 from engramlog.projections.writing.decide.context import Context, Decision
@@ -145,7 +145,7 @@ def _same_summary(
 ) -> dict[str, str] | None:
     """The current paragraphs by key, if the summary already has exactly this text."""
     partition = fact_partition(summary.scope, summary.garden_id)
-    standing = standing_paragraphs(context.db, partition, summary.owner, summary.name)
+    standing = current_paragraphs(context.db, partition, summary.owner, summary.name)
     if standing is None or summary.removed:
         return None
     texts = {item.key: item.fact.value.v for item in command.then if item.fact is not None}

@@ -14,7 +14,7 @@ from engramlog.eventlog.kinds import FactAsserted, FactRetracted, SummaryRecorde
 from engramlog.projections.cid import compute_cid
 from engramlog.projections.memories.summary_naming import RELATION, Period, period_of_name
 from engramlog.projections.summaries.paragraphs import paragraphs_of
-from engramlog.projections.summaries.reading import StandingParagraph, standing_paragraphs
+from engramlog.projections.summaries.reading import SummaryParagraph, current_paragraphs
 from engramlog.projections.writing.commands import RecordSummary, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import write_refusal
@@ -28,7 +28,7 @@ class _Change(Struct, frozen=True):
     """The paragraphs in order, each with its text and its existing fact, and the removed ones."""
 
     wanted: list[tuple[str, str | None]]
-    gone: list[StandingParagraph]
+    gone: list[SummaryParagraph]
 
     @property
     def fresh(self) -> int:
@@ -54,7 +54,7 @@ def record_summary(command: RecordSummary, context: Context) -> Decision | Refus
             return refusal
     context.flush()
     partition = fact_partition(command.scope, command.garden_id)
-    standing = standing_paragraphs(context.db, partition, command.owner, command.name)
+    standing = current_paragraphs(context.db, partition, command.owner, command.name)
     if standing:
         shown = readable(context, command.rights, [each.fact_id for each in standing])
         standing = [each for each in standing if each.fact_id in shown] or None
@@ -75,9 +75,9 @@ def record_summary(command: RecordSummary, context: Context) -> Decision | Refus
     return Decision(drafts, retracted=retracted, detail=detail)
 
 
-def _compare(texts: Sequence[str], standing: Sequence[StandingParagraph]) -> _Change:
+def _compare(texts: Sequence[str], standing: Sequence[SummaryParagraph]) -> _Change:
     """Match each existing paragraph with the first wanted one of equal text that is unmatched."""
-    free: defaultdict[str, list[StandingParagraph]] = defaultdict(list)
+    free: defaultdict[str, list[SummaryParagraph]] = defaultdict(list)
     for each in reversed(standing):
         free[each.text].append(each)
     wanted = [(text, free[text].pop().fact_id if free[text] else None) for text in texts]
