@@ -1,8 +1,8 @@
 """Random schedules of a network of nodes: how many end in agreement.
 
-Each schedule is a seed: two to five nodes with skewed clocks write, derive, contradict each other,
-retract and settle one another's facts, restart, and replay each other over links that fail, with
-pages that end anywhere. Then all replay all, and their streams' digests must be equal; so must
+Each schedule is a seed. Two to five nodes with skewed clocks write, derive, contradict each other,
+retract and settle one another's facts, and restart. They replay each other over links that fail,
+with pages that end anywhere. Then all replay all, and their streams' digests must be equal; so must
 lists of facts and recall answers (ids, scores, order), once trust, access counts, decay and the
 instant are. ``--congress`` splits the congress stream among four origins.
 """

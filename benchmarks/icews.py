@@ -1,7 +1,7 @@
 """90,730 dated political events, and 2,500 questions about a day's valid facts.
 
-Baseline: a store that knows facts but not their validity answers with every object ever stated,
-which is right for the questions whose answer never changed.
+Baseline: a store that knows facts but not their validity answers with every object ever stated.
+That is right for questions whose answer never changed.
 """
 
 from __future__ import annotations

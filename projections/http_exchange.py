@@ -1,7 +1,7 @@
 """Requests to other machines: aiohttp's client, with limits on every answer as a whole.
 
 ``exchange`` is for coroutines. ``BlockingHttp`` is for threads that wait: it runs the same code in
-a shared event loop, so another thread can end a wait, and a host that sends slowly for ever, even
+a shared event loop. So another thread can end a wait, and a host that sends slowly for ever, even
 in its headers, blocks no thread. Redirects are not followed: a key goes only to its host.
 """
 

@@ -70,8 +70,8 @@ class NamedErasure(Struct, frozen=True):
 
 
 class ReceiptDocument(Struct, frozen=True):
-    """The statement in a receipt: when an erasure began, which facts and events it named, and that
-    at ``completed_at`` no file of the node held anything of it. ``public_key`` signed it."""
+    """The statement in a receipt: when an erasure began, and which facts and events it named. At
+    ``completed_at`` no file of the node held anything of it. ``public_key`` signed it."""
 
     erasure_id: str
     node_id: str

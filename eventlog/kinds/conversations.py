@@ -37,8 +37,8 @@ class AppliedDelta(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     """One typed delta and its outcome. ``fact_asserted`` has the fact's content; ``payload`` holds
     only the rest of the delta's payload.
 
-    ``name`` is the fact's id in the delta, ``subject`` and ``predicate`` the delta's words for
-    entity and relation, ``fact_id`` the fact, ``retracted`` the facts that ``replaces`` named.
+    ``name`` is the fact's id in the delta. ``subject`` and ``predicate`` are the delta's words for
+    entity and relation. ``fact_id`` is the fact, ``retracted`` the facts that ``replaces`` named.
     ``lineage``: for a delta without source episodes.
     """
 

@@ -1,7 +1,7 @@
 """The facts of a card, and a fingerprint that changes whenever its text would.
 
-Every read uses the reader's rights at the reader's Moment, so two readers who see different facts
-never share a fingerprint or a text.
+Every read uses the reader's rights at the reader's Moment. So readers who see different facts never
+share a fingerprint or a text.
 """
 
 from __future__ import annotations

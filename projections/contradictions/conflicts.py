@@ -212,8 +212,8 @@ def _conflict_at(
 def _open_at(
     view: View, authorization: Authorization, moment: Moment, row: ConflictRow, older: int
 ) -> Conflict | None:
-    """The conflict with the facts that now represent its two values, or None if a value has expired
-    or the relation is now set-valued."""
+    """The conflict with the facts that now represent its two values. None if a value has expired or
+    the relation is now set-valued."""
     if view.is_set_valued(int(view.relation[older]), moment):
         return None
     siblings = view.key_slots(int(view.key[older]))

@@ -1,9 +1,8 @@
 """The provenance walk: a fact's ancestors by derivation.
 
 Links go from content hash to content hash. A hash means the newest visible fact with that content
-at the Moment, or nothing. Visibility is decided in memory before any row is read, so neither the
-answer, nor its counts, nor its cost separates an absent fact from a hidden one. Source: seed
-§20.6.2, wire 5.4.
+at the Moment, or nothing. Visibility is decided in memory before any row is read. So answer, counts
+and cost are the same for an absent fact and a hidden one. Source: seed §20.6.2, wire 5.4.
 """
 
 from __future__ import annotations

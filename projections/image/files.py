@@ -1,9 +1,8 @@
 """The memory image in a file: nodes start from it and recall workers share it.
 
 ``image/POSITION.image`` in the data directory holds the image at a position of the log. It is only
-a copy: a file that is torn or damaged, or that does not fit this log and release, is removed, and
-the image is loaded from the tables. An erasure removes all files, so that no erased text survives
-in one.
+a copy: a torn, damaged or unfitting file is removed, and the image is loaded from the tables. An
+erasure removes all files, so that no erased text survives in one.
 """
 
 from __future__ import annotations

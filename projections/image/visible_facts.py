@@ -58,9 +58,9 @@ def live(
 ) -> I32:
     """Readable slots of live facts at the moment.
 
-    A fact is live if it was asserted by the moment's position, was not retracted by it, has a
-    confidence above 0 and, unless ``include_expired``, is valid at ``moment.valid_us``.
-    ``include_retracted`` keeps retracted facts and the confidence-0 records that retracted them.
+    A fact is live if it was asserted and not retracted by the moment's position, has a confidence
+    above 0, and is valid at ``moment.valid_us`` (unless ``include_expired``). ``include_retracted``
+    keeps retracted facts and the confidence-0 records that retracted them.
     """
     if slots is None:
         mask = live_mask(

@@ -1,8 +1,8 @@
 """A new replica's tables from a snapshot of its primary, to avoid projecting the whole log.
 
 The log comes first, checked event by event. A snapshot counts only if it ends at an event of that
-log, was made by this release's projectors, matches its document, and its rows give the digests in
-the document. Otherwise the log is replayed.
+log and this release's projectors made it. It must match its document, and its rows must give the
+document's digests. Otherwise the log is replayed.
 """
 
 from __future__ import annotations

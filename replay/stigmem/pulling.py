@@ -1,10 +1,10 @@
 """Pulls a node that speaks only the protocol, in spite of its faults (wire 3.6).
 
-A page's facts are sorted by clock reading as numbers, taken one by one, and written together with
-the next cursor, so a crash loses and repeats nothing. Refused facts are named in the log and
-skipped. Each scope has its own cursor, so a scope that either side grants late starts from its
-beginning. The cursor sent is a little earlier than the one reached: nodes that compare readings as
-text hide facts behind a cursor that they have already returned.
+A page's facts are sorted by clock reading as numbers and taken one by one. They are written
+together with the next cursor, so a crash loses and repeats nothing. Refused facts are named in the
+log and skipped. Each scope has its own cursor, so a scope that either side grants late starts from
+its beginning. The cursor sent is a little earlier than the one reached: nodes that compare readings
+as text hide facts behind a cursor that they have already returned.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A fact in the protocol's federation, and the part of it that this node takes (wire 3.5).
 
-Nothing here trusts the peer: every field is checked, and each invalid fact is refused by itself,
-with a code, so that it does not affect the rest of its page.
+Nothing here trusts the peer: every field is checked. An invalid fact is refused with a code and
+does not affect the rest of its page.
 """
 
 from __future__ import annotations

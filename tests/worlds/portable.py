@@ -1,7 +1,7 @@
 """The meaning of a log without node-local data, for logs that went through a file.
 
-Facts and episodes are named by their place among those that travel, positions by their time, and a
-rule's watermark by the last episode before it.
+Facts and episodes are named by their place among those that travel, and positions by their time. A
+rule's watermark is named by the last episode before it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Pairs of worlds that differ only in private facts, for tests that nothing of them leaks.
 
-A history is drawn once and lived twice. In the second life as many neutral events replace every
-private step (a garden, its members, facts, retractions, settlements, sweeps, reviews, recalls by
-members), so that positions, times and identifiers stay the same. A non-member gets the same bytes
-in both.
+A history is drawn once and lived twice. In the second life neutral events replace every private
+step: a garden, its members, facts, retractions, settlements, sweeps, reviews, recalls by members.
+Positions, times and identifiers stay the same. A non-member gets the same bytes in both.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Texts of one batch follow each other without padding, so every product is one large one. Only
 attention handles texts singly, in groups of equal length. Loading precomputes what it can: the
-three attention products are one, the score's scale is in the queries, keys need no bias (softmax
-ignores it), and the values' bias is in the output's.
+three attention products are one, and the queries include the score's scale. Keys need no bias
+(softmax ignores it), and the output's bias includes the values'.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Unit vectors in memory by the memory image's slots, and exact cosines over them.
 
 Vectors lie in blocks of a fixed size; empty rows are zero. Every cosine is the product of one row
-with the query, summed separately, so a fact's cosine has the same bits whatever else a question
-scans. Each block has a sketch, for preselection among very many. A block may be a mapped file;
-writes into it stay in this process.
+with the query, summed separately. So a fact's cosine has the same bits beside any other facts. Each
+block has a sketch, for preselection among very many. A block may be a mapped file; writes into it
+stay in this process.
 """
 
 from __future__ import annotations

@@ -170,8 +170,8 @@ class VecFacts(KeptVecFacts):
                 self._db.execute("UPDATE vec_meta SET position=?", (position,))
 
     def rewrite(self, gone: Container[str]) -> None:
-        """Rewrite the table without the vectors of ``gone`` and of cards, so that no trace of them
-        remains in sqlite-vec's chunks and SQLite's pages."""
+        """Rewrite the table without the vectors of ``gone`` and of cards. Then neither sqlite-vec's
+        chunks nor SQLite's pages keep a trace of them."""
         staged = self._path.with_name(self._path.name + ".next")
         with self._lock:
             remove_database(staged)

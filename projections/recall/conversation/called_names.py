@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 LOOKED_MAX = 40
 """How many facts with the name are read, newest first."""
 CALLED_SHARE = 0.25
-"""The least share of the other speaker's facts with the name that must call by it, and the largest
-share of all facts with it that may be the speaker's own."""
+"""A share of facts with the name. At least this share of the other speaker's must call by it; at
+most this share of all may be the speaker's own."""
 TOGETHER = 2
 """A call is unambiguous in a conversation with this many speakers."""
 

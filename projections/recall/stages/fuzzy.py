@@ -1,11 +1,11 @@
 """Sf: three searches one after the other, by stems, then letter by letter (abmind's seed).
 
 ``porter`` searches each keyword as a phrase in a fact's value, not in the entity and relation,
-which many facts share. If it finds fewer facts than the answer may hold, ``trigram_en`` searches
-the keywords as pieces of text, ignoring accents and case, in the same text and in the fact's
-keywords, and ``trigram_orig`` in the user's own words. A piece without a hit is tried with z and y
-exchanged, then in overlapping windows, some of which survive a typing error. The first search that
-finds a fact is its origin. All statistics are counted over the survivors.
+which many facts share. If it finds fewer facts than the answer may hold, two more searches look for
+the keywords as pieces of text, ignoring accents and case: ``trigram_en`` in the same text and the
+fact's keywords, ``trigram_orig`` in the user's own words. A piece without a hit is tried with z and
+y exchanged, then in overlapping windows, some of which survive a typing error. The first search
+that finds a fact is its origin. All statistics are counted over the survivors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``entity_edges``: one edge per ``ref`` fact, with the seed's columns and its three indexes.
 
-An edge gets its fact's confidence in the same transaction, carries the trust in its source, is
-soft-deleted with its fact's retraction, and cannot outlive the fact (foreign key). Source: seed
+An edge gets its fact's confidence in the same transaction and carries the trust in its source. A
+retraction soft-deletes it with its fact, and it cannot outlive the fact (foreign key). Source: seed
 §20.1.2, §20.1.3, §20.1.7.
 """
 

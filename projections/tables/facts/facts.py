@@ -199,8 +199,8 @@ class FactsProjector:
 
     def _sweep(self, sweeps: dict[str, tuple[int, DecaySwept]], db: apsw.Connection) -> None:
         """Apply consecutive sweeps over scopes without a common fact. Reads the table once for all
-        of them and writes the changes together in order, so that each page of a table larger than
-        the cache is read once and written once."""
+        of them and writes the changes together in order: each page of a table larger than the cache
+        is read once and written once."""
         if not sweeps:
             return
         position, sweep = next(iter(sweeps.values()))

@@ -1,7 +1,7 @@
 """``lexicon``: the full-text index (FTS5, porter stems) over the texts of facts.
 
-FTS5 tokenizes and stores. Scores come from the memory image's posting lists, counted over the facts
-that the caller may see at the moment, so no statistic reveals unreadable facts.
+FTS5 tokenizes and stores. Scores come from the memory image's posting lists, counted over the
+caller's visible facts. So no statistic reveals unreadable facts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """``verdicts``: the facts with findings of the sanitizer, and a person's decisions on them.
 
-The verdict is made when a fact is written, in every mode, so the mode can change at any time, and
-this node judges facts of other nodes itself. A review applies to the whole history of its fact, as
-present rights do: an as-of query does not undo it.
+Every mode makes the verdict when a fact is written, so the mode can change at any time. This node
+judges facts of other nodes itself. A review applies to the whole history of its fact, as present
+rights do: an as-of query does not undo it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How a delta writes a fact: always with its provenance.
 
-A payload cannot claim another provenance, the bundle's values are checked texts, and the fact names
+A payload cannot claim another provenance, and the bundle's values are checked texts. The fact names
 its episodes by the hashes of their events.
 """
 

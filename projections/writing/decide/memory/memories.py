@@ -102,8 +102,8 @@ def _skipped(fact: AssertFact, view: View, slot: int, context: Context) -> Decis
 
 
 def _classified(command: StoreMemory, view: View, moment: Moment) -> AssertFact:
-    """The fact, classified at least as high as an equal text, or as a confidential one that means
-    the same, among those that the writer may read."""
+    """The fact, classified at least as high as any readable equal text, or readable confidential
+    text with the same meaning."""
     fact = command.fact
     known = equal_memories(view, command.rights, moment, fact.value)
     secret = confidential_memories(view, command.rights, moment)
