@@ -292,7 +292,9 @@ def _walkable(
         if named is not None:
             slots = slots[named[view.relation[slots]]]
         slots = slots[view.confidence(slots, moment) >= query.min_confidence]
-        return slots[view.trust(slots, moment) >= query.min_trust]
+        if query.min_trust > 0.0:
+            slots = slots[view.trust(slots, moment) >= query.min_trust]
+        return slots
 
     return walkable
 

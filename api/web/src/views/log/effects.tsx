@@ -11,10 +11,13 @@ const said = (name: string): string => name.replaceAll("_", " ");
 
 export const Effects = ({ readBy, facts }: { readBy: readonly ReadBy[]; facts: readonly Fact[] }): JSX.Element => {
   const quiet = readBy.filter((each) => each.changed === 0 && each.words === null && each.applied);
-  const shown = readBy.filter((each) => !quiet.includes(each));
+  const shown = readBy.filter((each) => each.changed > 0 || !each.applied);
+  const told = new Map<string, string[]>();
+  for (const { projection, changed, applied, words } of readBy)
+    if (changed === 0 && applied && words !== null) told.set(words, [...(told.get(words) ?? []), said(projection)]);
   return (
     <>
-      {shown.length > 0 && (
+      {shown.length + told.size > 0 && (
         <dl class="effects" aria-label="Rows of each projection">
           {shown.map((each) => (
             <div key={each.projection}>
@@ -24,6 +27,7 @@ export const Effects = ({ readBy, facts }: { readBy: readonly ReadBy[]; facts: r
               {each.words !== null && <dd class="muted">{each.words}</dd>}
             </div>
           ))}
+          {[...told].map(([words, names]) => <div key={words}><dt>{names.join(", ")}</dt><dd class="muted">{words}</dd></div>)}
         </dl>
       )}
       {readBy.length === 0 && <p class="muted">No projection reads this kind.</p>}

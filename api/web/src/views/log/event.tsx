@@ -70,7 +70,7 @@ export const EventDetail = ({ ask }: { ask: Ask }): JSX.Element => {
       {data.payload !== null && data.erasure === null && <Payload payload={data.payload} />}
       {data.payload === null && data.facts.length === 0 && !data.erased && <Empty>Not for your key to see.</Empty>}
       <h3>What it changed</h3>
-      <Changed position={event.position} />
+      {data.erasure === null && <Changed position={event.position} />}
       <Effects readBy={data.read_by} facts={data.facts} />
       <h3>Header</h3>
       <dl class="record">

@@ -76,7 +76,7 @@ export const Doing = ({ label, title, danger = false, primary = false, children,
  * reason. Both or neither happen. */
 export const statingAgain = (fact: Fact, retracted: string | null, reason: string, garden = fact.garden_id): Ask => {
   const { entity, relation, value, source, scope, valid_from, valid_until, confidence, attributes, derived_from } = fact;
-  if (fact.sanitizer_redacted) throw new Error("The sanitizer changed what is shown of this fact, so it cannot be stated again from here.");
+  if (fact.sanitizer_redacted) throw new Refused(0, "", "The sanitizer changed what is shown of this fact, so it cannot be stated again from here.");
   return {
     method: "POST", path: "/v1/facts/batch", query: { atomic: true },
     body: [

@@ -37,8 +37,10 @@ export const Quarantine = ({ ask }: { ask: Ask }): JSX.Element => {
   const status = param("status") || "pending";
   return (
     <div class="columns">
-      <div class="choices" role="group" aria-label="Status">
-        {STATUS.map((each) => <button type="button" key={each} aria-pressed={status === each} onClick={() => amend({ status: each })}>{STATUS_TEXT[each]}</button>)}
+      <div class="section-head">
+        <div class="choices" role="group" aria-label="Status">
+          {STATUS.map((each) => <button type="button" key={each} aria-pressed={status === each} onClick={() => amend({ status: each })}>{STATUS_TEXT[each]}</button>)}
+        </div>
         {may("write") && <NewQuarantine />}
       </div>
       <Fault fault={found.fault} />
