@@ -24,7 +24,7 @@ from engramlog.projections.episodes import reading, reading_deltas
 from engramlog.projections.episodes.classifying import CurrentFacts, emit
 from engramlog.projections.episodes.rule import Rule, parse_rule
 from engramlog.projections.tables.database import query
-from engramlog.projections.writing.commands import RecordEpisodes
+from engramlog.projections.writing.memory_commands import RecordEpisodes
 
 BATCH = 1_000
 USERS = 20

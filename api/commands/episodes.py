@@ -44,7 +44,7 @@ from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import kept_from, live
 from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.moment import Moment, format_instant, parse_instant
-from engramlog.projections.writing.commands import ApplyDeltas, RecordEpisodes
+from engramlog.projections.writing.memory_commands import ApplyDeltas, RecordEpisodes
 
 PAYLOAD_REST_BYTES_MAX = 4_096
 """Bytes of a payload besides the fact itself."""

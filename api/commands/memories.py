@@ -20,8 +20,9 @@ from engramlog.projections.memories.deduplication_rules import (
     TextLikeness,
     is_ownerless,
 )
-from engramlog.projections.writing.commands import AssertFact, MergeMemories, StoreMemory
+from engramlog.projections.writing.commands import AssertFact
 from engramlog.projections.writing.comparison_window import confidential_memories, recent_memories
+from engramlog.projections.writing.memory_commands import MergeMemories, StoreMemory
 
 NO_VECTORS = "no embeddings: paraphrases were not compared"
 

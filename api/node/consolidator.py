@@ -28,7 +28,8 @@ from engramlog.projections.episodes.reading import Readers
 from engramlog.projections.episodes.rule import Rule
 from engramlog.projections.episodes.salience import RuleBasedScorer, SalienceContext, SalienceScorer
 from engramlog.projections.normalization import normalize_uri
-from engramlog.projections.writing.commands import ApplyDeltas, Consolidate, Done, Refused
+from engramlog.projections.writing.commands import Done, Refused
+from engramlog.projections.writing.memory_commands import ApplyDeltas, Consolidate
 
 CHUNK_EPISODES = 1_000
 DRY_RUN_EPISODES_MAX = 10_000

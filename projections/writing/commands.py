@@ -11,30 +11,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from engramlog.eventlog.event import Foreign, Recorded
+from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import (
     Attestation,
-    ConsolidationRan,
     ContentReviewed,
     DecayPolicy,
-    DeltaApplied,
-    EpisodeRecorded,
     ErasureReason,
-    FactAsserted,
     FactAttributes,
     GardenMemberSet,
-    OrgManifestSet,
     Parent,
     Payload,
-    PeerEquivocated,
-    RefusedEvent,
-    RefusedFact,
     SubscriptionSet,
-    SummaryRecorded,
     Value,
 )
-from engramlog.projections.episodes.delta import Proposal
-from engramlog.projections.memories.deduplication_rules import TextLikeness
 from engramlog.projections.normalization import SCOPES
 
 if TYPE_CHECKING:
@@ -199,89 +188,6 @@ class ReviewQuarantined(OwnShape, frozen=True, kw_only=True):
     rights: Authorization | None = None
 
 
-class RecordEpisodes(OwnShape, frozen=True, kw_only=True):
-    """Validated episodes (``episodes.place``) of one scope, or of one garden in it, oldest first.
-    ``undated``: indices of those that came without an instant and so happened now; recorded again,
-    they are repetitions at any time."""
-
-    episodes: tuple[EpisodeRecorded, ...]
-    member: str | None = None
-    undated: frozenset[int] = frozenset()
-
-
-class RecordSummary(OwnShape, frozen=True, kw_only=True):
-    """Replace a summary's text from now on; ``text`` None removes the summary.
-
-    ``name`` is its path in the summaries' folder (``summaries.naming``), ``owner`` (stored form)
-    the source of its paragraphs.
-    """
-
-    name: str
-    text: str | None
-    owner: str
-    scope: str
-    garden_id: str | None = None
-    member: str | None = None
-    modified_us: int | None = None
-    size: int | None = None
-    rights: Authorization | None = None
-
-
-class ApplyDeltas(OwnShape, frozen=True, kw_only=True):
-    """Deltas of one scope or garden, applied together.
-
-    ``strict``: one conflict rejects all; otherwise each conflict rejects its own delta, and missing
-    or retracted targets are ignored. ``bundle``: provenance of every fact they write.
-    ``single_valued``: relations that refuse a second value.
-    """
-
-    scope: str
-    proposals: tuple[Proposal, ...]
-    garden_id: str | None = None
-    member: str | None = None
-    run_id: str | None = None
-    strict: bool = True
-    single_valued: tuple[str, ...] = ()
-    bundle: dict[str, str] = {}
-    rights: Authorization | None = None
-    """The caller's rights, also the authority over facts; None for rules, which admins set."""
-
-
-class Consolidate(OwnShape, frozen=True, kw_only=True):
-    """Apply the deltas of a rule's run and record the run. Refused if another run was faster (the
-    rule's watermark is no longer ``expected``). The writer fills in the counts of ``run`` from the
-    outcomes of the deltas."""
-
-    apply: ApplyDeltas
-    run: ConsolidationRan
-    expected: int
-
-
-class AdoptPage(OwnShape, frozen=True, kw_only=True):
-    """Append verified events of one stream of a peer. ``statement`` is its signed head;
-    ``fact_ids`` are the facts that the events state."""
-
-    node_id: str
-    stream: str
-    first_seq: int
-    events: tuple[Foreign, ...]
-    fact_ids: tuple[str, ...]
-    statement: dict[str, Any]
-    erasable: frozenset[bytes] = frozenset()
-    refused: tuple[RefusedEvent, ...] = ()
-
-
-class TakeForeignEnds(OwnShape, frozen=True):
-    """Apply other nodes' ends of facts, where they may take effect."""
-
-
-class NoteEquivocation(OwnShape, frozen=True, kw_only=True):
-    """Store evidence that a peer contradicted itself, and hold the stream."""
-
-    peer_id: str
-    evidence: PeerEquivocated
-
-
 class Subscribe(OwnShape, frozen=True, kw_only=True):
     """Report changes to a subscriber from now on; at most ``most`` subscriptions per subscriber."""
 
@@ -295,19 +201,6 @@ class Unsubscribe(OwnShape, frozen=True, kw_only=True):
     subscription_id: str
     subscriber: str | None
     reason: str = ""
-
-
-class ReceiveForeign(OwnShape, frozen=True, kw_only=True):
-    """Take a page of facts from a foreign node. ``facts`` are checked and carry ``foreign``;
-    ``refused`` failed the checks; ``cursor`` is empty for pushed facts; ``scope`` is the requested
-    one."""
-
-    node_id: str
-    facts: tuple[FactAsserted, ...]
-    refused: tuple[RefusedFact, ...] = ()
-    cursor: str = ""
-    scope: str = ""
-    received: int
 
 
 class Refused(Struct, frozen=True):
@@ -381,35 +274,6 @@ class EraseEvents(OwnShape, frozen=True, kw_only=True):
     events: tuple[str, ...] = ()
 
 
-class StoreMemory(OwnShape, frozen=True, kw_only=True):
-    """State a memory, unless its owner has just said the same (``memory_rules``).
-
-    Attributes:
-        fact: the fact to state.
-        rights: the caller's; unreadable memories have no influence.
-        supersede: whether to end older memories that the new one replaces.
-        likeness: compares texts with known vectors; None if nothing makes vectors.
-    """
-
-    fact: AssertFact
-    rights: Authorization
-    supersede: bool = True
-    likeness: TextLikeness | None = None
-
-
-class MergeMemories(OwnShape, frozen=True, kw_only=True):
-    """Replace the older of two memories by the newer. ``rights``: the caller's, who may write as
-    the owner of both."""
-
-    fact_ids: tuple[str, str]
-    rights: Authorization
-    member: str | None = None
-
-
-ALONE = (EraseFacts, EraseEvents, TakeForeignEnds, StoreMemory, MergeMemories)
-"""Commands that are decided alone, after everything before them is committed."""
-
-
 class SetAttributes(OwnShape, frozen=True, kw_only=True):
     """Change attributes of a fact. ``changes``: by field. ``scopes``: those that the caller may
     write to. ``admin``: may also lower a classification and lend any trust. ``relevance_change`` is
@@ -421,31 +285,3 @@ class SetAttributes(OwnShape, frozen=True, kw_only=True):
     relevance_change: int = 0
     admin: bool = False
     member: str | None = None
-
-
-class PutManifest(OwnShape, frozen=True, kw_only=True):
-    """A manifest with a valid signature, and the ``rotations`` it announces."""
-
-    manifest: OrgManifestSet
-    rotations: tuple[dict[str, Any], ...]
-
-
-class RestatedFact(Struct, frozen=True, kw_only=True):
-    """One effect of an event: a fact it stated, which the event calls ``key``, or one it ended
-    (``ends``, a key or a fact id)."""
-
-    key: str = ""
-    fact: AssertFact | None = None
-    ends: str = ""
-    reason: str = ""
-
-
-class RestateBatch(OwnShape, frozen=True, kw_only=True):
-    """Deltas or a summary from another log, with the facts that they stated and ended.
-
-    A key of ``then`` in ``payload`` means the fact that this command states for it. Deltas that
-    were already applied here are skipped. ``detail.facts``: fact ids by key.
-    """
-
-    payload: DeltaApplied | SummaryRecorded
-    then: tuple[RestatedFact, ...] = ()

@@ -15,6 +15,7 @@ from engramlog.eventlog import kinds
 from engramlog.projections.tables.conflicts.contradictions import has_rival
 from engramlog.projections.tables.declared.policies import is_set_valued
 from engramlog.projections.writing import commands as ask
+from engramlog.projections.writing import memory_commands, peer_commands
 from engramlog.projections.writing.commands import Command, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared import (
@@ -74,29 +75,34 @@ DECISIONS: dict[type[Command], Callable[[Any, Context], Decision | Refused]] = {
     ask.EraseEvents: erasing.erase_events,
     kinds.ErasureCertified: erasing.certify_erasure,
     kinds.LegalHoldSet: erasing.set_legal_hold,
-    ask.RecordEpisodes: episodes.record_episodes,
-    ask.ApplyDeltas: deltas.apply_deltas,
+    memory_commands.RecordEpisodes: episodes.record_episodes,
+    memory_commands.ApplyDeltas: deltas.apply_deltas,
     kinds.ConsolidationRuleSet: consolidating.set_consolidation_rule,
-    ask.Consolidate: consolidating.consolidate,
+    memory_commands.Consolidate: consolidating.consolidate,
     kinds.PeerDeclared: peering.declare_peer,
     kinds.PeerStateSet: peering.set_peer_state,
-    ask.AdoptPage: peering.adopt_page,
-    ask.TakeForeignEnds: peering.take_foreign_ends,
-    ask.NoteEquivocation: peering.note_equivocation,
+    peer_commands.AdoptPage: peering.adopt_page,
+    peer_commands.TakeForeignEnds: peering.take_foreign_ends,
+    peer_commands.NoteEquivocation: peering.note_equivocation,
     ask.Subscribe: subscribing.subscribe,
     ask.Unsubscribe: subscribing.unsubscribe,
-    ask.PutManifest: manifests.put_manifest,
-    ask.ReceiveForeign: protocol_facts.receive_foreign,
+    peer_commands.PutManifest: manifests.put_manifest,
+    peer_commands.ReceiveForeign: protocol_facts.receive_foreign,
     kinds.FactFeedback: feedback.give_feedback,
-    ask.RecordSummary: summaries.record_summary,
+    memory_commands.RecordSummary: summaries.record_summary,
     kinds.TombstoneSet: tombstoning.set_tombstone,
     kinds.TombstoneRevoked: tombstoning.revoke_tombstone,
     ask.SetAttributes: attributing.set_attributes,
-    ask.StoreMemory: memories.store_memory,
-    ask.MergeMemories: merging.merge_memories,
-    ask.RestateBatch: restating.restate_batch,
+    memory_commands.StoreMemory: memories.store_memory,
+    memory_commands.MergeMemories: merging.merge_memories,
+    memory_commands.RestateBatch: restating.restate_batch,
 }
 """By the command's type; other payloads are recorded as they are."""
+ALONE = (
+    ask.EraseFacts, ask.EraseEvents, peer_commands.TakeForeignEnds, memory_commands.StoreMemory,
+    memory_commands.MergeMemories,
+)  # fmt: skip
+"""Commands that are decided alone, with everything before them committed."""
 
 
 def decide(command: Command, context: Context) -> Decision | Refused:

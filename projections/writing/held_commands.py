@@ -13,6 +13,7 @@ from engramlog.eventlog import kinds
 from engramlog.eventlog.event import Draft
 from engramlog.eventlog.held_scopes import EVERY_SCOPE, is_held
 from engramlog.projections.writing import commands as ask
+from engramlog.projections.writing import memory_commands, peer_commands
 from engramlog.projections.writing.commands import Command, Refused
 
 NEED_EVERY_SCOPE = (
@@ -21,10 +22,10 @@ NEED_EVERY_SCOPE = (
     kinds.FactErased,
     kinds.ErasureCertified,
     kinds.LegalHoldSet,
-    ask.AdoptPage,
-    ask.TakeForeignEnds,
-    ask.NoteEquivocation,
-    ask.ReceiveForeign,
+    peer_commands.AdoptPage,
+    peer_commands.TakeForeignEnds,
+    peer_commands.NoteEquivocation,
+    peer_commands.ReceiveForeign,
 )
 
 
@@ -52,7 +53,7 @@ def drafts_not_held(held: frozenset[str], drafts: Sequence[Draft]) -> Refused | 
 
 def _scopes(command: Command) -> Collection[str]:
     """The scopes that a command names."""
-    if isinstance(command, ask.Consolidate):
+    if isinstance(command, memory_commands.Consolidate):
         return (command.apply.scope,)
     if isinstance(command, ask.SweepDecay | kinds.TombstoneSet):
         return command.scopes

@@ -33,14 +33,13 @@ from engramlog.projections.writing.commands import (
     AssertFact,
     Command,
     Done,
-    MergeMemories,
     Refused,
     ResolveConflict,
     RetractFact,
     RetractMatching,
     SetAttributes,
-    StoreMemory,
 )
+from engramlog.projections.writing.memory_commands import MergeMemories, StoreMemory
 
 _EQUAL = """
 SELECT id FROM facts

@@ -25,7 +25,8 @@ from engramlog.eventlog.log import CopyableLog, EventLog, Idempotency, KeyCopy
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.tables.store import ProjectionStore
 from engramlog.projections.writing.catching_up import CatchesUp
-from engramlog.projections.writing.commands import ALONE, Command, Done, WriteAnswer
+from engramlog.projections.writing.commands import Command, Done, WriteAnswer
+from engramlog.projections.writing.decisions import ALONE
 from engramlog.projections.writing.group import Group, SubmissionFailed
 from engramlog.projections.writing.submission import Submission
 from engramlog.projections.writing.writer_errors import (

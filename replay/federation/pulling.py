@@ -16,15 +16,9 @@ from engramlog.eventlog.kinds import PeerEquivocated, PeerStateSet
 from engramlog.eventlog.log import EventLog, StreamHead
 from engramlog.eventlog.signing import SignedHead, SignedHeads
 from engramlog.projections.tables.peers.peers import PeerRow, PeerStream
-from engramlog.projections.writing.commands import (
-    AdoptPage,
-    Command,
-    NoteEquivocation,
-    Refused,
-    TakeForeignEnds,
-    WriteAnswer,
-)
+from engramlog.projections.writing.commands import Command, Refused, WriteAnswer
 from engramlog.projections.writing.group import ForeignEventRefused
+from engramlog.projections.writing.peer_commands import AdoptPage, NoteEquivocation, TakeForeignEnds
 from engramlog.projections.writing.writer_errors import WriterBusy, WriterClosed, WriterDegraded
 from engramlog.replay.federation.missing_payloads import (
     ERASURE_WAIT_SECONDS,

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from engramlog.eventlog.clock import COUNTER_LIMIT, format_hlc, parse_hlc
 from engramlog.eventlog.kinds import FactAsserted, RefusedFact
-from engramlog.projections.writing.commands import ReceiveForeign
+from engramlog.projections.writing.peer_commands import ReceiveForeign
 from engramlog.replay.stigmem.records import (
     OUTSIDE,
     RecordBounds,

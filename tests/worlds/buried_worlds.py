@@ -25,14 +25,8 @@ from engramlog.projections.episodes.delta import (
 )
 from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.moment import Moment
-from engramlog.projections.writing.commands import (
-    ApplyDeltas,
-    AssertFact,
-    Command,
-    RecordEpisodes,
-    ResolveConflict,
-    RetractFact,
-)
+from engramlog.projections.writing.commands import AssertFact, Command, ResolveConflict, RetractFact
+from engramlog.projections.writing.memory_commands import ApplyDeltas, RecordEpisodes
 from tests.worlds.live import CONTROL_TOKEN
 from tests.worlds.private_questions import STATEMENTS, Ask, reads
 from tests.worlds.private_worlds import (

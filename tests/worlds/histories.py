@@ -44,20 +44,22 @@ from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.moment import LIVE, Moment
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.writing.commands import (
-    ApplyDeltas,
     AssertFact,
     Command,
-    Consolidate,
     Done,
     EraseFacts,
-    MergeMemories,
-    RecordEpisodes,
-    RecordSummary,
     ResolveConflict,
     RetractFact,
     RetractMatching,
-    StoreMemory,
     SweepDecay,
+)
+from engramlog.projections.writing.memory_commands import (
+    ApplyDeltas,
+    Consolidate,
+    MergeMemories,
+    RecordEpisodes,
+    RecordSummary,
+    StoreMemory,
 )
 from engramlog.projections.writing.submission import Submission
 

@@ -58,20 +58,22 @@ from engramlog.projections.moment import Moment
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.facts.facts import fact_id
 from engramlog.projections.writing.commands import (
-    ApplyDeltas,
     AssertFact,
     Command,
     Done,
-    MergeMemories,
-    RecordEpisodes,
-    RecordSummary,
     ResolveConflict,
     RetractFact,
     ReviewQuarantined,
     SetAttributes,
     SetMember,
-    StoreMemory,
     SweepDecay,
+)
+from engramlog.projections.writing.memory_commands import (
+    ApplyDeltas,
+    MergeMemories,
+    RecordEpisodes,
+    RecordSummary,
+    StoreMemory,
 )
 from tests.worlds.live import LiveNode
 

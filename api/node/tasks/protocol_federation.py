@@ -24,7 +24,8 @@ from engramlog.projections.tables.peers.protocol_facts import (
     foreign_pages,
     foreign_settled,
 )
-from engramlog.projections.writing.commands import ReceiveForeign, Refused
+from engramlog.projections.writing.commands import Refused
+from engramlog.projections.writing.peer_commands import ReceiveForeign
 from engramlog.replay.stigmem.peer_token import (
     Nonces,
     PeerClaims,

@@ -23,7 +23,8 @@ from engramlog.eventlog.event import fact_partition
 from engramlog.projections.memories.summary_naming import FOLDER, TIERS, name_of_file
 from engramlog.projections.summaries.paragraphs import paragraphs_of
 from engramlog.projections.summaries.reading import RecordedFile, recorded_files
-from engramlog.projections.writing.commands import RecordSummary, Refused
+from engramlog.projections.writing.commands import Refused
+from engramlog.projections.writing.memory_commands import RecordSummary
 from engramlog.projections.writing.writer_errors import (
     ReplicaReadOnly,
     WriterBusy,

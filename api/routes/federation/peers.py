@@ -31,7 +31,7 @@ from engramlog.projections.tables.peers.peers import (
     load_peer_streams,
 )
 from engramlog.projections.tables.peers.refused_events import RefusedRow, refused_of
-from engramlog.projections.writing.commands import TakeForeignEnds
+from engramlog.projections.writing.peer_commands import TakeForeignEnds
 from engramlog.replay.federation.declaration import (
     Declaration,
     declaration_fault,

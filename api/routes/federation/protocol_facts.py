@@ -21,7 +21,7 @@ from engramlog.eventlog.kinds import FactAsserted, RefusedFact
 from engramlog.projections.normalization import lies_under
 from engramlog.projections.rights.capability_token import CapabilityInvalid
 from engramlog.projections.tables.peers.protocol_facts import foreign_refusals
-from engramlog.projections.writing.commands import ReceiveForeign
+from engramlog.projections.writing.peer_commands import ReceiveForeign
 from engramlog.replay.stigmem.peer_token import PeerTokenError
 from engramlog.replay.stigmem.records import RecordBounds, dated, hlc_of, is_ahead, name_of, taken
 from engramlog.replay.stigmem.serving import FactsPage, facts_page

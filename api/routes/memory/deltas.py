@@ -28,7 +28,8 @@ from engramlog.api.schemas.memory.deltas import (
 from engramlog.projections.episodes import reading_deltas
 from engramlog.projections.episodes.episode import FactPattern, MemoryFact
 from engramlog.projections.episodes.reading_deltas import DeltaFilter
-from engramlog.projections.writing.commands import ApplyDeltas, Done
+from engramlog.projections.writing.commands import Done
+from engramlog.projections.writing.memory_commands import ApplyDeltas
 
 routes = Routes("episodes")
 

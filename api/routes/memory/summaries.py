@@ -36,7 +36,8 @@ from engramlog.projections.summaries.reading import (
     paragraphs_at,
     summaries_at,
 )
-from engramlog.projections.writing.commands import RecordSummary, Refused
+from engramlog.projections.writing.commands import Refused
+from engramlog.projections.writing.memory_commands import RecordSummary
 
 routes = Routes("summaries")
 

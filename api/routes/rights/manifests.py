@@ -24,7 +24,7 @@ from engramlog.projections.rights.manifest_document import (
     read_manifest,
 )
 from engramlog.projections.tables.declared.manifests import load_manifest
-from engramlog.projections.writing.commands import PutManifest
+from engramlog.projections.writing.peer_commands import PutManifest
 from engramlog.replay.federation.declaration import fingerprint, wire_key
 
 routes = Routes("federation")

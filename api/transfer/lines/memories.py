@@ -32,13 +32,8 @@ from engramlog.eventlog.kinds import (
 )
 from engramlog.projections.episodes.delta import REPLACES_MAX, SOURCES_MAX
 from engramlog.projections.memories.summary_naming import period_of_name
-from engramlog.projections.writing.commands import (
-    Command,
-    OnBehalf,
-    RecordEpisodes,
-    RestateBatch,
-    RestatedFact,
-)
+from engramlog.projections.writing.commands import Command, OnBehalf
+from engramlog.projections.writing.memory_commands import RecordEpisodes, RestateBatch, RestatedFact
 
 DELTAS_MAX = 1_000
 Kind: TypeAlias = Literal["add", "update", "delete", "noop"]

@@ -16,7 +16,8 @@ from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.errors import CorruptLog
 from engramlog.eventlog.event import Stored
 from engramlog.eventlog.kinds import PeerGrants, PeerStateSet
-from engramlog.projections.writing.commands import Refused, TakeForeignEnds
+from engramlog.projections.writing.commands import Refused
+from engramlog.projections.writing.peer_commands import TakeForeignEnds
 from engramlog.replay.stigmem.peers import ProtocolPeer
 from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 from tests.worlds.protocol_peers import declared, own_key

@@ -32,7 +32,8 @@ from engramlog.eventlog.kinds import (
     TrustPolicySet,
 )
 from engramlog.projections.episodes.rule import parse_rule
-from engramlog.projections.writing.commands import EraseFacts, RecordEpisodes
+from engramlog.projections.writing.commands import EraseFacts
+from engramlog.projections.writing.memory_commands import RecordEpisodes
 from tests.worlds.histories import START_US, Step, histories, live_through
 from tests.worlds.memory_histories import episode, said
 from tests.worlds.portable import exported, meaning, read_back

@@ -24,7 +24,7 @@ from engramlog.projections.episodes import reading, reading_deltas, reading_rule
 from engramlog.projections.episodes.reading_deltas import DeltaFilter
 from engramlog.projections.episodes.rule import Rule, parse_rule
 from engramlog.projections.tables.store import ProjectionStore
-from engramlog.projections.writing.commands import RecordEpisodes
+from engramlog.projections.writing.memory_commands import RecordEpisodes
 from tests.worlds.histories import START_US, USERS, Step, histories, live_through
 from tests.worlds.memory_histories import episode, said
 

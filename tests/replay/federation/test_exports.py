@@ -16,9 +16,10 @@ from engramlog.api.transfer.exporting import export_lines
 from engramlog.eventlog.kinds import EpisodeRecorded, FactRetracted, PeerGrants, Value
 from engramlog.projections.cid import compute_cid
 from engramlog.projections.episodes.rule import parse_rule
-from engramlog.projections.writing.commands import AssertFact, Done, OwnShape, RecordEpisodes
+from engramlog.projections.writing.commands import AssertFact, Done, OwnShape
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decisions import DECISIONS
+from engramlog.projections.writing.memory_commands import RecordEpisodes
 from tests.worlds.federation.network import Link, Member
 from tests.worlds.portable import meaning, read_back
 

@@ -11,7 +11,8 @@ import pytest
 from engramlog.eventlog.kinds import PeerGrants, PeerStateSet, Value
 from engramlog.eventlog.signing import SignedHeads
 from engramlog.projections.tables.peers.peers import load_peer_streams
-from engramlog.projections.writing.commands import Done, EraseFacts, TakeForeignEnds
+from engramlog.projections.writing.commands import Done, EraseFacts
+from engramlog.projections.writing.peer_commands import TakeForeignEnds
 from engramlog.replay.federation.missing_payloads import ERASURE_WAIT_SECONDS
 from engramlog.replay.federation.page import StreamPage
 from engramlog.replay.federation.serving import signed_streams

@@ -7,7 +7,8 @@ from pathlib import Path
 from engramlog.projections.authorization import everything
 from engramlog.projections.image.visible_facts import live
 from engramlog.projections.summaries.reading import SummaryFilter, paragraphs_at, summaries_at
-from engramlog.projections.writing.commands import Done, RecordSummary
+from engramlog.projections.writing.commands import Done
+from engramlog.projections.writing.memory_commands import RecordSummary
 from tests.worlds.federation.network import Link, Member
 
 WEEK = "weekly/weekly_2026-W25.md"

@@ -27,7 +27,9 @@ from engramlog.eventlog.kinds import (
 from engramlog.projections.tables.digest import stream_digests
 from engramlog.projections.tables.facts.tombstones import tombstones_digest, tombstones_in_force
 from engramlog.projections.tables.peers.peers import load_peer_streams
-from engramlog.projections.writing.commands import EraseFacts, RecordEpisodes, TakeForeignEnds
+from engramlog.projections.writing.commands import EraseFacts
+from engramlog.projections.writing.memory_commands import RecordEpisodes
+from engramlog.projections.writing.peer_commands import TakeForeignEnds
 from engramlog.replay.federation.page import Row, StreamPage
 from engramlog.replay.federation.pulling import PeerUnreachable
 from engramlog.replay.verify import verify

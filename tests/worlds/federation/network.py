@@ -16,7 +16,8 @@ from engramlog.eventlog.signing import SignedHeads
 from engramlog.projections.tables.digest import Digests
 from engramlog.projections.tables.peers.peers import PeerRow, load_peer_streams
 from engramlog.projections.tables.peers.remote_retractions import erased_elsewhere
-from engramlog.projections.writing.commands import Command, Done, TakeForeignEnds, WriteAnswer
+from engramlog.projections.writing.commands import Command, Done, WriteAnswer
+from engramlog.projections.writing.peer_commands import TakeForeignEnds
 from engramlog.replay.federation.page import StreamPage
 from engramlog.replay.federation.pulling import Here, PeerUnreachable, Pulled, pull
 from engramlog.replay.federation.serving import offered, read_page, signed_streams

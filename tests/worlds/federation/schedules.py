@@ -11,12 +11,8 @@ from engramlog.eventlog.kinds import Parent, Value
 from engramlog.projections.authorization import everything
 from engramlog.projections.contradictions.conflicts import conflicts
 from engramlog.projections.tables.digest import stream_digests
-from engramlog.projections.writing.commands import (
-    AssertFact,
-    RecordSummary,
-    ResolveConflict,
-    RetractFact,
-)
+from engramlog.projections.writing.commands import AssertFact, ResolveConflict, RetractFact
+from engramlog.projections.writing.memory_commands import RecordSummary
 from engramlog.replay.federation.pulling import PeerUnreachable
 from tests.worlds.federation.answers import DAY_US, Answers, answers, level
 from tests.worlds.federation.network import START_US, Link, Member

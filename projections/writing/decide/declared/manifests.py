@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from engramlog.projections.rights.manifest_document import rotation_fault
 from engramlog.projections.tables.declared.manifests import load_manifest, puts_since
-from engramlog.projections.writing.commands import PutManifest, Refused
+from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.decide.context import Context, Decision
+from engramlog.projections.writing.peer_commands import PutManifest
 
 PUTS_AN_HOUR = 10
 HOUR_US = 3_600_000_000

@@ -14,7 +14,7 @@ from engramlog.eventlog.kinds import ConsolidationRuleSet
 from engramlog.projections.episodes.reading_rules import watermark
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query_one
-from engramlog.projections.writing import commands as ask
+from engramlog.projections.writing import memory_commands as ask
 from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.memory.deltas import apply_deltas

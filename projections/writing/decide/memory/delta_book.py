@@ -19,9 +19,9 @@ from engramlog.projections.episodes.stating import StatedFact
 from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query
-from engramlog.projections.writing.commands import ApplyDeltas
 from engramlog.projections.writing.decide.context import Context
 from engramlog.projections.writing.decide.readable import readable
+from engramlog.projections.writing.memory_commands import ApplyDeltas
 
 # CROSS JOIN, here and below, fixes the join order: the requested names are few.
 _KNOWN = """

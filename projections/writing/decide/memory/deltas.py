@@ -27,7 +27,7 @@ from engramlog.projections.episodes.delta import (
 from engramlog.projections.episodes.provenance_bundle import ProvenanceError, as_label
 from engramlog.projections.episodes.stating import StatedFact, statement_of
 from engramlog.projections.normalization import matches_label
-from engramlog.projections.writing import commands as ask
+from engramlog.projections.writing import memory_commands as ask
 from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.decide.authority import moderates, source_forbidden
 from engramlog.projections.writing.decide.context import Context, Decision

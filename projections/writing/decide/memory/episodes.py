@@ -18,7 +18,7 @@ from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import EpisodeRecorded
 from engramlog.projections.episodes.shown import hides
 from engramlog.projections.tables.database import query
-from engramlog.projections.writing import commands as ask
+from engramlog.projections.writing import memory_commands as ask
 from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import write_refusal

@@ -28,7 +28,7 @@ from engramlog.projections.memories.deduplication_rules import (
 from engramlog.projections.moment import LIVE, Moment
 from engramlog.projections.tables.facts.attributes import attributes_at
 from engramlog.projections.tables.facts.fact_rows import fetch
-from engramlog.projections.writing.commands import AssertFact, Refused, StoreMemory
+from engramlog.projections.writing.commands import AssertFact, Refused
 from engramlog.projections.writing.comparison_window import (
     confidential_memories,
     equal_memories,
@@ -38,6 +38,7 @@ from engramlog.projections.writing.comparison_window import (
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import write_refusal
 from engramlog.projections.writing.decide.facts.asserting import MISPLACED, assert_fact
+from engramlog.projections.writing.memory_commands import StoreMemory
 
 _LOOKED_AT = 1_000
 """How many memories have their topics looked up at a time."""

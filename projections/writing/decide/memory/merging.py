@@ -27,11 +27,12 @@ from engramlog.projections.memories.deduplication_rules import INTEGRITY_MERGED
 from engramlog.projections.moment import Moment
 from engramlog.projections.tables.facts.fact_rows import FactRow, fetch
 from engramlog.projections.tables.recalls.access_counts import KEPT_MAX
-from engramlog.projections.writing.commands import AssertFact, MergeMemories, Refused
+from engramlog.projections.writing.commands import AssertFact, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import touch_refusal
 from engramlog.projections.writing.decide.facts.asserting import assert_fact
 from engramlog.projections.writing.decide.memory.memories import ending
+from engramlog.projections.writing.memory_commands import MergeMemories
 
 _PLACE = ("source", "scope", "garden")
 _NONE: I32 = np.empty(0, dtype=np.int32)

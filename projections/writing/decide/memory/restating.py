@@ -18,10 +18,11 @@ from engramlog.projections.memories.attribute_rules import misplaced
 from engramlog.projections.moment import LIVE
 from engramlog.projections.summaries.reading import current_paragraphs
 from engramlog.projections.tables.database import query
-from engramlog.projections.writing.commands import Refused, RestateBatch, RestatedFact
+from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import write_refusal
 from engramlog.projections.writing.decide.facts.asserting import MISPLACED, stated_payload
+from engramlog.projections.writing.memory_commands import RestateBatch, RestatedFact
 
 _KNOWN = """
 SELECT delta_id, fact_id FROM deltas

@@ -15,10 +15,11 @@ from engramlog.projections.cid import compute_cid
 from engramlog.projections.memories.summary_naming import RELATION, Period, period_of_name
 from engramlog.projections.summaries.paragraphs import paragraphs_of
 from engramlog.projections.summaries.reading import SummaryParagraph, current_paragraphs
-from engramlog.projections.writing.commands import RecordSummary, Refused
+from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import write_refusal
 from engramlog.projections.writing.decide.readable import readable
+from engramlog.projections.writing.memory_commands import RecordSummary
 
 PARAGRAPHS_MAX = 2_000
 """Paragraphs of one summary."""

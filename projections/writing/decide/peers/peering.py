@@ -15,7 +15,7 @@ from engramlog.eventlog.kinds import (
 )
 from engramlog.projections.tables.database import query_one
 from engramlog.projections.tables.peers.remote_retractions import Claim, taking_effect
-from engramlog.projections.writing import commands as ask
+from engramlog.projections.writing import peer_commands as ask
 from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.content_rules import CONTENT_RULES
 from engramlog.projections.writing.decide.context import Adoption, Context, Decision

@@ -8,7 +8,7 @@ from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.declared.policies import is_set_valued
 from engramlog.projections.tables.peers.protocol_facts import foreign_event_id, id_of, is_known
-from engramlog.projections.writing import commands as ask
+from engramlog.projections.writing import peer_commands as ask
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.facts.retracting import zero_effects, zero_targets
 
