@@ -169,26 +169,26 @@ def two_graves(path: Path, history: Sequence[Step]) -> Generator[tuple[Buried, B
     """The history, lived with its private steps and without them; both hide the entity. Receipts
     are off: each world would record them at other times."""
     with mock.patch.dict(os.environ, {"STIGMEM_RECALL_RECEIPTS": "false"}):
-        told = Buried(path / "told", private=True)
+        private_life = Buried(path / "told", private=True)
     try:
         with mock.patch.dict(os.environ, {"STIGMEM_RECALL_RECEIPTS": "false"}):
-            untold = Buried(path / "untold", private=False)
+            neutral_life = Buried(path / "untold", private=False)
         try:
             for step in history:
-                recorded = told.take(step, 0)
-                assert untold.take(step, recorded) == recorded
-            assert told.open == untold.open
-            for life in (told, untold):
+                recorded = private_life.take(step, 0)
+                assert neutral_life.take(step, recorded) == recorded
+            assert private_life.open == neutral_life.open
+            for life in (private_life, neutral_life):
                 life.live.run(life.live.app_tracker().stop())  # it writes at times of its own
                 _remember(life)
                 body = {"entity_uri": BURIED}
                 made = life.live.call("POST", "/v1/tombstones", key=CONTROL_TOKEN, json=body)
                 assert made.status_code == 201, made.text
-            yield told, untold
+            yield private_life, neutral_life
         finally:
-            untold.close()
+            neutral_life.close()
     finally:
-        told.close()
+        private_life.close()
 
 
 def _remember(life: Life) -> None:
@@ -203,16 +203,16 @@ def _remember(life: Life) -> None:
     life.live.call("POST", "/v1/time-travel/sql", key=life.key, json=sql)
 
 
-def reads_afterwards(told: Life) -> Iterator[Ask]:
+def reads_afterwards(private_life: Life) -> Iterator[Ask]:
     """Every read route except the one that counts earlier answers, and the manifest, which each
     node signs for itself."""
     other = ("/metrics", "/.well-known/stigmem-manifest.json")
-    yield from (ask for ask in reads(told) if ask.path not in other)
+    yield from (ask for ask in reads(private_life) if ask.path not in other)
     for name in BURIED_NAMES:
         yield Ask("GET", f"/v1/episodes/{name}")
         yield Ask("GET", "/v1/deltas", {"episode_id": name})
         yield Ask("POST", "/v1/episodes/accesses", body={"episodes": [name]})
-    for name, _ in told.hidden:
+    for name, _ in private_life.hidden:
         yield Ask("GET", "/v1/deltas", {"fact_id": name})
 
 

@@ -200,21 +200,21 @@ def two_mixed(
         mock.patch.object(private_questions, "SCOPE", SCOPE),
         mock.patch.object(private_worlds, "SCOPE", SCOPE),
     ):
-        told = kind(path / "told", private=True)
+        private_life = kind(path / "told", private=True)
         try:
-            untold = kind(path / "untold", private=False)
+            neutral_life = kind(path / "untold", private=False)
             try:
-                for life in (told, untold):
+                for life in (private_life, neutral_life):
                     life.subscribe()
                 for step in history:
-                    recorded = told.take(step, 0)
-                    assert untold.take(step, recorded) == recorded
-                assert told.open == untold.open
-                yield told, untold
+                    recorded = private_life.take(step, 0)
+                    assert neutral_life.take(step, recorded) == recorded
+                assert private_life.open == neutral_life.open
+                yield private_life, neutral_life
             finally:
-                untold.close()
+                neutral_life.close()
         finally:
-            told.close()
+            private_life.close()
 
 
 def _kept(step: Step) -> bool:

@@ -56,10 +56,10 @@ class Ask(Struct, frozen=True):
     headers: dict[str, str] = {}
 
 
-def reads(told: Life) -> Iterator[Ask]:
+def reads(private_life: Life) -> Iterator[Ask]:
     """Every read route, about public and private names alike."""
-    ids = [name for pair in (*told.open, *told.hidden) for name in pair] + [ABSENT]
-    head = told.node.log.head().position
+    ids = [name for pair in (*private_life.open, *private_life.hidden) for name in pair] + [ABSENT]
+    head = private_life.node.log.head().position
     moments: list[dict[str, Any]] = [{}, {"as_of": f"position:{max(head - 4, 1)}"}]
     for name in ids:
         yield Ask("GET", f"/v1/facts/{name}")
@@ -88,11 +88,11 @@ def reads(told: Life) -> Iterator[Ask]:
         for name in (*ENTITIES, "user:a-secret"):
             yield Ask("GET", "/v1/entities/resolve", {"uri": name, "threshold": 0, **at})
         yield from memories(at)
-        yield from forks(told, at)
+        yield from forks(private_life, at)
     yield from changes(head)
     yield Ask("GET", "/v1/export")
     yield Ask("GET", "/v1/export", {"declarations": True})
-    for garden in named(told):
+    for garden in named(private_life):
         yield Ask("GET", f"/v1/gardens/{garden}")
         yield Ask("GET", f"/v1/gardens/{garden}/members")
         yield Ask("GET", "/v1/quarantine", {"garden_id": garden})
@@ -159,14 +159,14 @@ def memories(at: dict[str, Any]) -> Iterator[Ask]:
         yield Ask("GET", "/v1/summaries", {**more, **at})
 
 
-def forks(told: Life, at: dict[str, Any]) -> Iterator[Ask]:
+def forks(private_life: Life, at: dict[str, Any]) -> Iterator[Ask]:
     """What-if questions that state or retract visible and hidden facts."""
     recall = {"query": "tea and secrets", "scope": SCOPE, "min_confidence": 0.0}
     said = {"op": "assert", **fact(entity=ENTITIES[1], relation=RELATIONS[0], v="tea")}
     yield Ask("POST", FORK, body={"suppose": [said], "recall": recall, **at})
     swept = {"op": "sweep", "scope": SCOPE, "ttl_seconds": 0}
     yield Ask("POST", FORK, body={"suppose": [said, swept], "state": {"limit": 500}, **at})
-    for name, _ in (*told.open[:1], *told.hidden[:2]):
+    for name, _ in (*private_life.open[:1], *private_life.hidden[:2]):
         gone = {"op": "retract", "id": name}
         yield Ask("POST", FORK, body={"suppose": [gone], "state": {}, **at})
     for garden in GARDENS:
@@ -229,10 +229,15 @@ def statements() -> Iterator[Ask]:
         yield Ask("POST", "/v1/time-travel/sql", body={"sql": sql})
 
 
-def named(told: Life) -> list[str]:
+def named(private_life: Life) -> list[str]:
     """Every name of a garden, and an unused one."""
     uris = [f"stigmem://127.0.0.1:8765/garden/{slug}" for slug in GARDENS]
-    return [*GARDENS, *told.gardens.values(), *(uri.replace("/", "%2F") for uri in uris), "none"]
+    return [
+        *GARDENS,
+        *private_life.gardens.values(),
+        *(uri.replace("/", "%2F") for uri in uris),
+        "none",
+    ]
 
 
 def lists(at: dict[str, Any]) -> Iterator[Ask]:
@@ -274,11 +279,11 @@ def recalls(at: dict[str, Any]) -> Iterator[Ask]:
     yield Ask("GET", "/v1/recall", {"query": "tea", "token_budget": 500, "scope": "*", **at})
 
 
-def writes(told: Life) -> Iterator[Ask]:
+def writes(private_life: Life) -> Iterator[Ask]:
     """An outsider's attempts on private facts, and indirect probes for them."""
     for ttl in ({"ttl_seconds": 0}, {"min_confidence": 0.95}):
         yield Ask("POST", "/v1/decay/sweep", {"dry_run": True, "scope": SCOPE, **ttl})
-    for name, cid in told.hidden[:4]:
+    for name, cid in private_life.hidden[:4]:
         yield Ask("POST", f"/v1/facts/{name}/retract", body={})
         again = {"Idempotency-Key": name}
         yield Ask("POST", f"/v1/facts/{name}/retract", body={}, headers=again)
@@ -289,31 +294,33 @@ def writes(told: Life) -> Iterator[Ask]:
         parents = [{"hash": cid, "fact_id": name}]
         for n, entity in enumerate(ENTITIES):
             yield Ask("POST", "/v1/facts", body=fact(entity=entity, v=f"{n}", derived_from=parents))
-    for conflict in hidden_conflicts(told):
+    for conflict in hidden_conflicts(private_life):
         path = f"/v1/conflicts/{conflict}/resolve"
         yield Ask("POST", path, body={"new_value": {"type": "string", "v": "mine"}})
-    for garden in named(told):
+    for garden in named(private_life):
         yield Ask("POST", "/v1/facts", body=fact(garden_id=garden))
         yield Ask("DELETE", f"/v1/gardens/{garden}")
         yield Ask("POST", f"/v1/gardens/{garden}/members", body={"entity_uri": OUTSIDER})
         yield Ask("PATCH", f"/v1/gardens/{garden}/members/{MEMBER}", body={"role": "reader"})
         yield Ask("DELETE", f"/v1/gardens/{garden}/members/{MEMBER}")
         for action in ("promote", "reject"):
-            body = {"fact_id": told.hidden[0][0] if told.hidden else ABSENT}
+            body = {"fact_id": private_life.hidden[0][0] if private_life.hidden else ABSENT}
             yield Ask("POST", f"/v1/gardens/{garden}/{action}", body=body)
-    yield from memory_writes(told)
-    view = told.node.reader.pin()
-    for row in copies(told, private_texts(told)):
+    yield from memory_writes(private_life)
+    view = private_life.node.reader.pin()
+    for row in copies(private_life, private_texts(private_life)):
         yield Ask("POST", "/v1/facts", body=row)
         other = {"type": "string", "v": f"not what {row['source']} says"}
         yield Ask("POST", "/v1/facts", body={**row, "value": other, "confidence": 1.0})
-    parents = [{"hash": cid} for _, cid in told.hidden]
-    for row in copies(told, np.flatnonzero(view.garden < 0)):  # as if derived from its own child
+    parents = [{"hash": cid} for _, cid in private_life.hidden]
+    for row in copies(
+        private_life, np.flatnonzero(view.garden < 0)
+    ):  # as if derived from its own child
         yield Ask("POST", "/v1/facts", body={**row, "derived_from": parents})
     yield Ask("GET", "/v1/facts", {"include_contradicted": True, "include_retracted": True})
 
 
-def memory_writes(told: Life) -> Iterator[Ask]:
+def memory_writes(private_life: Life) -> Iterator[Ask]:
     """Names that private episodes, summaries and facts also have."""
     for name in SUMMARIES:
         for text in ("chief of tea", None):
@@ -325,7 +332,7 @@ def memory_writes(told: Life) -> Iterator[Ask]:
             body = {"user": user, "session": "s1", "agent": "rag", "content": "x", "id": name}
             stamp = {"timestamp": "2026-01-01T00:00:00Z", "scope": SCOPE}
             yield Ask("POST", "/v1/episodes", body={**body, **stamp})
-    for name in (*NAMES, *(fact_id for fact_id, _ in told.hidden[:3])):
+    for name in (*NAMES, *(fact_id for fact_id, _ in private_life.hidden[:3])):
         delete = {
             "kind": "delete",
             "replaces": [name],
@@ -338,15 +345,17 @@ def memory_writes(told: Life) -> Iterator[Ask]:
         yield Ask("POST", "/v1/deltas", body=body)
 
 
-def hidden_conflicts(told: Life) -> list[str]:
-    with told.node.reader.pool.connection() as db:
+def hidden_conflicts(private_life: Life) -> list[str]:
+    with private_life.node.reader.pool.connection() as db:
         rows = db.execute("SELECT conflict_id FROM conflicts WHERE garden_id IS NOT NULL")
         return [str(row[0]) for row in rows]
 
 
-def copies(told: Life, slots: np.ndarray) -> list[dict[str, Any]]:
+def copies(private_life: Life, slots: np.ndarray) -> list[dict[str, Any]]:
     """Public assertions with the content of facts."""
-    rows = told.node.reader.rows(told.node.reader.pin().from_position[slots].tolist())
+    rows = private_life.node.reader.rows(
+        private_life.node.reader.pin().from_position[slots].tolist()
+    )
     bodies: list[dict[str, Any]] = []
     for row in rows[:6]:
         value: dict[str, Any] = {"type": row.value_type, "v": row.value_v}
@@ -404,10 +413,10 @@ def episode_hashes(life: Life) -> list[tuple[int, str]]:
         return [(int(str(position)), str(digest)) for position, digest in rows]
 
 
-def same(told: Life, untold: Life, ask: Ask) -> None:
+def same(private_life: Life, neutral_life: Life, ask: Ask) -> None:
     """The same bytes, page after page."""
     while True:
-        one, other = answers(told, ask), answers(untold, ask)
+        one, other = answers(private_life, ask), answers(neutral_life, ask)
         assert one == other, (ask, one, other)
         cursor = None
         if one[0] == 200 and ask.path in ("/v1/facts", "/v1/conflicts") and ask.method == "GET":

@@ -550,19 +550,19 @@ class Life:
 @contextmanager
 def two_lives(path: Path, history: list[Step]) -> Generator[tuple[Life, Life]]:
     """The history, lived with its private steps and without them."""
-    told = Life(path / "told", private=True)
+    private_life = Life(path / "told", private=True)
     try:
-        untold = Life(path / "untold", private=False)
+        neutral_life = Life(path / "untold", private=False)
         try:
             for step in history:
-                recorded = told.take(step, 0)
-                assert untold.take(step, recorded) == recorded
-            assert told.open == untold.open
-            yield told, untold
+                recorded = private_life.take(step, 0)
+                assert neutral_life.take(step, recorded) == recorded
+            assert private_life.open == neutral_life.open
+            yield private_life, neutral_life
         finally:
-            untold.close()
+            neutral_life.close()
     finally:
-        told.close()
+        private_life.close()
 
 
 def garden_members(life: Life, entity: str, role: str) -> None:

@@ -32,7 +32,7 @@ RIGHTS = everything()
 QUICK = settings(max_examples=25, deadline=None)
 
 
-def told(db: apsw.Connection, position: int) -> list[Any]:
+def answers_at(db: apsw.Connection, position: int) -> list[Any]:
     """All answers of the queries at a position."""
     mine = [
         (
@@ -60,7 +60,7 @@ def test_as_of_equals_a_node_with_only_those_events(steps: list[Step]) -> None:
         live_through(node, steps)
         events = node.log.read(0, 10_000)
         with node.reader.pool.connection() as db:
-            whole = [told(db, position) for position in range(len(events) + 1)]
+            whole = [answers_at(db, position) for position in range(len(events) + 1)]
         node.close()
         for position in range(len(events) + 1):
             path = Path(folder) / f"alone-{position}"
@@ -68,7 +68,7 @@ def test_as_of_equals_a_node_with_only_those_events(steps: list[Step]) -> None:
             store = ProjectionStore(path / "projections.db", strict=True)
             with store.db:
                 store.apply(events[:position])
-            assert told(store.db, position) == whole[position], position
+            assert answers_at(store.db, position) == whole[position], position
             store.close()
 
 

@@ -26,7 +26,7 @@ from tests.worlds.recall_world import DAY_US, NOW_US, World, reader, user
 PROFILES = ("abmind", "abmind-head")
 
 
-def told(world: World, text: str, *, age_days: float = 0.0, **own: Any) -> int:
+def add_memory(world: World, text: str, *, age_days: float = 0.0, **own: Any) -> int:
     attributes = FactAttributes(**own) if own else None
     entity = user(f"u{world.position}")
     return world.fact(entity, "memory:said", text, age_days=age_days, attributes=attributes)
@@ -44,13 +44,13 @@ def texts(answer: RecallAnswer) -> list[str]:
 
 
 def beside(answer: RecallAnswer) -> list[tuple[Recalled, dict[str, Any]]]:
-    told = [
+    add_memory = [
         EnrichedFact(
             each.row.value_v, each.attributes or PLAIN, each.confidence, each.row.recorded_at
         )
         for each in answer.results
     ]
-    return list(zip(answer.results, enrich(answer.enrichment, told), strict=True))
+    return list(zip(answer.results, enrich(answer.enrichment, add_memory), strict=True))
 
 
 def statuses(answer: RecallAnswer) -> dict[str, str]:
@@ -60,7 +60,7 @@ def statuses(answer: RecallAnswer) -> dict[str, str]:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_puppy_is_found(profile: str) -> None:
     world = World()
-    told(world, "The puppy was running in the garden")
+    add_memory(world, "The puppy was running in the garden")
     answer = asked(world, "puppy", profile=profile)
     assert texts(answer) == ["The puppy was running in the garden"]
     assert answer.results[0].found_by == "Sf:porter"
@@ -69,7 +69,7 @@ def test_a_puppy_is_found(profile: str) -> None:
 def test_a_filled_limit_skips_the_other_stages() -> None:
     world = World()
     for n in range(15):
-        told(world, f"kitten number {n}")
+        add_memory(world, f"kitten number {n}")
     answer = asked(world, "kitten", limit=10)
     assert statuses(answer) == {
         "Sf": "completed", "Se": "skipped", "Ss": "skipped", "S6": "completed", "S8": "completed",
@@ -82,7 +82,7 @@ def test_a_filled_limit_skips_the_other_stages() -> None:
 
 def test_one_memory_skips_nothing() -> None:
     world = World()
-    told(world, "one kitten")
+    add_memory(world, "one kitten")
     answer = asked(world, "kitten", limit=10)
     assert answer.short_circuit_after is None
     assert statuses(answer)["Ss"] == "completed"
@@ -91,7 +91,7 @@ def test_one_memory_skips_nothing() -> None:
 def test_the_newer_profile_never_skips() -> None:
     world = World()
     for n in range(15):
-        told(world, f"kitten number {n}")
+        add_memory(world, f"kitten number {n}")
     answer = asked(world, "kitten", limit=10, profile="abmind-head")
     assert answer.short_circuit_after is None
     assert statuses(answer)["Ss"] == "completed"
@@ -99,7 +99,7 @@ def test_the_newer_profile_never_skips() -> None:
 
 def test_only_the_stages_asked_for_run() -> None:
     world = World()
-    told(world, "one kitten")
+    add_memory(world, "one kitten")
     answer = asked(world, "kitten", stages=frozenset({"Sf"}))
     assert statuses(answer) == {
         "Sf": "completed", "Se": "not-requested", "Ss": "not-requested", "S6": "not-requested",
@@ -111,7 +111,7 @@ def test_only_the_stages_asked_for_run() -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_without_embeddings_the_recall_succeeds(profile: str) -> None:
     world = World()
-    told(world, "one kitten")
+    add_memory(world, "one kitten")
     answer = asked(world, "kitten", profile=profile)
     assert statuses(answer)["Se"] == "disabled"
     assert len(answer.results) == 1
@@ -120,15 +120,15 @@ def test_without_embeddings_the_recall_succeeds(profile: str) -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_operators_are_no_error(profile: str) -> None:
     world = World()
-    told(world, "Puppy cat")
-    told(world, "Puppy dog")
+    add_memory(world, "Puppy cat")
+    add_memory(world, "Puppy dog")
     assert len(asked(world, "puppy OR dog", profile=profile).results) == 2
 
 
 def test_ten_facts_unless_the_request_says_otherwise_and_fifty_at_most() -> None:
     world = World()
     for n in range(60):
-        told(world, f"kitten number {n} " + "word " * 400)
+        add_memory(world, f"kitten number {n} " + "word " * 400)
     assert len(asked(world, "kitten").results) == 10
     answer = asked(world, "kitten", limit=500)
     assert len(answer.results) == 50
@@ -137,9 +137,9 @@ def test_ten_facts_unless_the_request_says_otherwise_and_fifty_at_most() -> None
 
 def test_filters_by_topic_tier_emotion_and_time() -> None:
     world = World()
-    told(world, "kitten at work", topic="work", emotion_tags=("joy",), tier="core")
-    told(world, "kitten at home", topic="home", emotion_tags=("fear", "anger"))
-    told(world, "old kitten", age_days=10)
+    add_memory(world, "kitten at work", topic="work", emotion_tags=("joy",), tier="core")
+    add_memory(world, "kitten at home", topic="home", emotion_tags=("fear", "anger"))
+    add_memory(world, "old kitten", age_days=10)
 
     def found(**filters: Any) -> list[str]:
         return texts(asked(world, "kitten", filters=Filters(**filters)))
@@ -195,8 +195,8 @@ def test_diversity_uses_the_given_weight(
 
 def test_the_context_breaks_a_tie_and_no_more() -> None:
     world = World()
-    told(world, "kitten plays alone")
-    told(world, "kitten plays again", topic="work")
+    add_memory(world, "kitten plays alone")
+    add_memory(world, "kitten plays again", topic="work")
     assert texts(asked(world, "kitten"))[0] == "kitten plays alone"  # the older of equals
     at_work = asked(world, "kitten", situation=Situation(topic="work"))
     assert texts(at_work)[0] == "kitten plays again"
@@ -205,7 +205,7 @@ def test_the_context_breaks_a_tie_and_no_more() -> None:
 
 def test_boost_factors_add_their_value() -> None:
     world = World()
-    told(world, "kitten", emotion_score=5)
+    add_memory(world, "kitten", emotion_score=5)
     answer = asked(world, "kitten", explain=True)
     explained = answer.results[0].explain
     assert explained is not None
@@ -216,8 +216,8 @@ def test_boost_factors_add_their_value() -> None:
 
 def test_ranks_are_fused_from_zero_and_strong_hits_have_a_floor() -> None:
     world = World()
-    told(world, "zebra and kitten")
-    told(world, "kitten alone in a long sentence of other words")
+    add_memory(world, "zebra and kitten")
+    add_memory(world, "kitten alone in a long sentence of other words")
     answer = asked(world, "kitten", "zebra", profile="abmind-head", explain=True)
     by_text = {each.row.value_v: each for each in answer.results}
     # Sf alone finds the second: 60 / (60 + 1). The first holds both keywords.
@@ -229,7 +229,7 @@ def test_ranks_are_fused_from_zero_and_strong_hits_have_a_floor() -> None:
 
 def test_evidence_is_weak_without_a_fact_with_every_keyword() -> None:
     world = World()
-    told(world, "kitten alone in a long sentence of many other words that say little")
+    add_memory(world, "kitten alone in a long sentence of many other words that say little")
     assert asked(world, "kitten", "zebra", profile="abmind-head").evidence == "weak"
     assert asked(world, "unicorn", "zebra", profile="abmind-head").evidence == "none"
     assert asked(world, "kitten").evidence is None
@@ -237,7 +237,7 @@ def test_evidence_is_weak_without_a_fact_with_every_keyword() -> None:
 
 def test_evidence_is_weak_unless_one_fact_holds_every_keyword_from_a_words_beginning() -> None:
     world = World()
-    told(world, "the watchdog guards the Go service of the project, whose deadline is near")
+    add_memory(world, "the watchdog guards the Go service of the project, whose deadline is near")
 
     def weak(*keywords: str, **more: Any) -> bool | None:
         answer = asked(world, *keywords, profile="abmind-head", stages=frozenset({"Sf"}), **more)
@@ -259,7 +259,7 @@ def test_evidence_is_weak_unless_one_fact_holds_every_keyword_from_a_words_begin
 
 def test_a_signature_hit_is_evidence() -> None:
     world = World()
-    told(world, "We decided to use Clerk for authentication")
+    add_memory(world, "We decided to use Clerk for authentication")
     text = "use clerk for decided authentication to we"
 
     def evidence(*keywords: str) -> tuple[str | None, bool | None]:
@@ -274,7 +274,7 @@ def test_a_signature_hit_is_evidence() -> None:
 
 def test_unreadable_facts_are_no_evidence() -> None:
     world = World()
-    told(world, "kitten alone")
+    add_memory(world, "kitten alone")
     world.fact(user("x"), "memory:said", "kitten and zebra", scope="team")
     then = world.moment()
 
@@ -285,15 +285,15 @@ def test_unreadable_facts_are_no_evidence() -> None:
         return recall(world.view(), world.rows, request, head, reader(), moment).weak_evidence
 
     assert weak(then) is True
-    told(world, "kitten with a zebra")
+    add_memory(world, "kitten with a zebra")
     assert (weak(world.moment()), weak(then)) == (False, True)
 
 
 def test_conflicting_facts_of_a_topic_warn_of_each_other() -> None:
     world = World()
-    told(world, "The project uses Postgres for storage", topic="db")
-    told(world, "The project uses SQLite for storage", topic="db")
-    told(world, "The project uses Redis for storage", topic="other")
+    add_memory(world, "The project uses Postgres for storage", topic="db")
+    add_memory(world, "The project uses SQLite for storage", topic="db")
+    add_memory(world, "The project uses Redis for storage", topic="other")
     answer = asked(world, "project storage")
     warned = {each.row.value_v: said.get("interference_warning") for each, said in beside(answer)}
     assert warned == {
@@ -306,9 +306,9 @@ def test_conflicting_facts_of_a_topic_warn_of_each_other() -> None:
 def test_facts_of_one_topic_and_entity_form_a_timeline() -> None:
     world = World()
     # NOW_US is 15 January 2027; 60 days before is in November.
-    told(world, "@ann moved to Berlin", topic="life", age_days=60, emotion_score=2)
-    told(world, "@ann moved to Rome", topic="life", emotion_score=-1)
-    told(world, "@bo moved to Oslo", topic="life")
+    add_memory(world, "@ann moved to Berlin", topic="life", age_days=60, emotion_score=2)
+    add_memory(world, "@ann moved to Rome", topic="life", emotion_score=-1)
+    add_memory(world, "@bo moved to Oslo", topic="life")
     answer = asked(world, "moved")
     lines = {each.row.value_v: said.get("timeline_context") for each, said in beside(answer)}
     expected = (
@@ -325,7 +325,7 @@ def test_facts_of_one_topic_and_entity_form_a_timeline() -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_fact_has_its_metadata(profile: str) -> None:
     world = World()
-    told(world, "kitten", topic="pets", emotion_score=-2, importance_flags=("decision",))
+    add_memory(world, "kitten", topic="pets", emotion_score=-2, importance_flags=("decision",))
     said = beside(asked(world, "kitten", profile=profile))[0][1]["metadata"]
     assert (said["topic"], said["emotion_score"]) == ("pets", -2)
     assert said["importance_flags"] == ["decision"]

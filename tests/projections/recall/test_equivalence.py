@@ -49,9 +49,9 @@ askers = st.sets(st.sampled_from(SCOPES), min_size=1)
 SMALL = settings(max_examples=25, deadline=None)
 
 
-def built(told: list[dict]) -> World:
+def built(stated: list[dict]) -> World:
     world = World()
-    for number, each in enumerate(told):
+    for number, each in enumerate(stated):
         kind, value = ("ref", each["target"]) if each["target"] else ("text", each["value"])
         until = each["until_days"]
         payload = FactAsserted(
@@ -67,7 +67,7 @@ def built(told: list[dict]) -> World:
         )
         world._append(payload, NOW_US)
         world._ids.append(f"fact-{number}")
-    for number, each in enumerate(told):
+    for number, each in enumerate(stated):
         if each["retracted"]:
             world.retract(number)
     world.trust("agent:two", 0.5)
@@ -95,9 +95,9 @@ def survives(view: View, slot: int, scopes: set[str], moment: Moment) -> bool:
 @SMALL
 @given(worlds, askers, st.lists(st.tuples(st.integers(0, 60), st.integers(-2, 3)), max_size=6))
 def test_survivors_are_those_that_pass_every_condition_one_by_one(
-    told: list[dict], scopes: set[str], moments: list[tuple[int, int]]
+    stated: list[dict], scopes: set[str], moments: list[tuple[int, int]]
 ) -> None:
-    world = built(told)
+    world = built(stated)
     view = world.view()
     for back, days in [(0, 0), (0, 0), *moments, (0, 0)]:
         moment = Moment(max(0, world.position - back), NOW_US + days * DAY_US)
@@ -116,9 +116,9 @@ def test_survivors_are_those_that_pass_every_condition_one_by_one(
 @SMALL
 @given(worlds, facts, st.lists(st.integers(-2, 3), min_size=1, max_size=5))
 def test_cached_survivors_equal_computed_ones(
-    told: list[dict], late: dict, days: list[int]
+    stated: list[dict], late: dict, days: list[int]
 ) -> None:
-    world = built(told)
+    world = built(stated)
     before, moment_before = world.view(), world.moment()
     for step in range(2):
         for day in days:
@@ -134,8 +134,8 @@ def test_cached_survivors_equal_computed_ones(
 
 @SMALL
 @given(worlds, askers)
-def test_lexical_scores_are_bm25_counted_fact_by_fact(told: list[dict], scopes: set[str]) -> None:
-    world = built(told)
+def test_lexical_scores_are_bm25_counted_fact_by_fact(stated: list[dict], scopes: set[str]) -> None:
+    world = built(stated)
     at = surveyed(world, scopes)
     view, parameters = at.view, lexical.Parameters(k1=1.2, b=0.4)
     found = lexical.run(at, parameters, {})
@@ -143,8 +143,8 @@ def test_lexical_scores_are_bm25_counted_fact_by_fact(told: list[dict], scopes: 
     texts = {
         slot: Counter(
             view.tokenize(
-                f"{told[slot]['entity']} {told[slot]['relation']}"
-                f" {told[slot]['target'] or told[slot]['value']}"
+                f"{stated[slot]['entity']} {stated[slot]['relation']}"
+                f" {stated[slot]['target'] or stated[slot]['value']}"
             )
         )
         for slot in at.survivors.tolist()
@@ -167,22 +167,22 @@ def test_lexical_scores_are_bm25_counted_fact_by_fact(told: list[dict], scopes: 
 @SMALL
 @given(worlds, askers)
 def test_a_dispute_is_a_claimed_sibling_with_another_value(
-    told: list[dict], scopes: set[str]
+    stated: list[dict], scopes: set[str]
 ) -> None:
-    world = built(told)
+    world = built(stated)
     view, moment, rights = world.view(), world.moment(), reader(*scopes)
     slots: I32 = np.arange(view.count, dtype=np.int32)
     standing = [
         n
         for n in range(view.count)
-        if told[n]["scope"] in scopes
+        if stated[n]["scope"] in scopes
         and view.to_position[n] == LIVE
         and view.base[n] > 0
         and view.valid_until[n] > NOW_US
     ]
 
     def disputed(slot: int) -> bool:
-        if view.base[slot] == 0 or told[slot]["relation"].startswith(("rel:", "stigmem:")):
+        if view.base[slot] == 0 or stated[slot]["relation"].startswith(("rel:", "stigmem:")):
             return False
         rivals = [n for n in standing if view.key[n] == view.key[slot]]
         if len({int(view.value[n]) for n in rivals}) < 2:
@@ -204,9 +204,9 @@ def test_a_dispute_is_a_claimed_sibling_with_another_value(
 @SMALL
 @given(worlds, askers, st.booleans(), st.integers(1, 12), st.data())
 def test_the_gate_before_the_best_or_after_gives_the_same(
-    told: list[dict], scopes: set[str], contradicted: bool, count: int, data: st.DataObject
+    stated: list[dict], scopes: set[str], contradicted: bool, count: int, data: st.DataObject
 ) -> None:
-    world = built(told)
+    world = built(stated)
     at = survey(
         world.view(), RecallRequest(query="rocket"), reader(*scopes), world.moment(),
         gate=Gate(0.2, contradicted), depth=1,
@@ -224,9 +224,9 @@ def test_the_gate_before_the_best_or_after_gives_the_same(
 @SMALL
 @given(worlds, askers)
 def test_out_degrees_are_visible_edges_counted_one_by_one(
-    told: list[dict], scopes: set[str]
+    stated: list[dict], scopes: set[str]
 ) -> None:
-    world = built(told)
+    world = built(stated)
     at = surveyed(world, scopes)
     view = at.view
     subjects: I32 = np.repeat(np.arange(len(view.entities), dtype=np.int32), 2)
@@ -241,9 +241,9 @@ def test_out_degrees_are_visible_edges_counted_one_by_one(
 @SMALL
 @given(worlds, askers, st.integers(1, 4))
 def test_the_newest_facts_of_an_entity_are_counted_entity_by_entity(
-    told: list[dict], scopes: set[str], most: int
+    stated: list[dict], scopes: set[str], most: int
 ) -> None:
-    at = surveyed(built(told), scopes, entity="user:ann")
+    at = surveyed(built(stated), scopes, entity="user:ann")
     view = at.view
     entities = np.arange(len(view.entities))
     wanted: list[int] = []

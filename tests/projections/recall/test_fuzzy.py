@@ -30,7 +30,7 @@ HEAD = Parameters(
 )
 
 
-def told(world: World, text: str, *, scope: str = "company", **own: str) -> int:
+def add_memory(world: World, text: str, *, scope: str = "company", **own: str) -> int:
     """A memory: its text, and its original or keywords."""
     attributes = FactAttributes(**own) if own else None  # pyright: ignore[reportArgumentType]
     entity = user(f"u{world.position}")
@@ -62,20 +62,20 @@ def origins(found: Candidates) -> dict[int, str]:
 
 def test_a_stem_is_found() -> None:
     world = World()
-    slot = told(world, "The puppy was running in the garden")
+    slot = add_memory(world, "The puppy was running in the garden")
     assert origins(find(world, "puppies")) == {slot: "porter"}
 
 
 def test_letters_find_facts_that_stems_miss() -> None:
     world = World()
-    slot = told(world, "The deployment was successful on the server")
+    slot = add_memory(world, "The deployment was successful on the server")
     assert origins(find(world, "deploy")) == {slot: "trigram_en"}
 
 
 def test_the_original_is_found_without_its_accents_and_with_a_letter_missing() -> None:
     world = World()
-    slot = told(world, "Swedish switchman story", original="A svéd váltókezelő története")
-    other = told(world, "Something else", original="Egészen más")
+    slot = add_memory(world, "Swedish switchman story", original="A svéd váltókezelő története")
+    other = add_memory(world, "Something else", original="Egészen más")
     assert origins(find(world, "zebra", original="valtokezelo")) == {slot: "trigram_orig"}
     # The missing t breaks the word; its window "kezel" survives.
     assert origins(find(world, "válókezelő")) == {slot: "trigram_orig"}
@@ -84,27 +84,27 @@ def test_the_original_is_found_without_its_accents_and_with_a_letter_missing() -
 
 def test_a_fact_is_found_by_its_keywords() -> None:
     world = World()
-    slot = told(world, "User has a small dog", keywords="kiskutya")
+    slot = add_memory(world, "User has a small dog", keywords="kiskutya")
     assert origins(find(world, "kiskutya")) == {slot: "trigram_en"}
 
 
 def test_z_and_y_may_be_exchanged() -> None:
     world = World()
-    slot = told(world, "We spoke about pizza toppings")
+    slot = add_memory(world, "We spoke about pizza toppings")
     assert origins(find(world, "piyya")) == {slot: "trigram_en"}
 
 
 def test_operators_split_a_single_entry() -> None:
     world = World()
-    slots = [told(world, "Puppy cat"), told(world, "Puppy dog")]
+    slots = [add_memory(world, "Puppy cat"), add_memory(world, "Puppy dog")]
     assert find(world, "puppy OR dog").slots.tolist() == slots
     assert normalised(['"a b" AND NOT c']) == ["a b", "c"]
 
 
 def test_an_entry_among_several_is_a_phrase() -> None:
     world = World()
-    beside = told(world, "The project deadline is Friday")
-    apart = told(world, "The project has no deadline")
+    beside = add_memory(world, "The project deadline is Friday")
+    apart = add_memory(world, "The project has no deadline")
     # "zebra" only makes it a list: one entry of two words would be split.
     assert find(world, "project deadline", "zebra").slots.tolist() == [beside]
     assert find(world, "project", "deadline").slots.tolist() == [beside, apart]
@@ -113,8 +113,8 @@ def test_an_entry_among_several_is_a_phrase() -> None:
 
 def test_letters_are_looked_at_only_while_the_answer_has_room() -> None:
     world = World()
-    whole = [told(world, f"deploy number {n}") for n in range(2)]
-    inside = told(world, "redeployed")
+    whole = [add_memory(world, f"deploy number {n}") for n in range(2)]
+    inside = add_memory(world, "redeployed")
     assert find(world, "deploy", limit=2).slots.tolist() == whole
     assert find(world, "deploy", limit=3).slots.tolist() == [*whole, inside]
 
@@ -147,8 +147,11 @@ def test_stop_words_go_unless_nothing_else_is_left() -> None:
 
 def test_a_message_finds_by_its_terms_even_where_the_answer_is_full() -> None:
     world = World()
-    wanted = [told(world, "Nagy Gyula is a friend"), told(world, "Kis Gyula is a colleague")]
-    told(world, "Teso says hello")
+    wanted = [
+        add_memory(world, "Nagy Gyula is a friend"),
+        add_memory(world, "Kis Gyula is a colleague"),
+    ]
+    add_memory(world, "Teso says hello")
     message = "Szoval hany gyulait ismersz Teso"
     found = find(world, message, limit=1, parameters=HEAD)
     assert set(wanted) <= set(found.slots.tolist())
@@ -156,8 +159,8 @@ def test_a_message_finds_by_its_terms_even_where_the_answer_is_full() -> None:
 
 def test_facts_that_cover_more_of_the_keywords_come_first() -> None:
     world = World()
-    felt = told(world, "She felt happy")  # shorter: BM25 alone would put it first
-    grows = told(world, "Happiness grows when it is shared with others")
+    felt = add_memory(world, "She felt happy")  # shorter: BM25 alone would put it first
+    grows = add_memory(world, "Happiness grows when it is shared with others")
     found = find(world, "happiness", parameters=HEAD)
     assert found.best(1).slots.tolist() == [grows]
     assert found.slots.tolist() == [felt, grows]
@@ -166,7 +169,7 @@ def test_facts_that_cover_more_of_the_keywords_come_first() -> None:
 
 def test_quotes_are_text() -> None:
     world = World()
-    slot = told(world, 'He said "hello" to Bob')
+    slot = add_memory(world, 'He said "hello" to Bob')
     assert slot in find(world, 'he said "hello').slots
     assert slot in find(world, 'said "hel', "zebra").slots  # letter by letter, the quote too
 
@@ -178,7 +181,7 @@ _LETTERS = st.sampled_from([*'",()*^+-:{} ab', " AND ", " OR ", " NOT ", " NEAR 
 @given(st.lists(st.lists(_LETTERS, max_size=12).map("".join), min_size=1, max_size=8))
 def test_no_keyword_raises(keywords: list[str]) -> None:
     world = World()
-    told(world, 'a "b" (AND) NEAR {c}')
+    add_memory(world, 'a "b" (AND) NEAR {c}')
     asked = RecallRequest(query="a", keywords=tuple(keywords))
     if keywords_of(asked, Cutting()).phrases:
         for parameters in (Parameters(), HEAD):
@@ -187,22 +190,22 @@ def test_no_keyword_raises(keywords: list[str]) -> None:
 
 def test_only_visible_facts_are_found_and_counted() -> None:
     world = World()
-    told(world, "deployment of the team", scope="team")
+    add_memory(world, "deployment of the team", scope="team")
     alone = find(world, "deploy")
     assert not len(alone.slots)
-    first = told(world, "The deployment was successful")
+    first = add_memory(world, "The deployment was successful")
     before = find(world, "deploy").scores.tolist()
     for n in range(5):
-        told(world, f"deployment {n}", scope="team")
+        add_memory(world, f"deployment {n}", scope="team")
     assert find(world, "deploy").slots.tolist() == [first]
     assert find(world, "deploy").scores.tolist() == before
 
 
 def test_letters_are_searched_as_of_the_moment() -> None:
     world = World()
-    first = told(world, "redeployed twice", keywords="kutya")
+    first = add_memory(world, "redeployed twice", keywords="kutya")
     then = Moment(world.position, NOW_US)
-    second = told(world, "redeployed thrice", keywords="kutyák")
+    second = add_memory(world, "redeployed thrice", keywords="kutyák")
     world.retract(first)
     assert find(world, "deploy", moment=then).slots.tolist() == [first]
     assert find(world, "deploy").slots.tolist() == [second]

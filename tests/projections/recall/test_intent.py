@@ -35,14 +35,14 @@ SEEN = "thanks"
 def courteous() -> World:
     """Twelve facts with a courtesy and two about something, as in abmind's tests."""
     world = World()
-    told(world, "The migration runs every night before the release")
-    told(world, "The migration owns the staging rollback procedure", original="a migráció")
+    add_memory(world, "The migration runs every night before the release")
+    add_memory(world, "The migration owns the staging rollback procedure", original="a migráció")
     for n in range(12):
-        told(world, f"thanks note {n} of the daily routine", original=f"köszi szépen {n}")
+        add_memory(world, f"thanks note {n} of the daily routine", original=f"köszi szépen {n}")
     return world
 
 
-def told(world: World, text: str, *, scope: str = "company", **own: Any) -> int:
+def add_memory(world: World, text: str, *, scope: str = "company", **own: Any) -> int:
     attributes = FactAttributes(**own) if own else None
     entity = user(f"u{len(text)}")
     return world.fact(entity, "memory:said", text, scope=scope, attributes=attributes)
@@ -123,7 +123,7 @@ def test_of_a_long_message_only_so_many_words_are_looked_up() -> None:
     names = [f"alpha{n}beta" for n in range(20)]
     inside = " ".join(f"x{name}x" for name in names)  # known only by their letters
     for _ in range(10):
-        told(world, f"thanks {inside}")
+        add_memory(world, f"thanks {inside}")
     assert asked(world, " ".join(names)).dropped_terms == tuple(names[:16])
     words = [f"w{n}" for n in range(64)]
     assert asked(world, " ".join([*words[:63], SEEN])).dropped_terms == (SEEN,)
@@ -141,7 +141,7 @@ def test_the_askers_own_words_are_reason_enough_to_search() -> None:
 def test_a_phrase_is_common_only_if_facts_hold_all_its_words() -> None:
     world = courteous()
     for _ in range(12):
-        told(world, "routine")
+        add_memory(world, "routine")
     # "daily" is in 12 of 26, "routine" in 24, both in 12: not more than half.
     assert asked(world, "daily routine", "zebra").dropped_terms == ()
     assert asked(world, "routine", "zebra").dropped_terms == ("routine",)
@@ -163,7 +163,7 @@ def test_among_few_facts_nothing_is_common() -> None:
 def test_only_facts_that_pass_the_filters_are_counted() -> None:
     world = courteous()
     for n in range(12):
-        told(world, f"a cat of the house {n}", topic="pets")
+        add_memory(world, f"a cat of the house {n}", topic="pets")
     assert asked(world, "cat").skipped is None  # 12 of 26
     only = Filters(topic="pets")
     assert asked(world, "cat", filters=only).skipped == NO_INFORMATIVE_TERMS
@@ -191,8 +191,8 @@ def test_explicit_words_are_neither_dropped_nor_rewritten() -> None:
 
 def test_explicit_operators_are_found_as_text() -> None:
     world = World()
-    told(world, "cats and dogs")
-    literal = told(world, "a puppy OR dog")
+    add_memory(world, "cats and dogs")
+    literal = add_memory(world, "a puppy OR dog")
     found = asked(world, "puppy OR dog", "zebra", intent="explicit", stages=frozenset({"Sf"}))
     assert [each.slot for each in found.results] == [literal]
 
@@ -222,9 +222,9 @@ def test_a_wrong_ceiling_is_refused_by_its_path(ambient: dict[str, Any], path: s
 def test_unreadable_facts_decide_nothing() -> None:
     world = World()
     for n in range(14):
-        told(world, f"thanks and other words {n}", scope="team")
+        add_memory(world, f"thanks and other words {n}", scope="team")
     for n in range(12):
-        told(world, f"a note about thing {n}")
+        add_memory(world, f"a note about thing {n}")
     assert asked(world, SEEN).skipped is None  # no readable fact holds it
     both = reader("company", "team")
     assert asked(world, SEEN, authorization=both).skipped == NO_INFORMATIVE_TERMS
@@ -237,7 +237,7 @@ def test_common_words_are_judged_as_of_the_moment() -> None:
     world = courteous()
     then = world.moment()
     for n in range(20):
-        told(world, f"something else {n}")
+        add_memory(world, f"something else {n}")
     assert asked(world, SEEN, moment=then).skipped == NO_INFORMATIVE_TERMS
     assert asked(world, SEEN).skipped is None
     assert asked(world, "something").skipped == NO_INFORMATIVE_TERMS
@@ -265,8 +265,8 @@ def seen(answer: RecallAnswer) -> Any:
     """All of an answer except slots, positions and milliseconds."""
     found = [(each.row.id, each.score, each.why, each.breakdown) for each in answer.results]
     stages = [(stage.name, stage.status, stage.hits, stage.detail) for stage in answer.stages]
-    told = (answer.skipped, answer.dropped_terms, answer.evidence, answer.weak_evidence)
-    return found, stages, told, answer.total_scored
+    add_memory = (answer.skipped, answer.dropped_terms, answer.evidence, answer.weak_evidence)
+    return found, stages, add_memory, answer.total_scored
 
 
 @settings(deadline=None, max_examples=25)

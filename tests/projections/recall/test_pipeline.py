@@ -349,7 +349,9 @@ def statements(draw: st.DrawFn) -> tuple[str, str, str, str, float, int]:
     return entity, relation, kind, value, confidence, draw(st.integers(0, 400))
 
 
-def told(world: World, said: tuple[str, str, str, str, float, int], name: str, scope: str) -> None:
+def add_fact(
+    world: World, said: tuple[str, str, str, str, float, int], name: str, scope: str
+) -> None:
     entity, relation, kind, value, confidence, age = said
     world.fact(
         entity, relation, value, kind=kind, confidence=confidence, age_days=age, name=name,
@@ -380,18 +382,20 @@ def test_facts_the_caller_may_not_read_change_nothing(
 ) -> None:
     alone, mixed = World(), World()
     for n, said in enumerate(readable):
-        told(alone, said, f"r{n}", "company")
+        add_fact(alone, said, f"r{n}", "company")
     for n, said in enumerate(hidden[::2]):
-        told(mixed, said, f"a{n}", "team")
+        add_fact(mixed, said, f"a{n}", "team")
     for n, said in enumerate(readable):
-        told(mixed, said, f"r{n}", "company")
+        add_fact(mixed, said, f"r{n}", "company")
         if n < len(hidden):
-            told(mixed, hidden[n], f"b{n}", "team")
+            add_fact(mixed, hidden[n], f"b{n}", "team")
     query = "what does atlas ledger keep"
-    assert told_apart(ask(alone, query, **request)) == told_apart(ask(mixed, query, **request))
+    assert visible_parts(ask(alone, query, **request)) == visible_parts(
+        ask(mixed, query, **request)
+    )
 
 
-def told_apart(answer: RecallAnswer) -> Any:
+def visible_parts(answer: RecallAnswer) -> Any:
     """Everything of an answer that a caller sees: all except slots and positions."""
     facts = [
         (each.row.id, each.score, each.breakdown, each.hop_distance, each.token_estimate,
@@ -408,7 +412,7 @@ def test_budgets_are_kept_and_answers_are_repeatable(
 ) -> None:
     world = World()
     for n, each in enumerate(said):
-        told(world, each, f"r{n}", "company")
+        add_fact(world, each, f"r{n}", "company")
     answer = ask(world, "atlas ledger", **request)
     assert answer.tokens_used == sum(each.token_estimate for each in answer.results)
     assert answer.tokens_used <= request["token_budget"]
@@ -425,9 +429,9 @@ def test_the_past_answers_as_if_the_future_had_not_happened(
     cut = data.draw(st.integers(0, len(said)))
     then, now = World(), World()
     for n, each in enumerate(said):
-        told(now, each, f"r{n}", "company")
+        add_fact(now, each, f"r{n}", "company")
         if n < cut:
-            told(then, each, f"r{n}", "company")
+            add_fact(then, each, f"r{n}", "company")
     for slot in range(0, len(said), 3):
         now.retract(slot)
     profile = load_profile("default")

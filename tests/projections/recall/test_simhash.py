@@ -22,7 +22,7 @@ def surveyed(world: World, query: str, moment: Moment | None = None) -> Survey:
     return survey(world.view(), RecallRequest(query=query), reader(), at, gate=gate, depth=0)
 
 
-def told(world: World, text: str, **more: str) -> int:
+def add_memory(world: World, text: str, **more: str) -> int:
     return world.fact(user("ann"), f"memory:n{world.position}", text, **more)  # pyright: ignore[reportArgumentType]
 
 
@@ -33,7 +33,7 @@ def numbered(world: World, slots: list[int], numbers: list[int]) -> None:
 
 def test_the_seeds_similar_pair_is_below_the_threshold() -> None:
     world = World()
-    near, same = told(world, AUTH), told(world, CLERK)
+    near, same = add_memory(world, AUTH), add_memory(world, CLERK)
     found = run(surveyed(world, CLERK), Parameters(), {})
     # 1 - 93/256 = 0.6367 is less than 0.65: a fault of the seed, kept in its version.
     assert found.slots.tolist() == [same]
@@ -44,13 +44,13 @@ def test_the_seeds_similar_pair_is_below_the_threshold() -> None:
 
 def test_no_more_than_the_cap_and_the_oldest_among_equals() -> None:
     world = World()
-    slots = [told(world, CLERK) for _ in range(8)]
+    slots = [add_memory(world, CLERK) for _ in range(8)]
     assert run(surveyed(world, CLERK), Parameters(cap=5), {}).slots.tolist() == slots[:5]
 
 
 def test_a_sample_is_of_the_whole_history_and_always_the_same() -> None:
     world = World()
-    slots = [told(world, CLERK) for _ in range(5)]
+    slots = [add_memory(world, CLERK) for _ in range(5)]
     numbered(world, slots, [1, 2, 3, 4, 5])
     found = run(surveyed(world, CLERK), Parameters(rows=2), {})
     # n * 2654435761 % 2147483647 of the numbers 1 to 5: 506952114, 1013904228, 1520856342,
@@ -66,8 +66,8 @@ def test_a_sample_does_not_depend_on_unreadable_facts() -> None:
     slots: list[int] = []
     for n in range(5):
         for _ in range(n):
-            told(world, CLERK, scope="team")
-        slots.append(told(world, CLERK))
+            add_memory(world, CLERK, scope="team")
+        slots.append(add_memory(world, CLERK))
     numbered(world, slots, [1, 2, 3, 4, 5])
     found = run(surveyed(world, CLERK), Parameters(rows=2), {})
     assert found.slots.tolist() == [slots[0], slots[4]]
@@ -75,7 +75,7 @@ def test_a_sample_does_not_depend_on_unreadable_facts() -> None:
 
 def test_a_sample_does_not_depend_on_the_order_of_arrival() -> None:
     world = World()
-    slots = [told(world, CLERK) for _ in range(5)]
+    slots = [add_memory(world, CLERK) for _ in range(5)]
     numbered(world, slots, [5, 3, 1, 4, 2])
     found = run(surveyed(world, CLERK), Parameters(rows=2), {})
     assert found.slots.tolist() == [slots[0], slots[2]]
@@ -92,7 +92,7 @@ def test_a_sample_of_thousands_is_spread_over_all_of_them() -> None:
 
 def test_a_text_without_words_is_similar_to_nothing() -> None:
     world = World()
-    told(world, "12345")
+    add_memory(world, "12345")
     assert not len(run(surveyed(world, "hello world"), Parameters(), {}).slots)
     with pytest.raises(StageDisabled):
         run(surveyed(world, "1 2 3"), Parameters(), {})
@@ -100,10 +100,10 @@ def test_a_text_without_words_is_similar_to_nothing() -> None:
 
 def test_only_visible_facts_are_found() -> None:
     world = World()
-    told(world, CLERK, scope="team")
-    first = told(world, CLERK)
+    add_memory(world, CLERK, scope="team")
+    first = add_memory(world, CLERK)
     then = Moment(world.position, NOW_US)
-    second = told(world, CLERK)
+    second = add_memory(world, CLERK)
     world.retract(first)
     assert run(surveyed(world, CLERK, then), Parameters(), {}).slots.tolist() == [first]
     assert run(surveyed(world, CLERK), Parameters(), {}).slots.tolist() == [second]
@@ -112,7 +112,7 @@ def test_only_visible_facts_are_found() -> None:
 def test_version_2_ignores_words_in_all_facts() -> None:
     world = World()
     for n in range(30):
-        told(world, f"the project meeting number {n} about zebras")
-    wanted = told(world, "the project uses Clerk")
+        add_memory(world, f"the project meeting number {n} about zebras")
+    wanted = add_memory(world, "the project uses Clerk")
     found = run(surveyed(world, "project Clerk"), Parameters(version=2, cap=1), {})
     assert found.slots.tolist() == [wanted]

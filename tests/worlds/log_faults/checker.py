@@ -55,17 +55,17 @@ def check(rows: Sequence[Row], writers: Iterable[Path], readers: Iterable[Path])
     acknowledged: list[dict[str, Any]] = []
     unknown = 0
     for path in writers:
-        told, unknown_here = _acknowledged(lines(path))
-        acknowledged += told
+        operations, unknown_here = _acknowledged(lines(path))
+        acknowledged += operations
         unknown += unknown_here
-    for told in acknowledged:
-        row = by_position.get(told["last"])
-        if row is None or row.hash.hex() != told["hash"]:
-            faults.append(f"lost: {told['writer']}-{told['op']} at {told['last']}")
+    for operation in acknowledged:
+        row = by_position.get(operation["last"])
+        if row is None or row.hash.hex() != operation["hash"]:
+            faults.append(f"lost: {operation['writer']}-{operation['op']} at {operation['last']}")
             continue
         key = msgspec.msgpack.decode(row.header)[11]
-        if key != f"{told['writer']}-{told['op']}":
-            faults.append(f"position {told['last']} holds {key}, not what was acknowledged")
+        if key != f"{operation['writer']}-{operation['op']}":
+            faults.append(f"position {operation['last']} holds {key}, not what was acknowledged")
     faults += _real_time(acknowledged)
     read = left = 0
     faults += _digests([lines(path) for path in readers])
@@ -73,7 +73,7 @@ def check(rows: Sequence[Row], writers: Iterable[Path], readers: Iterable[Path])
         seen, other, wrong = _read(lines(path), by_position)
         read, left = read + seen, left + other
         faults += wrong
-    replayed = sum(bool(told["replayed"]) for told in acknowledged)
+    replayed = sum(bool(operation["replayed"]) for operation in acknowledged)
     return Verdict(len(acknowledged), replayed, unknown, read, left, faults)
 
 
@@ -124,18 +124,18 @@ def _acknowledged(history: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
 
 def _real_time(acknowledged: list[dict[str, Any]]) -> list[str]:
     """An operation that ended before another began comes before it."""
-    ends = sorted(acknowledged, key=lambda told: told["end"])
-    starts = sorted(acknowledged, key=lambda told: told["start"])
+    ends = sorted(acknowledged, key=lambda operation: operation["end"])
+    starts = sorted(acknowledged, key=lambda operation: operation["start"])
     faults: list[str] = []
     highest, index = 0, 0
-    for told in starts:
-        while index < len(ends) and ends[index]["end"] < told["start"]:
+    for operation in starts:
+        while index < len(ends) and ends[index]["end"] < operation["start"]:
             highest = max(highest, ends[index]["last"])
             index += 1
-        if told["first"] <= highest:
+        if operation["first"] <= highest:
             faults.append(
-                f"order: {told['writer']}-{told['op']} began after position {highest} was "
-                f"acknowledged and stands at {told['first']}"
+                f"order: {operation['writer']}-{operation['op']} began after position {highest} "
+                f"was acknowledged but is at {operation['first']}"
             )
     return faults
 
