@@ -189,8 +189,9 @@ def namesakes(db: apsw.Connection, fact_id: str) -> list[str]:
         db,
         "SELECT v.fact_id FROM memory_facts m JOIN memory_facts v ON v.partition=m.partition"
         " AND v.name=m.name AND v.user=m.user AND v.agent=m.agent"
-        " AND v.from_position<=m.from_position"
-        " JOIN facts f ON f.id=v.fact_id AND f.origin=v.origin WHERE m.fact_id=?",
+        " JOIN facts f ON f.id=v.fact_id AND f.origin=v.origin"
+        " JOIN facts mf ON mf.id=m.fact_id AND mf.origin=m.origin"
+        " AND f.from_position<=mf.from_position WHERE m.fact_id=?",
         (fact_id,),
     )
     return [fact for (fact,) in rows]
@@ -212,7 +213,7 @@ def memory_facts_at(
         d.garden_id,
         (SELECT count(*) FROM memory_facts v JOIN facts vf ON vf.id=v.fact_id AND vf.origin=v.origin
             WHERE v.partition=m.partition AND v.name=m.name AND v.user=m.user AND v.agent=m.agent
-            AND v.from_position<=m.from_position) AS version
+            AND vf.from_position<=f.from_position) AS version
     FROM memory_facts m
     JOIN facts f ON f.id=m.fact_id AND f.origin=m.origin
     JOIN deltas d ON d.position=m.from_position AND d.fact_id=m.fact_id
