@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
+from playwright.sync_api import BrowserContext, Page, Request, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILT = ROOT / "api" / "web" / "dist" / "index.html"
@@ -52,12 +52,12 @@ def check_possible() -> None:
 
 
 @contextmanager
-def chromium() -> Generator[Browser]:
-    """A browser with its own profile."""
+def chromium() -> Generator[BrowserContext]:
+    """A browser with its own profile, ready to open tabs."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=list(FLAGS))
         try:
-            yield browser
+            yield browser.new_context()
         finally:
             browser.close()
 
@@ -66,10 +66,9 @@ class Console:
     """A tab on a node's console. ``faults``: complaints of scripts and policy; ``requests``: the
     requested addresses."""
 
-    def __init__(self, context: BrowserContext, url: str) -> None:
+    def __init__(self, page: Page, url: str) -> None:
         self.url = url
-        self.context = context
-        self.page: Page = context.new_page()
+        self.page = page
         self.page.set_default_timeout(30_000)
         self.faults: list[str] = []
         self.requests: list[str] = []
@@ -94,12 +93,8 @@ class Console:
             self.faults.append(message.text)
 
     def open(self, view: str = "search", **params: str) -> Page:
-        """Load the console at a view, as from a typed address, and wait for it."""
-        self.page.goto("about:blank")
-        return self.go(view, **params)
-
-    def go(self, view: str, **params: str) -> Page:
-        """Go to a view from the one that is open, and wait for it."""
+        """Type the address of a view and wait for it: the first loads the console, later ones
+        go from view to view."""
         self.page.goto(f"{self.url}/ui{address(view, **params)}")
         self.settle()
         return self.page
@@ -131,22 +126,25 @@ def address(view: str, **params: str) -> str:
 
 @contextmanager
 def console(
-    browser: Browser, url: str, *, key: str | None = None, size: str = "laptop", dark: bool = False
+    tabs: BrowserContext,
+    url: str,
+    *,
+    key: str | None = None,
+    size: str = "laptop",
+    dark: bool = False,
 ) -> Generator[Console]:
-    """A new tab, with a key in its session storage if given."""
+    """A fresh tab, with a key in its session storage where one is given. Tabs share a cache."""
+    page = tabs.new_page()
     width, height = SIZES[size]
-    context = browser.new_context(
-        viewport={"width": width, "height": height},
-        color_scheme="dark" if dark else "light",
-        reduced_motion="reduce",
-    )
+    page.set_viewport_size({"width": width, "height": height})
+    page.emulate_media(color_scheme="dark" if dark else "light", reduced_motion="reduce")
     if key is not None:
         script = f"if (location.protocol === 'http:') sessionStorage.setItem('{KEY}', '{key}')"
-        context.add_init_script(script)
+        page.add_init_script(script)
     try:
-        yield Console(context, url)
+        yield Console(page, url)
     finally:
-        context.close()
+        page.close()
 
 
 def overflow_of(page: Page) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 
 from engramlog.api.demo import load
 from tests.api.console.browser import Console, check_possible, chromium, console
@@ -16,9 +16,9 @@ from tests.worlds.live import CONTROL_TOKEN, LiveNode
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    # No longer: Playwright's event loop runs in this thread while it is open, and blocks other
-    # tests' loops.
+def tabs() -> Iterator[BrowserContext]:
+    # Not longer: while Playwright is open its event loop runs in this thread, and other tests
+    # cannot start one of their own.
     check_possible()
     with chromium() as opened:
         yield opened
@@ -43,11 +43,11 @@ def spaceflight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]:
 
 
 @pytest.fixture
-def visit(browser: Browser) -> Iterator[Callable[..., Console]]:
+def visit(tabs: BrowserContext) -> Iterator[Callable[..., Console]]:
     """Open a tab on a node, by default with every right."""
     with ExitStack() as stack:
 
         def opened(node: LiveNode, key: str | None = CONTROL_TOKEN, **how: Any) -> Console:
-            return stack.enter_context(console(browser, node.url, key=key, **how))
+            return stack.enter_context(console(tabs, node.url, key=key, **how))
 
         yield opened

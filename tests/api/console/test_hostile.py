@@ -141,7 +141,7 @@ def test_no_fact_runs_or_is_fetched(hostile: LiveNode, visit: Visit) -> None:
     seen = ""
     tab.open()
     for view, params in views:
-        page = tab.go(view, **params)
+        page = tab.open(view, **params)
         seen += page.inner_text("#content")
         assert page.title().endswith("· engramlog"), (view, params, page.title())
         assert page.locator("#content :is(img, iframe, object, embed, link, style)").count() == 0

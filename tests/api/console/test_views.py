@@ -26,7 +26,7 @@ def test_every_view_fits_its_window(spaceflight: LiveNode, visit: Visit) -> None
     tab = visit(spaceflight, size="laptop")
     tab.open()
     for name, (view, params) in VIEWS.items():
-        page = tab.go(view, **params)
+        page = tab.open(view, **params)
         assert page.locator("h1").count() == 1, name
         assert page.locator("#content .notice.bad").count() == 0, name
         assert overflow_of(page) <= 0, name
