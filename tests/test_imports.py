@@ -90,7 +90,7 @@ def test_the_rooms_are_imported_by_one_name() -> None:
     bare = [
         f"{name} imports {module}"
         for name, path in _every_file().items()
-        for module, _ in source_tree.imported_names(tree_of(path))
+        for module, _ in source_tree.imports_of(path)
         if module.split(".")[0] in ROOMS or module.startswith(".")
     ]
     assert bare == []
@@ -113,7 +113,7 @@ def test_no_test_module_is_imported() -> None:
     found = [
         f"{name} imports {each}"
         for name, path in _every_file().items()
-        for module, imported in source_tree.imported_names(tree_of(path))
+        for module, imported in source_tree.imports_of(path)
         for each in (module, f"{module}.{imported}")
         if each in tests
     ]
@@ -136,7 +136,7 @@ def test_no_test_looks_at_a_clock() -> None:
 
 def _libraries(path: Path) -> Iterator[str]:
     """What a file imports, by every prefix of its name."""
-    for module, name in source_tree.imported_names(tree_of(path)):
+    for module, name in source_tree.imports_of(path):
         parts = [*module.split("."), *([name] if name else [])]
         yield from (".".join(parts[:length]) for length in range(1, len(parts) + 1))
 

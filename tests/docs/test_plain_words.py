@@ -1,10 +1,8 @@
-"""Words that the glossary replaced do not come back into the pages."""
+"""Words that the glossary replaced are found; ``make lint`` looks for them in every file."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.docs.plain_words import WORDS, found_in, main, prose_of, replaced_words
+from tests.docs.plain_words import WORDS, found_in, prose_of, replaced_words
 
 
 def test_a_replaced_word_is_found_in_prose_and_not_in_code() -> None:
@@ -23,7 +21,3 @@ def test_only_comments_and_docstrings_of_code_count() -> None:
 
 def test_the_list_says_what_to_write_instead() -> None:
     assert all(replaced_words(WORDS.read_text()).values())
-
-
-def test_pages_comments_and_docstrings_use_plain_words(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main() == 0, capsys.readouterr().out

@@ -16,7 +16,7 @@ from tests.worlds.documented_console import ROOT
 _STEP = re.compile(r"^## \d+\. .*?: `([^`]+)`$", re.MULTILINE)
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LEFT_BEHIND = (
-    ".git", ".venv", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis", "build",
+    ".git", ".venv", "*.egg-info", ".*_cache", ".hypothesis", "build",
     "node_modules", "dist",
 )  # fmt: skip
 FILES_MAX = {"add-an-event-kind": 5, "add-a-recall-stage": 3, "add-a-route": 5}

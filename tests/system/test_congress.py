@@ -25,9 +25,9 @@ pytestmark = [
 
 
 def told(subject: str) -> bool:
-    """Whether to use a subject: one legislator in four, and everything else alike; ``benchmarks
+    """Whether to use a subject: one legislator in eight, and everything else alike; ``benchmarks
     congress`` uses all."""
-    return crc32(subject.encode()) % 4 == 0
+    return crc32(subject.encode()) % 8 == 0
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_every_line_has_a_receipt(
 ) -> None:
     _, positions, summary = loaded
     done = Counter(json.loads(line)["op"] for line in changes.values())
-    assert len(positions) == len(changes) > 25_000
+    assert len(positions) == len(changes) > 12_000
     assert f"{done['assert']:,} asserted" in summary
     assert f"{done['retract']:,} retracted" in summary
 
@@ -97,5 +97,5 @@ def test_every_probe_gets_the_answer_as_of_its_position(
         found = sorted({fact["value"]["v"] for fact in answer["facts"]})
         if found != sorted(probe["expected"]):
             wrong.append((probe, found))
-    assert len(probes) > 900
+    assert len(probes) > 450
     assert not wrong, f"{len(wrong)} wrong, first {wrong[0]}"

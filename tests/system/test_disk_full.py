@@ -17,7 +17,7 @@ from tests.worlds.waiting import until
 
 DISK_BYTES = 32 * 1024 * 1024
 FILLER_BYTES = 16 * 1024 * 1024
-BATCH = 500
+BATCH = 100
 REFUSALS = {503, 507}
 
 
@@ -40,7 +40,7 @@ def fill(client: Client, number: int) -> tuple[dict[str, int], int]:
     """Write until refused: positions of acknowledged facts by id, and the refusal's status."""
     acknowledged: dict[str, int] = {}
     while True:
-        bodies = [fact(number + n, value={"type": "text", "v": "x" * 500}) for n in range(BATCH)]
+        bodies = [fact(number + n, value={"type": "text", "v": "x" * 4_000}) for n in range(BATCH)]
         number += BATCH
         try:
             for result in client.post("/v1/facts/batch", bodies)["results"]:

@@ -1,4 +1,5 @@
-"""Dated events: ``valid_at`` gives the facts that were valid on a day."""
+"""Dated events: ``valid_at`` gives the facts that were valid on a day. One question in three is
+asked; ``benchmarks icews`` asks all."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 
 def test_every_probe_gets_the_answer_of_its_day(node: NodeProcess) -> None:
-    asked = list(probes())
-    assert len(asked) == 2_500
+    asked = list(probes())[::3]
+    assert len(asked) > 800
     keys = {(probe.query["entity"], probe.query["relation"]) for probe in asked}
     chance = random.Random(0)
 

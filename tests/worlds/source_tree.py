@@ -44,6 +44,12 @@ def outside_the_package() -> Mapping[str, Path]:
     }
 
 
+@cache
+def imports_of(path: Path) -> tuple[tuple[str, str | None], ...]:
+    """``imported_names`` of a file, which several tests look through."""
+    return tuple(imported_names(tree_of(path)))
+
+
 def imported_names(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
     """Every import of a file, at any place: a module, and a name from it or None. A relative import
     keeps its leading dots."""
@@ -61,7 +67,7 @@ def arrows() -> Mapping[str, frozenset[str]]:
     known = modules()
 
     def targets(path: Path) -> Iterator[str]:
-        for module, name in imported_names(tree_of(path)):
+        for module, name in imports_of(path):
             submodule = f"{module}.{name}"
             yield submodule if submodule in known else module
 
