@@ -22,7 +22,7 @@ from tests.worlds.postgres_servers import Server, Servers, new_log
 # Explaining a failure traces every line: ten times slower than finding a smaller example.
 _PHASES = [phase for phase in Phase if phase is not Phase.explain]
 settings.register_profile("random", deadline=None, phases=_PHASES, print_blob=True)
-settings.register_profile("same", settings.get_profile("random"), derandomize=True, max_examples=25)
+settings.register_profile("same", settings.get_profile("random"), derandomize=True, max_examples=15)
 settings.load_profile("same")
 
 

@@ -132,12 +132,11 @@ class Agreement(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-Agreement.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+Agreement.TestCase.settings = settings(stateful_step_count=25)
 TestAgreement = Agreement.TestCase
 
 
 @pytest.mark.parametrize("engine", ["memory", "sqlite"])
-@settings(max_examples=25, deadline=None)
 @given(batch=st.lists(drafts(), min_size=1, max_size=8, unique_by=lambda draft: draft.event_id))
 def test_any_draft_comes_back_as_it_went_in(engine: str, batch: list[Draft]) -> None:
     clock = FixedClock(START_US)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from engramlog.api.node.node import Node
 from engramlog.eventlog.clock import FixedClock
@@ -30,7 +30,6 @@ from tests.worlds.histories import (
 from tests.worlds.model import Fact, Model, claims
 
 RIGHTS = everything()
-QUICK = settings(max_examples=25, deadline=None)
 
 
 @contextmanager
@@ -58,7 +57,6 @@ def shown(node: Node, moment: Moment, rights: Authorization = RIGHTS) -> list[Co
 
 
 @given(histories(memory=False, erasing=False))
-@QUICK
 def test_a_node_agrees_with_the_model(steps: list[Step]) -> None:
     model = Model()
     with opened() as node:
@@ -80,7 +78,6 @@ def test_a_node_agrees_with_the_model(steps: list[Step]) -> None:
 
 
 @given(histories(memory=False, erasing=False))
-@QUICK
 def test_shown_conflicts_are_pairs_that_contradict_and_none_is_missing(steps: list[Step]) -> None:
     model = Model()
     with opened() as node:
@@ -120,7 +117,6 @@ def _check_key(
 
 
 @given(histories(memory=False, erasing=False))
-@QUICK
 def test_settling_every_shown_conflict_ends_all_contradictions(steps: list[Step]) -> None:
     with opened() as node:
         live_through(node, steps)
@@ -152,7 +148,6 @@ LOCAL = Authorization("agent:x", frozenset({"read"}), frozenset({"local"}))
 
 
 @given(histories(memory=False, erasing=False))
-@QUICK
 def test_unreadable_facts_change_no_answer(steps: list[Step]) -> None:
     plain = [step for step in steps if step.command is not None]
     readable = [step for step in plain if getattr(step.command, "scope", "local") in LOCAL.scopes]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.eventlog.codec import encode_payload, read_payload
@@ -37,7 +37,6 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=25)
 @given(json_values)
 def test_any_input_is_refused_with_a_message(record: object) -> None:
     assert isinstance(taken(record, BOUNDS), RefusedFact)
@@ -95,7 +94,6 @@ def test_readings_are_numbers(text: object, number: int | None) -> None:
     assert hlc_of({"hlc": text}) == number
 
 
-@settings(max_examples=25)
 @given(st.integers(10**12, 10**13 - 1), st.integers(0, 999), st.integers(0, 999))
 def test_the_sent_cursor_is_before_the_reached_one_as_number_and_as_text(
     wall_ms: int, reached: int, other: int

@@ -26,9 +26,7 @@ from tests.worlds.histories import (
 
 RIGHTS = every_right()
 
-QUICK = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+QUICK = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @contextmanager

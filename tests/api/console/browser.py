@@ -66,8 +66,8 @@ class Console:
     """A tab on a node's console. ``faults``: complaints of scripts and policy; ``requests``: the
     requested addresses."""
 
-    def __init__(self, page: Page, url: str) -> None:
-        self.url = url
+    def __init__(self, page: Page) -> None:
+        self.url = ""
         self.page = page
         self.page.set_default_timeout(30_000)
         self.faults: list[str] = []
@@ -91,6 +91,21 @@ class Console:
         refused = "Failed to load resource: the server responded with a status of"
         if message.type in ("error", "warning") and not message.text.startswith(refused):
             self.faults.append(message.text)
+
+    def begin(self, url: str, size: str = "laptop", dark: bool = False) -> None:
+        """Turn to a node. Nothing is asked of it before ``open``."""
+        self.url = url
+        self.resize(size)
+        self.page.emulate_media(color_scheme="dark" if dark else "light", reduced_motion="reduce")
+        self.faults.clear()
+        self.requests.clear()
+        self._waiting.clear()
+
+    def leave(self) -> None:
+        """End what the console does, so that the tab can begin again."""
+        if self.url:
+            self.page.goto(f"{self.url}/healthz")
+            self.url = ""
 
     def open(self, view: str = "search", **params: str) -> Page:
         """Type the address of a view and wait for it: the first loads the console, later ones
@@ -125,24 +140,14 @@ def address(view: str, **params: str) -> str:
 
 
 @contextmanager
-def console(
-    tabs: BrowserContext,
-    url: str,
-    *,
-    key: str | None = None,
-    size: str = "laptop",
-    dark: bool = False,
-) -> Generator[Console]:
+def console(tabs: BrowserContext, key: str | None = None) -> Generator[Console]:
     """A fresh tab, with a key in its session storage where one is given. Tabs share a cache."""
     page = tabs.new_page()
-    width, height = SIZES[size]
-    page.set_viewport_size({"width": width, "height": height})
-    page.emulate_media(color_scheme="dark" if dark else "light", reduced_motion="reduce")
     if key is not None:
         script = f"if (location.protocol === 'http:') sessionStorage.setItem('{KEY}', '{key}')"
         page.add_init_script(script)
     try:
-        yield Console(page, url)
+        yield Console(page)
     finally:
         page.close()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext
@@ -42,12 +41,31 @@ def spaceflight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]:
     node.close()
 
 
+@pytest.fixture(scope="module")
+def kept(tabs: BrowserContext) -> Iterator[Console]:
+    """A tab with every right, for one test after the other: a fresh one takes a second more."""
+    with console(tabs, CONTROL_TOKEN) as tab:
+        yield tab
+
+
 @pytest.fixture
-def visit(tabs: BrowserContext) -> Iterator[Callable[..., Console]]:
-    """Open a tab on a node, by default with every right."""
+def visit(tabs: BrowserContext, kept: Console) -> Iterator[Callable[..., Console]]:
+    """Open a tab on a node, by default with every right. One that a test changes is ``fresh``."""
     with ExitStack() as stack:
 
-        def opened(node: LiveNode, key: str | None = CONTROL_TOKEN, **how: Any) -> Console:
-            return stack.enter_context(console(tabs, node.url, key=key, **how))
+        def opened(
+            node: LiveNode,
+            key: str | None = CONTROL_TOKEN,
+            *,
+            fresh: bool = False,
+            size: str = "laptop",
+            dark: bool = False,
+        ) -> Console:
+            tab = kept
+            if fresh or key != CONTROL_TOKEN:
+                tab = stack.enter_context(console(tabs, key))
+            tab.begin(node.url, size, dark)
+            return tab
 
         yield opened
+        kept.leave()

@@ -50,7 +50,8 @@ def main() -> int:
         try:
             for size in SIZES:
                 for dark in (False, True):
-                    with console(tabs, node.url, key=CONTROL_TOKEN, size=size, dark=dark) as tab:
+                    with console(tabs, CONTROL_TOKEN) as tab:
+                        tab.begin(node.url, size, dark)
                         for name, (view, params) in VIEWS.items():
                             tab.open(view, **params)
                             shade = "dark" if dark else "light"

@@ -89,7 +89,7 @@ UNREACHED = """Array.from(document.querySelectorAll('#content [onclick], #conten
 def test_the_first_page_takes_few_requests_and_bytes(spaceflight: LiveNode, visit: Visit) -> None:
     """Counts are reliable on a busy machine, milliseconds are not. With any amount of facts, the
     first page requests one page of them."""
-    tab = visit(spaceflight)
+    tab = visit(spaceflight, fresh=True)
     sizes: list[int] = []
     tab.page.on("response", lambda response: sizes.append(len(response.body())))
     tab.open()

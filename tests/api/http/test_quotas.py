@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.api.http.errors import ApiError
@@ -84,7 +84,6 @@ def test_by_default_there_is_no_quota(serve: Serve) -> None:
         assert node.call("GET", "/v1/me", key=key).status_code == 200
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(1, 50), st.lists(st.floats(0, 900, allow_nan=False), max_size=80))
 def test_never_more_than_the_burst_and_the_refill(rate: int, pauses: list[float]) -> None:
     """For any spacing of requests: passed ≤ rate + rate · hours, and waiting as told succeeds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.projections.cards.content import TOKENS_MAX, Card, tokens_of, write_card
@@ -177,7 +177,6 @@ _texts = st.text(max_size=60) | st.sampled_from(("|", "\n", "é" * 3000, "\u2028
         max_size=60,
     )
 )
-@settings(max_examples=25, deadline=None)
 def test_no_card_exceeds_the_cap_or_hides_a_side(drawn: list[tuple[str, str, float, int]]) -> None:
     groups: list[list[CardFact]] = []
     for n, (value, source, confidence, size) in enumerate(drawn):

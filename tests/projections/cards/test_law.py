@@ -124,7 +124,6 @@ def markdown(card: Card | None) -> str | None:
 
 
 @given(histories(erasing=False))
-@settings(max_examples=25, deadline=None)
 def test_cards_equal_the_naive_ones_live_and_as_of(steps: list[Step]) -> None:
     naive = Naive()
     expected: dict[tuple[CardKey, Moment], str | None] = {}

@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.projections.arrays import F32, I32, I64
@@ -83,7 +83,6 @@ MEMORY = in_memory()
     until=st.integers(1, COUNT),
     count=st.integers(1, 200),
 )
-@settings(max_examples=25)
 def test_the_file_answers_as_memory_does(
     filled: BoundedVectors, seed: int, share: float, until: int, count: int
 ) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
@@ -21,7 +21,6 @@ def write(content: bytes, path: Path) -> None:
         path.with_suffix(suffix).write_bytes(part)
 
 
-@settings(max_examples=25)
 @given(st.lists(st.floats(width=32) | st.just(-0.0) | st.just(float("nan"))))
 def test_any_floats_come_back_bit_for_bit(
     tmp_path_factory: pytest.TempPathFactory, floats: list[float]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
@@ -70,7 +70,6 @@ def test_real_texts_have_the_same_numbers() -> None:
     assert ours == [encoding.ids for encoding in LIBRARY.encode_batch_fast(texts)]
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     st.lists(
         st.lists(

@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.api.node.consolidator import Consolidator
@@ -29,7 +29,6 @@ from tests.worlds.histories import START_US, USERS, Step, histories, live_throug
 from tests.worlds.memory_histories import episode, said
 
 RIGHTS = everything()
-QUICK = settings(max_examples=25, deadline=None)
 
 
 def answers_at(db: apsw.Connection, position: int) -> list[Any]:
@@ -53,7 +52,6 @@ def answers_at(db: apsw.Connection, position: int) -> list[Any]:
 
 
 @given(histories(max_size=15))
-@QUICK
 def test_as_of_equals_a_node_with_only_those_events(steps: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         node = Node.open(Path(folder) / "data", clock=FixedClock(START_US))
@@ -73,7 +71,6 @@ def test_as_of_equals_a_node_with_only_those_events(steps: list[Step]) -> None:
 
 
 @given(histories())
-@QUICK
 def test_deltas_name_exactly_the_logged_changes(steps: list[Step]) -> None:
     """A delta caused every assertion and every retraction that it names."""
     with tempfile.TemporaryDirectory() as folder:
@@ -148,7 +145,6 @@ def consolidated(path: Path, said: Sequence[tuple[Any, ...]], sizes: Sequence[in
     st.lists(said, min_size=1, max_size=12),
     st.lists(st.integers(1, 4), min_size=1, max_size=3),
 )
-@QUICK
 def test_one_pass_or_many_make_the_same_of_episodes(
     said: list[tuple[Any, ...]], sizes: list[int]
 ) -> None:
@@ -159,7 +155,6 @@ def test_one_pass_or_many_make_the_same_of_episodes(
 
 
 @given(st.lists(said, min_size=1, max_size=12))
-@QUICK
 def test_no_episode_is_lost(said: list[tuple[Any, ...]]) -> None:
     """Each is in a delta, was rejected, or is in quarantine."""
     with tempfile.TemporaryDirectory() as folder:

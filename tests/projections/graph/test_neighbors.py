@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.projections.graph.neighbors import (
@@ -196,7 +196,6 @@ def test_a_large_frontier_is_expanded_like_a_small_one() -> None:
     assert page.total == count + 2
 
 
-@settings(deadline=None, max_examples=25)
 @given(
     edges=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=14),
     hidden=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=8),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.projections.columns import simhash as signatures
@@ -92,7 +92,6 @@ def test_version_two_weighs_words() -> None:
     assert similarities(rows, sign_v2(["clerk"]))[0] == 1.0
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(st.text(max_size=20), max_size=30), st.data())
 def test_kept_signatures_are_those_of_the_texts(texts: list[str], data: st.DataObject) -> None:
     kept = TextSignatures(sign_v1)

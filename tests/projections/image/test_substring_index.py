@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.projections.columns import substring_index as folded
@@ -43,7 +43,6 @@ def test_nothing_is_found_across_two_texts() -> None:
     assert Folded(lambda start: texts[start:]).counts("puppydog").tolist() == [0, 0]
 
 
-@settings(max_examples=25, deadline=None)
 @given(TEXTS, TEXTS, st.text("ab żĄ-ß9", min_size=1, max_size=3), st.integers(1, 5))
 def test_counts_are_those_of_each_text_however_it_grows(
     first: list[str], then: list[str], piece: str, block: int

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.projections.moment import Moment
@@ -216,7 +216,6 @@ said = st.tuples(
 )
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(said, min_size=1, max_size=10))
 def test_unreadable_facts_change_nothing(history: list[tuple[str, str, str, bool]]) -> None:
     """A store with facts of others gives the same scores as one without them."""
@@ -230,7 +229,6 @@ def test_unreadable_facts_change_nothing(history: list[tuple[str, str, str, bool
     assert ask(whole, "ledger atlas moves") == ask(own, "ledger atlas moves")
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(said, min_size=1, max_size=10), st.integers(0, 9))
 def test_as_of_answers_equal_earlier_live_answers(
     history: list[tuple[str, str, str, bool]], cut: int

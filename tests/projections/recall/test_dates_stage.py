@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.projections.moment import Moment
@@ -101,7 +101,6 @@ def ask(world: World, *, moment: Moment | None = None) -> list[Any]:
     return [(each.row.id, each.score, each.explain, each.why) for each in answer.results]
 
 
-@settings(max_examples=25, deadline=None)
 @given(history)
 def test_unreadable_facts_change_no_date(told: list[tuple[str | None, str, bool]]) -> None:
     whole, own = World(), World()
@@ -113,7 +112,6 @@ def test_unreadable_facts_change_no_date(told: list[tuple[str | None, str, bool]
     assert ask(whole) == ask(own)
 
 
-@settings(max_examples=25, deadline=None)
 @given(history, st.integers(0, 9))
 def test_the_past_had_the_dates_of_then(told: list[tuple[str | None, str, bool]], cut: int) -> None:
     world, then, at = World(), None, None

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.eventlog.kinds import FactAsserted, Value
@@ -46,7 +46,6 @@ facts = st.fixed_dictionaries(
 )
 worlds = st.lists(facts, min_size=1, max_size=40)
 askers = st.sets(st.sampled_from(SCOPES), min_size=1)
-SMALL = settings(max_examples=25, deadline=None)
 
 
 def built(stated: list[dict]) -> World:
@@ -92,7 +91,6 @@ def survives(view: View, slot: int, scopes: set[str], moment: Moment) -> bool:
     )
 
 
-@SMALL
 @given(worlds, askers, st.lists(st.tuples(st.integers(0, 60), st.integers(-2, 3)), max_size=6))
 def test_survivors_are_those_that_pass_every_condition_one_by_one(
     stated: list[dict], scopes: set[str], moments: list[tuple[int, int]]
@@ -113,7 +111,6 @@ def test_survivors_are_those_that_pass_every_condition_one_by_one(
         assert unknown.visible.tolist() == wanted
 
 
-@SMALL
 @given(worlds, facts, st.lists(st.integers(-2, 3), min_size=1, max_size=5))
 def test_cached_survivors_equal_computed_ones(
     stated: list[dict], late: dict, days: list[int]
@@ -132,7 +129,6 @@ def test_cached_survivors_equal_computed_ones(
             world.retract(0)
 
 
-@SMALL
 @given(worlds, askers)
 def test_lexical_scores_are_bm25_counted_fact_by_fact(stated: list[dict], scopes: set[str]) -> None:
     world = built(stated)
@@ -164,7 +160,6 @@ def test_lexical_scores_are_bm25_counted_fact_by_fact(stated: list[dict], scopes
     assert np.array_equal(found.scores, again.scores), "nothing is left in the tally"
 
 
-@SMALL
 @given(worlds, askers)
 def test_a_dispute_is_a_claimed_sibling_with_another_value(
     stated: list[dict], scopes: set[str]
@@ -201,7 +196,6 @@ def test_a_dispute_is_a_claimed_sibling_with_another_value(
         assert view.contradicted(slots, moment, rights).tolist() == wanted
 
 
-@SMALL
 @given(worlds, askers, st.booleans(), st.integers(1, 12), st.data())
 def test_the_gate_before_the_best_or_after_gives_the_same(
     stated: list[dict], scopes: set[str], contradicted: bool, count: int, data: st.DataObject
@@ -221,7 +215,6 @@ def test_the_gate_before_the_best_or_after_gives_the_same(
     assert running._admitted(at, found, count).slots.tolist() == wanted
 
 
-@SMALL
 @given(worlds, askers)
 def test_out_degrees_are_visible_edges_counted_one_by_one(
     stated: list[dict], scopes: set[str]
@@ -238,7 +231,6 @@ def test_out_degrees_are_visible_edges_counted_one_by_one(
         assert graph._out_degree(at, subjects).tolist() == wanted
 
 
-@SMALL
 @given(worlds, askers, st.integers(1, 4))
 def test_the_newest_facts_of_an_entity_are_counted_entity_by_entity(
     stated: list[dict], scopes: set[str], most: int
@@ -255,7 +247,6 @@ def test_the_newest_facts_of_an_entity_are_counted_entity_by_entity(
         assert sorted(graph._newest(at, entities).tolist()) == sorted(wanted)
 
 
-@SMALL
 @given(st.lists(st.sampled_from((0.0, 0.5, 0.5, 1.0)), max_size=30), st.integers(1, 35))
 def test_the_leading_are_the_first_of_all_in_order(given_scores: list[float], count: int) -> None:
     slots: I32 = np.arange(0, 2 * len(given_scores), 2, dtype=np.int32)
@@ -275,7 +266,6 @@ steps = st.lists(
 )
 
 
-@SMALL
 @given(steps, st.integers(1, 200))
 def test_counted_postings_equal_a_plain_count(taken: list[tuple[str, int]], kept: int) -> None:
     plain, counted = Postings(), TermPostings()

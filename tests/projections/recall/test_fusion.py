@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.projections.recall.ranking.fusion import by_maximum, reciprocal_ranks
@@ -53,7 +53,6 @@ def test_facts_that_no_stage_proposed_score_nothing() -> None:
     ),
     st.randoms(),
 )
-@settings(max_examples=25, deadline=None)
 def test_the_order_of_stages_does_not_matter(lists: list[dict[int, float]], random: object) -> None:
     stages = {
         f"stage{n}": hits(**{f"s{slot}": score for slot, score in each.items()})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.eventlog.kinds import FactAttributes
@@ -177,7 +177,6 @@ def test_quotes_are_text() -> None:
 _LETTERS = st.sampled_from([*'",()*^+-:{} ab', " AND ", " OR ", " NOT ", " NEAR ", "é"])
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(st.lists(_LETTERS, max_size=12).map("".join), min_size=1, max_size=8))
 def test_no_keyword_raises(keywords: list[str]) -> None:
     world = World()

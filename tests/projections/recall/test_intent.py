@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.eventlog.kinds import FactAttributes
@@ -269,7 +269,6 @@ def seen(answer: RecallAnswer) -> Any:
     return found, stages, add_memory, answer.total_scored
 
 
-@settings(deadline=None, max_examples=25)
 @given(_TEXTS, _TEXTS, _ASKED, st.sampled_from(("", "thanks note", "zebra")))
 def test_facts_the_caller_may_not_read_do_not_change_the_answer(
     readable: list[str], hidden: list[str], keywords: list[str], original: str
@@ -288,7 +287,6 @@ def test_facts_the_caller_may_not_read_do_not_change_the_answer(
     assert seen(answers[0]) == seen(answers[1])
 
 
-@settings(deadline=None, max_examples=25)
 @given(_TEXTS, _TEXTS, _ASKED)
 def test_a_past_answer_is_that_of_a_world_that_knew_no_more(
     before: list[str], after: list[str], keywords: list[str]

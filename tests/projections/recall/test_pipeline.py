@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.projections.recall.answer import RecallAnswer
@@ -89,7 +89,6 @@ def test_the_seeds_score_of_one_fact() -> None:
     st.sampled_from((0.1, 0.5, 1.0)),
     st.sampled_from(("default", "stigmem", "stargraph", "abmind", "abmind-head")),
 )
-@settings(max_examples=25, deadline=None)
 def test_the_numbers_of_every_score_multiply_out(
     facts: list[tuple[str, float, float, bool]], trust: float, profile: str
 ) -> None:
@@ -373,7 +372,6 @@ def requests() -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-@settings(deadline=None, max_examples=25)
 @given(st.lists(statements(), max_size=12), st.lists(statements(), max_size=8), requests())
 def test_facts_the_caller_may_not_read_change_nothing(
     readable: list[tuple[str, str, str, str, float, int]],
@@ -405,7 +403,6 @@ def visible_parts(answer: RecallAnswer) -> Any:
     return facts, answer.total_scored, answer.tokens_used, answer.stages, answer.weights
 
 
-@settings(deadline=None, max_examples=25)
 @given(st.lists(statements(), max_size=15), requests())
 def test_budgets_are_kept_and_answers_are_repeatable(
     said: list[tuple[str, str, str, str, float, int]], request: dict[str, Any]
@@ -421,7 +418,6 @@ def test_budgets_are_kept_and_answers_are_repeatable(
     assert answer == ask(world, "atlas ledger", **request)
 
 
-@settings(deadline=None, max_examples=25)
 @given(st.lists(statements(), min_size=1, max_size=12), st.data())
 def test_the_past_answers_as_if_the_future_had_not_happened(
     said: list[tuple[str, str, str, str, float, int]], data: st.DataObject

@@ -103,9 +103,7 @@ def ask(
     st.lists(st.sampled_from(WORDS), min_size=2, max_size=5, unique=True),
     st.sampled_from(PROFILES),
 )
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_new_fact_ranks_by_words_as_its_vector_would(
     cache: Any, others: list[list[str]], words: list[str], profile: str
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.eventlog.clock import FixedClock
@@ -86,7 +86,6 @@ grants = st.builds(
 entities = st.sampled_from(["stigmem://a", "stigmem://a/b", "stigmem://a/b/c", "agent:x", "x"])
 
 
-@settings(max_examples=25)
 @given(grants, st.lists(grants, max_size=4), entities)
 def test_a_chain_allows_the_intersection_of_its_links(
     identity: Identity, first: Grant, others: list[Grant], entity: str
@@ -100,7 +99,6 @@ def test_a_chain_allows_the_intersection_of_its_links(
     assert grant.covers(entity) == all(link.covers(entity) for link in links)
 
 
-@settings(max_examples=25)
 @given(grants)
 def test_words_and_grants_are_one(grant: Grant) -> None:
     assert parse_grant(grant.verb, grant.object) == grant

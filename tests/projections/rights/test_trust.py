@@ -10,7 +10,7 @@ from uuid import uuid4
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.api.node.node import Node
@@ -200,7 +200,6 @@ def expected(moves: list[tuple[str, Command]]) -> dict[tuple[str, ...], float]:
 
 
 @given(_moves)
-@settings(max_examples=25, deadline=None)
 def test_tables_image_and_past_agree_on_trust(moves: list[tuple[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         node = Node.open(Path(folder) / "data", clock=FixedClock(START_US))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.projections.columns.name_signatures import NameSignatures
@@ -29,7 +29,6 @@ def leads_to(model: dict[str, str], name: str) -> str:
     return name
 
 
-@settings(max_examples=25, deadline=None)
 @given(_changes)
 def test_an_alias_applies_from_its_position(
     changes: list[tuple[str, str | None]],

@@ -270,7 +270,6 @@ def answered(world: World, rights: Authorization, **more: Any) -> Any:
     st.lists(told, max_size=14),
     st.sampled_from([{}, {"entity": user("ann")}, {"token_budget": 120}, {"depth": 0}]),
 )
-@settings(max_examples=25, deadline=None)
 def test_facts_held_back_leave_no_trace_in_any_score(facts: list[Told], more: Any) -> None:
     with_them, without = world_of(facts, flagged=True), world_of(facts, flagged=False)
     rights = reader().withholding(HELD_BACK)
@@ -278,7 +277,6 @@ def test_facts_held_back_leave_no_trace_in_any_score(facts: list[Told], more: An
 
 
 @given(st.lists(told, max_size=14))
-@settings(max_examples=25, deadline=None)
 def test_edges_held_back_lead_nowhere(facts: list[Told]) -> None:
     with_them, without = world_of(facts, flagged=True), world_of(facts, flagged=False)
     ask = NeighborQuery(entity=user("ann"), scope="company", depth=2)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.projections.text.question_share import asking_percent
@@ -25,7 +25,6 @@ def test_the_share_of_characters_in_questions(text: str, percent: int) -> None:
     assert asking_percent(text) == percent
 
 
-@settings(max_examples=25)
 @given(st.text())
 def test_it_is_a_percentage(text: str) -> None:
     assert 0 <= asking_percent(text) <= 100

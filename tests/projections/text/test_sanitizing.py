@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.eventlog.kinds import FactAsserted, Value
@@ -28,7 +28,6 @@ from engramlog.projections.text.sanitizing import (
     verdict_of,
 )
 
-QUICK = settings(max_examples=25, deadline=None)
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "spaceflight" / "events.jsonl"
 
 ATTACKS = {
@@ -158,7 +157,6 @@ MARKED = PLAIN + "<>|[]/#:!?=\"'`._-&;,{}()*\n"
 
 @pytest.mark.parametrize("family", WORD_FAMILIES, ids=lambda family: family.code)
 @given(data=st.data())
-@QUICK
 def test_no_cue_hides_a_match_of_words(family: WordFamily, data: st.DataObject) -> None:
     text = data.draw(st.from_regex(family.pattern, fullmatch=True, alphabet=PLAIN))
     text = " ".join(text.split())
@@ -167,7 +165,6 @@ def test_no_cue_hides_a_match_of_words(family: WordFamily, data: st.DataObject) 
 
 @pytest.mark.parametrize("family", LINE_FAMILIES[1:], ids=lambda family: family.code)
 @given(data=st.data())
-@QUICK
 def test_no_cue_hides_a_match_of_lines(family: LineFamily, data: st.DataObject) -> None:
     text = data.draw(st.from_regex(family.pattern, fullmatch=True, alphabet=MARKED))
     text = re.sub(" +", " ", text)
@@ -175,7 +172,6 @@ def test_no_cue_hides_a_match_of_lines(family: LineFamily, data: st.DataObject) 
 
 
 @given(texts)
-@QUICK
 def test_cleaning_is_idempotent_and_never_grows(text: str) -> None:
     once = clean(text)
     assert clean(once) == once
@@ -184,20 +180,17 @@ def test_cleaning_is_idempotent_and_never_grows(text: str) -> None:
 
 
 @given(texts)
-@QUICK
 def test_every_change_by_cleaning_has_a_code(text: str) -> None:
     assert (clean(text) == text) or scan(text)
 
 
 @given(st.text(st.characters(exclude_categories=["Cc", "Cf", "Cs", "Mn", "Cn"]), max_size=80))
-@QUICK
 def test_visible_text_of_any_script_is_not_touched(text: str) -> None:
     if "chat_template_token" not in scan(text):
         assert clean(text) is text
 
 
 @given(st.text(max_size=40), st.sampled_from("\u202a\u202e\u2066\u2069\ufeff\u2060\x00\x1b"))
-@QUICK
 def test_forbidden_characters_are_removed_everywhere(text: str, character: str) -> None:
     assert character not in clean(character.join(text) + character)
 
@@ -271,13 +264,11 @@ def test_a_verdict_separates_value_and_names() -> None:
 
 
 @given(st.sampled_from(sorted(ATTACKS)), st.text(max_size=30), st.text(max_size=30))
-@QUICK
 def test_text_around_a_hit_does_not_hide_it(attack: str, before: str, after: str) -> None:
     assert scan(f"{before}\n{attack}\n{after}") >= scan(attack)
 
 
 @given(st.sampled_from(sorted(ATTACKS)), st.integers(0, 60), st.integers(0, 60))
-@QUICK
 def test_names_are_read_as_the_lines_that_they_make(attack: str, one: int, two: int) -> None:
     first, second = sorted((one, two))
     parts = (attack[:first], attack[first:second], attack[second:])

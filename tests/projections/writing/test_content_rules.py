@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -108,7 +108,6 @@ _JSON = st.none() | st.booleans() | st.floats() | st.integers() | st.text()
 _TYPES = st.sampled_from(["string", "text", "number", "boolean", "datetime", "ref", "null"])
 
 
-@settings(max_examples=25)
 @given(kind=_TYPES, v=_JSON | st.sampled_from(["2026-01-31T12:00:00Z", "user:x", 1e300, 0.1, -0.0]))
 def test_every_value_that_http_takes_breaks_no_rule(kind: str, v: Any) -> None:
     if isinstance(v, str) and "\x00" in v:
