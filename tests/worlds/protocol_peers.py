@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
+import httpx
+
+from engramlog.api.http.app import SERVICE
+from engramlog.eventlog.errors import CorruptLog
+from engramlog.eventlog.event import Stored
 from engramlog.eventlog.kinds import PeerDeclared, PeerGrants, PeerStateSet
 from engramlog.projections.writing.commands import Refused
+from engramlog.projections.writing.peer_commands import TakeForeignEnds
 from engramlog.replay.federation.declaration import stored_key
+from engramlog.replay.stigmem.peers import ProtocolPeer
 from tests.worlds.live import LiveNode
+from tests.worlds.reference_node import ReferenceNode
 
 
 def own_key(live: LiveNode) -> str:
@@ -29,3 +38,111 @@ def declared(live: LiveNode, node_id: str, url: str, key: str, grants: PeerGrant
         PeerStateSet(peer_id=f"peer-of-{node_id}", state="active", grants=grants),
     )
     assert not any(isinstance(outcome, Refused) for outcome in outcomes)
+
+
+COMPANY = frozenset({"company", "public"})
+
+
+class Book:
+    """Peers as a test declares them."""
+
+    def __init__(self) -> None:
+        self.peers: dict[str, ProtocolPeer] = {}
+
+    def find(self, node_id: str) -> ProtocolPeer | None:
+        return self.peers.get(node_id)
+
+    def all(self) -> list[ProtocolPeer]:
+        return list(self.peers.values())
+
+
+def book_of(live: LiveNode) -> Book:
+    federation = live.app[SERVICE].federation
+    if not isinstance(federation.peers, Book):
+        federation.peers = Book()
+    return federation.peers
+
+
+def acquaint(live: LiveNode, peer: ReferenceNode, **fields: Any) -> None:
+    """Declare each to the other."""
+    peer.peers[live.node.node_id] = own_key(live)
+    shape: dict[str, Any] = {"scopes": COMPANY, "active": True, **fields}
+    book_of(live).peers[peer.node_id] = ProtocolPeer(
+        peer.node_id, peer.url, peer.public_key, **shape
+    )
+
+
+EVERYTHING = {"limit": 100, "include_low_trust": "true", "include_contradicted": "true"}
+
+
+def held(live: LiveNode) -> list[dict[str, Any]]:
+    """Every live fact, of any trust."""
+    records: list[dict[str, Any]] = []
+    query: dict[str, Any] = dict(EVERYTHING)
+    while True:
+        body = live.call("GET", "/v1/facts", params=query).json()
+        records += body["facts"]
+        if not body.get("cursor") or not body["facts"]:
+            return records
+        query["cursor"] = body["cursor"]
+
+
+def pull_of(live: LiveNode, peer: ReferenceNode) -> dict[str, Any]:
+    body = live.call("GET", "/v1/federation/pulls").json()
+    return next(each for each in body["pulls"] if each["node_id"] == peer.node_id)
+
+
+def fetch(
+    live: LiveNode, peer: ReferenceNode, scopes: list[str] | None = None, **query: Any
+) -> httpx.Response:
+    now_ms = live.node.clock.now_us() // 1000
+    token = peer.token(live.node.node_id, now_ms, scopes or ["company", "public"])
+    return live.call("GET", "/v1/federation/facts", key=token, params=query)
+
+
+def drained(live: LiveNode, peer: ReferenceNode, limit: int) -> list[dict[str, Any]]:
+    """Everything, by a client that hands each cursor back as it came."""
+    records: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while True:
+        query: dict[str, Any] = {"limit": limit} | ({"cursor": cursor} if cursor else {})
+        body = fetch(live, peer, **query).json()
+        records += body["facts"]
+        cursor = body["cursor"] or cursor
+        if not body["has_more"]:
+            return records
+
+
+def wrap_into(live: LiveNode, events: list[Stored]) -> None:
+    """Give a node another node's events, as replaying its streams does."""
+    while not continued(live, events):  # the node's own events came between
+        pass
+    live.node.write(TakeForeignEnds())
+
+
+def continued(live: LiveNode, events: list[Stored]) -> bool:
+    """Whether the events followed the present head of the node's log."""
+    head = live.node.log.head()
+    copied = [
+        Stored(
+            head.position + n + 1, head.received_at, head.received_hlc + n + 1,
+            "stigmem:node:peer", each.header, each.hash, each.salt, each.payload,
+        )
+        for n, each in enumerate(events)
+    ]  # fmt: skip
+    try:
+        live.node.writer.copy(live.node.log, copied, []).result(10)
+    except CorruptLog:
+        if live.node.log.head().position == head.position:
+            raise
+        return False
+    return True
+
+
+def scope_events(live: LiveNode) -> list[Stored]:
+    streams = [
+        name
+        for name in live.node.log.stream_heads()
+        if "/scope/" in name and name.startswith(live.node.identity.node_id)
+    ]
+    return live.node.log.read_stored(0, 1000, streams)
