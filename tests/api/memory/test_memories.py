@@ -1,4 +1,4 @@
-"""Memories over HTTP: stored, repeated, ended and merged ones."""
+"""Memories over HTTP: stored, repeated and ended ones."""
 
 from __future__ import annotations
 
