@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILT = ROOT / "api" / "web" / "dist" / "index.html"
@@ -52,12 +52,12 @@ def check_possible() -> None:
 
 
 @contextmanager
-def chromium() -> Generator[BrowserContext]:
-    """A browser with its own profile, ready to open tabs."""
+def chromium() -> Generator[Browser]:
+    """A browser with its own profile."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=list(FLAGS))
         try:
-            yield browser.new_context()
+            yield browser
         finally:
             browser.close()
 
@@ -66,9 +66,10 @@ class Console:
     """A tab on a node's console. ``faults``: complaints of scripts and policy; ``requests``: the
     requested addresses."""
 
-    def __init__(self, page: Page) -> None:
-        self.url = ""
-        self.page = page
+    def __init__(self, context: BrowserContext, url: str) -> None:
+        self.url = url
+        self.context = context
+        self.page: Page = context.new_page()
         self.page.set_default_timeout(30_000)
         self.faults: list[str] = []
         self.requests: list[str] = []
@@ -92,24 +93,13 @@ class Console:
         if message.type in ("error", "warning") and not message.text.startswith(refused):
             self.faults.append(message.text)
 
-    def begin(self, url: str, size: str = "laptop", dark: bool = False) -> None:
-        """Turn to a node. Nothing is asked of it before ``open``."""
-        self.url = url
-        self.resize(size)
-        self.page.emulate_media(color_scheme="dark" if dark else "light", reduced_motion="reduce")
-        self.faults.clear()
-        self.requests.clear()
-        self._waiting.clear()
-
-    def leave(self) -> None:
-        """End what the console does, so that the tab can begin again."""
-        if self.url:
-            self.page.goto(f"{self.url}/healthz")
-            self.url = ""
-
     def open(self, view: str = "search", **params: str) -> Page:
-        """Type the address of a view and wait for it: the first loads the console, later ones
-        go from view to view."""
+        """Load the console at a view, as from a typed address, and wait for it."""
+        self.page.goto("about:blank")
+        return self.go(view, **params)
+
+    def go(self, view: str, **params: str) -> Page:
+        """Go to a view from the one that is open, and wait for it."""
         self.page.goto(f"{self.url}/ui{address(view, **params)}")
         self.settle()
         return self.page
@@ -140,16 +130,23 @@ def address(view: str, **params: str) -> str:
 
 
 @contextmanager
-def console(tabs: BrowserContext, key: str | None = None) -> Generator[Console]:
-    """A fresh tab, with a key in its session storage where one is given. Tabs share a cache."""
-    page = tabs.new_page()
+def console(
+    browser: Browser, url: str, *, key: str | None = None, size: str = "laptop", dark: bool = False
+) -> Generator[Console]:
+    """A new tab, with a key in its session storage if given."""
+    width, height = SIZES[size]
+    context = browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if dark else "light",
+        reduced_motion="reduce",
+    )
     if key is not None:
         script = f"if (location.protocol === 'http:') sessionStorage.setItem('{KEY}', '{key}')"
-        page.add_init_script(script)
+        context.add_init_script(script)
     try:
-        yield Console(page)
+        yield Console(context, url)
     finally:
-        page.close()
+        context.close()
 
 
 def overflow_of(page: Page) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext
+from playwright.sync_api import Browser
 
 from engramlog.api.demo import load
 from tests.api.console.browser import Console, check_possible, chromium, console
@@ -15,9 +16,9 @@ from tests.worlds.live import CONTROL_TOKEN, LiveNode
 
 
 @pytest.fixture(scope="module")
-def tabs() -> Iterator[BrowserContext]:
-    # Not longer: while Playwright is open its event loop runs in this thread, and other tests
-    # cannot start one of their own.
+def browser() -> Iterator[Browser]:
+    # No longer: Playwright's event loop runs in this thread while it is open, and blocks other
+    # tests' loops.
     check_possible()
     with chromium() as opened:
         yield opened
@@ -41,31 +42,12 @@ def spaceflight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]:
     node.close()
 
 
-@pytest.fixture(scope="module")
-def kept(tabs: BrowserContext) -> Iterator[Console]:
-    """A tab with every right, for one test after the other: a fresh one takes a second more."""
-    with console(tabs, CONTROL_TOKEN) as tab:
-        yield tab
-
-
 @pytest.fixture
-def visit(tabs: BrowserContext, kept: Console) -> Iterator[Callable[..., Console]]:
-    """Open a tab on a node, by default with every right. One that a test changes is ``fresh``."""
+def visit(browser: Browser) -> Iterator[Callable[..., Console]]:
+    """Open a tab on a node, by default with every right."""
     with ExitStack() as stack:
 
-        def opened(
-            node: LiveNode,
-            key: str | None = CONTROL_TOKEN,
-            *,
-            fresh: bool = False,
-            size: str = "laptop",
-            dark: bool = False,
-        ) -> Console:
-            tab = kept
-            if fresh or key != CONTROL_TOKEN:
-                tab = stack.enter_context(console(tabs, key))
-            tab.begin(node.url, size, dark)
-            return tab
+        def opened(node: LiveNode, key: str | None = CONTROL_TOKEN, **how: Any) -> Console:
+            return stack.enter_context(console(browser, node.url, key=key, **how))
 
         yield opened
-        kept.leave()

@@ -43,15 +43,14 @@ def main() -> int:
         print("needs Chromium (apt-get install chromium) and a built console", file=sys.stderr)
         return 1
     FOLDER.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, chromium() as tabs:
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         data = Path(folder) / "data"
         load(data)
         node = LiveNode(data)
         try:
             for size in SIZES:
                 for dark in (False, True):
-                    with console(tabs, CONTROL_TOKEN) as tab:
-                        tab.begin(node.url, size, dark)
+                    with console(browser, node.url, key=CONTROL_TOKEN, size=size, dark=dark) as tab:
                         for name, (view, params) in VIEWS.items():
                             tab.open(view, **params)
                             shade = "dark" if dark else "light"

@@ -124,7 +124,7 @@ def facts_ids(live: LiveNode) -> list[str]:
 
 
 def test_no_fact_runs_or_is_fetched(hostile: LiveNode, visit: Visit) -> None:
-    tab = visit(hostile, fresh=True)
+    tab = visit(hostile)
     tab.page.on("dialog", lambda dialog: tab.faults.append(f"dialog: {dialog.message}"))
     conflict = facts_ids(hostile)[-1]
     views = [
@@ -141,7 +141,7 @@ def test_no_fact_runs_or_is_fetched(hostile: LiveNode, visit: Visit) -> None:
     seen = ""
     tab.open()
     for view, params in views:
-        page = tab.open(view, **params)
+        page = tab.go(view, **params)
         seen += page.inner_text("#content")
         assert page.title().endswith("· engramlog"), (view, params, page.title())
         assert page.locator("#content :is(img, iframe, object, embed, link, style)").count() == 0

@@ -26,7 +26,7 @@ def test_every_view_fits_its_window(spaceflight: LiveNode, visit: Visit) -> None
     tab = visit(spaceflight, size="laptop")
     tab.open()
     for name, (view, params) in VIEWS.items():
-        page = tab.open(view, **params)
+        page = tab.go(view, **params)
         assert page.locator("h1").count() == 1, name
         assert page.locator("#content .notice.bad").count() == 0, name
         assert overflow_of(page) <= 0, name
@@ -89,7 +89,7 @@ UNREACHED = """Array.from(document.querySelectorAll('#content [onclick], #conten
 def test_the_first_page_takes_few_requests_and_bytes(spaceflight: LiveNode, visit: Visit) -> None:
     """Counts are reliable on a busy machine, milliseconds are not. With any amount of facts, the
     first page requests one page of them."""
-    tab = visit(spaceflight, fresh=True)
+    tab = visit(spaceflight)
     sizes: list[int] = []
     tab.page.on("response", lambda response: sizes.append(len(response.body())))
     tab.open()
@@ -252,14 +252,14 @@ def test_a_fact_waits_in_quarantine_is_judged_and_judged_again(
     dialog.locator("input[name=name]").fill("Rumours")
     dialog.get_by_role("button", name="New quarantine").click()
     expect(dialog).to_have_count(0)
-    page = tab.open("fact", id=doubted["id"])
+    page = tab.go("fact", id=doubted["id"])
     page.get_by_role("button", name="Quarantine").click()
     expect(dialog.locator("select")).to_contain_text("Rumours")
     dialog.locator("input[name=reason]").fill("hearsay")
     dialog.get_by_role("button", name="Quarantine").click()
     expect(page.locator(".life-fact_retracted")).to_contain_text("hearsay")
     assert live.call("GET", "/v1/facts", key=CONTROL_TOKEN).json()["total"] == 1, "it waits"
-    page = tab.open("review", tab="quarantine")
+    page = tab.go("review", tab="quarantine")
     held = page.locator("article.conflict")
     expect(held).to_contain_text("chief of tea")
     held.get_by_role("button", name="Reject").click()
@@ -304,7 +304,7 @@ def test_an_erasure_shows_its_facts_first(live: LiveNode, visit: Visit) -> None:
     page.locator("dialog[open]").get_by_role("button", name="Erase").click()
     expect(page.locator(".statement")).to_contain_text("0 facts")
     assert live.call("GET", "/v1/erasures", key=CONTROL_TOKEN).json()["erasures"]
-    page = tab.open("log", kind="fact_erased")
+    page = tab.go("log", kind="fact_erased")
     page.locator(".event-row").first.click()
     tab.settle()
     expect(page.locator(".erasure")).to_contain_text("removed 1 fact and the payloads of 1 event")
