@@ -331,9 +331,15 @@ def test_compare_covers_tombstones_and_says_the_same_from_both_sides(
 
     here.state(v="a")
     there.state(v="b", scope="public", entity=BOB)
-    until(lambda: len(compared(here, there)["streams"]) == 2 and both() == (True, None))
+
+    def agree() -> bool:
+        one, other = compared(here, there), compared(there, here)
+        return len(one["streams"]) == 2 and one["equal"] and other["equal"]
+
+    until(agree)
+    assert both() == (True, None)
     stone = bury(there)
-    until(lambda: bool(stones(here)))
+    until(lambda: bool(stones(here)) and agree())
     assert both() == (True, None)
     grants = PeerGrants(scopes=["company", "public"])  # its tombstones hide nothing here now
     here.node.write(PeerStateSet(peer_id=f"peer-of-{there.node.node_id}", grants=grants))

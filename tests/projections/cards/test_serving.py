@@ -297,7 +297,7 @@ class Slow:
 @pytest.fixture
 def slow(tmp_path: Path) -> Iterator[tuple[Desk, Slow]]:
     write = Slow()
-    desk = Desk(tmp_path / "data", write=write, force_seconds=0.05)
+    desk = Desk(tmp_path / "data", write=write, force_seconds=0.4)
     desk.cards.start()
     yield desk, write
     write.go.set()
