@@ -1,4 +1,4 @@
-"""Storing memories over HTTP, and looking at what became of them."""
+"""Storing memories over HTTP, and looking at what happened to them."""
 
 from __future__ import annotations
 
