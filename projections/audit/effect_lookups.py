@@ -1,7 +1,8 @@
 """Where each table keeps the rows that an event changed: one lookup a table, by an index.
 
 A lookup finds rows of today's tables. What an event changed without leaving its mark in a row,
-such as a count, is said in words (``WORDS``).
+such as a count, is said in words (``WORDS``). So are conflicts: which of them the tables hold
+depends on facts that a caller may not read.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Lookup(Struct, frozen=True):
     Attributes:
         table: its name.
         where: a condition over ``:position``, ``:event_id``, ``:event_bytes``, ``:origin``, the
-            event's ``FACTS``, their ``:keys``, and fields of the payload.
+            event's ``FACTS``, and fields of the payload.
         shown: columns that name a row. Never what a fact says, and no secret.
         facts: columns with ids of facts, all of which the caller has to be able to read.
         of_facts: the rows say no more than the event's own facts do.
@@ -101,15 +102,6 @@ LOOKUPS: dict[str, tuple[Lookup, ...]] = {
     "attributes": (Lookup("fact_attributes", _AT, (), ("fact_id",)),),
     "entity_edges": (Lookup("entity_edges", f"id IN {FACTS} AND {_BOTH}", (), ("id",)),),
     "fact_retractions": (Lookup("fact_retractions", _AT, ("cause",), ("fact_id", "marker_id")),),
-    "contradictions": (
-        Lookup(
-            "conflicts",
-            f"{_FROM} OR (key_hash IN (SELECT unhex(value) FROM json_each(:keys))"
-            " AND :position IN (to_position, resolved_position))",
-            ("conflict_id",),
-            ("fact_id", "opened_by", "winner_id", "resolution_fact_id"),
-        ),
-    ),
     "denials": (
         Lookup(
             "denials",
@@ -300,10 +292,10 @@ WORDS: dict[str, dict[str, str]] = {
         "trust_policy_set": "the trust of every edge",
     },
     "contradictions": {
-        _ASSERTED: "how many facts state its value",
-        "fact_retracted": "how many facts state each ended value",
-        "conflict_resolved": "how many facts state each value set aside",
-        _SWEPT: "how many facts state each value that the sweep ended",
+        _ASSERTED: "claims to its value, and conflicts with other values",
+        "fact_retracted": "claims to each ended value, and their conflicts",
+        "conflict_resolved": "claims to each value set aside, and their conflicts",
+        _SWEPT: "claims to each value that the sweep ended, and their conflicts",
         "set_valued_declared": "conflicts of its relations",
     },
     "cards": {_ASSERTED: "the card of its entity"},

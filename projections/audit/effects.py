@@ -20,7 +20,6 @@ from engramlog.projections.audit.effect_lookups import (
     Lookup,
 )
 from engramlog.projections.audit.journal import JournalEntry
-from engramlog.projections.tables.conflicts.identities import key_hash
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import Erasing, Refolding
 from engramlog.projections.tables.projector import Projector
@@ -30,10 +29,6 @@ ROWS_SHOWN_MAX = 20
 """Rows of one projection that are listed; all are counted."""
 
 _NAMED = re.compile(r":(\w+)")
-_KEYS = """
-SELECT entity, relation, scope, garden_id FROM facts
-WHERE id IN (SELECT value FROM json_each(?))
-"""
 
 
 class ChangedRow(Struct, frozen=True):
@@ -81,7 +76,7 @@ def effects(
         readable: whether the caller may read a fact.
     """
     event = entry.event
-    named = _bindings(db, event, entry.fact_ids)
+    named = _bindings(event, entry.fact_ids)
     found: dict[str, Effect] = {}
     for projector in readers(event):
         rows = [
@@ -98,7 +93,7 @@ def effects(
 
 
 def _bindings(
-    db: apsw.Connection, event: Recorded, fact_ids: Collection[str]
+    event: Recorded, fact_ids: Collection[str]
 ) -> dict[str, str | int | float | bytes | None]:
     payload = event.payload
     named: dict[str, str | int | float | bytes | None] = {}
@@ -106,16 +101,12 @@ def _bindings(
         body: dict[str, Any] = msgspec.to_builtins(payload)
         named = {name: each for name, each in body.items() if isinstance(each, str | int | float)}
     facts = msgspec.json.encode(sorted(fact_ids)).decode()
-    keys: set[str] = set()
-    for entity, relation, scope, garden in query(db, _KEYS, (facts,)):
-        keys.add(key_hash(entity, relation, scope, garden).hex())
     named.update(
         position=event.position,
         event_id=id_text(event.event_id),
         event_bytes=event.event_id,
         origin=event.header.origin,
         facts=facts,
-        keys=msgspec.json.encode(sorted(keys)).decode(),
     )
     return named
 

@@ -74,7 +74,7 @@ def test_a_served_and_an_unserved_directory_take_the_same_commands(data: Path) -
     assert "snapshot 50: holds" in checked.stdout
     rebuilt = engramlog("rebuild", "--data", data)
     assert rebuilt.returncode == 0
-    assert f"snapshot {taken['position']} was passed over" in rebuilt.stderr
+    assert f"snapshot {taken['position']} is passed over" in rebuilt.stderr
     assert "behind the snapshot at 50" in rebuilt.stdout
     gone = engramlog("snapshot", "remove", "7", "--data", data)
     assert (gone.returncode, "there is no snapshot" in gone.stderr) == (1, True)
