@@ -73,6 +73,16 @@ def test_a_note_is_hidden_with_its_entity(
     tmp_path: Path, events: dict[str, Recorded], order: str
 ) -> None:
     came = [replace(events[name], position=n) for n, name in enumerate(order.split(), 1)]
+    folded, loaded = _images(tmp_path, came)
+    assert folded.resolutions.notes() == loaded.resolutions.notes() != {}
+    for image in (folded, loaded):
+        view = View(image)
+        moment = Moment(view.position, came[-1].received_at)
+        assert live(view, RIGHTS, moment, include_retracted=True).tolist() == []
+
+
+def _images(tmp_path: Path, came: list[Recorded]) -> tuple[MemoryImage, MemoryImage]:
+    """The image folded from events, and the one loaded from their tables."""
     folded, loaded = MemoryImage(), MemoryImage()
     store = ProjectionStore(tmp_path / "tables.db")
     for event in came:
@@ -81,11 +91,7 @@ def test_a_note_is_hidden_with_its_entity(
             store.apply([event])
     loaded.load(store.db, len(came))
     store.close()
-    assert folded.resolutions.notes() == loaded.resolutions.notes() != {}
-    for image in (folded, loaded):
-        view = View(image)
-        moment = Moment(view.position, came[-1].received_at)
-        assert live(view, RIGHTS, moment, include_retracted=True).tolist() == []
+    return folded, loaded
 
 
 def _came_from_a_peer(events: dict[str, Recorded], origin: str) -> list[Recorded]:
@@ -104,16 +110,8 @@ def test_only_a_notes_own_node_decides_its_facts(
     tmp_path: Path, events: dict[str, Recorded], own: bool
 ) -> None:
     origin = events["note"].header.origin if own else "stigmem://other.example"
-    folded, loaded = MemoryImage(), MemoryImage()
-    store = ProjectionStore(tmp_path / "tables.db")
     came = _came_from_a_peer({k: e for k, e in events.items() if k != "loser"}, origin)
-    for event in came:
-        folded.apply([event], event.position)
-        with store.db:
-            store.apply([event])
-    loaded.load(store.db, len(came))
-    store.close()
-    for image in (folded, loaded):
+    for image in _images(tmp_path, came):
         notes = image.resolutions.notes()
         shown = live(View(image), RIGHTS, Moment(len(came), came[-1].received_at))
         assert (len(notes), len(shown)) == ((1, 0) if own else (0, 1))
