@@ -106,16 +106,14 @@ class Schedule:
                     each.require_alive()
                 for each in self._writers:
                     each.kill()
-                rows = self._rows()
-                wait_until(
-                    lambda: all(digested(each.noted()) == len(rows) for each in readers),
-                    "the readers have come to the end",
-                )
+                self._await_end(readers)
             finally:
                 for each in everyone:
                     each.kill()
             return check(
-                rows, [each.history for each in self._writers], [each.history for each in readers]
+                self._rows(),
+                [each.history for each in self._writers],
+                [each.history for each in readers],
             )
 
     def _progress(self, what: str) -> None:
@@ -127,6 +125,22 @@ class Schedule:
             ),
             f"{what} (seed {self.seed}: {', '.join(self.drawn)})",
         )
+
+    def _await_end(self, readers: list[Process]) -> None:
+        """Wait until every reader is at the log's end, which a commit of a killed writer may
+        still move. The error says how far each came."""
+        reached: list[int] = []
+
+        def at_end() -> bool:
+            reached[:] = [len(self._rows()), *(digested(each.noted()) for each in readers)]
+            return len(set(reached)) == 1
+
+        try:
+            wait_until(at_end, "the readers are at the end")
+        except TimeoutError as late:
+            for each in readers:
+                each.require_alive()
+            raise TimeoutError(f"{late}; the log and its readers: {reached}") from late
 
     def _rows(self) -> list[Row]:
         with psycopg.connect(self.cluster.primary.url(), autocommit=True) as db:
