@@ -5,14 +5,17 @@ Facts are appended by ``COPY``, ``BATCH`` events per commit, to one server witho
 with that scope then joins. The folder stays, for tries with further nodes:
 
     python -m benchmarks.large_log FOLDER --events 20000000
+
+With ``--everything`` two nodes that hold all scopes join as well: one replays the log, the other
+begins with the first one's snapshot.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -65,8 +68,8 @@ def fact_drafts(first: int, count: int, ids: IdentifierSource) -> list[Draft]:
     return drafts
 
 
-def run(folder: Path, events: int, *, copy: bool) -> list[Figure]:
-    """Figures of loading, verifying and copying."""
+def run(folder: Path, events: int, *, copy: bool, everything: bool) -> list[Figure]:
+    """Figures of loading, verifying, copying and joining."""
     servers = Servers(folder=folder)
     try:
         server = servers.single(SETTINGS)
@@ -76,7 +79,10 @@ def run(folder: Path, events: int, *, copy: bool) -> list[Figure]:
         with psycopg.connect(server.url(), autocommit=True) as db:
             db.execute("CREATE ROLE node LOGIN")
         prepare(server.url(), "node")
-        return _run(server, folder, identity, events, copy=copy)
+        figures = _run(server, folder, identity, events, copy=copy)
+        if everything:
+            figures += _joins_of_everything(folder, server.url("node"))
+        return figures
     finally:
         servers.close()
 
@@ -133,27 +139,46 @@ def _run(
             add("copied to log.db", events / watch.seconds, "events/s")
             add("log.db, an event", file.stat().st_size / events, "bytes")
             file.unlink()
-    _join(folder, url, add)
+    figures += _join(folder, "team", url, scopes="team")
     return figures
 
 
-def _join(folder: Path, url: str, add: Callable[[str, float, str], None]) -> None:
-    """A node with one scope: the time until it serves, and its resources then."""
-    joined = folder / "team"
-    if engramlog(["identity", "backup", str(joined / "identity"), "--data", str(folder / "node")]):
-        raise RuntimeError("the identity could not be copied")
+def _joins_of_everything(folder: Path, url: str) -> list[Figure]:
+    """A node that replays the whole log, and one that starts from the first one's snapshot."""
+    figures = _join(folder, "replaying", url)
+    os.environ |= {"STIGMEM_LOG": url, "STIGMEM_LOG_DURABILITY": "server"}
+    _command("snapshot", "take", "--data", str(folder / "replaying"))
+    return figures + _join(folder, "snapshot", url, snapshots=folder / "replaying" / "snapshots")
+
+
+def _join(
+    folder: Path, name: str, url: str, *, scopes: str = "*", snapshots: Path | None = None
+) -> list[Figure]:
+    """A new node: the time until it serves, and its resources then."""
+    joined = folder / name
+    _command("identity", "backup", str(joined / "identity"), "--data", str(folder / "node"))
     watch = Stopwatch()
+    if snapshots is not None:
+        shutil.copytree(snapshots, joined / "snapshots")
     env = {
         "STIGMEM_LOG": url,
         "STIGMEM_LOG_DURABILITY": "server",
-        "STIGMEM_SCOPES": "team",
+        "STIGMEM_SCOPES": scopes,
         "STIGMEM_EMBED_PROVIDER": "none",
     }
     with serving_process(joined, env=env) as (_, process):
-        add("a node of scope team ready", watch.seconds, "s")
-        add("its processor time", usage_of(process).seconds, "s")
         pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-        add("its memory", pages * os.sysconf("SC_PAGE_SIZE") / 2**20, "MiB")
+        return [
+            Figure(f"joined, {name}: ready after", watch.seconds, "s"),
+            Figure(f"joined, {name}: processor time", usage_of(process).seconds, "s"),
+            Figure(f"joined, {name}: memory", pages * os.sysconf("SC_PAGE_SIZE") / 2**20, "MiB"),
+        ]
+
+
+def _command(*arguments: str) -> None:
+    code = engramlog(arguments)
+    if code:
+        raise RuntimeError(f"engramlog {' '.join(arguments)} ended with {code}")
 
 
 def main() -> None:
@@ -162,8 +187,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--events", type=int, default=20_000_000)
     parser.add_argument("--copy", action="store_true", help="also copy the log into log.db")
+    parser.add_argument(
+        "--everything", action="store_true", help="also have nodes join that hold all scopes"
+    )
     args = parser.parse_args()
-    print(table(run(args.folder, args.events, copy=args.copy)))
+    print(table(run(args.folder, args.events, copy=args.copy, everything=args.everything)))
 
 
 if __name__ == "__main__":
