@@ -62,8 +62,8 @@ def require_own_log(path: Path) -> None:
     place = remembered(path)
     if place is not None:
         raise DataDirectoryError(
-            f"the log of {path} is in PostgreSQL ({place.url}): name it with --log or "
-            "STIGMEM_LOG; to copy it into the directory, see 'engramlog copy-log'"
+            f"the log of {path} is in PostgreSQL ({place.url}): name it with STIGMEM_LOG "
+            "(serve also takes --log); to copy it into the directory, see 'engramlog copy-log'"
         )
 
 

@@ -110,7 +110,7 @@ def test_a_directory_does_not_open_with_another_log(tmp_path: Path, postgres_url
         pass
     without = engramlog("serve", "--data", data, "--port", "0")
     assert without.returncode == 1
-    assert "name it with --log" in without.stderr
+    assert "name it with STIGMEM_LOG" in without.stderr
     own = tmp_path / "own"
     made = NodeProcess(own, "--no-auth").wait_ready()
     made.stop()
