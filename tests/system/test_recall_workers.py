@@ -199,7 +199,14 @@ def test_no_answer_is_empty_while_workers_and_the_model_come_and_go(
             act(served.node)
         asking.more(6)
     assert all(asking.counts)
+    until(lambda: searched_by_meaning(served.node))
     assert answers_as_before(served)
+
+
+def searched_by_meaning(node: NodeProcess) -> bool:
+    """Whether the model is back: without it a recall answers from the other stages."""
+    stages = recall(node.client(), "what about the model")["stages"]
+    return {each["name"]: each["status"] for each in stages}["semantic"] == "completed"
 
 
 def ask_sql(node: NodeProcess) -> list[Any]:
