@@ -58,7 +58,7 @@ def pack_hlc(wall_ms: int, counter: int) -> int:
 
 def format_hlc(hlc: int) -> str:
     """The wire form: 13-digit milliseconds, a point, 3-digit counter."""
-    digits = f"{hlc:016d}"  # the last three are the counter
+    digits = str(hlc).zfill(16)  # the last three are the counter
     return f"{digits[:-3]}.{digits[-3:]}"
 
 

@@ -42,6 +42,7 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("decay_swept", 1): _unchanged_fields,
     ("key_issued", 1): _limit_sources,
     ("key_issued", 2): _unchanged_fields,
+    ("legal_hold_set", 1): _unchanged_fields,
     ("recall_served", 1): _unchanged_fields,
     ("peer_page_received", 1): _unchanged_fields,
     ("foreign_page_received", 1): _unchanged_fields,
@@ -57,18 +58,11 @@ def encode_payload(payload: Payload) -> bytes:
     return data
 
 
-def encode_header(header: Header) -> bytes:
-    """A MessagePack array in field order."""
-    return _header_encoder.encode(header)
-
-
-def decode_header(data: bytes) -> Header:
-    return _header_decoder.decode(data)
-
-
-def read_payload(data: bytes) -> Payload:
-    """The payload of current bytes, of any kind. Raises msgspec's errors."""
-    return _payload_decoder.decode(data)
+encode_header: Callable[[Header], bytes] = _header_encoder.encode
+"""A MessagePack array in field order."""
+decode_header: Callable[[bytes], Header] = _header_decoder.decode
+read_payload: Callable[[bytes], Payload] = _payload_decoder.decode
+"""The payload of current bytes, of any kind. Raises msgspec's errors."""
 
 
 def payload_hash(salt: bytes, payload: bytes) -> bytes:

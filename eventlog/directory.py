@@ -44,7 +44,6 @@ class IdentityPlace(Struct, frozen=True):
     key_inode: int
     key_generation: int
     key_changed_ns: int
-    directory_inode: int
     machine: str
 
     def is_copy_at(self, here: IdentityPlace) -> bool:
@@ -155,7 +154,7 @@ class HeldDirectory(DataDirectory):
 
 def remember_place(path: Path) -> None:
     """Record the directory's present place as its own."""
-    here = _place_of(path, path / "identity" / KEY_FILE)
+    here = _place_of(path / "identity" / KEY_FILE)
     replace(path / "identity" / PLACE_FILE, msgspec.json.encode(here) + b"\n")
 
 
@@ -168,7 +167,7 @@ def _refuse_copy(path: Path) -> None:
     except (OSError, msgspec.MsgspecError) as fault:
         raise DataDirectoryError(f"cannot read {folder / PLACE_FILE}: {fault}") from fault
     # After a crash within a rotation, the remembered key has its retired name.
-    if all(remembered.is_copy_at(_place_of(path, key)) for key in folder.glob(f"{KEY_FILE}*")):
+    if all(remembered.is_copy_at(_place_of(key)) for key in folder.glob(f"{KEY_FILE}*")):
         raise DirectoryCopied(
             f"{path} is a copy of a data directory, and the original may still be running. "
             "If the original is gone for good, continue as the same node in a new epoch: "
@@ -178,7 +177,7 @@ def _refuse_copy(path: Path) -> None:
         )
 
 
-def _place_of(path: Path, key: Path) -> IdentityPlace:
+def _place_of(key: Path) -> IdentityPlace:
     key_status = key.stat()
     try:
         machine = MACHINE_ID_PATH.read_text().strip()
@@ -188,7 +187,6 @@ def _place_of(path: Path, key: Path) -> IdentityPlace:
         key_status.st_ino,
         _generation(key),
         key_status.st_ctime_ns,
-        path.stat().st_ino,
         machine,
     )
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import sha256
+from struct import Struct
 from uuid import UUID
 
 _MARK = b"engramlog/event-id/1\n"
@@ -27,22 +28,23 @@ class IdentifierSource:
     """
 
     _BLOCK = 64
+    _WORDS = Struct(f">{_BLOCK}Q")
 
     def __init__(self, origin: str, entropy: Callable[[int], bytes] = os.urandom) -> None:
         self._entropy = entropy
         self._origin = sha256(_MARK + origin.encode())
-        self._pool = b""
+        self._pool: tuple[int, ...] = ()
         self._taken = self._BLOCK
         self._last_ms = 0
         self._counter = 0
 
     def _random(self) -> int:
-        if self._taken >= self._BLOCK:
-            self._pool = self._entropy(8 * self._BLOCK)
-            self._taken = 0
-        start = self._taken * 8
-        self._taken += 1
-        return int.from_bytes(self._pool[start : start + 8], "big")
+        taken = self._taken
+        if taken == self._BLOCK:
+            self._pool = self._WORDS.unpack(self._entropy(self._WORDS.size))
+            taken = 0
+        self._taken = taken + 1
+        return self._pool[taken]
 
     def next(self, now_us: int) -> bytes:
         """A new identifier for wall time ``now_us``."""

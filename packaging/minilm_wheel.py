@@ -15,8 +15,8 @@ import hashlib
 import zipfile
 from pathlib import Path
 
-from engramlog.projections.embedding.providers.packed_floats import SUFFIXES, pack
-from engramlog.projections.embedding.providers.weights import model_folder, verified
+from engramlog.projections.embedding.providers.bundled.packed_floats import SUFFIXES, pack
+from engramlog.projections.embedding.providers.bundled.weights import model_folder, verified
 
 NAME, VERSION = "engramlog_minilm", "1.1.0"
 EPOCH = (2026, 1, 1, 0, 0, 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -18,7 +18,13 @@ from msgspec import Struct
 from engramlog.eventlog.chain import EVENT_ID_BYTES, Chain, Link
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.codec import decode_header, encode_payload, read_payload
-from engramlog.eventlog.errors import AppendError, ExpectationFailed, IdempotencyConflict
+from engramlog.eventlog.engines.following import CommitSignal, LogSubscription, walk
+from engramlog.eventlog.errors import (
+    AppendError,
+    ExpectationFailed,
+    IdempotencyConflict,
+    LogClosed,
+)
 from engramlog.eventlog.event import Draft, Foreign, Recorded
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.identifiers import id_text
@@ -97,14 +103,15 @@ class WriterTurn:
         self._lock.release()
 
 
-def _encode(draft: Draft) -> bytes:
-    """The payload's bytes, after a test that they can be read back: the log is permanent."""
+def _encoded(drafts: Sequence[Draft]) -> list[bytes]:
+    """The payloads' bytes, after a test that they can be read back: the log is permanent."""
     try:
-        data = encode_payload(draft.payload)
-        read_payload(data)
+        payloads = [encode_payload(draft.payload) for draft in drafts]
+        for data in payloads:
+            read_payload(data)
     except (msgspec.MsgspecError, TypeError, UnicodeError) as fault:
         raise AppendError(f"payload could not be read back: {fault}") from fault
-    return data
+    return payloads
 
 
 class Transaction:
@@ -134,7 +141,7 @@ class Transaction:
                 return before
         if expect is not None:
             self._check_expectation(expect)
-        payloads = [_encode(draft) for draft in drafts]
+        payloads = _encoded(drafts)
         ids = self._new_ids(drafts)
         ledger = self._ledger
         links = ledger.chain.link(
@@ -245,20 +252,54 @@ class Transaction:
         return ids
 
 
-class AppendingLog(ABC):
+class Closable:
+    """A log, or a part of one."""
+
+    _closed = False
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise LogClosed("the log is closed")
+
+
+class AppendingLog(Closable, ABC):
     """The methods that engines with these transactions share."""
 
     fault: str | None = None
     held: frozenset[str] = EVERY_SCOPE
+    chain: Chain
+    _turn: WriterTurn
+    _signal: CommitSignal
 
-    def retry(self) -> None:  # noqa: B027 - most engines have nothing to do
+    @property
+    def origin(self) -> str:
+        return self.chain.origin
+
+    @property
+    def epoch(self) -> int:
+        return self.chain.epoch
+
+    @abstractmethod
+    def read(
+        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
+    ) -> list[Recorded]:
+        """See ``EventLog``."""
+
+    def iterate(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
+        return walk(self, after, until)
+
+    def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> LogSubscription:
+        self._require_open()
+        return LogSubscription(self, self._signal, after, streams)
+
+    def retry(self) -> None:
         """See ``EventLog``: the next transaction tests storage."""
 
     @abstractmethod
     def begin(self) -> Transaction:
         """See ``EventLog``."""
 
-    def confirm(self) -> None:  # noqa: B027 - most engines have nothing to do
+    def confirm(self) -> None:
         """See ``Ledger``: if only this process commits, everything it can read is durable."""
 
     def append(

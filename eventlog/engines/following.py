@@ -8,15 +8,23 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection, Iterator
+from typing import Protocol
 
 from engramlog.eventlog.event import Recorded
-from engramlog.eventlog.log import EventLog
 
 POLL_SECONDS = 0.2
 PAGE_EVENTS = 1000
 
 
-def walk(log: EventLog, after: int, until: int | None) -> Iterator[Recorded]:
+class Pages(Protocol):
+    """The reading that following needs."""
+
+    def read(
+        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
+    ) -> list[Recorded]: ...
+
+
+def walk(log: Pages, after: int, until: int | None) -> Iterator[Recorded]:
     """All events after a position, page by page, to ``until`` or to the present end."""
     while until is None or after < until:
         page = log.read(after, PAGE_EVENTS if until is None else min(PAGE_EVENTS, until - after))
@@ -58,7 +66,7 @@ class LogSubscription:
 
     def __init__(
         self,
-        log: EventLog,
+        log: Pages,
         signal: CommitSignal,
         after: int,
         streams: Collection[str] | None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
@@ -21,7 +21,7 @@ from engramlog.eventlog.engines.appending import (
     Transaction,
     WriterTurn,
 )
-from engramlog.eventlog.engines.following import CommitSignal, LogSubscription, walk
+from engramlog.eventlog.engines.following import CommitSignal
 from engramlog.eventlog.errors import EraseRefused, LogClosed
 from engramlog.eventlog.event import Recorded, Stored
 from engramlog.eventlog.identifiers import id_text
@@ -46,15 +46,6 @@ class MemoryLog(AppendingLog):
         self._head = Head()
         self._turn = WriterTurn()
         self._signal = CommitSignal(live=True)
-        self._closed = False
-
-    @property
-    def origin(self) -> str:
-        return self.chain.origin
-
-    @property
-    def epoch(self) -> int:
-        return self.chain.epoch
 
     # -- writing
 
@@ -156,9 +147,6 @@ class MemoryLog(AppendingLog):
         positions = self._by_stream.get(stream, [])[after_seq : after_seq + limit]
         return within([self._links[position - 1][1] for position in positions], bytes_max)
 
-    def iterate(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
-        return walk(self, after, until)
-
     def head(self) -> Head:
         self._require_open()
         return self._head
@@ -188,14 +176,6 @@ class MemoryLog(AppendingLog):
             if recorded.event_id in asked
         }
 
-    def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> LogSubscription:
-        self._require_open()
-        return LogSubscription(self, self._signal, after, streams)
-
     def close(self) -> None:
         self._closed = True
         self._signal.notify()
-
-    def _require_open(self) -> None:
-        if self._closed:
-            raise LogClosed("the log is closed")

@@ -174,12 +174,16 @@ class FactErased(Payload, frozen=True, tag="fact_erased"):
 
 
 class LegalHoldSet(Payload, frozen=True, tag="legal_hold_set"):
-    """A fact, or all facts about an entity, may not be erased from now on, or may again."""
+    """A fact, or all facts about an entity, may not be erased from now on, or may again.
 
+    Version 1 had no ``reason``."""
+
+    version: ClassVar[int] = 2
     line: ClassVar[str] = "hold"
     target_kind: Literal["fact", "entity"]
     target: str
     held: bool = True
+    reason: str = ""
 
 
 class ErasureCertified(Payload, frozen=True, tag="erasure_certified"):

@@ -16,7 +16,6 @@ from typing import Any
 import apsw
 import msgspec
 import numpy as np
-from msgspec import Struct
 
 from engramlog.eventlog.engines.sqlite.erasing import truncate_wal
 from engramlog.projections.arrays import F32
@@ -35,14 +34,6 @@ CREATE TABLE IF NOT EXISTS vectors (
 """
 _GET = "SELECT text_sha256, vector FROM vectors WHERE space=? AND text_sha256 IN ({})"
 _PUT = "INSERT OR IGNORE INTO vectors (text_sha256, space, vector) VALUES (?,?,?)"
-_DELETE = "DELETE FROM vectors WHERE text_sha256=?"
-
-
-class CacheSize(Struct, frozen=True):
-    """How many vectors the cache holds, in all spaces, and the bytes of the file."""
-
-    vectors: int
-    bytes: int
 
 
 class EmbeddingCache:
@@ -54,6 +45,7 @@ class EmbeddingCache:
         # Deleted data is overwritten: deletion here is erasure.
         set_pragmas(self._db, "journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON")
         self._lock = threading.Lock()
+        self._numbers: dict[Space, int] = {}
         with self._db:
             self._db.execute(_SCHEMA)
 
@@ -71,13 +63,16 @@ class EmbeddingCache:
         vectors = {key: np.frombuffer(data, dtype="<f4") for key, data in found.items()}
         return [vectors.get(key) for key in keys]
 
-    def put_many(self, space: Space, texts: Sequence[str], vectors: F32) -> None:
-        """Store the vectors of ``texts``, one row each; existing ones do not change."""
+    def put_many(self, space: Space, texts: Sequence[str], vectors: F32) -> bool:
+        """Store the vectors of ``texts``, one row each; existing ones do not change. Returns
+        whether all were new."""
         if vectors.shape != (len(texts), space.stored_dimensions):
             raise ValueError(f"{len(texts)} texts, vectors of shape {vectors.shape}")
         data = np.ascontiguousarray(vectors, dtype="<f4")
+        stored = 0
         with self._lock, self._db:
             number = self._number(space)
+            before = self._db.total_changes()
             self._db.executemany(
                 _PUT,
                 (
@@ -85,15 +80,8 @@ class EmbeddingCache:
                     for text, row in zip(texts, data, strict=True)
                 ),
             )
-
-    def delete(self, texts: Sequence[str]) -> int:
-        """Delete texts in every space, on disk as well; returns how many vectors were deleted."""
-        with self._lock:
-            before = self._db.total_changes()
-            with self._db:
-                self._db.executemany(_DELETE, ((text_key(text),) for text in texts))
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            return self._db.total_changes() - before
+            stored = self._db.total_changes() - before
+        return stored == len(texts)
 
     def keep_only(self, keys: Iterable[bytes]) -> None:
         """Delete all vectors except those of these texts (``text_key``), and rewrite the file, so
@@ -113,14 +101,6 @@ class EmbeddingCache:
             self._db.execute("VACUUM")
             truncate_wal(self._db)
 
-    def size(self) -> CacheSize:
-        """The present size."""
-        with self._lock:
-            (vectors,) = query_one(self._db, "SELECT count(*) FROM vectors") or (0,)
-            (pages,) = query_one(self._db, "PRAGMA page_count") or (0,)
-            (page,) = query_one(self._db, "PRAGMA page_size") or (0,)
-        return CacheSize(vectors, pages * page)
-
     def close(self) -> None:
         """Idempotent."""
         with self._lock:
@@ -128,12 +108,17 @@ class EmbeddingCache:
 
     def _number(self, space: Space) -> int:
         """The row of a space. Vectors do not depend on how their model is served."""
+        known = self._numbers.get(space)
+        if known is not None:
+            return known
         name = msgspec.json.encode(
             [space.model, space.dimensions, space.stored_dimensions, space.recipe]
         ).decode()
         self._db.execute("INSERT OR IGNORE INTO spaces (space) VALUES (?)", (name,))
         found = query_one(self._db, "SELECT id FROM spaces WHERE space=?", (name,))
         assert found is not None
+        if not self._db.in_transaction:  # else it may be undone
+            self._numbers[space] = int(found[0])
         return int(found[0])
 
 

@@ -20,12 +20,12 @@ from engramlog.projections.embedding.errors import (
     UnknownModel,
 )
 from engramlog.projections.embedding.providers import ollama, openai, voyage
+from engramlog.projections.embedding.providers.bundled.model_process import ModelProcess
+from engramlog.projections.embedding.providers.bundled.weights import check_installed
 from engramlog.projections.embedding.providers.http import PATIENCE, HttpClient, Patience
-from engramlog.projections.embedding.providers.model_process import ModelProcess
 from engramlog.projections.embedding.providers.models import MODELS, ModelCard, card_of
 from engramlog.projections.embedding.providers.none import NoProvider
 from engramlog.projections.embedding.providers.provider import Provider, Purpose
-from engramlog.projections.embedding.providers.weights import check_installed
 from engramlog.projections.embedding.recipe import Space, check_truncation
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.embedding.vectors.vec_facts import check_same

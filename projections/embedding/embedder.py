@@ -57,9 +57,12 @@ class Embedder(UncachedEmbedder):
             wanted = [texts[n] for n in missing]
             distinct = list(dict.fromkeys(wanted))
             made = self._embed(distinct, "document")
-            self._cache.put_many(self.space, distinct, made)
-            # The cache decides: another thread may have stored its answer first.
-            for n, row in zip(missing, self.cached(wanted), strict=True):
+            if self._cache.put_many(self.space, distinct, made):
+                by_text = dict(zip(distinct, made, strict=True))
+                kept = [by_text[text] for text in wanted]
+            else:  # another thread stored an answer first: the cache decides
+                kept = self.cached(wanted)
+            for n, row in zip(missing, kept, strict=True):
                 rows[n] = row
         found = [row for row in rows if row is not None]
         if not found:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 
 PAUSE_SECONDS = 1.0
 PAUSE_SECONDS_MAX = 60.0
@@ -19,15 +18,14 @@ class Retrying:
         error: the last failure's message; None after a success.
     """
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
+    def __init__(self) -> None:
         self._failures = 0
         self._not_before = 0.0
         self.error: str | None = None
 
     def pause(self) -> float:
         """Seconds until the next try; zero or less if it is due."""
-        return self._not_before - self._monotonic()
+        return self._not_before - time.monotonic()
 
     def succeeded(self) -> None:
         """Forget earlier failures."""
@@ -38,7 +36,7 @@ class Retrying:
         self._failures += 1
         if pause_seconds is None:
             pause_seconds = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS * 2.0 ** (self._failures - 1))
-        self._not_before = self._monotonic() + pause_seconds
+        self._not_before = time.monotonic() + pause_seconds
         if self.error != str(fault):
             _log.warning("embedding is behind: %s", fault)
         self.error = str(fault) or type(fault).__name__

@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
 import numpy as np
 from msgspec import Struct
 
-from engramlog.eventlog.errors import LogClosed
-from engramlog.eventlog.event import Recorded
-from engramlog.eventlog.kinds import DecaySwept, FactErased, FactRetracted
-from engramlog.eventlog.log import EventLog, Subscription
+from engramlog.eventlog.log import EventLog
 from engramlog.projections.arrays import F32, I32, Bool
 from engramlog.projections.columns.fact_columns import NOWHERE
 from engramlog.projections.embedding.embedder import Embedder
@@ -30,6 +26,7 @@ from engramlog.projections.embedding.errors import (
     ProviderRefused,
     ProviderUnavailable,
 )
+from engramlog.projections.embedding.published_changes import Change, PublishedChanges
 from engramlog.projections.embedding.recipe import composed
 from engramlog.projections.embedding.retrying import PAUSE_SECONDS, PAUSE_SECONDS_MAX, Retrying
 from engramlog.projections.embedding.vectors.blocks import VectorBlocks
@@ -39,13 +36,11 @@ from engramlog.projections.embedding.vectors.vec_facts import VecFacts
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View, everything
 from engramlog.projections.moment import LIVE, Moment
-from engramlog.projections.tables.facts.fact_rows import FactRow
+from engramlog.projections.tables.facts.fact_rows import SaidRow
 
-PAGE_EVENTS = 2_000
 CHUNK_FACTS = 256
 PAST_CHUNK_FACTS = 5_000
 TAKE_SECONDS = 1.0
-IMAGE_POLL_SECONDS = 0.005
 
 _log = logging.getLogger(__name__)
 
@@ -85,7 +80,6 @@ class EmbeddingWorker:
         blocks: VectorBlocks,
         *,
         min_confidence: float,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._log = log
         self._reader = reader
@@ -94,7 +88,7 @@ class EmbeddingWorker:
         self._vectors = vectors
         self._blocks = blocks
         self._min_confidence = min_confidence
-        self._retrying = Retrying(monotonic)
+        self._retrying = Retrying()
         self._closing = threading.Event()
         self._condition = threading.Condition()
         self._embedding = threading.Lock()
@@ -107,15 +101,15 @@ class EmbeddingWorker:
         # Only the worker's thread uses these.
         self._past_from = 0
         self._begun: View | None = None
-        self._subscription: Subscription | None = None
+        self._changes = PublishedChanges()
         self._thread = threading.Thread(target=self._run, name="embedding", daemon=True)
 
     # -- for others -----------------------------------------------------------------------
 
     def start(self) -> None:
         """Load the table into memory, find what is missing, and follow the log."""
+        self._reader.followers.append(self._changes.note)
         self._begun = self._reader.pin()
-        self._subscription = self._log.subscribe(self._begun.position)
         self._thread.start()
 
     def status(self) -> WorkerStatus:
@@ -151,8 +145,9 @@ class EmbeddingWorker:
         self._closing.set()
         with self._condition:
             self._condition.notify_all()
-        if self._subscription is not None:
-            self._subscription.close()
+        self._changes.close()
+        if self._changes.note in self._reader.followers:
+            self._reader.followers.remove(self._changes.note)
             self._thread.join()
 
     def _position(self) -> int:
@@ -164,7 +159,6 @@ class EmbeddingWorker:
     # -- following ------------------------------------------------------------------------
 
     def _run(self) -> None:
-        assert self._subscription is not None
         while not self._closing.is_set():
             try:
                 if self._begun is not None:
@@ -174,11 +168,9 @@ class EmbeddingWorker:
                 self._embed_waiting()
                 if not self._waiting:
                     self._recover_past()
-                events = self._subscription.take(PAGE_EVENTS, self._patience())
-                if events:
-                    self._follow(events)
-            except LogClosed:
-                return
+                change = self._changes.take(self._patience())
+                if change is not None:
+                    self._follow(change)
             except Exception as fault:  # a fault of disk or code does not end the thread
                 _log.exception("embedding worker")
                 self._retrying.failed(fault)
@@ -205,35 +197,22 @@ class EmbeddingWorker:
             self._table.write(ended=unknown)
         self._vectors.forget(np.flatnonzero(view.scope == NOWHERE).astype(np.int32))
 
-    def _follow(self, events: Sequence[Recorded]) -> None:
-        view = self._view_at(events[-1].position)
-        if view is None:
-            return
+    def _follow(self, change: Change) -> None:
+        view = self._reader.pin()  # published before its events
         # Reading rows sooner would force the tables to follow before their batch.
         self._reader.image.tail.wait(view.position, TAKE_SECONDS)
-        self._forget_erased(view, events)
-        if any(isinstance(event.payload, DecaySwept | FactErased) for event in events):
+        self._forget_erased(view, change.erased)
+        if change.whole:
             self._compare(view, everything(view))
             return
-        ended = [
-            self._slot(fact, self._seen)
-            for event in events
-            if isinstance(event.payload, FactRetracted)
-            for fact in event.payload.fact_ids
-        ]
+        ended = [self._slot(fact, self._seen) for fact in change.retracted]
         fresh = np.arange(self._seen, view.count, dtype=np.int32)
         changed = np.unique(np.concatenate([np.array(ended, dtype=np.int32), fresh]))
         self._compare(view, changed[changed >= 0])
 
-    def _forget_erased(self, view: View, events: Sequence[Recorded]) -> None:
+    def _forget_erased(self, view: View, named: Sequence[str]) -> None:
         """Drop all vectors of erased facts; facts that only ended keep theirs."""
-        erased = [
-            fact
-            for event in events
-            if isinstance(event.payload, FactErased)
-            for fact in event.payload.fact_ids
-            if self._reader.slot_of(fact) is None
-        ]
+        erased = [fact for fact in named if self._reader.slot_of(fact) is None]
         if erased:
             self._table.write(ended=erased)
             self._vectors.forget(np.flatnonzero(view.scope == NOWHERE).astype(np.int32))
@@ -251,15 +230,6 @@ class EmbeddingWorker:
                 lambda: self._seen_position >= position or self._closing.is_set(), timeout_seconds
             )
             return self._seen_position >= position
-
-    def _view_at(self, position: int) -> View | None:
-        """The memory image once it holds ``position``: it publishes just after the log commits."""
-        while not self._closing.is_set():
-            view = self._reader.pin()
-            if view.position >= position:
-                return view
-            self._closing.wait(IMAGE_POLL_SECONDS)
-        return None
 
     def _slot(self, fact: str, count: int) -> int:
         """The slot of a fact, -1 unless it is below ``count``."""
@@ -378,10 +348,10 @@ class EmbeddingWorker:
         if kept:
             self._keep([row for row, _ in kept], np.stack([vector for _, vector in kept]))
 
-    def _rows(self, view: View, slots: I32) -> list[FactRow]:
-        return self._reader.rows(view.from_position[slots].tolist())
+    def _rows(self, view: View, slots: I32) -> list[SaidRow]:
+        return self._reader.said(view.from_position[slots].tolist())
 
-    def _keep(self, rows: Sequence[FactRow], vectors: F32) -> I32:
+    def _keep(self, rows: Sequence[SaidRow], vectors: F32) -> I32:
         """Put vectors into memory; returns the slots of the rows."""
         found = [self._reader.slot_of(row.id) for row in rows]
         held = [n for n, slot in enumerate(found) if slot is not None]  # skips erased facts
@@ -390,5 +360,5 @@ class EmbeddingWorker:
         return slots
 
 
-def _text(row: FactRow) -> str:
+def _text(row: SaidRow) -> str:
     return composed(row.entity, row.relation, row.value_v)

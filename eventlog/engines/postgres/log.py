@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from typing import Self
 
@@ -17,21 +17,18 @@ from engramlog.eventlog.chain import Chain, Link
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.codec import decode
 from engramlog.eventlog.engines.appending import (
-    AppendingLog,
     KeyUse,
     KeyUses,
     Transaction,
     WriterTurn,
 )
-from engramlog.eventlog.engines.erased_names import erased_of
-from engramlog.eventlog.engines.following import CommitSignal, LogSubscription, walk
+from engramlog.eventlog.engines.following import CommitSignal
 from engramlog.eventlog.engines.postgres import statements, writing
 from engramlog.eventlog.engines.postgres.connecting import Connection, connect, failures
 from engramlog.eventlog.engines.postgres.listening import Listener
 from engramlog.eventlog.engines.postgres.opening import (
     another_history,
     check_owner,
-    check_tail,
     state_of,
 )
 from engramlog.eventlog.engines.postgres.reading import (
@@ -50,18 +47,19 @@ from engramlog.eventlog.engines.postgres.server import (
     durability_fault,
 )
 from engramlog.eventlog.engines.postgres.session import Figures, WritingSession
+from engramlog.eventlog.engines.stored_log import TAIL_CHECK_EVENTS, StoredLog, check_tail
 from engramlog.eventlog.errors import (
     DataDirectoryError,
     HistoryChanged,
     NotDurable,
     StorageFailed,
 )
-from engramlog.eventlog.event import Recorded, Stored
+from engramlog.eventlog.event import Header, Recorded, Stored
 from engramlog.eventlog.held_scopes import EVERY_SCOPE, known
-from engramlog.eventlog.log import Head, KeyCopy, check_limit
+from engramlog.eventlog.log import Head, check_limit
 
 
-class PostgresLog(PostgresReading, AppendingLog):
+class PostgresLog(PostgresReading, StoredLog):
     """Implements ``EventLog``. Open it with ``PostgresLog.open``.
 
     Attributes:
@@ -127,26 +125,12 @@ class PostgresLog(PostgresReading, AppendingLog):
                     if (state.origin, state.epoch) != (origin, epoch):
                         db.execute(statements.CLAIM, (origin, epoch))
                     log._load(db, state)
-                check_tail(db, log.head())
+                log._check_tail(db)
             log._listener.start()
         except BaseException:
             log.close()
             raise
         return log
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self.close()
-
-    @property
-    def origin(self) -> str:
-        return self.chain.origin
-
-    @property
-    def epoch(self) -> int:
-        return self.chain.epoch
 
     # -- writing
 
@@ -164,24 +148,6 @@ class PostgresLog(PostgresReading, AppendingLog):
             self.release()
             raise
         return Transaction(self)
-
-    def copy(self, events: Sequence[Stored], keys: Sequence[KeyCopy] = ()) -> None:
-        """See ``CopyableLog``."""
-        self._turn.take()
-        stored = False
-        try:
-            self._lock()
-            links = self.chain.follow(events)
-            uses = {
-                (each.actor, each.key): KeyUse(each.digest, each.first_position, each.last_position)
-                for each in keys
-            }
-            self.store(links, uses, erased_of(links))
-            stored = True
-        finally:
-            if not stored:
-                self.chain.take_back()
-            self.release()
 
     def key_use(self, actor: str, key: str) -> KeyUse | None:
         with failures():
@@ -327,6 +293,16 @@ class PostgresLog(PostgresReading, AppendingLog):
         self.chain.restart(head, stream_heads_of(db))
         self._settle(head, state.hash)
 
+    def _check_tail(self, db: Connection) -> None:
+        after = max(0, self._head.position - TAIL_CHECK_EVENTS)
+        rows = fetch(db, statements.READ_ALL, {"after": after, "limit": TAIL_CHECK_EVENTS})
+
+        def may_be_erased(stored: Stored, _: Header) -> bool:
+            # The erasure of another node's event may arrive on a later page.
+            return stored.peer is not None or bool(scalar(db, statements.IS_NAMED, stored.position))
+
+        check_tail((Stored(*row) for row in rows), after, may_be_erased)
+
     def _settle(self, head: Head, digest: bytes) -> None:
         """Set the log's end for this process's next transaction."""
         with self._seeing:
@@ -410,24 +386,12 @@ class PostgresLog(PostgresReading, AppendingLog):
         self._require_open()
         return self._seen
 
-    def iterate(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
-        return walk(self, after, until)
-
-    def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> LogSubscription:
-        self._require_open()
-        return LogSubscription(self, self._signal, after, streams)
-
     def close(self) -> None:
-        """Waits for another thread's transaction; one of this thread is lost."""
         self._closed = True
         self._signal.notify()
         self._listener.close()
-        waits = not self._turn.is_mine
-        if waits:
-            self._turn.take()
-        try:
-            self._readers.close()
-            self._session.close()
-        finally:
-            if waits:
-                self._turn.give_back()
+        super().close()
+
+    def _close_connections(self) -> None:
+        self._readers.close()
+        self._session.close()

@@ -6,29 +6,27 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from engramlog.eventlog.codec import decode, decode_header
-from engramlog.eventlog.engines.appending import KeyUse
+from engramlog.eventlog.codec import decode
+from engramlog.eventlog.engines.appending import Closable, KeyUse
 from engramlog.eventlog.engines.postgres import statements
 from engramlog.eventlog.engines.postgres.connecting import Connection, ReaderPool
 from engramlog.eventlog.engines.postgres.schema import schema_fault
 from engramlog.eventlog.engines.storage_audit import Row
-from engramlog.eventlog.errors import LogClosed
 from engramlog.eventlog.event import Recorded, Stored
 from engramlog.eventlog.held_scopes import EVERY_SCOPE, KNOWN_EVERYWHERE, beyond, known
-from engramlog.eventlog.log import KeyCopy, StreamHead, check_limit, within
+from engramlog.eventlog.log import StreamHead, check_limit, within
 
 AUDIT_SECONDS_MAX = 3600.0
 """Reads of all rows of a large log take long."""
 
 
-class PostgresReading:
+class PostgresReading(Closable):
     """The reading part of ``EventLog``."""
 
     held: frozenset[str] = EVERY_SCOPE
 
     def __init__(self, url: str) -> None:
         self._readers = ReaderPool(url, self._check_reader)
-        self._closed = False
 
     def _check_reader(self, db: Connection) -> None:
         """Raises StorageFailed if this connection's server must not be read."""
@@ -133,28 +131,9 @@ class PostgresReading:
         with self._reader() as db:
             return dict(fetch(db, statements.POSITIONS_OF, (list(event_ids),)))
 
-    def keys_of(self, events: Sequence[Stored]) -> list[KeyCopy]:
-        """See ``CopyableLog``."""
-        found: dict[tuple[str, str], KeyCopy] = {}
-        positions = {stored.position for stored in events}
-        with self._reader() as db:
-            for stored in events:
-                header = decode_header(stored.header)
-                name = (header.actor, header.idempotency_key or "")
-                if header.idempotency_key is None or name in found:
-                    continue
-                use = key_use_of(db, *name)
-                if use is not None and use.last_position in positions:
-                    found[name] = KeyCopy(*name, use.digest, use.first_position, use.last_position)
-        return list(found.values())
-
     def _reader(self) -> AbstractContextManager[Connection]:
         self._require_open()
         return self._readers.connection()
-
-    def _require_open(self) -> None:
-        if self._closed:
-            raise LogClosed("the log is closed")
 
 
 def fetch(

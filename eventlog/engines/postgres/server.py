@@ -19,8 +19,7 @@ STATE = """
 SELECT h.position, h.received_at, h.received_hlc, h.hash, h.origin, h.epoch,
   current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
   current_setting('fsync'), current_setting('full_page_writes'),
-  ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint,
-  pg_is_in_recovery()
+  ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint
 FROM engramlog.head h"""
 TIMELINE = "SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint"
 LOCK = STATE + " FOR UPDATE OF h"
@@ -42,7 +41,6 @@ class ServerState(Struct, frozen=True):
     fsync: str
     full_page_writes: str
     timeline: int
-    in_recovery: bool
 
 
 def standbys_awaited(names: str) -> int:

@@ -8,25 +8,23 @@ next transaction, so that memory and disk agree.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self, cast
 
 import apsw
 
-from engramlog.eventlog.chain import PAYLOAD_MISSING, Chain, Link, check_link
+from engramlog.eventlog.chain import Chain, Link
 from engramlog.eventlog.clock import Clock
-from engramlog.eventlog.codec import decode, decode_header
+from engramlog.eventlog.codec import decode
 from engramlog.eventlog.engines.appending import (
-    AppendingLog,
     KeyUse,
     KeyUses,
     Transaction,
     WriterTurn,
 )
-from engramlog.eventlog.engines.erased_names import erased_of
-from engramlog.eventlog.engines.following import CommitSignal, LogSubscription, walk
+from engramlog.eventlog.engines.following import CommitSignal
 from engramlog.eventlog.engines.sqlite import schema
 from engramlog.eventlog.engines.sqlite.erasing import (
     erase,
@@ -42,19 +40,17 @@ from engramlog.eventlog.engines.sqlite.reading import (
     stored_rows,
     stream_heads,
 )
+from engramlog.eventlog.engines.stored_log import TAIL_CHECK_EVENTS, StoredLog, check_tail
 from engramlog.eventlog.errors import (
-    CorruptLog,
     EraseRefused,
     StorageError,
     StorageFailed,
 )
-from engramlog.eventlog.event import Recorded, Stored
-from engramlog.eventlog.log import Head, KeyCopy, StreamHead
-
-TAIL_CHECK_EVENTS = 64
+from engramlog.eventlog.event import Header, Recorded, Stored
+from engramlog.eventlog.log import Head
 
 
-class SqliteLog(SqliteReading, AppendingLog):
+class SqliteLog(SqliteReading, StoredLog):
     """Implements ``EventLog``. Open it with ``SqliteLog.open``."""
 
     def __init__(
@@ -112,20 +108,6 @@ class SqliteLog(SqliteReading, AppendingLog):
             raise
         return log
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self.close()
-
-    @property
-    def origin(self) -> str:
-        return self.chain.origin
-
-    @property
-    def epoch(self) -> int:
-        return self.chain.epoch
-
     # -- writing
 
     def begin(self) -> Transaction:
@@ -139,42 +121,6 @@ class SqliteLog(SqliteReading, AppendingLog):
             self.release()
             raise
         return Transaction(self)
-
-    def copy(self, events: Sequence[Stored], keys: Sequence[KeyCopy] = ()) -> None:
-        """See ``CopyableLog``."""
-        self._turn.take()
-        stored = False
-        try:
-            writer = self._require_writer()
-            if self._stale:
-                self._load_heads(writer)
-            links = self.chain.follow(events)
-            uses = {
-                (each.actor, each.key): KeyUse(each.digest, each.first_position, each.last_position)
-                for each in keys
-            }
-            # Also erase what the other log erased, at any progress of the copy.
-            self.store(links, uses, erased_of(links))
-            stored = True
-        finally:
-            if not stored:
-                self.chain.take_back()
-            self.release()
-
-    def keys_of(self, events: Sequence[Stored]) -> list[KeyCopy]:
-        """See ``CopyableLog``."""
-        found: dict[tuple[str, str], KeyCopy] = {}
-        positions = {stored.position for stored in events}
-        with self._reader() as db, schema.reading():
-            for stored in events:
-                header = decode_header(stored.header)
-                name = (header.actor, header.idempotency_key or "")
-                if header.idempotency_key is None or name in found:
-                    continue
-                row = db.execute(schema.SELECT_KEY, name).fetchone()
-                if row is not None and row[2] in positions:
-                    found[name] = KeyCopy(*name, *cast("tuple[bytes, int, int]", row))
-        return list(found.values())
 
     def key_use(self, actor: str, key: str) -> KeyUse | None:
         with schema.reading():
@@ -208,7 +154,7 @@ class SqliteLog(SqliteReading, AppendingLog):
             if isinstance(fault, apsw.ConstraintError) and erased:
                 raise EraseRefused(str(fault)) from fault
             raise
-        newest = max((recorded.header.event_id for recorded, _ in links), default=b"")
+        newest = max([recorded.header.event_id for recorded, _ in links], default=b"")
         self._last_event_id = max(self._last_event_id, newest)
         self._head = self.chain.settle()
 
@@ -263,7 +209,7 @@ class SqliteLog(SqliteReading, AppendingLog):
 
     def _insert(self, db: apsw.Connection, links: Sequence[Link], keys: KeyUses) -> None:
         numbers = self._stream_numbers
-        for stream in dict.fromkeys(recorded.header.stream for recorded, _ in links):
+        for stream in dict.fromkeys([recorded.header.stream for recorded, _ in links]):
             if stream not in numbers:
                 numbers[stream] = len(numbers) + 1
                 db.execute(schema.INSERT_STREAM, (numbers[stream], stream))
@@ -315,34 +261,18 @@ class SqliteLog(SqliteReading, AppendingLog):
         self._stale = False
 
     def _check_tail(self, db: apsw.Connection) -> None:
-        """Raises CorruptLog if the last events contradict themselves."""
         with schema.reading():
             after = max(0, log_head(db).position - TAIL_CHECK_EVENTS)
-        tips: dict[str, StreamHead] = {}
-        for row in stored_rows(db, schema.READ_ALL, (after, TAIL_CHECK_EVENTS), after):
-            stored = Stored(*row)
-            if stored.position != after + 1:
-                raise CorruptLog(after + 1, f"missing: the next event is at {stored.position}")
-            after = stored.position
-            header = decode(stored).header
-            # The event before a stream's first one in the tail was not read.
-            before = StreamHead(header.stream, header.stream_seq - 1, header.prev_hash)
-            fault = check_link(tips.get(header.stream, before), stored)
-            gone = stored.payload is None and stored.salt is None
-            if fault == PAYLOAD_MISSING and gone:
-                # The erasure of another node's event, also in a replica, may arrive on a later
-                # page.
-                foreign = stored.peer is not None or header.origin != self.origin
-                expected = foreign or is_named(db, stored.position)
-                fault = None if expected else fault
-            if fault is not None:
-                raise CorruptLog(stored.position, fault)
-            tips[header.stream] = StreamHead(header.stream, header.stream_seq, stored.hash)
+        rows = stored_rows(db, schema.READ_ALL, (after, TAIL_CHECK_EVENTS), after)
+
+        def may_be_erased(stored: Stored, header: Header) -> bool:
+            # The erasure of another node's event, also in a replica, may arrive on a later page.
+            foreign = stored.peer is not None or header.origin != self.origin
+            return foreign or is_named(db, stored.position)
+
+        check_tail((Stored(*row) for row in rows), after, may_be_erased)
 
     # -- reading
-
-    def iterate(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
-        return walk(self, after, until)
 
     def head(self) -> Head:
         self._require_open()
@@ -351,26 +281,11 @@ class SqliteLog(SqliteReading, AppendingLog):
         with self._reader() as db, schema.reading():
             return log_head(db)
 
-    def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> LogSubscription:
-        self._require_open()
-        return LogSubscription(self, self._signal, after, streams)
-
-    def close(self) -> None:
-        """Waits for another thread's transaction; one of this thread is lost."""
-        self._closed = True
-        self._signal.notify()
-        waits = not self._turn.is_mine
-        if waits:
-            self._turn.take()
-        try:
-            # The writer last: the last connection to close merges the write-ahead log into the
-            # file.
-            self._readers.close()
-            if self._writer is not None:
-                self._writer.close()
-        finally:
-            if waits:
-                self._turn.give_back()
+    def _close_connections(self) -> None:
+        # The writer last: the last connection to close merges the write-ahead log into the file.
+        self._readers.close()
+        if self._writer is not None:
+            self._writer.close()
 
     def _require_writer(self) -> apsw.Connection:
         self._require_open()

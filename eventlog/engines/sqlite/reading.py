@@ -18,12 +18,12 @@ from typing import cast
 import apsw
 
 from engramlog.eventlog.codec import decode
-from engramlog.eventlog.engines.appending import KeyUse
+from engramlog.eventlog.engines.appending import Closable, KeyUse
 from engramlog.eventlog.engines.sqlite import schema
 from engramlog.eventlog.engines.sqlite.auditing import tables_fault, used_keys, uses_of
 from engramlog.eventlog.engines.sqlite.erasing import positions_of
 from engramlog.eventlog.engines.storage_audit import Row
-from engramlog.eventlog.errors import CorruptLog, LogClosed
+from engramlog.eventlog.errors import CorruptLog
 from engramlog.eventlog.event import Recorded, Stored
 from engramlog.eventlog.log import Head, StreamHead, check_limit, within
 
@@ -111,12 +111,11 @@ def stream_heads(db: apsw.Connection) -> dict[str, StreamHead]:
     return {stream: StreamHead(stream, seq, digest) for stream, seq, digest in rows}
 
 
-class SqliteReading:
+class SqliteReading(Closable):
     """The reading part of ``EventLog``."""
 
     def __init__(self, readers: ReaderPool) -> None:
         self._readers = readers
-        self._closed = False
 
     def read(
         self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
@@ -199,7 +198,3 @@ class SqliteReading:
     def _reader(self) -> AbstractContextManager[apsw.Connection]:
         self._require_open()
         return self._readers.connection()
-
-    def _require_open(self) -> None:
-        if self._closed:
-            raise LogClosed("the log is closed")

@@ -62,7 +62,7 @@ class HttpClient:
         base_url: ``http`` or ``https``; a key is sent over plain ``http`` to this machine only.
         key: bearer token, or None.
         patience: by purpose.
-        sleep, monotonic, jitter, now: injected for tests; ``jitter`` is uniform in [0, 1) and
+        sleep, jitter, now: injected for tests; ``jitter`` is uniform in [0, 1) and
             keeps many nodes from retrying at the same instant.
     """
 
@@ -74,7 +74,6 @@ class HttpClient:
         patience: Mapping[Purpose, Patience] = PATIENCE,
         breaker: CircuitBreaker | None = None,
         sleep: Callable[[float], None] = time.sleep,
-        monotonic: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -90,7 +89,7 @@ class HttpClient:
             raise UnknownModel(str(fault)) from fault
         self._host = url.netloc.rpartition("@")[2]
         self._patience = dict(patience)
-        self._breaker = breaker or CircuitBreaker(monotonic)
+        self._breaker = breaker or CircuitBreaker(time.monotonic)
         self._sleep = sleep
         self._jitter = jitter
         self._now = now

@@ -14,12 +14,13 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import F32, F64, I32, I64, U64, Bool
+from engramlog.projections.ascending import distinct
 from engramlog.projections.embedding.vectors.sketch import U16, differing, nearest, signs, words_of
 
 BLOCK_SLOTS = 16_384
 COSINE_DECIMALS = 6
 WHOLE_SHARE = 0.5
-"""Above this share of the slots, scan sketches whole."""
+"""Above this share of a stretch of slots, read it whole."""
 
 
 class VectorBlock(Struct, frozen=True):
@@ -55,7 +56,7 @@ class Vectors:
             return
         self._grow(int(slots.max()) + 1)
         packed = signs(np.asarray(rows, dtype=np.float32))
-        for block in np.unique(slots // BLOCK_SLOTS).tolist():
+        for block in distinct(slots // BLOCK_SLOTS).tolist():
             inside = slots // BLOCK_SLOTS == block
             at = slots[inside] % BLOCK_SLOTS
             held = self._blocks.get(block)
@@ -82,7 +83,7 @@ class Vectors:
         self.on_forget(slots)
 
     def _count_forgotten(self, slots: I32) -> None:
-        for number in np.unique(slots // BLOCK_SLOTS).tolist():
+        for number in distinct(slots // BLOCK_SLOTS).tolist():
             self._forgotten[number] = self.forgotten(number) + 1
 
     def forgotten(self, number: int) -> int:
@@ -121,9 +122,12 @@ class Vectors:
     def rows(self, slots: I32) -> tuple[F32, Bool]:
         """The vectors of ``slots``, zero without one, and which slots have one."""
         present = self.present(slots)
-        rows = np.zeros((len(slots), self.dimensions), dtype=np.float32)
         blocks = slots // BLOCK_SLOTS
-        for block in np.unique(blocks[present]).tolist():
+        numbers = distinct(blocks[present]).tolist()
+        if len(numbers) == 1 and present.all():
+            return self._blocks[numbers[0]][slots % BLOCK_SLOTS], present
+        rows = np.zeros((len(slots), self.dimensions), dtype=np.float32)
+        for block in numbers:
             chosen = np.flatnonzero(present & (blocks == block))
             rows[chosen] = self._blocks[block][slots[chosen] % BLOCK_SLOTS]
         return rows, present
@@ -136,10 +140,13 @@ class Vectors:
         for block, start, end in _runs(slots):
             held = self._blocks.get(block)
             if held is not None:
-                whole = end - start == BLOCK_SLOTS
-                chosen = held if whole else held[slots[start:end] % BLOCK_SLOTS]
+                at = slots[start:end] % BLOCK_SLOTS
                 # Row by row: the last bits of a matrix product depend on a row's neighbours.
-                cosines[start:end] = np.vecdot(chosen, query)
+                if len(at) > WHOLE_SHARE * (at[-1] + 1 - at[0]):
+                    stretch = np.vecdot(held[at[0] : at[-1] + 1], query)
+                    cosines[start:end] = stretch[at - at[0]]
+                else:
+                    cosines[start:end] = np.vecdot(held[at], query)
         if not present.all():
             cosines[~present] = 0.0
         return np.round(cosines, COSINE_DECIMALS), present

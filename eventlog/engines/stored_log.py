@@ -1,0 +1,112 @@
+"""What the engines over a database share: copying, closing, and the check of the log's end."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Self
+
+from engramlog.eventlog.chain import PAYLOAD_MISSING, Link, check_link
+from engramlog.eventlog.codec import decode, decode_header
+from engramlog.eventlog.engines.appending import AppendingLog, KeyUse, KeyUses
+from engramlog.eventlog.engines.erased_names import erased_of
+from engramlog.eventlog.errors import CorruptLog
+from engramlog.eventlog.event import Header, Stored
+from engramlog.eventlog.log import KeyCopy, StreamHead
+
+TAIL_CHECK_EVENTS = 64
+
+
+class StoredLog(AppendingLog):
+    """An ``EventLog`` that outlives its process."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def store(self, links: Sequence[Link], keys: KeyUses, erased: Sequence[bytes]) -> None:
+        """See ``Ledger``."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """See ``Ledger``."""
+
+    @abstractmethod
+    def uses_of(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], KeyUse]:
+        """See ``Auditable``."""
+
+    @abstractmethod
+    def _close_connections(self) -> None: ...
+
+    def copy(self, events: Sequence[Stored], keys: Sequence[KeyCopy] = ()) -> None:
+        """See ``CopyableLog``."""
+        self.begin()
+        stored = False
+        try:
+            links = self.chain.follow(events)
+            uses = {
+                (each.actor, each.key): KeyUse(each.digest, each.first_position, each.last_position)
+                for each in keys
+            }
+            # Also erase what the other log erased, at any progress of the copy.
+            self.store(links, uses, erased_of(links))
+            stored = True
+        finally:
+            if not stored:
+                self.chain.take_back()
+            self.release()
+
+    def keys_of(self, events: Sequence[Stored]) -> list[KeyCopy]:
+        """See ``CopyableLog``."""
+        headers = (decode_header(stored.header) for stored in events)
+        names = {
+            (header.actor, header.idempotency_key): None
+            for header in headers
+            if header.idempotency_key is not None
+        }
+        positions = {stored.position for stored in events}
+        return [
+            KeyCopy(*name, use.digest, use.first_position, use.last_position)
+            for name, use in self.uses_of(names.keys()).items()
+            if use.last_position in positions
+        ]
+
+    def close(self) -> None:
+        """Waits for another thread's transaction; one of this thread is lost."""
+        self._closed = True
+        self._signal.notify()
+        waits = not self._turn.is_mine
+        if waits:
+            self._turn.take()
+        try:
+            self._close_connections()
+        finally:
+            if waits:
+                self._turn.give_back()
+
+
+def check_tail(
+    tail: Iterable[Stored], after: int, may_be_erased: Callable[[Stored, Header], bool]
+) -> None:
+    """Raises CorruptLog if the last events, which follow a position, contradict themselves.
+
+    ``may_be_erased``: whether an event without payload is one that an erasure names, or will name.
+    """
+    tips: dict[str, StreamHead] = {}
+    for stored in tail:
+        if stored.position != after + 1:
+            raise CorruptLog(after + 1, f"missing: the next event is at {stored.position}")
+        after = stored.position
+        header = decode(stored).header
+        # The event before a stream's first one in the tail was not read.
+        before = StreamHead(header.stream, header.stream_seq - 1, header.prev_hash)
+        fault = check_link(tips.get(header.stream, before), stored)
+        gone = stored.payload is None and stored.salt is None
+        if fault == PAYLOAD_MISSING and gone and may_be_erased(stored, header):
+            fault = None
+        if fault is not None:
+            raise CorruptLog(stored.position, fault)
+        tips[header.stream] = StreamHead(header.stream, header.stream_seq, stored.hash)
