@@ -70,6 +70,7 @@ class RecallAnswer(Struct, frozen=True):
         short_circuit_after: the stage whose hits were enough to skip others.
         evidence: ``strong`` if a fact holds every keyword or means nearly the same, ``weak`` if
             none does, ``none`` without any fact; None if no stage can tell.
+        answerable: the chance that the memory knows an answer; None if the profile cannot tell.
         enrichment: notes beside the facts (see ``enrichment``).
         dropped_terms: terms of an ambient question that too many facts hold.
         skipped: why no search ran, if none did.
@@ -86,6 +87,7 @@ class RecallAnswer(Struct, frozen=True):
     card: Served | None = None
     short_circuit_after: str | None = None
     evidence: str | None = None
+    answerable: float | None = None
     enrichment: tuple[str, ...] = ()
     dropped_terms: tuple[str, ...] = ()
     skipped: SkipReason | None = None

@@ -15,10 +15,12 @@ import msgspec
 import numpy as np
 
 from engramlog.projections.arrays import I32
+from engramlog.projections.ascending import among
 from engramlog.projections.recall.answer import RecallAnswer, Recalled
 from engramlog.projections.recall.card_results import EntityCard, entity_card, fast_path
 from engramlog.projections.recall.conversation.called_names import read_as, renamed
 from engramlog.projections.recall.conversation.conversations import spread
+from engramlog.projections.recall.conversation.overview import Overview, topic_of
 from engramlog.projections.recall.factors.factors import FACTORS
 from engramlog.projections.recall.factors.features import Need, load_features
 from engramlog.projections.recall.plan import Plan, make_plan
@@ -101,6 +103,8 @@ def recall(
     if profile.context is not None and profile.context.calls:
         surveyed = _with_own_names(surveyed, rows, profile.context.calls)
         plan = msgspec.structs.replace(plan, request=surveyed.request)
+    if profile.overview is not None:
+        plan, surveyed = _about_topic(plan, surveyed, profile.overview)
     hits, outcomes = run_stages(surveyed, profile.stages, plan.weights, stopwatch, executor)
     weights = _weights(plan, hits)
     fused = _fuse(surveyed, plan, hits, weights)
@@ -137,6 +141,7 @@ def recall(
         card=beside.served,
         short_circuit_after=next((o.skipped_after for o in outcomes if o.skipped_after), None),
         evidence=evidence_of(profile, hits, chance),
+        answerable=None if chance is None else chance.answerable,
         enrichment=profile.enrichment,
         dropped_terms=dropped,
     )
@@ -150,6 +155,18 @@ def _with_own_names(surveyed: Survey, rows: Rows, calls_min: int) -> Survey:
     request = surveyed.request
     request = msgspec.structs.replace(request, query=renamed(request.query, names))
     return msgspec.structs.replace(surveyed, request=request, names=names)
+
+
+def _about_topic(plan: Plan, surveyed: Survey, overview: Overview) -> tuple[Plan, Survey]:
+    """The same question; one about a whole conversation asks for its topic, spread out."""
+    topic = topic_of(surveyed.request.query)
+    if topic is None:
+        return plan, surveyed
+    request = msgspec.structs.replace(surveyed.request, query=topic)
+    return (
+        msgspec.structs.replace(plan, request=request, spread=overview.spread),
+        msgspec.structs.replace(surveyed, request=request, topic=topic),
+    )
 
 
 def _answer_without_search(plan: Plan, moment: Moment, chosen: Chosen) -> RecallAnswer:
@@ -221,7 +238,7 @@ def _all_recalled(
     ]
     found_by = [""] * len(selected)
     for name, found in hits.items():
-        numbers = np.flatnonzero(np.isin(slots, found.slots))
+        numbers = np.flatnonzero(among(slots, found.slots))
         for number, of_stage in zip(numbers.tolist(), found.why(slots[numbers]), strict=True):
             reasons[number] += of_stage
             part = "" if found.origin is None else f":{found.origin(selected[number].slot)}"

@@ -17,7 +17,8 @@ class Plan(Struct, frozen=True):
 
     ``weights``: by stage name, and by name of each factor that adds; not yet scaled to the stages
     that complete. ``token_budget`` is ``UNBOUNDED`` if the profile counts only facts. ``diverse``
-    is False if MMR would break the answer's order.
+    is False if MMR would break the answer's order. ``spread``: how much a chosen fact lowers the
+    others of its conversation (see ``Overview``).
     """
 
     profile: Profile
@@ -29,6 +30,7 @@ class Plan(Struct, frozen=True):
     diverse: bool
     limit: int
     token_budget: int
+    spread: float = 0.0
 
 
 def make_plan(profile: Profile, request: RecallRequest) -> Plan:

@@ -17,6 +17,7 @@ from msgspec import Meta, Struct, field
 
 from engramlog.projections.recall.certainty import Certainty
 from engramlog.projections.recall.conversation.context import ConversationContext
+from engramlog.projections.recall.conversation.overview import Overview
 from engramlog.projections.recall.enrichment import ENRICHMENTS
 from engramlog.projections.recall.factors.factors import FACTORS, NAMED_STAGES, Fraction
 from engramlog.projections.recall.question_intent import Ambient
@@ -140,13 +141,15 @@ class CardsChoice(_Part, frozen=True):
 
 class Profile(_Part, frozen=True):
     """One document; after loading, ``parameters`` of stages and factors are parsed Structs. Without
-    ``ambient``, ambient questions are refused; without ``certainty``, scores only order facts."""
+    ``ambient``, ambient questions are refused; without ``certainty``, scores only order facts;
+    without ``overview``, questions about a whole conversation are like others."""
 
     name: Annotated[str, Meta(pattern="^[a-z][a-z0-9_-]{0,63}$")]
     description: str
     stages: Annotated[tuple[StageChoice, ...], Meta(min_length=1)]
     depth: Annotated[int, Meta(ge=0, le=3)] = 1
     context: ConversationContext | None = None
+    overview: Overview | None = None
     fusion: FusionChoice = FusionChoice()
     factors: Annotated[tuple[FactorChoice, ...], Meta(max_length=FACTORS_MAX)] = ()
     gate: GateChoice = GateChoice()

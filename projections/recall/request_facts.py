@@ -45,7 +45,7 @@ class Survey(Struct, frozen=True):
     it. ``limit``: how many facts the answer may hold. ``semantics`` is None if embeddings are off,
     ``context`` if the profile has none, ``aliases`` if names are not looked up. ``filters``: those
     that left the survivors. ``names``: words of the question, with the speakers' names that
-    replaced them.
+    replaced them. ``topic``: what replaced a question about a whole conversation.
     """
 
     view: View
@@ -62,6 +62,7 @@ class Survey(Struct, frozen=True):
     aliases: AliasBook | None = None
     filters: Filters = Filters()
     names: Mapping[str, str] = {}
+    topic: str | None = None
 
     def filtered(self, filters: Filters) -> Survey:
         """The same request with other filters."""

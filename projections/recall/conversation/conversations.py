@@ -19,6 +19,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import F64, I32, I64, Bool
+from engramlog.projections.ascending import distinct, places
 from engramlog.projections.moment import NO_START
 from engramlog.projections.recall.conversation.context import ConversationContext, shares_of
 
@@ -77,14 +78,14 @@ class Conversations(Struct, frozen=True):
         at, found = self._places(slots)
         stepped = {step: self._places_at_step(at, found, step) for step in shares_of(context)}
         beside = (there[within] for there, within in stepped.values())
-        wanted = np.unique(np.concatenate([at[found], *beside]))
+        wanted = distinct(np.concatenate([at[found], *beside]))
         places = np.where(found, wanted.searchsorted(at), len(wanted))
         steps = {step: within for step, (_, within) in stepped.items()}
         return Windows(self.members[wanted], places, steps)
 
     def _places(self, slots: I32) -> tuple[I64, Bool]:
-        at = np.minimum(self.ascending.searchsorted(slots), len(self.ascending) - 1)
-        return self.by_slot[at], self.ascending[at] == slots
+        at, found = places(self.ascending, slots)
+        return self.by_slot[at], found
 
     def _places_at_step(self, at: I64, found: Bool, step: int) -> tuple[I64, Bool]:
         """The places at that distance, and which of them lie in the same conversation."""
@@ -105,7 +106,7 @@ class Windows(Struct, frozen=True):
 
 def conversations(survey: Survey, context: ConversationContext, slots: I32) -> Conversations:
     """The conversations of ``slots``."""
-    sources = tuple(np.unique(survey.view.source[slots]).tolist())
+    sources = tuple(distinct(survey.view.source[slots]).tolist())
     key = ("conversations", sources, context, survey.gate)
     found: Conversations = survey.surviving.survivors.derived(
         key, lambda: _conversations_of(survey, context, sources)
@@ -151,9 +152,8 @@ def surroundings(talk: Conversations, context: ConversationContext, slots: I32) 
     """``slots``, ascending, with all facts that share something with them."""
     reach = max(len(context.before), len(context.after))
     steps = [step for step in range(-reach, reach + 1) if step]
-    both: I32 = np.sort(np.concatenate([slots, *talk.neighbours(slots, steps)]))
-    both = both[both >= 0]
-    return both[np.diff(both, prepend=-1) > 0]
+    both = distinct(np.concatenate([slots, *talk.neighbours(slots, steps)]))
+    return both[both >= 0]
 
 
 def spread(survey: Survey, context: ConversationContext, fused: Fused) -> Fused:

@@ -80,6 +80,11 @@ def capitalised_words(query: str) -> list[str]:
 
 def is_speaker(survey: Survey, word: str) -> bool:
     """Whether a word is, or is part of, the name of a speaker."""
+    key = ("speaker", word)
+    return survey.surviving.survivors.derived(key, lambda: _is_speaker(survey, word))
+
+
+def _is_speaker(survey: Survey, word: str) -> bool:
     view = survey.view
     terms = view.tokenize(word)
     if len(terms) != 1:

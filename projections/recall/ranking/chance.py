@@ -7,6 +7,10 @@ speakers' words (1 if the question names none). ``m`` is 1 less the second to fi
 a share of the first's.
 
 An answer's scores are scaled so that the best has that chance; their order and ratios stay.
+
+Whether the memory knows an answer at all is another chance, of ``s``, ``p`` and the ``missing``
+word (see ``missing``): a question about an unknown detail of a known event has good hits, and a
+rare word that none of them holds.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from engramlog.projections.arrays import F64, I64
 from engramlog.projections.columns.entity_names import words_of
 from engramlog.projections.normalization import entity_display
 from engramlog.projections.recall.conversation.speakers import without_speakers
+from engramlog.projections.recall.ranking.missing import missing_word
 from engramlog.projections.recall.ranking.scoring import SCORE_DECIMALS, Scored
 
 if TYPE_CHECKING:
@@ -35,12 +40,15 @@ STAGE = "semantic"
 
 
 class Chance(Struct, frozen=True):
-    """``chance`` and its inputs."""
+    """``chance`` and its inputs. ``answerable``: the chance that the memory knows an answer; None
+    if the profile does not tell."""
 
     chance: float
     semantic: float
     speaker: float
     margin: float
+    missing: float = 0.0
+    answerable: float | None = None
 
 
 def chance_of(survey: Survey, certainty: Certainty, scored: Scored) -> Chance | None:
@@ -66,8 +74,23 @@ def chance_of(survey: Survey, certainty: Certainty, scored: Scored) -> Chance | 
         + certainty.speaker * speaker
         + certainty.margin * margin
     )
-    chance = round(float(1.0 / (1.0 + np.exp(-total))), SCORE_DECIMALS)
-    return Chance(chance, *(round(part, SCORE_DECIMALS) for part in (semantic, speaker, margin)))
+    found = Chance(_logistic(total), *map(_rounded, (semantic, speaker, margin)))
+    known = certainty.answer
+    if known is None:
+        return found
+    missing = missing_word(survey, scored.fused.slots[best])
+    total = (
+        known.bias + known.speaker * speaker + known.semantic * semantic + known.missing * missing
+    )
+    return msgspec.structs.replace(found, missing=_rounded(missing), answerable=_logistic(total))
+
+
+def _logistic(total: float) -> float:
+    return _rounded(float(1.0 / (1.0 + np.exp(-total))))
+
+
+def _rounded(number: float) -> float:
+    return round(number, SCORE_DECIMALS)
 
 
 def scaled(scored: Scored, chance: Chance) -> Scored:

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from msgspec import Struct
 
-from engramlog.projections.arrays import F32, F64, Bool
+from engramlog.projections.arrays import F32, F64, I32, Bool
 from engramlog.projections.embedding.vectors.in_memory import COSINE_DECIMALS
 
 TOKENS_MAX = 256
@@ -70,11 +70,24 @@ class ByScore:
     reject = take
 
 
+class Crowding(Struct, frozen=True):
+    """``number``: of each candidate's conversation, -1 for none. A taken candidate lowers the
+    others of its conversation by ``penalty``."""
+
+    number: I32
+    penalty: float
+
+    def beside(self, index: int) -> F64:
+        """What taking a candidate costs each."""
+        same = (self.number == self.number[index]) & (self.number >= 0)
+        return np.where(same, self.penalty, 0.0)
+
+
 class ByMarginalRelevance:
     """``argmax of lambda * score - (1 - lambda) * max similarity to the taken``.
 
     Among equals it proposes the first candidate. Candidates after ``firsts`` are proposed only when
-    no earlier one is left.
+    no earlier one is left. ``crowding`` lowers the others of a taken fact's conversation.
     """
 
     def __init__(
@@ -83,31 +96,35 @@ class ByMarginalRelevance:
         similarity: Similarity,
         lambda_mmr: float,
         firsts: int | None = None,
+        crowding: Crowding | None = None,
     ) -> None:
         self._relevance = lambda_mmr * scores
         self._penalty_weight = 1.0 - lambda_mmr
         self._similarity = similarity
+        self._crowding = crowding
         self._nearest: F64 = np.zeros(len(scores))
-        self._gone: Bool = np.zeros(len(scores), dtype=np.bool_)
         self._left = len(scores)
         self._firsts = len(scores) if firsts is None else firsts
+        self._firsts_left = self._firsts
 
     def propose(self) -> int | None:
         if self._left == 0:
             return None
         marginal = self._relevance - self._penalty_weight * self._nearest
-        marginal[self._gone] = -np.inf
-        if not self._gone[: self._firsts].all():
+        if self._firsts_left:
             marginal = marginal[: self._firsts]
         return int(marginal.argmax())
 
     def take(self, index: int) -> None:
         self.reject(index)
         np.maximum(self._nearest, self._similarity.to(index), out=self._nearest)
+        if self._crowding is not None:
+            self._relevance -= self._crowding.beside(index)
 
     def reject(self, index: int) -> None:
-        self._gone[index] = True
+        self._relevance[index] = -np.inf
         self._left -= 1
+        self._firsts_left -= index < self._firsts
 
 
 class Jaccard:
@@ -137,15 +154,13 @@ class Cosine:
         self._embedded = none if material.embedded is None else material.embedded
         # Splitting texts into terms costs more than everything else: only for missing vectors.
         self._words = None if self._embedded.all() else Jaccard(material)
-        self._rows: F64 | None = None
-        if material.vectors is not None:
-            self._rows = material.vectors.astype(np.float64)
+        self._rows = material.vectors
 
     def to(self, index: int) -> F64:
         if self._rows is None or not self._embedded[index]:
             return np.empty(0) if self._words is None else self._words.to(index)
         # Each row by itself: the last bits of a matrix product depend on the other rows.
-        cosines: F64 = np.vecdot(self._rows, self._rows[index])
+        cosines: F64 = np.vecdot(self._rows, self._rows[index]).astype(np.float64)
         # Same as ``clip``, without its costly checks of arguments.
         cosines = np.minimum(np.maximum(cosines, 0.0), 1.0).round(COSINE_DECIMALS)
         if self._words is None:

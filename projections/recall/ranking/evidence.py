@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from engramlog.projections.recall.stages import STAGES
 
 if TYPE_CHECKING:
+    from engramlog.projections.recall.certainty import Certainty
     from engramlog.projections.recall.profile import Profile
     from engramlog.projections.recall.ranking.chance import Chance
     from engramlog.projections.recall.stages.candidates import Candidates
@@ -26,7 +27,7 @@ def evidence_of(
         if not any(len(each.slots) for each in hits.values()):
             return "none"
         if chance is not None:
-            return "weak" if chance.chance < profile.certainty.weak_below else "strong"
+            return "weak" if _is_weak(profile.certainty, chance) else "strong"
     if not any(STAGES[choice.name].judges(choice.parameters) for choice in profile.stages):
         return None
     if not any(len(each.slots) for each in hits.values()):
@@ -36,3 +37,11 @@ def evidence_of(
     )
     meant = any(STAGES[name].tells and len(each.slots) for name, each in hits.items())
     return "strong" if strong or meant else "weak"
+
+
+def _is_weak(certainty: Certainty, chance: Chance) -> bool:
+    """Whether the first fact is unlikely evidence, or the memory unlikely knows an answer."""
+    if chance.chance < certainty.weak_below:
+        return True
+    known, answerable = certainty.answer, chance.answerable
+    return known is not None and answerable is not None and answerable < known.weak_below

@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from engramlog.projections.arrays import F64, I32, Bool
+from engramlog.projections.arrays import F64, I32, I64, Bool
+from engramlog.projections.ascending import among, distinct, places
 from engramlog.projections.recall.stages.candidates import Candidates
 
 
@@ -97,7 +98,7 @@ def weighted_sum(
     """``sum of weight * normalised score`` over the facts of every stage with a weight, and the
     facts in ``always``."""
     counted = [hits.slots for name, hits in stages.items() if weights[name] > 0]
-    slots: I32 = np.unique(np.concatenate([always, *counted]))
+    slots: I32 = distinct(np.concatenate([always, *counted]))
     score: F64 = np.zeros(len(slots))
     raw: dict[str, F64] = {}
     normalised: dict[str, F64] = {}
@@ -179,7 +180,7 @@ def _unjudged(
 ) -> dict[str, Bool]:
     """By stage, the ``slots`` that it could not judge and did not find by other means."""
     waiting = {name: hits.unjudged for name, hits in stages.items() if hits.unjudged is not None}
-    return {name: np.isin(slots, some) & (raw[name] == 0) for name, some in waiting.items()}
+    return {name: among(slots, some) & (raw[name] == 0) for name, some in waiting.items()}
 
 
 def _weighted_mean(
@@ -193,10 +194,10 @@ def _weighted_mean(
     return np.divide(total, weight, out=np.zeros(size), where=weight > 0)
 
 
-def _common_places(slots: I32, wanted: I32) -> tuple[I32, I32]:
+def _common_places(slots: I32, wanted: I32) -> tuple[I64, I64]:
     """Indices into ``slots`` and into ``wanted`` of their common slots."""
-    _, at, found = np.intersect1d(slots, wanted, assume_unique=True, return_indices=True)
-    return at.astype(np.int32), found.astype(np.int32)
+    at, shared = places(slots, wanted)
+    return at[shared], np.flatnonzero(shared)
 
 
 Fusion = Callable[

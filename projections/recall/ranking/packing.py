@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct
-
 from engramlog.projections.recall.ranking.diversity import Chooser
 
 OVERHEAD_TOKENS = 40
@@ -23,17 +21,10 @@ def by_value_bytes(value_text: str) -> int:
 ESTIMATORS: dict[str, Callable[[str], int]] = {"value_bytes": by_value_bytes}
 
 
-class Packed(Struct, frozen=True):
-    """Indices of candidates in the order packed, and their total cost."""
-
-    chosen: list[int]
-    tokens_used: int
-
-
 def pack(
     chooser: Chooser, costs: Sequence[int], *, budget: int, limit: int, skips_max: int
-) -> Packed:
-    """Take proposed candidates while they fit.
+) -> list[int]:
+    """Take proposed candidates while they fit; returns their indices in the order packed.
 
     Args:
         skips_max: how many candidates that do not fit may be skipped; at the next one packing
@@ -55,4 +46,4 @@ def pack(
             skipped += 1
         else:
             break
-    return Packed(chosen, used)
+    return chosen

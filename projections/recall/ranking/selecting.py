@@ -9,12 +9,14 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import F64, I32
+from engramlog.projections.recall.conversation.conversations import conversations
 from engramlog.projections.recall.plan import Plan
 from engramlog.projections.recall.ranking.diversity import (
     SIMILARITIES,
     ByMarginalRelevance,
     ByScore,
     Chooser,
+    Crowding,
     Material,
 )
 from engramlog.projections.recall.ranking.packing import ESTIMATORS, pack
@@ -65,7 +67,7 @@ def select(survey: Survey, plan: Plan, scored: Scored, rows: Rows) -> list[Selec
         limit=plan.limit,
         skips_max=profile.packing.skips_max,
     )
-    return [Selected(int(slots[n]), pool[n], costs[n], int(order[n])) for n in packed.chosen]
+    return [Selected(int(slots[n]), pool[n], costs[n], int(order[n])) for n in packed]
 
 
 def add_parents(
@@ -116,7 +118,11 @@ def _chooser(
         vectors, embedded = survey.semantics.rows(slots)
         material = msgspec.structs.replace(material, vectors=vectors, embedded=embedded)
     similarity = SIMILARITIES[diversity.similarity](material)
-    return ByMarginalRelevance(scores, similarity, plan.lambda_mmr, firsts)
+    crowding = None
+    if plan.spread and survey.context is not None:
+        talks = conversations(survey, survey.context, slots).of(slots)
+        crowding = Crowding(talks, plan.spread)
+    return ByMarginalRelevance(scores, similarity, plan.lambda_mmr, firsts, crowding)
 
 
 class _Cut(Collection[list[str]]):

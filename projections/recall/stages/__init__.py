@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from engramlog.projections.recall.stages import (
+    bridge,
     dates,
     entity_edges,
     fuzzy,
@@ -46,6 +47,7 @@ STAGES: dict[str, Stage] = {
     "simhash": Stage(simhash.Parameters, simhash.run, tells=True),
     "graph": Stage(graph.Parameters, graph.run, builds_on=True),
     "dates": Stage(dates.Parameters, dates.run, builds_on=True),
+    "bridge": Stage(bridge.Parameters, bridge.run, builds_on=True),
     "summaries": Stage(summaries.Parameters, summaries.run),
     "entity_edges": Stage(entity_edges.Parameters, entity_edges.run),
 }

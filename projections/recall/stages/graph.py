@@ -17,6 +17,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import F64, I32, I64
+from engramlog.projections.ascending import distinct
 from engramlog.projections.graph.neighbors import LOOKUPS_MAX, Reached, best_edges, expand, joined
 from engramlog.projections.normalization import entity_display, normalize_uri
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
@@ -177,7 +178,7 @@ def _facts(
     parts = [hits.slots[best[view.entity[hits.slots]] > 0] for hits in earlier.values()]
     parts.append(walked[mask[walked]])
     parts.append(_newest(survey, np.flatnonzero(best)))
-    slots: I32 = np.unique(np.concatenate(parts))
+    slots: I32 = distinct(np.concatenate(parts))
     scores = best[view.entity[slots]]
     surviving = mask[walked]
     np.maximum.at(scores, np.searchsorted(slots, walked[surviving]), best[targets[surviving]])

@@ -17,6 +17,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import F64, I32
+from engramlog.projections.ascending import places
 from engramlog.projections.recall.conversation.conversations import conversations, surroundings
 from engramlog.projections.recall.stages.candidates import Candidates, best_indices
 from engramlog.projections.recall.stages.tally import Tally
@@ -50,8 +51,8 @@ class Term(Struct, frozen=True):
         """How often each of ``slots`` holds the term."""
         if not len(self.slots):
             return np.zeros(len(slots))
-        at = np.minimum(np.searchsorted(self.slots, slots), len(self.slots) - 1)
-        return np.where(self.slots[at] == slots, self.frequencies[at], 0.0)
+        at, holds = places(self.slots, slots)
+        return np.where(holds, self.frequencies[at], 0.0)
 
 
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
@@ -72,7 +73,10 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
         return found
 
     hops = np.zeros(len(slots), dtype=np.int32)
-    detail = "; ".join(f"{word} is read as {name}" for word, name in survey.names.items())
+    details = [f"{word} is read as {name}" for word, name in survey.names.items()]
+    if survey.topic is not None:
+        details.append(f"a question about the whole conversation, on: {survey.topic}")
+    detail = "; ".join(details)
     return Candidates(slots, scores, hops, why, detail, ages=survey.view.ages)
 
 
@@ -128,10 +132,10 @@ def _in_context(
         lengths += share * np.where(near >= 0, survey.view.length[near], 0)
     lengths /= max(float(lengths.mean()), 1.0)
     total: F64 = np.zeros(len(pool))
+    everyone = np.concatenate([pool, *(near for _, near in around)])
+    shares = np.stack([np.ones(len(pool)), *(share for share, _ in around)])
     for term in terms:
-        frequency = term.frequency(pool)
-        for share, near in around:
-            frequency += share * term.frequency(near)
+        frequency = (shares * term.frequency(everyone).reshape(shares.shape)).sum(axis=0)
         total += _of_term(term.idf, frequency, lengths, parameters)
     held = total > 0
     return pool[held], total[held]

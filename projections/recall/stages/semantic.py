@@ -1,8 +1,9 @@
 """Similarity of meaning: the exact cosine of the query's vector with the survivors'.
 
 ``score = (cosine - floor) / (1 - floor)`` for cosines above ``floor``. If the profile has a
-``context``, a fact's cosine is the greater of its own and that with its neighbours. Facts whose
-vector is still missing are left to the other stages, and the stage's outcome gives their number.
+``context``, a fact's cosine is the greater of its own and that with its neighbours. With ``own``, a
+share of the score is for what the fact alone says (see ``distinct``). Facts whose vector is still
+missing are left to the other stages, and the stage's outcome gives their number.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import F32, F64, I32, I64
+from engramlog.projections.ascending import among
 from engramlog.projections.embedding.vectors.in_memory import COSINE_DECIMALS
 from engramlog.projections.recall.conversation.context import shares_of
 from engramlog.projections.recall.conversation.conversations import (
@@ -30,6 +32,7 @@ from engramlog.projections.recall.conversation.speakers import (
 )
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled, best_indices
 from engramlog.projections.recall.stages.card_likeness import card_scores
+from engramlog.projections.recall.stages.distinct import Own, distinct_cosines
 
 if TYPE_CHECKING:
     from engramlog.projections.embedding.semantics import Semantics
@@ -45,12 +48,14 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     """``floor``: the cosine that counts as no similarity. ``card_share``: how much of its entity's
     card's similarity a fact gets if its own is lower; 0 leaves cards out. ``threshold``: least
     cosine of a candidate, inclusive. ``name_share``: how much of the named speakers stays in the
-    question's vector (see ``speakers``); None leaves the question unchanged."""
+    question's vector (see ``speakers``); None leaves the question unchanged. ``own``: the share of
+    the score that a fact's distinct cosine decides, and how that is counted; None counts none."""
 
     threshold: Annotated[float, Meta(ge=0, le=1)] = 0.0
     floor: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     card_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
     name_share: Annotated[float, Meta(ge=0, le=1)] | None = None
+    own: Own | None = None
 
 
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
@@ -82,18 +87,29 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     near_query = cosines
     if survey.context is not None:
         slots, cosines, near_query = _in_context(survey, semantics, query, embedded, slots, cosines)
+    distinct = cosines
+    if parameters.own is not None:
+        distinct = distinct_cosines(survey, semantics, query, slots, cosines, parameters.own)
     near = (near_query > parameters.floor) & (near_query >= parameters.threshold)
     lent = (near_query > cosines)[near]
-    slots, cosines = slots[near], near_query[near]
+    slots, cosines, distinct = slots[near], near_query[near], distinct[near]
 
     def why(chosen: I32) -> list[list[str]]:
         at = slots.searchsorted(chosen)
+        alone = "" if parameters.own is None else ", {:.3f} for what only it says"
         return [
-            [f"semantic: cosine {cosine:.3f}{' in its context' if near else ''} with the query"]
-            for cosine, near in zip(cosines[at].tolist(), lent[at].tolist(), strict=True)
+            [
+                f"semantic: cosine {cosine:.3f}{' in its context' if near else ''} with the query"
+                + alone.format(own)
+            ]
+            for cosine, own, near in zip(
+                cosines[at].tolist(), distinct[at].tolist(), lent[at].tolist(), strict=True
+            )
         ]
 
     scores: F64 = (cosines - parameters.floor) / (1.0 - parameters.floor)
+    if parameters.own is not None:
+        scores = parameters.own.blended(scores, distinct, parameters.floor)
     details = [f"partial: {missing} facts are not embedded yet"] if missing else []
     if asked.names:
         details.append(f"the names {', '.join(asked.names)} count {parameters.name_share:g}")
@@ -119,8 +135,9 @@ def _in_context(
     assert context is not None
     best = slots[best_indices(cosines, context.pool, lambda at: survey.view.ages(slots[at]))]
     talk = conversations(survey, context, best)
-    pool = _filter_slots(surroundings(talk, context, best), embedded, inside=True)
-    others = _filter_slots(pool, slots, inside=False)
+    pool = surroundings(talk, context, best)
+    pool = pool[among(pool, embedded)]
+    others = pool[~among(pool, slots)]
     if len(others):
         besides, _ = semantics.cosines(query, others)
         slots = np.concatenate([slots, others])
@@ -195,7 +212,7 @@ def _with_card_scores(
     given[np.searchsorted(slots, about)] = share
 
     def why(chosen: I32) -> list[list[str]]:
-        alone = np.isin(chosen, found.slots)
+        alone = among(chosen, found.slots)
         of_their_own = iter(found.why(chosen[alone]))
         reasons = [next(of_their_own) if each else [] for each in alone.tolist()]
         at = slots.searchsorted(chosen)
@@ -207,11 +224,3 @@ def _with_card_scores(
     hops = np.zeros(len(slots), dtype=np.int32)
     lifted = Candidates(slots, np.maximum(own, given), hops, why, found.detail, found.ages)
     return msgspec.structs.replace(lifted, unjudged=found.unjudged)
-
-
-def _filter_slots(slots: I32, among: I32, *, inside: bool) -> I32:
-    """Those of ``slots`` that are, or are not, among others; both ascending."""
-    if not len(among):
-        return slots[:0] if inside else slots
-    at = np.minimum(np.searchsorted(among, slots), len(among) - 1)
-    return slots[(among[at] == slots) == inside]

@@ -1,0 +1,37 @@
+"""Sets of small numbers as ascending arrays. On a few hundred numbers these take a third of the
+time of numpy's functions for arrays in any order."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+
+from engramlog.projections.arrays import I64, Bool
+
+Number = TypeVar("Number", bound=np.integer[Any])
+
+
+def distinct(
+    numbers: np.ndarray[Any, np.dtype[Number]],
+) -> np.ndarray[Any, np.dtype[Number]]:
+    """Each number once, ascending."""
+    ordered = np.sort(numbers)
+    first: Bool = np.empty(len(ordered), dtype=np.bool_)
+    first[:1] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
+
+
+def places(ascending: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> tuple[I64, Bool]:
+    """The place of each number in an ascending array, and whether it is there; places of missing
+    numbers are valid indices unless the array is empty."""
+    if not len(ascending):
+        return np.zeros(len(numbers), dtype=np.int64), np.zeros(len(numbers), dtype=np.bool_)
+    at = np.minimum(ascending.searchsorted(numbers), len(ascending) - 1)
+    return at, ascending[at] == numbers
+
+
+def among(numbers: np.ndarray[Any, Any], ascending: np.ndarray[Any, Any]) -> Bool:
+    """Which numbers are in an ascending array."""
+    return places(ascending, numbers)[1]

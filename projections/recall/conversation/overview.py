@@ -1,0 +1,62 @@
+"""Questions about a whole conversation: in what order things came up, or a summary.
+
+"Can you list the order in which I brought up different aspects of my budget, in our conversations?"
+resembles facts about lists and conversations. So recall searches for its topic alone, "my budget",
+and spreads the answer over conversations. English only; other questions stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+_TALKS = r"(?:conversations?|chats?|sessions?|discussions?|requests)"
+_IN_TALKS = (
+    r"\b(?:throughout|across|during|in|over|from|based on) (?:all )?(?:of )?"
+    rf"(?:our|my|the|these|those) (?:\w+ )?{_TALKS}\b"
+)
+_WHOLE = re.compile(
+    r"\border in which\b|\b(?:what|which) order\b|\bin order\b(?! to\b)|\bchronological"
+    r"|\bsummar(?:y|ies|ise|ize)|\boverview\b|\brecap\b|\bover time\b"
+    rf"|{_IN_TALKS}",
+    re.IGNORECASE,
+)
+_SIZE = r"(?:(?:brief|short|simple|clear|complete|comprehensive|detailed|full|and) )*"
+_FRAME = re.compile(
+    r"\b(?:can|could|would) you (?:please )?(?:also )?"
+    r"(?:list|walk me through|give me|provide(?: me)?(?: with)?|tell me|show me|summari[sz]e"
+    r"|describe|outline|recap)\b"
+    rf"|\b(?:an?|the) {_SIZE}(?:summary|overview|recap)\b"
+    r"(?: (?:of|that captures)\b(?: how\b| everything\b| what\b)?)?"
+    r"|\bthe order in which (?:I|we) (?:first )?"
+    r"(?:brought up|mentioned|talked about|discussed|raised|asked about)\b"
+    r"|\b(?:in )?(?:what|which) order (?:did|do|have) (?:I|we)\b"
+    r"|\b(?:the )?(?:different|various|several)\b"
+    r"(?: (?:aspects|topics|concepts|ways|parts) (?:of|related to|I['\u2019]ve been))?"
+    rf"|{_IN_TALKS}"
+    r"|\bin order\b(?! to\b)|\bmention only(?: and only)? \w+ items?\b\.?|\(mention \d+ items\)"
+    r"|\bover time\b|\bso far\b"
+    r"|\b(?:has|have) (?:developed|progressed|evolved|changed)(?: and changed)?\b",
+    re.IGNORECASE,
+)
+TOPIC_WORDS_MIN = 2
+"""A topic with fewer words is not trusted: the question stays as it is."""
+
+
+class Overview(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``spread``: how much each chosen fact lowers the others of its conversation, as a share of
+    the best score, in the answer to a question about a whole conversation."""
+
+    spread: Annotated[float, Meta(ge=0, le=1)] = 0.0
+
+
+def topic_of(query: str) -> str | None:
+    """What a question about a whole conversation is about; None for other questions."""
+    if not _WHOLE.search(query):
+        return None
+    left = " ".join(_FRAME.sub(" ", query).split())
+    left = re.sub(r"\s+([,.?!])", r"\1", left)
+    left = re.sub(r"(?:[,.!]\s*)+(\?|$)", r"\1", left).strip(" ,.").lstrip("?! ")
+    return left if len(left.split()) >= TOPIC_WORDS_MIN else query

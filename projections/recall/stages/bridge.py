@@ -1,0 +1,144 @@
+"""A second hop for passages: facts that hold a name which the best hits bring up.
+
+"Where was the director of Heat born?" is answered by two passages. The first names the director,
+and shares words with the question; the second is about that director, and may share none. So names
+in the best hits that the question lacks are searched: ``r / sqrt(n)`` for a name in a hit of the
+relative score ``r`` that ``n`` facts hold. Facts of conversations neither lend names nor are found
+this way: they have their context, and name each other often.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from engramlog.projections.arrays import F64, I32, Bool
+from engramlog.projections.ascending import among, distinct, places
+from engramlog.projections.recall.conversation.conversations import conversations
+from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled, best_indices
+from engramlog.projections.text.stop_words import STOP_WORDS
+
+if TYPE_CHECKING:
+    from engramlog.projections.recall.request_facts import Survey
+
+LEADING = 20
+"""How many of each stage's best hits are compared."""
+LETTERS_MIN = 4
+NAMES_MAX = 40
+"""The most names of one fact that are searched."""
+
+_NAME = re.compile(
+    r"[A-Z][\w'\u2019&-]*"
+    r"(?: +(?:(?:of|the|and|de|for|in) +)?[A-Z][\w'\u2019&-]*)*"
+)
+
+
+class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
+    """``facts``: how many of the best hits lend names. ``holders_max``: how many other facts may
+    hold a name; more common ones say too little."""
+
+    facts: Annotated[int, Meta(ge=1, le=20)] = 3
+    holders_max: Annotated[int, Meta(ge=1, le=100)] = 5
+
+
+def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates]) -> Candidates:
+    """Facts outside conversations that hold such a name, ascending by slot.
+
+    Raises: StageDisabled: no best hit outside a conversation brings up a name that others hold.
+    """
+    found: dict[int, tuple[float, str]] = {}
+    lent = list(_lent(survey, parameters, earlier))
+    held = distinct(np.concatenate([np.empty(0, dtype=np.int32), *(each.held for each in lent)]))
+    alone = held[_alone(survey, held)]
+    for each in lent:
+        holders = each.held[among(each.held, alone)]
+        for holder in holders.tolist():
+            score = each.relative / float(np.sqrt(len(holders)))
+            found[holder] = max(found.get(holder, (0.0, "")), (score, each.name))
+    if not found:
+        raise StageDisabled("the best facts bring up no name that others hold")
+    slots: I32 = np.array(sorted(found), dtype=np.int32)
+    scores: F64 = np.array([found[slot][0] for slot in slots.tolist()])
+
+    def why(chosen: I32) -> list[list[str]]:
+        return [[f"bridge: holds {found[slot][1]}, as a better hit"] for slot in chosen.tolist()]
+
+    hops = np.zeros(len(slots), dtype=np.int32)
+    return Candidates(slots, scores, hops, why, ages=survey.view.ages)
+
+
+class _Lent(Struct, frozen=True):
+    """A name of a hit with a ``relative`` score, and the other survivors that hold it."""
+
+    relative: float
+    name: str
+    held: I32
+
+
+def _lent(
+    survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates]
+) -> Iterator[_Lent]:
+    """The names that the best hits bring up and few others hold."""
+    view = survey.view
+    asked = set(view.tokenize(survey.request.query))
+    for slot, relative in _best_hits(survey, parameters.facts, earlier):
+        for name in _names(view.value_text_of(slot)):
+            terms = set(view.tokenize(name))
+            if terms and not terms <= asked:
+                held = _holders(survey, terms)
+                if 1 < len(held) <= parameters.holders_max + 1:
+                    yield _Lent(relative, name, held[held != slot])
+
+
+def _best_hits(
+    survey: Survey, count: int, earlier: Mapping[str, Candidates]
+) -> Iterator[tuple[int, float]]:
+    """The best hits of the earlier stages together that are outside conversations, each with its
+    share of the best score."""
+    judged = [hits for hits in earlier.values() if not hits.builds_on and len(hits.slots)]
+    if not judged:
+        return
+    leading = [hits.best(LEADING).slots for hits in judged]
+    slots: I32 = distinct(np.concatenate(leading))
+    scores = np.zeros(len(slots))
+    for hits in judged:
+        at, found = places(hits.slots, slots)
+        own = np.where(found, hits.scores[at], 0.0)
+        scores += own / hits.scores.max()
+    best = best_indices(scores, count, lambda at: survey.view.ages(slots[at]))
+    kept = best[_alone(survey, slots[best])]
+    for at in kept.tolist():
+        yield int(slots[at]), float(scores[at] / scores.max())
+
+
+def _alone(survey: Survey, slots: I32) -> Bool:
+    """Which facts are in no conversation with others."""
+    if survey.context is None or not len(slots):
+        return np.ones(len(slots), dtype=np.bool_)
+    talk = conversations(survey, survey.context, slots)
+    number = talk.of(slots)
+    sizes = np.bincount(talk.number, minlength=1)
+    return (number < 0) | (sizes[np.maximum(number, 0)] == 1)
+
+
+def _names(text: str) -> list[str]:
+    """Capitalised phrases, each once, in their order."""
+    found = dict.fromkeys(_NAME.findall(text))
+    return [
+        name for name in found if len(name) >= LETTERS_MIN and name.casefold() not in STOP_WORDS
+    ][:NAMES_MAX]
+
+
+def _holders(survey: Survey, terms: set[str]) -> I32:
+    """The survivors that hold all terms, ascending."""
+    held, *others = sorted((survey.view.postings(term)[0] for term in sorted(terms)), key=len)
+    held = held[survey.survivor_mask[held]]
+    for slots in others:
+        if len(held) <= 1:
+            break
+        held = held[among(held, slots)]
+    return held
