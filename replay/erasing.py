@@ -23,7 +23,7 @@ from engramlog.eventlog.engines.erased_names import event_ids_of
 from engramlog.eventlog.errors import StorageFailed
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.identifiers import id_text
-from engramlog.eventlog.identity import Identity, signed_by
+from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.kinds import ErasureCertified, FactErased, RecallAnswered
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.archive.archive import Archive
@@ -231,9 +231,9 @@ class Cleaner:
     def _purge_vectors(self, waiting: list[str]) -> None:
         gone = frozenset(fact for each in waiting for fact in self._facts(each))
         said = (
-            text_key(composed(entity, relation, value))
+            text_key(composed(row.entity, row.relation, row.value_v))
             for page in self._reader.fact_pages()
-            for _, entity, relation, value in page
+            for row in page
         )
         self._vectors().purge(self._log.head().position, gone, said)
 
@@ -315,15 +315,3 @@ def receipts_of(
             ):
                 found.append(id_text(event.event_id))
     return found
-
-
-def receipt_fault(document: str, signature: str) -> str | None:
-    """Why a receipt does not match its node's signature; None if it does."""
-    try:
-        stated = msgspec.json.decode(document, type=ReceiptDocument)
-        message = RECEIPT_CONTEXT + document.encode()
-        if not signed_by(stated.public_key, base64.b64decode(signature), message):
-            return "the signature does not hold"
-    except (msgspec.MsgspecError, ValueError) as fault:
-        return f"not a receipt: {fault}"
-    return None

@@ -65,6 +65,8 @@ def _open_image(store: ProjectionStore, log: EventLog, images: ImageFiles | None
     """The image at the tables' position; for halted tables it includes the events they lack."""
     image = None if images is None or store.halted else images.restored(log)
     if image is None:
+        if images is not None and images.position and not store.halted:
+            images.discard()  # it would count as written, so that every start loaded the tables
         image = MemoryImage()
         image.load(store.db, store.position)
     while image.position < store.position:
@@ -80,7 +82,7 @@ def _open_store(
     old = current_generation(link)
     if old is not None and (store := _open_usable(link, log, progress)) is not None:
         return store
-    path, _ = rebuild_offline(link, log, progress, tolerant=True, snapshots=snapshots)
+    path = rebuild_offline(link, log, progress, snapshots)
     point_link(link, path)
     if old is not None:
         remove_generation(old)

@@ -149,31 +149,20 @@ def build_green(
 
 
 def rebuild_offline(
-    link: Path,
-    log: EventLog,
-    progress: Progress | None = None,
-    *,
-    tolerant: bool = False,
-    snapshots: Snapshots | None = None,
-) -> tuple[Path, RebuildReport]:
-    """Build green up to the log's head while writes wait; the caller points the link.
+    link: Path, log: EventLog, progress: Progress | None, snapshots: Snapshots | None
+) -> Path:
+    """Build green up to the log's head while writes wait; the caller points the link to it.
 
-    ``tolerant`` accepts projectors that halt: a node that starts with a halted one reports it in
-    ``/readyz`` and serves the rest.
-
-    Raises: DigestMismatch: green differs from blue; green is removed. ProjectorHalted: a projector
-    cannot be rebuilt, unless ``tolerant``.
+    Accepts projectors that halt: a node that starts with one reports it in ``/readyz`` and serves
+    the rest. Raises DigestMismatch: green differs from blue; green is removed.
     """
-    began = monotonic()
     until = log.head().position
 
     def build(start: Snapshots | None) -> Green:
-        return build_green(link, log, until, progress, tolerant=tolerant, snapshots=start)
+        return build_green(link, log, until, progress, tolerant=True, snapshots=start)
 
-    green, compared = _agreed(
-        build, snapshots, lambda green: compare_in_use(link, log, green.digests)
-    )
-    return green.path, green.report(monotonic() - began, compared=compared)
+    green, _ = _agreed(build, snapshots, lambda green: compare_in_use(link, log, green.digests))
+    return green.path
 
 
 def rebuild_serving(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,9 +37,6 @@ TAIL_FOLDER = "tail"
 _PAGE_EVENTS = 8_192
 
 _log = logging.getLogger(__name__)
-
-Progress = Callable[[int, int], None]
-"""Called with (events sealed, events to seal)."""
 
 
 class ArchiveManifest(Struct, frozen=True):
@@ -93,13 +90,20 @@ class Archive:
     def segments(self) -> tuple[Segment, ...]:
         return self._manifest.segments
 
-    def seal(self, progress: Progress = lambda _done, _total: None) -> int:
+    def seal(self) -> int:
         """Seal every full segment; returns how many were sealed.
 
         Raises: CorruptLog: an event does not continue its stream; its segment is not sealed.
         """
+        count = 0
+        while self.seal_next():
+            count += 1
+        return count
+
+    def seal_next(self) -> bool:
+        """Seal the next segment if it is full; returns whether it was. Raises as ``seal``."""
         with self._lock:
-            return self._seal(progress)
+            return self._seal_next()
 
     def check(self) -> list[str]:
         """Check every sealed file and rewrite damaged ones; returns the faults."""
@@ -130,7 +134,8 @@ class Archive:
 
     def _sources(self, position: int) -> list[Path]:
         self._rewrite_erased()
-        self._seal(lambda _done, _total: None)
+        while self._seal_next():
+            pass
         self._check_and_repair()
         files = [self._folder / each.name for each in self._manifest.segments]
         if position > self._manifest.last:
@@ -162,18 +167,15 @@ class Archive:
 
     # -- sealing --------------------------------------------------------------------------
 
-    def _seal(self, progress: Progress) -> int:
-        head = self._log.head().position
-        begun, count = self._manifest.last, 0
-        while head - self._manifest.last >= self._segment_events:
-            first = self._manifest.last + 1
-            last = first + self._segment_events - 1
-            sealed = write_segment(self._folder, self._events(first, last), self._manifest.tips)
-            self._record((*self._manifest.segments, sealed))
-            self._drop_tail()
-            count += 1
-            progress(last - begun, head - begun)
-        return count
+    def _seal_next(self) -> bool:
+        first = self._manifest.last + 1
+        last = first + self._segment_events - 1
+        if self._log.head().position < last:
+            return False
+        sealed = write_segment(self._folder, self._events(first, last), self._manifest.tips)
+        self._record((*self._manifest.segments, sealed))
+        self._drop_tail()
+        return True
 
     def _events(self, first: int, last: int) -> list[Stored]:
         events: list[Stored] = []

@@ -21,7 +21,7 @@ from engramlog.projections.audit.effect_lookups import (
 )
 from engramlog.projections.audit.journal import JournalEntry
 from engramlog.projections.tables.database import query
-from engramlog.projections.tables.erasing import Erasing, Refolding
+from engramlog.projections.tables.erasing import Refolding
 from engramlog.projections.tables.projector import Projector
 from engramlog.projections.tables.registry import PROJECTORS
 
@@ -62,7 +62,7 @@ def readers(event: Recorded) -> list[Projector]:
     return [
         each
         for each in PROJECTORS
-        if event.kind in each.kinds or (erases and isinstance(each, Erasing | Refolding))
+        if event.kind in each.kinds or (erases and (each.erasing or isinstance(each, Refolding)))
     ]
 
 
@@ -127,7 +127,7 @@ def _rows(
     shown = frozenset(entry.fact_ids)
     told = lookup.of_facts or entry.detail is not None
     found: list[ChangedRow] = []
-    for row in _found(db, sql, asked):
+    for row in query(db, sql, asked):
         said = dict(zip(columns, row, strict=True))
         facts = [said[name] for name in dict.fromkeys(lookup.facts) if said[name]]
         if all(each in shown or readable(each) for each in facts) and (facts or told):
@@ -137,10 +137,6 @@ def _rows(
             key = {name: said[name] for name in lookup.shown}
             found.append(ChangedRow(lookup.table, change, key, list(dict.fromkeys(facts))))
     return found
-
-
-def _found(db: apsw.Connection, sql: str, asked: dict[str, Any]) -> list[tuple[Any, ...]]:
-    return db.execute(sql, asked).fetchall()
 
 
 def _marks(db: apsw.Connection, table: str) -> list[str]:

@@ -67,7 +67,8 @@ def _trust(detail: Detail) -> str:
 
 
 def _hold(detail: Detail) -> str:
-    return f"{detail.get('target', '')} {'let go' if detail.get('held') is False else 'held'}"
+    done = f"{detail.get('target', '')} {'let go' if detail.get('held') is False else 'held'}"
+    return f"{done}: {detail['reason']}" if detail.get("reason") else done
 
 
 def _member(detail: Detail) -> str:

@@ -56,8 +56,7 @@ class CachedCard(Struct, frozen=True):
 class CardCache:
     """By key. Safe from any thread."""
 
-    def __init__(self, bytes_max: int = CACHED_BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._entries: OrderedDict[CardKey, CachedCard] = OrderedDict()
         self._of_entity: dict[str, set[CardKey]] = {}
@@ -88,7 +87,7 @@ class CardCache:
             self._of_entity.setdefault(key.entity, set()).add(key)
             self._bytes += entry.size
             gone: list[CardKey] = []
-            while self._bytes > self._bytes_max:
+            while self._bytes > CACHED_BYTES_MAX:
                 gone.append(next(iter(self._entries)))
                 self._remove(gone[-1])
             return gone

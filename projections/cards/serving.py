@@ -224,7 +224,7 @@ class Cards:
 
     def committed(self, events: Sequence[Recorded]) -> None:
         """Queue a refresh of every cached card that these events may touch."""
-        if any(isinstance(event.payload, FactErased) for event in events):
+        if FactErased in {type(event.payload) for event in events}:
             held = self.cache.keys()
             for key in held:  # cards whose text may hold an erased fact
                 self.cache.drop(key)

@@ -123,14 +123,15 @@ class Holding:
         found: Bool = np.zeros(len(numbers), dtype=np.bool_)
         if not len(numbers) or not self._blocks:
             return found
-        ends = self._firsts.searchsorted([numbers.min(), numbers.max()], side="right")
-        first, last = int(ends[0]) - 1, int(ends[1]) - 1
-        held = [self._of_block(at) for at in range(first, last + 1)]
-        if not any(map(len, held)):
+        # not all from the first to the last: new facts share an old value or entity
+        of = self._firsts.searchsorted(numbers, side="right") - 1
+        requested: list[int] = np.flatnonzero(np.bincount(of)).tolist()
+        held = {at: self._of_block(at) for at in requested}
+        if not any(map(len, held.values())):
             return found
-        begin = self._blocks[first].first
-        spread: Bool = np.zeros(self._ends[last] - begin, dtype=np.bool_)
-        for at, texts in enumerate(held, first):
+        begin = self._blocks[requested[0]].first
+        spread: Bool = np.zeros(self._ends[requested[-1]] - begin, dtype=np.bool_)
+        for at, texts in held.items():
             spread[texts + (self._blocks[at].first - begin)] = True
         return spread[numbers - begin]
 

@@ -30,14 +30,14 @@ Status = Literal["unresolved", "resolved"]
 PAGE_ROWS = 500
 
 _COLUMNS = """conflict_id, fact_id, opened_by, detected_at, from_position, to_position,
-    resolved_position, winner_id, resolution_fact_id, note, resolved_by"""
+    resolved_position, winner_id, resolution_fact_id, note"""
 _PAGE = f"""
 SELECT {_COLUMNS} FROM conflicts
 WHERE from_position <= ?1 AND (from_position, conflict_id) < (?2, ?3) AND {{wanted}}
 ORDER BY from_position DESC, conflict_id DESC LIMIT {PAGE_ROWS}
 """
 _DENIED = """conflict_id, fact_id, marker_id, detected_at, position, NULL, resolved_position,
-    winner_id, resolution_fact_id, note, resolved_by"""
+    winner_id, resolution_fact_id, note"""
 _DENIALS = f"""
 SELECT {_DENIED} FROM denials
 WHERE position <= ?1 AND (position, conflict_id) < (?2, ?3) AND {{wanted}}
@@ -74,7 +74,6 @@ class ConflictRow(Struct, frozen=True):
     winner_id: str | None
     resolution_fact_id: str | None
     note: str | None
-    resolved_by: str | None
 
     @property
     def place(self) -> tuple[int, str]:

@@ -91,12 +91,13 @@ def _contested_claims(
     prefer_newest: bool,
 ) -> Claims:
     """The readable claims of those keys of ``slots`` with several readable values."""
-    keys = np.unique(view.key[slots])
+    keys = np.unique(view.key[slots[view.crowded(slots)]])
     if len(keys) <= FEW_KEYS:
-        parts = [view.key_slots(int(key)) for key in keys]
-        standing = np.concatenate(parts) if parts else everything(view)[:0]
+        parts = [view.key_slots(key) for key in keys.tolist()]
+        standing = np.concatenate(parts) if parts else slots[:0]
     else:
         standing = everything(view)
+        standing = standing[view.crowded(standing)]
     standing = standing[view.unexpired_claims(standing, moment)]
     standing = standing[authorization.mask(view, standing)]
     standing = standing[_in_contested_keys(view, standing)]

@@ -249,12 +249,6 @@ def _episode(row: Sequence[Any]) -> Episode:
     )
 
 
-# -- for rules ----------------------------------------------------------------------------
-
-
-# -- rules, runs, deltas ------------------------------------------------------------------
-
-
 def rows_of(db: apsw.Connection, sql: str, bindings: Bindings) -> list[dict[str, Any]]:
     """Rows of a statement by the names of their columns."""
     cursor = db.execute(sql, bindings)

@@ -91,7 +91,6 @@ class DeltaFilter(Struct, frozen=True, kw_only=True):
     run_id: str | None = None
     fact_id: str | None = None
     episode_id: str | None = None
-    delta_id: str | None = None
     name: str | None = None
 
     def asked(self, *columns: str) -> list[tuple[str, str]]:
@@ -100,7 +99,7 @@ class DeltaFilter(Struct, frozen=True, kw_only=True):
         return [(column, value) for column, value in values if value is not None]
 
 
-_OF_BOTH = ("user", "agent", "rule_id", "run_id", "delta_id")
+_OF_BOTH = ("user", "agent", "rule_id", "run_id")
 """Columns to filter applied and rejected deltas by."""
 
 
@@ -203,7 +202,6 @@ def memory_facts_at(
     *,
     user: str,
     agent: str | None = None,
-    fact_id: str | None = None,
 ) -> list[dict[str, Any]]:
     """The deltas' data on the facts live at a position, oldest first. The caller applies the rights
     to the facts."""
@@ -217,8 +215,8 @@ def memory_facts_at(
     FROM memory_facts m
     JOIN facts f ON f.id=m.fact_id AND f.origin=m.origin
     JOIN deltas d ON d.position=m.from_position AND d.fact_id=m.fact_id
-    WHERE m.user=?2 AND (?3 IS NULL OR m.agent=?3) AND (?4 IS NULL OR m.fact_id=?4)
+    WHERE m.user=?2 AND (?3 IS NULL OR m.agent=?3)
       AND f.from_position<=?1 AND f.to_position>?1 AND f.base_confidence>0
     ORDER BY f.from_position
     """
-    return rows_of(db, sql, (position, user, agent, fact_id))
+    return rows_of(db, sql, (position, user, agent))

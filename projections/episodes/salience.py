@@ -22,7 +22,6 @@ _EXPONENT_MAX = 700.0
 """Beyond this, the exponential overflows a float."""
 
 Weight = Annotated[float, Meta(ge=0.0, le=1_000.0)]
-Seconds = Annotated[float, Meta(gt=0.0)]
 
 
 class SalienceWeights(Struct, frozen=True, forbid_unknown_fields=True):

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from engramlog.eventlog.kinds import Value
 from engramlog.projections.arrays import I32
-from engramlog.projections.cid import compute_cid
 from engramlog.projections.columns.fact_columns import cid_number
 from engramlog.projections.image.visible_facts import known
 from engramlog.projections.tables.facts.fact_rows import FactRow
@@ -156,13 +154,4 @@ def visible_of_cid(
 
 def content_hash(row: FactRow) -> str:
     """The 64 hex digits that children name as their parent."""
-    if row.cid:
-        return row.cid.removeprefix("sha256:")
-    return compute_cid(
-        entity=row.entity,
-        relation=row.relation,
-        value=Value(row.value_type, row.value_v),  # pyright: ignore[reportArgumentType]
-        source=row.source,
-        confidence=row.base_confidence,
-        scope=row.scope,
-    ).removeprefix("sha256:")
+    return (row.cid or row.computed_cid()).removeprefix("sha256:")

@@ -50,7 +50,7 @@ from engramlog.projections.tables.facts.tombstones import TombstonesPart
 from engramlog.projections.tables.facts.verdicts import VerdictsPart
 from engramlog.projections.tables.peers.protocol_facts import admitted, id_of
 from engramlog.projections.tables.peers.refused_events import RefusedPart, meaning
-from engramlog.projections.tables.peers.remote_retractions import ENDING_KINDS
+from engramlog.projections.tables.peers.remote_retractions import is_remote_end
 from engramlog.projections.tables.projector import ImagePart, SmallPart
 from engramlog.projections.tables.recalls.access_counts import AccessPart
 from engramlog.projections.tables.recalls.feedback import FeedbackPart
@@ -204,14 +204,10 @@ class MemoryImage:
             )
             if event.payload is not None and type(event.payload) is not UnknownPayload
         ]
-        for (kind, remote), run in groupby(seen, key=_kind_and_remote_end):
-            folding = (self._remote if remote else self._folding).get(kind)
-            if folding is None:
-                continue
-            of_kind = list(run)
-            for part in folding:
+        for kind, remote, of_kind in _runs(seen):
+            for part in (self._remote if remote else self._folding).get(kind, ()):
                 part.fold(of_kind)
-            if kind == "fact_erased":
+            if kind == "fact_erased" and not remote:
                 self._forget(of_kind)
 
     def _forget(self, erasures: Sequence[Recorded]) -> None:
@@ -262,6 +258,14 @@ def loaded_at_once(path: Path) -> MemoryImage:
     return image
 
 
+def _runs(events: Sequence[Recorded]) -> Iterator[tuple[str, bool, Sequence[Recorded]]]:
+    """Runs of one kind in log order, and whether they are peers' ends of facts."""
+    if len({(event.header.kind, event.peer) for event in events}) == 1:  # most groups of writes
+        yield events[0].header.kind, is_remote_end(events[0]), events
+        return
+    for (kind, remote), run in groupby(events, key=_kind_and_remote_end):
+        yield kind, remote, list(run)
+
+
 def _kind_and_remote_end(event: Recorded) -> tuple[str, bool]:
-    kind = event.header.kind
-    return kind, event.peer is not None and kind in ENDING_KINDS
+    return event.header.kind, is_remote_end(event)

@@ -50,7 +50,13 @@ from engramlog.projections.tables.declared.trust import (
 )
 from engramlog.projections.tables.digest import Digests, compute_digests
 from engramlog.projections.tables.erasing import History
-from engramlog.projections.tables.facts.fact_rows import FactRow, facts_after, fetch
+from engramlog.projections.tables.facts.fact_rows import (
+    FactRow,
+    SaidRow,
+    fetch,
+    said_after,
+    said_at,
+)
 from engramlog.projections.tables.facts.tombstones import (
     TombstoneRevocationRow,
     TombstoneRow,
@@ -198,6 +204,11 @@ class Reader:
         ]
         return [row for row in rows if row is not None]
 
+    def said(self, positions: Sequence[int]) -> list[SaidRow]:
+        """What the facts asserted at ``positions`` say; the positions ascend."""
+        with self.pool.connection(positions[-1]) as db:
+            return said_at(db, positions)
+
     def slot_of(self, fact_id: str) -> int | None:
         """The slot of a fact id, readable or not: the caller applies the authorization."""
         return self.image.facts.slot_of.get(fact_id)
@@ -241,16 +252,16 @@ class Reader:
         with self.pool.connection() as db:
             return load_peers(db)
 
-    def fact_pages(self) -> Iterator[list[tuple[str, str, str, str]]]:
-        """(id, entity, relation, value) of every fact, page by page."""
+    def fact_pages(self) -> Iterator[list[SaidRow]]:
+        """What every fact says, page by page."""
         after = 0
         while True:
             with self.pool.connection() as db:
-                rows = facts_after(db, after)
+                rows = said_after(db, after)
             if not rows:
                 return
-            yield [(row[1], row[2], row[3], row[4]) for row in rows]
-            after = rows[-1][0]
+            yield rows
+            after = rows[-1].from_position
 
     def tombstones_of(self, entity: str) -> tuple[list[TombstoneRow], list[TombstoneRevocationRow]]:
         """Every tombstone of an entity and every revocation of one, oldest first."""

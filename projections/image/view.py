@@ -127,6 +127,11 @@ class View(ColumnView):
         """Facts of one (entity, relation, scope, garden)."""
         return self._image.facts.by_key.slots(key, self.count)
 
+    def crowded(self, slots: I32) -> Bool:
+        """Which facts share their key with others, now or ever, readable or not."""
+        crowded: Bool = self._image.facts.crowded[self.key[slots]]
+        return crowded
+
     def object_slots(self, entity: int) -> I32:
         """Ref facts that point at an entity."""
         return self._image.facts.by_object.slots(entity, self.count)
@@ -279,7 +284,7 @@ class View(ColumnView):
         """Which of ``slots`` have a live, visible sibling with another value, or lost such a
         conflict. Set-valued relations never do."""
         flags: Bool = self.set_aside[slots] <= moment.position
-        crowded = self._image.facts.crowded[self.key[slots]]
+        crowded = self.crowded(slots)
         if np.count_nonzero(crowded):
             asked = np.flatnonzero(~flags & crowded & (self.base[slots] > 0.0))
             if len(asked):

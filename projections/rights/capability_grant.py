@@ -59,10 +59,6 @@ class Grant(Struct, frozen=True):
             entities = (*(kept for kept in entities if not lies_under(prefix, kept)), prefix)
         return Grant(self.verbs & other.verbs, self.scopes & other.scopes, entities)
 
-    def covers(self, entity: str) -> bool:
-        """Whether an entity (stored form) is under every prefix."""
-        return all(lies_under(entity, prefix) for prefix in self.entities)
-
 
 def stored_prefix(text: str) -> str:
     """A prefix in the form in which entities are stored. Raises GrantError."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 
@@ -12,8 +11,3 @@ def paragraphs_of(text: str) -> list[str]:
     """The paragraphs, in order: the text between blank lines, stripped."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     return [each for part in _BLANK_LINES.split(lines) if (each := part.strip())]
-
-
-def text_of(paragraphs: Sequence[str]) -> str:
-    """The text of these paragraphs."""
-    return "".join(f"{each}\n\n" for each in paragraphs).removesuffix("\n")

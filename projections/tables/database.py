@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -54,7 +54,7 @@ def open_fixed(path: Path) -> apsw.Connection:
     return db
 
 
-Bindings: TypeAlias = "Sequence[apsw.SQLiteValue]"
+Bindings: TypeAlias = "Sequence[apsw.SQLiteValue] | Mapping[str, apsw.SQLiteValue]"
 
 
 def query(db: apsw.Connection, sql: str, bindings: Bindings = ()) -> list[tuple[Any, ...]]:

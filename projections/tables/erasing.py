@@ -2,9 +2,9 @@
 
 An event without its payload projects as nothing. After an erasure, the rows must equal those of a
 file that never saw the payload. Each projector lists the statements that delete rows of the erased
-facts and events (``Erasing``). A projector whose rows combine several facts computes the touched
-keys again (``Refolding``). A rebuild meets only the header and the ``fact_erased`` event, and gives
-the same rows.
+facts and events (``Projector.erasing``). A projector whose rows combine several facts computes the
+touched keys again (``Refolding``). A rebuild meets only the header and the ``fact_erased`` event,
+and gives the same rows.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from engramlog.eventlog.kinds import FactErased
 from engramlog.projections.tables.database import query
 
 FACTS = "(SELECT value FROM json_each(:facts))"
-"""In a statement of ``Erasing``: the ids of the erased facts."""
+"""In a statement of ``Projector.erasing``: the ids of the erased facts."""
 POSITIONS = "(SELECT value FROM json_each(:positions))"
-"""In a statement of ``Erasing``: the positions of the erased events."""
+"""In a statement of ``Projector.erasing``: the positions of the erased events."""
 
 EVENTS = "(SELECT value FROM json_each(:events))"
-"""In a statement of ``Erasing``: the ids of the erased events."""
+"""In a statement of ``Projector.erasing``: the ids of the erased events."""
 
 _TOUCHED = """
 SELECT id, from_position, entity, relation, scope, garden_id FROM facts
@@ -71,16 +71,6 @@ class Erased(Struct, frozen=True):
             "events": msgspec.json.encode(self.events).decode(),
             "positions": msgspec.json.encode(self.positions).decode(),
         }
-
-
-@runtime_checkable
-class Erasing(Protocol):
-    """A projector with rows keyed by a fact's id or an event's position."""
-
-    @property
-    def erasing(self) -> tuple[str, ...]:
-        """Statements over ``FACTS``, ``EVENTS`` and ``POSITIONS`` that delete its rows."""
-        ...
 
 
 @runtime_checkable

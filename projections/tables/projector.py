@@ -8,15 +8,16 @@ projector's sources are written before it runs.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import apsw
 
 from engramlog.eventlog.event import Recorded
 
 
-class Projector(Protocol):
+class Projector(ABC):
     """Turns events into rows of the projector's tables.
 
     Attributes:
@@ -27,26 +28,22 @@ class Projector(Protocol):
         late_indexes: DDL of indexes that ``apply`` does not need; bulk loads create them last.
         kinds: the event kinds it reads.
         reads: projectors whose tables it reads.
+        erasing: statements over ``erasing.FACTS``, ``EVENTS`` and ``POSITIONS`` that delete the
+            rows keyed by an erased fact's id or an erased event's position.
     """
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def version(self) -> int: ...
-    @property
-    def tables(self) -> tuple[str, ...]: ...
-    @property
-    def schema(self) -> str: ...
-    @property
-    def late_indexes(self) -> str: ...
-    @property
-    def kinds(self) -> frozenset[str]: ...
-    @property
-    def reads(self) -> frozenset[str]: ...
+    name: ClassVar[str]
+    version: ClassVar[int]
+    tables: ClassVar[tuple[str, ...]]
+    schema: ClassVar[str]
+    late_indexes: ClassVar[str] = ""
+    kinds: ClassVar[frozenset[str]]
+    reads: ClassVar[frozenset[str]] = frozenset()
+    erasing: ClassVar[tuple[str, ...]] = ()
 
+    @abstractmethod
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         """Write the rows of ``events`` (of ``kinds`` only, in log order)."""
-        ...
 
 
 class ImagePart(Protocol):

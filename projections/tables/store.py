@@ -19,10 +19,10 @@ from engramlog.eventlog.errors import UnknownKind
 from engramlog.eventlog.event import Recorded, UnknownPayload
 from engramlog.eventlog.kinds import FactErased
 from engramlog.projections.tables.database import open_writer, query, query_one
-from engramlog.projections.tables.erasing import Erased, Erasing, History, Refolding, erased_by
+from engramlog.projections.tables.erasing import Erased, History, Refolding, erased_by
 from engramlog.projections.tables.peers.protocol_facts import admitted, stands_in
 from engramlog.projections.tables.peers.refused_events import meaning, refused_in
-from engramlog.projections.tables.peers.remote_retractions import ENDING_KINDS, REMOTE_ENDS
+from engramlog.projections.tables.peers.remote_retractions import REMOTE_ENDS, is_remote_end
 from engramlog.projections.tables.projector import Projector
 from engramlog.projections.tables.registry import KNOWN_KINDS, PROJECTORS
 from engramlog.projections.tables.storage_faults import MACHINE_FAULTS, storage_errors
@@ -74,14 +74,12 @@ class ProjectionStore:
         *,
         bulk: bool = False,
         strict: bool = False,
-        projectors: Sequence[Projector] = PROJECTORS,
         history: History | None = None,
     ) -> None:
         self.history = history
         self.path = path or current_generation(link) or new_generation(link)
         self._bulk = bulk
         self._strict = strict
-        self._projectors = projectors
         self.db = open_writer(self.path, bulk=bulk)
         with self.db:
             self._create()
@@ -94,7 +92,7 @@ class ProjectionStore:
         if self.db.execute("SELECT 1 FROM sqlite_master WHERE name='checkpoints'").fetchone():
             return
         self.db.execute(_CHECKPOINTS)
-        for projector in self._projectors:
+        for projector in PROJECTORS:
             self.db.execute(projector.schema)
             if not self._bulk:
                 self.db.execute(projector.late_indexes)
@@ -109,7 +107,7 @@ class ProjectionStore:
     def finish_bulk(self) -> None:
         """Create the late indexes of a bulk-loaded file."""
         with self.db:
-            for projector in self._projectors:
+            for projector in PROJECTORS:
                 self.db.execute(projector.late_indexes)
 
     @property
@@ -139,7 +137,7 @@ class ProjectionStore:
         """Projectors whose rows come from another version, and projectors that are new or
         removed."""
         made = {name: mark.version for name, mark in self._checkpoints.items()}
-        wanted = {projector.name: projector.version for projector in self._projectors}
+        wanted = {projector.name: projector.version for projector in PROJECTORS}
         return sorted(
             name for name in made.keys() | wanted.keys() if made.get(name) != wanted.get(name)
         )
@@ -162,11 +160,11 @@ class ProjectionStore:
     def _erase(self, event: Recorded) -> None:
         """Remove from every projector's rows what an erasure names."""
         erased = erased_by(event, self.db, self.history)
-        for projector in self._projectors:
+        for projector in PROJECTORS:
             mark = self._checkpoints[projector.name]
             if mark.halted is not None or mark.position >= event.position:
                 continue
-            if isinstance(projector, Erasing):
+            if projector.erasing:
                 self._run_guarded(projector, [event], partial(_delete, projector, erased))
             if isinstance(projector, Refolding) and erased.touched:
                 self._run_guarded(projector, [event], partial(projector.refold, erased))
@@ -180,23 +178,20 @@ class ProjectionStore:
             for event in admitted(meaning(events, refused_in(self.db)), stands_in(self.db))
             if event.payload is not None and type(event.payload) is not UnknownPayload
         ]
-        own = [
-            event
-            for event in readable
-            if event.peer is None or event.header.kind not in ENDING_KINDS
-        ]
+        own = [event for event in readable if event.peer is None or not is_remote_end(event)]
         kinds = {event.header.kind for event in own}
         of_all = kinds | {event.header.kind for event in readable}
         last = events[-1].position
-        for projector in self._projectors:
+        work: list[tuple[Projector, list[Recorded]]] = []
+        for projector in PROJECTORS:
             mark = self._checkpoints[projector.name]
             if mark.halted is not None:
                 continue
             if projector.name in REMOTE_ENDS:
-                wanted = _unapplied(projector, readable, of_all, mark.position)
-                self._apply_one(projector, wanted)
+                work.append((projector, _unapplied(projector, readable, of_all, mark.position)))
             elif not kinds.isdisjoint(projector.kinds):
-                self._apply_one(projector, _unapplied(projector, own, kinds, mark.position))
+                work.append((projector, _unapplied(projector, own, kinds, mark.position)))
+        self._apply_each([(projector, wanted) for projector, wanted in work if wanted])
         self.db.execute(
             "UPDATE checkpoints SET position=? WHERE halted IS NULL AND position<?", (last, last)
         )
@@ -208,9 +203,20 @@ class ProjectionStore:
             for name, mark in self._checkpoints.items()
         }
 
-    def _apply_one(self, projector: Projector, events: list[Recorded]) -> None:
-        if events:
-            self._run_guarded(projector, events, partial(projector.apply, events))
+    def _apply_each(self, work: Sequence[tuple[Projector, list[Recorded]]]) -> None:
+        """Let each projector write. They share a savepoint; if one fails, each gets its own."""
+        self.db.execute("SAVEPOINT projectors")
+        try:
+            for projector, events in work:
+                projector.apply(events, self.db)
+        except MACHINE_FAULTS:
+            raise  # not a fault of an event
+        except Exception:
+            self.db.execute("ROLLBACK TO projectors; RELEASE projectors")
+            for projector, events in work:
+                self._run_guarded(projector, events, partial(projector.apply, events))
+        else:
+            self.db.execute("RELEASE projectors")
 
     def _run_guarded(
         self,
@@ -281,7 +287,7 @@ class ProjectionStore:
         self.db.close()
 
 
-def _delete(projector: Erasing, erased: Erased, db: apsw.Connection) -> None:
+def _delete(projector: Projector, erased: Erased, db: apsw.Connection) -> None:
     for statement in projector.erasing:
         names = {name: text for name, text in erased.bindings.items() if f":{name}" in statement}
         db.execute(statement, names)

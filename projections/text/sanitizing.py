@@ -137,18 +137,24 @@ def _scan_text(text: str) -> frozenset[str]:
 _long_scanned_before = lru_cache(maxsize=2_048)(_scan_text)
 
 
-def _in_names(*names: str) -> frozenset[str]:
+def _in_names(entity: str, relation: str, source: str) -> frozenset[str]:
     """Codes of findings in names, one per line. Most names repeat and hold no cue that requires
     matching their lines."""
-    cues = _NOTHING
-    for name in names:
-        of_name = _name_cues(name)
-        if of_name is None:
-            return _scan_text("\n".join(names))
-        cues |= of_name
-    text = "\n".join(names)
-    tells = len(text) >= _BLOB_CHARS_MIN or (cues and _candidate_families(cues))
-    return _scan_text(text) if tells else _NOTHING
+    of_entity, of_others = _name_cues(entity), _other_cues(relation, source)
+    if (
+        of_entity is None
+        or of_others is None
+        or len(entity) + len(relation) + len(source) + 2 >= _BLOB_CHARS_MIN
+        or ((of_entity or of_others) and _candidate_families(of_entity | of_others))
+    ):
+        return _scan_text(f"{entity}\n{relation}\n{source}")
+    return _NOTHING
+
+
+@lru_cache(maxsize=16_384)
+def _other_cues(relation: str, source: str) -> frozenset[str] | None:
+    of_relation, of_source = _name_cues(relation), _name_cues(source)
+    return None if of_relation is None or of_source is None else of_relation | of_source
 
 
 @lru_cache(maxsize=16_384)

@@ -69,7 +69,7 @@ def content_fault(payload: Payload) -> str | None:
 
 
 def _fact(fact: FactAsserted) -> None:
-    if not (math.isfinite(fact.confidence) and 0.0 <= fact.confidence <= 1.0):
+    if not 0.0 <= fact.confidence <= 1.0:  # nor is it NaN
         raise _Broken("confidence must be in [0, 1]")
     for name, text in (("entity", fact.entity), ("source", fact.source)):
         if len(text) > URI_LENGTH_MAX or normalize_uri(text) != text:
@@ -77,9 +77,10 @@ def _fact(fact: FactAsserted) -> None:
     if not 0 < len(fact.relation) <= URI_LENGTH_MAX or _CONTROL.search(fact.relation):
         raise _Broken(f"relation must have 1 to {URI_LENGTH_MAX} characters, none of them control")
     _value(fact.value)
-    for name, instant in (("valid_from", fact.valid_from), ("valid_until", fact.valid_until)):
-        if instant is not None:
-            _instant(name, instant)
+    if fact.valid_from is not None:
+        _instant("valid_from", fact.valid_from)
+    if fact.valid_until is not None:
+        _instant("valid_until", fact.valid_until)
     if len(fact.derived_from) > PARENTS_MAX:
         raise _Broken(f"derived_from holds over {PARENTS_MAX} entries")
     for parent in fact.derived_from:

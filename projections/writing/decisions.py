@@ -107,21 +107,20 @@ ALONE = (
 
 def decide(command: Command, context: Context) -> Decision | Refused:
     """The decision on a command."""
-    if isinstance(command, ask.OnBehalf):
-        return decide(command.command, msgspec.structs.replace(context, actor=command.actor))
     decision = DECISIONS.get(type(command))
     if decision is not None:
         return decision(command, context)
+    if isinstance(command, ask.OnBehalf):
+        return decide(command.command, msgspec.structs.replace(context, actor=command.actor))
     if not isinstance(command, kinds.Payload) or command.replicated:
         raise TypeError(f"nothing decides {type(command).__name__}")
     return Decision([context.draft(command)])
 
 
-def contradicted(decision: Decision, context: Context) -> bool:
-    """Whether the decision's fact now has a live rival, with everything applied."""
-    if decision.rival is None:
-        return False
-    key, value, relation = decision.rival
+def contradicted(rival: tuple[bytes, bytes, str], context: Context) -> bool:
+    """Whether a decision's fact now has a live rival, with everything applied; see
+    ``Decision.rival``."""
+    key, value, relation = rival
     return has_rival(context.db, key, value, context.now_us) and not is_set_valued(
         context.db, relation
     )

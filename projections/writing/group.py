@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from operator import attrgetter
 
 import apsw
 
@@ -32,7 +33,7 @@ from engramlog.projections.writing.commands import (
     WriteAnswer,
 )
 from engramlog.projections.writing.content_rules import content_fault
-from engramlog.projections.writing.decide.context import Context, Decision, Undecided
+from engramlog.projections.writing.decide.context import Adoption, Context, Decision, Undecided
 from engramlog.projections.writing.decisions import contradicted, decide
 from engramlog.projections.writing.held_commands import drafts_not_held, not_held
 from engramlog.projections.writing.idempotent_answers import kept_outcomes, replayed_outcomes
@@ -41,6 +42,9 @@ from engramlog.projections.writing.submission import Submission
 SHARED_APPLY = frozenset({AssertFact, RetractFact, RetractMatching})
 """Commands whose drafts may wait and be applied together: their decisions know drafts through
 ``Undecided``. All others are applied at once."""
+
+
+_received_at = attrgetter("received_at")
 
 
 class SubmissionFailed(Exception):
@@ -63,7 +67,7 @@ class SharedFailure(Exception):
 class _Step:
     """One command in progress: its submission, its decision and its events."""
 
-    __slots__ = ("context", "decision", "events", "received_at", "submission")
+    __slots__ = ("adoption", "context", "decision", "drafts", "events", "received_at", "submission")
 
     def __init__(
         self,
@@ -77,6 +81,9 @@ class _Step:
         self.decision = decision
         self.context = context
         self.events: list[Recorded] = []
+        decided = isinstance(decision, Decision)
+        self.drafts = decision.drafts if decided else []
+        self.adoption = decision.adoption if decided else None
 
 
 class Group:
@@ -123,7 +130,7 @@ class Group:
             SharedFailure: one of several cannot, and it is unknown which.
             StorageError: the tables cannot be written.
         """
-        if any(type(each) not in SHARED_APPLY for one in submissions for each in one.commands):
+        if not {type(each) for one in submissions for each in one.commands} <= SHARED_APPLY:
             self._tables()
         steps: dict[int, list[_Step]] = {}
         for submission in submissions:
@@ -166,7 +173,9 @@ class Group:
 
     def _decide(self, submission: Submission, before: Appended | None) -> list[_Step]:
         outcomes = None
-        held = [not_held(self._held, command) for command in submission.commands]
+        held: list[Refused | None] = [None] * len(submission.commands)
+        if self._held != EVERY_SCOPE:
+            held = [not_held(self._held, command) for command in submission.commands]
         refusal = next(filter(None, held), None)
         if before is not None and refusal is not None:  # its earlier outcome is unknown
             outcomes = [refusal] * len(held)
@@ -178,7 +187,7 @@ class Group:
         steps: list[_Step] = []
         context = None
         for number, command in enumerate(submission.commands):
-            received_at = submission.received(number)
+            received_at = None if submission.received_at is None else submission.received(number)
             if context is None or received_at not in (None, context.now_us):
                 context = self._context(submission, received_at)
             decision = held[number] or self._in_rule(decide(command, context))
@@ -202,7 +211,8 @@ class Group:
                 fault = content_fault(draft.payload)
                 if fault is not None:
                     return Refused("content_refused", fault)
-            return drafts_not_held(self._held, decision.drafts) or decision
+            if self._held != EVERY_SCOPE:
+                return drafts_not_held(self._held, decision.drafts) or decision
         return decision
 
     def _context(self, submission: Submission, received_at: int | None) -> Context:
@@ -220,20 +230,18 @@ class Group:
 
     def _flush(self) -> None:
         """Record and apply all waiting drafts."""
-        if any(_drafts(step) for step in self._waiting):
+        if [step for step in self._waiting if step.drafts]:
             recorded = self._record()
             self._apply(recorded)
             _hand_out(self._waiting, recorded)
         for step in self._waiting:
-            self._adopt(step)
+            if step.adoption is not None:
+                self._adopt(step, step.adoption)
         self._waiting.clear()
         self._undecided.applied()
 
-    def _adopt(self, step: _Step) -> None:
+    def _adopt(self, step: _Step, adoption: Adoption) -> None:
         """Append another node's events, as decided; a fault in them is the peer's."""
-        adoption = step.decision.adoption if isinstance(step.decision, Decision) else None
-        if adoption is None:
-            return
         try:
             recorded = self._transaction.adopt(
                 adoption.events,
@@ -274,16 +282,14 @@ class Group:
         all drafts are from that one."""
         recorded: list[Recorded] = []
         try:
-            for received_at, steps in groupby(self._waiting, lambda step: step.received_at):
-                drafts = [draft for step in steps for draft in _drafts(step)]
+            for received_at, steps in groupby(self._waiting, _received_at):
+                drafts = [draft for step in steps for draft in step.drafts]
                 recorded += self._append(drafts, received_at)
             return recorded
         except StorageError:
             raise
         except Exception as fault:
-            owners = {
-                id(step.submission): step.submission for step in self._waiting if _drafts(step)
-            }
+            owners = {id(step.submission): step.submission for step in self._waiting if step.drafts}
             if len(owners) > 1:
                 raise SharedFailure(str(fault)) from fault
             for owner in owners.values():
@@ -305,10 +311,6 @@ def _replayed(submission: Submission, transaction: AppendTransaction) -> Appende
     return None if submission.idempotency is None else transaction.replayed(submission.idempotency)
 
 
-def _drafts(step: _Step) -> list[Draft]:
-    return step.decision.drafts if isinstance(step.decision, Decision) else []
-
-
 def _named(drafts: list[Draft]) -> list[bytes]:
     """The events that erasures among the drafts name: this commit deletes their payloads."""
     return [
@@ -323,7 +325,7 @@ def _hand_out(steps: list[_Step], recorded: list[Recorded]) -> None:
     """Give each step the events of its drafts."""
     start = 0
     for step in steps:
-        count = len(_drafts(step))
+        count = len(step.drafts)
         step.events = recorded[start : start + count]
         start += count
 
@@ -336,7 +338,7 @@ def _done(step: _Step) -> Done | Refused:
         step.events,
         fact_id=decision.fact_id,
         created=decision.created,
-        contradicted=contradicted(decision, step.context),
+        contradicted=decision.rival is not None and contradicted(decision.rival, step.context),
         retracted=decision.retracted,
         detail=decision.detail,
     )

@@ -343,11 +343,8 @@ class Writer(CatchesUp):
         self.submissions += len(submissions)
         for submission in submissions:
             outcomes = group.outcomes[id(submission)]
-            replayed = any(
-                isinstance(outcome, Done) and bool(outcome.detail.get("replayed"))
-                for outcome in outcomes
-            )
-            submission.outcome.set_result(WriteAnswer(outcomes, position, replayed))
+            replayed = [e for e in outcomes if isinstance(e, Done) and e.detail.get("replayed")]
+            submission.outcome.set_result(WriteAnswer(outcomes, position, bool(replayed)))
 
     def _settle(self, events: list[Recorded], position: int) -> None:
         """Commit the tables and publish. The log already has the events, so a failure here does not

@@ -38,6 +38,7 @@ from engramlog.projections.tables.declared.policies import (
 from engramlog.projections.tables.erasing import Erased
 from engramlog.projections.tables.facts.decay import ends_facts
 from engramlog.projections.tables.facts.facts import SCHEMA as FACTS_SCHEMA
+from engramlog.projections.tables.projector import Projector
 
 _ENDED_AT = "SELECT id FROM facts WHERE to_position=? ORDER BY from_position"
 _OF_KEY = "entity=? AND relation=? AND scope=? AND garden_id IS ?"
@@ -57,7 +58,7 @@ def has_rival(db: apsw.Connection, key: bytes, value: bytes, instant_us: int) ->
     return query_one(db, statements.RIVAL, (key, instant_us, value)) is not None
 
 
-class ContradictionsProjector:
+class ContradictionsProjector(Projector):
     """Rows of ``claims`` and ``conflicts``."""
 
     name = "contradictions"

@@ -23,6 +23,7 @@ from engramlog.projections.tables.conflicts.identities import conflict_id
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import FACTS
 from engramlog.projections.tables.facts.facts import fact_id
+from engramlog.projections.tables.projector import Projector
 
 _INSERT = """
 INSERT OR IGNORE INTO denials (conflict_id, fact_id, marker_id, detected_at, position)
@@ -53,7 +54,7 @@ ORDER BY denials.position
 """
 
 
-class DenialsProjector:
+class DenialsProjector(Projector):
     """Rows of ``denials``."""
 
     name = "denials"
@@ -77,7 +78,6 @@ class DenialsProjector:
     """
     late_indexes = "CREATE INDEX denials_by_position ON denials (position, conflict_id);"
     kinds = frozenset({"fact_denied", "conflict_resolved"})
-    reads: frozenset[str] = frozenset()
     erasing = (f"DELETE FROM denials WHERE fact_id IN {FACTS} OR marker_id IN {FACTS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:

@@ -22,6 +22,7 @@ from engramlog.eventlog.kinds import ConflictResolved, FactErased
 from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import EVENTS, FACTS
+from engramlog.projections.tables.projector import Projector
 
 _EVERY = """
 SELECT note_id, origin, event_id, fact_id FROM resolved_facts ORDER BY note_id, origin, number
@@ -29,7 +30,7 @@ SELECT note_id, origin, event_id, fact_id FROM resolved_facts ORDER BY note_id, 
 _DROP = "DELETE FROM resolved_facts WHERE note_id=? AND origin=?"
 
 
-class ResolutionsProjector:
+class ResolutionsProjector(Projector):
     """Rows of ``resolved_facts``."""
 
     name = "resolutions"
@@ -45,9 +46,7 @@ class ResolutionsProjector:
         PRIMARY KEY (note_id, origin, number)
     ) STRICT, WITHOUT ROWID;
     """
-    late_indexes = ""
     kinds = frozenset({"conflict_resolved"})
-    reads: frozenset[str] = frozenset()
     erasing = (
         f"DELETE FROM resolved_facts"
         f" WHERE note_id IN {FACTS} OR fact_id IN {FACTS} OR event_id IN {EVENTS}",

@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import AgentKeySet
-from engramlog.projections.tables.database import query
+from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.struct_rows import insert_row, rows_as
 
 
 class AgentKeyRow(Struct, frozen=True):
@@ -24,7 +25,7 @@ class AgentKeyRow(Struct, frozen=True):
     status: Literal["active", "revoked"]
 
 
-class AgentKeysProjector:
+class AgentKeysProjector(Projector):
     """Rows of ``agent_keys``: the latest state of each key."""
 
     name = "agent_keys"
@@ -41,34 +42,25 @@ class AgentKeysProjector:
         from_position INTEGER NOT NULL
     ) STRICT;
     """
-    late_indexes = ""
     kinds = frozenset({"agent_key_set"})
-    reads: frozenset[str] = frozenset()
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:
             key = event.payload
             assert isinstance(key, AgentKeySet)
-            db.execute(
-                "INSERT INTO agent_keys VALUES (?,?,?,?,?,?,?)"
-                " ON CONFLICT DO UPDATE SET status=excluded.status",
-                (
-                    key.key_id,
-                    key.entity_uri,
-                    key.public_key,
-                    key.description,
-                    event.header.recorded_at,
-                    key.status,
-                    event.position,
-                ),
+            at = event.header.recorded_at
+            insert_row(
+                db,
+                "agent_keys",
+                key,
+                registered_at=at,
+                from_position=event.position,
+                or_ignore=True,
             )
+            db.execute("UPDATE agent_keys SET status=? WHERE key_id=?", (key.status, key.key_id))
 
 
 def load_agent_keys(db: apsw.Connection) -> dict[str, AgentKeyRow]:
     """Every key ever registered, by id, newest first."""
-    rows = query(
-        db,
-        "SELECT key_id, entity_uri, public_key, description, registered_at, status"
-        " FROM agent_keys ORDER BY from_position DESC",
-    )
-    return {row[0]: AgentKeyRow(*row) for row in rows}
+    rows = rows_as(AgentKeyRow, db, "FROM agent_keys ORDER BY from_position DESC")
+    return {row.key_id: row for row in rows}

@@ -18,6 +18,8 @@ from engramlog.projections.columns.entity_names import phrase_of
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import POSITIONS
+from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.struct_rows import insert_row, rows_as
 
 
 class AliasRow(Struct, frozen=True):
@@ -26,13 +28,12 @@ class AliasRow(Struct, frozen=True):
     raw_uri: str
     canonical_uri: str
     kind: Literal["user", "migration"]
-    set_by: str
     set_at: int
     from_position: int
     to_position: int
 
 
-class AliasesProjector:
+class AliasesProjector(Projector):
     """Rows of ``aliases``."""
 
     name = "aliases"
@@ -50,9 +51,7 @@ class AliasesProjector:
         PRIMARY KEY (raw_uri, from_position)
     ) STRICT, WITHOUT ROWID;
     """
-    late_indexes = ""
     kinds = frozenset({"alias_set"})
-    reads: frozenset[str] = frozenset()
     erasing = (f"DELETE FROM aliases WHERE from_position IN {POSITIONS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
@@ -64,28 +63,20 @@ class AliasesProjector:
                 (event.position, alias.raw_uri),
             )
             if alias.canonical_uri is not None:
-                db.execute(
-                    "INSERT INTO aliases (raw_uri, canonical_uri, kind, set_by, set_at,"
-                    " from_position) VALUES (?,?,?,?,?,?)",
-                    (
-                        alias.raw_uri,
-                        alias.canonical_uri,
-                        alias.alias_kind,
-                        event.header.actor,
-                        event.header.recorded_at,
-                        event.position,
-                    ),
+                insert_row(
+                    db,
+                    "aliases",
+                    alias,
+                    kind=alias.alias_kind,
+                    set_by=event.header.actor,
+                    set_at=event.header.recorded_at,
+                    from_position=event.position,
                 )
 
 
 def load_aliases(db: apsw.Connection) -> list[AliasRow]:
     """Every alias ever set, oldest first."""
-    rows = query(
-        db,
-        "SELECT raw_uri, canonical_uri, kind, set_by, set_at, from_position, to_position"
-        " FROM aliases ORDER BY from_position",
-    )
-    return [AliasRow(*row) for row in rows]
+    return rows_as(AliasRow, db, "FROM aliases ORDER BY from_position")
 
 
 def live_alias(db: apsw.Connection, raw_uri: str) -> tuple[str, str] | None:

@@ -11,6 +11,8 @@ from msgspec import Struct
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import CapabilityIssued, CapabilityRevoked
 from engramlog.projections.tables.database import query
+from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.struct_rows import insert_row, rows_as
 
 
 class CapabilityRow(Struct, frozen=True):
@@ -24,20 +26,10 @@ class CapabilityRow(Struct, frozen=True):
     issued_at_us: int
     expires_at_us: int
     token_sha256: str
-    key_id: str | None
     description: str | None
 
 
-class CapabilityRevocationRow(Struct, frozen=True):
-    """One revocation: the issuing node, and the token it revoked."""
-
-    node_id: str
-    revocation_id: str
-    revoked_at_us: int
-    reason: str
-
-
-class CapabilitiesProjector:
+class CapabilitiesProjector(Projector):
     """Both tables. A revocation may precede its token, and may repeat."""
 
     name = "capabilities"
@@ -66,9 +58,7 @@ class CapabilitiesProjector:
         PRIMARY KEY (node_id, revocation_id)
     ) STRICT, WITHOUT ROWID;
     """
-    late_indexes = ""
     kinds = frozenset({"capability_issued", "capability_revoked"})
-    reads: frozenset[str] = frozenset()
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:
@@ -76,50 +66,30 @@ class CapabilitiesProjector:
             if isinstance(payload, CapabilityIssued):
                 if event.peer is not None:
                     continue  # each node lists only the tokens that it signed
-                db.execute(
-                    "INSERT INTO capabilities VALUES (?,?,?,?,?,?,?,?,?,?,?)",
-                    (
-                        payload.token_id,
-                        payload.issuer,
-                        payload.subject,
-                        payload.verb,
-                        payload.object,
-                        event.header.recorded_at,
-                        payload.expires_at_us,
-                        payload.token_sha256,
-                        payload.key_id,
-                        payload.description,
-                        event.position,
-                    ),
+                at = event.header.recorded_at
+                insert_row(
+                    db, "capabilities", payload, issued_at_us=at, from_position=event.position
                 )
             elif isinstance(payload, CapabilityRevoked):
-                db.execute(
-                    "INSERT OR IGNORE INTO capability_revocations VALUES (?,?,?,?,?)",
-                    (
-                        event.header.origin,
-                        payload.revocation_id,
-                        event.header.recorded_at,
-                        payload.reason,
-                        event.position,
-                    ),
+                insert_row(
+                    db,
+                    "capability_revocations",
+                    payload,
+                    node_id=event.header.origin,
+                    revoked_at_us=event.header.recorded_at,
+                    from_position=event.position,
+                    or_ignore=True,
                 )
-
-
-_COLUMNS = """token_id, issuer, subject, verb, object, issued_at_us, expires_at_us,
-    token_sha256, key_id, description"""
 
 
 def load_capabilities(db: apsw.Connection) -> list[CapabilityRow]:
     """Every token this node ever signed, oldest first."""
-    rows = query(db, f"SELECT {_COLUMNS} FROM capabilities ORDER BY from_position")
-    return [CapabilityRow(*row) for row in rows]
+    return rows_as(CapabilityRow, db, "FROM capabilities ORDER BY from_position")
 
 
-def load_revocations(db: apsw.Connection) -> list[CapabilityRevocationRow]:
-    """Every revocation this node knows of, oldest first."""
-    rows = query(
-        db,
-        "SELECT node_id, revocation_id, revoked_at_us, reason FROM capability_revocations"
-        " ORDER BY from_position",
-    )
-    return [CapabilityRevocationRow(*row) for row in rows]
+def load_revocations(db: apsw.Connection) -> dict[str, set[str]]:
+    """Ids of the revocations that this node knows of, by issuing node."""
+    found: dict[str, set[str]] = {}
+    for node, revocation in query(db, "SELECT node_id, revocation_id FROM capability_revocations"):
+        found.setdefault(node, set()).add(revocation)
+    return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -10,7 +11,6 @@ from engramlog.projections.rights.capability_grant import Grant
 from engramlog.projections.rights.capability_token import CapabilityInvalid, decode_bearer
 from engramlog.projections.rights.capability_verification import VerifiedToken, fault_of, verify
 from engramlog.projections.tables.declared.capabilities import (
-    CapabilityRevocationRow,
     CapabilityRow,
 )
 
@@ -20,7 +20,6 @@ VERIFIED_MAX = 1024
 class Issuer(Struct, frozen=True):
     """A trusted node: its current key (base64), and the most that its tokens may allow."""
 
-    node_id: str
     public_key: str
     ceiling: Grant
 
@@ -30,12 +29,12 @@ class CapabilityRing:
     each token's signatures are computed once."""
 
     def __init__(
-        self, issued: Sequence[CapabilityRow] = (), revoked: Sequence[CapabilityRevocationRow] = ()
+        self,
+        issued: Sequence[CapabilityRow] = (),
+        revoked: Mapping[str, Collection[str]] = MappingProxyType({}),
     ) -> None:
         self._issued = {row.token_id: row for row in issued}
-        self._revoked: dict[str, dict[str, CapabilityRevocationRow]] = {}
-        for row in revoked:
-            self._revoked.setdefault(row.node_id, {})[row.revocation_id] = row
+        self._revoked = revoked
         self._verified: dict[str, VerifiedToken] = {}
 
     def accept(
@@ -72,9 +71,9 @@ class CapabilityRing:
             self._verified[text] = verified
         return verified
 
-    def revoked(self, node_id: str) -> Mapping[str, CapabilityRevocationRow]:
-        """A node's revocations, by revocation id."""
-        return self._revoked.get(node_id, {})
+    def revoked(self, node_id: str) -> Collection[str]:
+        """Ids of a node's revocations."""
+        return self._revoked.get(node_id, ())
 
     def list(self, issuer: str | None = None) -> list[CapabilityRow]:
         """Tokens that this node signed, oldest first, of one issuer if given."""

@@ -17,7 +17,6 @@ from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query
 
 Role: TypeAlias = Literal["admin", "writer", "reader", "quarantine:moderator"]
-ROLES: tuple[Role, ...] = ("admin", "writer", "reader", "quarantine:moderator")
 WRITING_ROLES = frozenset({"admin", "writer"})
 MODERATING_ROLES = frozenset({"admin", "quarantine:moderator"})
 
@@ -30,9 +29,8 @@ SELECT garden_id, entity_uri, role, added_by, added_at FROM garden_members
 WHERE to_position={LIVE} ORDER BY added_at, entity_uri
 """
 _REVIEWS = """
-SELECT fact_id, decision, reason, target_garden_id, admitted_fact_id, reviewed_by, reviewed_at,
-    position
-FROM quarantine WHERE fact_id IN (SELECT value FROM json_each(?))
+SELECT fact_id, reason, reviewed_by, reviewed_at FROM quarantine
+WHERE fact_id IN (SELECT value FROM json_each(?))
 """
 _ROLE = f"""
 SELECT role FROM garden_members
@@ -74,14 +72,9 @@ class Garden(Struct, frozen=True):
 class QuarantineReview(Struct, frozen=True):
     """The decision on a quarantined fact; ``reviewed_at`` in microseconds."""
 
-    fact_id: str
-    decision: Literal["admitted", "rejected"]
     reason: str
-    target_garden_id: str | None
-    admitted_fact_id: str | None
     reviewed_by: str
     reviewed_at: int
-    position: int
 
 
 class GardenDirectory:
@@ -137,7 +130,8 @@ def load_gardens(db: apsw.Connection) -> list[Garden]:
 
 def reviews_of(db: apsw.Connection, fact_ids_json: str) -> dict[str, QuarantineReview]:
     """Reviews of the facts in a JSON array of ids, by fact id."""
-    return {row[0]: QuarantineReview(*row) for row in query(db, _REVIEWS, (fact_ids_json,))}
+    rows = query(db, _REVIEWS, (fact_ids_json,))
+    return {fact_id: QuarantineReview(*review) for fact_id, *review in rows}
 
 
 def role_in(db: apsw.Connection, garden_id: str, entity_uri: str) -> Role | None:

@@ -22,12 +22,9 @@ from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import FACTS
+from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.struct_rows import insert_row
 
-_CREATE = """
-INSERT INTO gardens (id, slug, name, scope, description, quarantine, created_by, created_at,
-    from_position)
-VALUES (?,?,?,?,?,?,?,?,?)
-"""
 _END = f"UPDATE gardens SET to_position=? WHERE id=? AND to_position={LIVE}"
 _JOIN = """
 INSERT INTO garden_members (garden_id, entity_uri, role, added_by, added_at, from_position)
@@ -44,15 +41,10 @@ WHERE garden_id=? AND entity_uri=? AND to_position={LIVE}
 _LEAVE_ALL = f"""
 UPDATE garden_members SET to_position=? WHERE garden_id=? AND to_position={LIVE}
 """
-_REVIEW = """
-INSERT OR IGNORE INTO quarantine (fact_id, garden_id, decision, reason, target_garden_id,
-    admitted_fact_id, reviewed_by, reviewed_at, position)
-VALUES (?,?,?,?,?,?,?,?,?)
-"""
 _REVIEWS = "SELECT position, fact_id, decision FROM quarantine ORDER BY position"
 
 
-class GardensProjector:
+class GardensProjector(Projector):
     """Rows of ``gardens``, ``garden_members`` and ``quarantine``."""
 
     name = "gardens"
@@ -94,11 +86,9 @@ class GardensProjector:
         position INTEGER NOT NULL
     ) STRICT;
     """
-    late_indexes = ""
     kinds = frozenset(
         {"garden_created", "garden_member_set", "garden_deleted", "quarantine_reviewed"}
     )
-    reads: frozenset[str] = frozenset()
     erasing = (f"DELETE FROM quarantine WHERE fact_id IN {FACTS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
@@ -113,27 +103,22 @@ class GardensProjector:
                 db.execute(_LEAVE_ALL, (event.position, payload.garden_id))
             else:
                 assert isinstance(payload, QuarantineReviewed)
-                _review(event, payload, db)
+                insert_row(
+                    db,
+                    "quarantine",
+                    payload,
+                    reviewed_by=event.header.actor,
+                    reviewed_at=event.header.recorded_at,
+                    position=event.position,
+                    or_ignore=True,
+                )
 
 
 def _create(event: Recorded, garden: GardenCreated, db: apsw.Connection) -> None:
-    at = event.header.recorded_at
-    db.execute(
-        _CREATE,
-        (
-            garden.garden_id,
-            garden.slug,
-            garden.name,
-            garden.scope,
-            garden.description,
-            int(garden.quarantine),
-            garden.created_by,
-            at,
-            event.position,
-        ),
-    )
+    at, position = event.header.recorded_at, event.position
+    insert_row(db, "gardens", garden, id=garden.garden_id, created_at=at, from_position=position)
     creator = garden.created_by
-    db.execute(_JOIN, (garden.garden_id, creator, "admin", creator, at, event.position))
+    db.execute(_JOIN, (garden.garden_id, creator, "admin", creator, at, position))
 
 
 def _set_member(event: Recorded, member: GardenMemberSet, db: apsw.Connection) -> None:
@@ -143,23 +128,6 @@ def _set_member(event: Recorded, member: GardenMemberSet, db: apsw.Connection) -
     db.execute(_LEAVE, (event.position, *who))
     if member.role is not None:
         db.execute(_JOIN, (*who, member.role, *added, event.position))
-
-
-def _review(event: Recorded, review: QuarantineReviewed, db: apsw.Connection) -> None:
-    db.execute(
-        _REVIEW,
-        (
-            review.fact_id,
-            review.garden_id,
-            review.decision,
-            review.reason,
-            review.target_garden_id,
-            review.admitted_fact_id,
-            event.header.actor,
-            event.header.recorded_at,
-            event.position,
-        ),
-    )
 
 
 _decode_state = msgspec.msgpack.Decoder(tuple[set[int], dict[int, tuple[int, str]]]).decode

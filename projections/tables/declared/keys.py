@@ -10,13 +10,13 @@ import hmac
 from collections.abc import Sequence
 
 import apsw
-import msgspec
 from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import KeyIssued, KeyRevoked
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import query
+from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.struct_rows import insert_row, rows_as
 
 LOOKUP_PREFIX_LENGTH = 16
 _ABSENT = "0" * 64
@@ -39,7 +39,7 @@ class KeyRow(Struct, frozen=True):
     revoked_position: int | None
 
 
-class KeysProjector:
+class KeysProjector(Projector):
     """Rows of ``api_keys``."""
 
     name = "keys"
@@ -65,32 +65,18 @@ class KeysProjector:
     """
     late_indexes = "CREATE INDEX api_keys_by_prefix ON api_keys (lookup_prefix);"
     kinds = frozenset({"key_issued", "key_revoked"})
-    reads: frozenset[str] = frozenset()
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:
             payload = event.payload
             if isinstance(payload, KeyIssued):
-                db.execute(
-                    "INSERT INTO api_keys (key_id, lookup_prefix, key_sha256, entity_uri,"
-                    " permissions, scopes, sources, description, created_at_us,"
-                    " expires_at_us, tenant_id, max_classification,"
-                    " from_position) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
-                    (
-                        payload.key_id,
-                        payload.key_sha256[:LOOKUP_PREFIX_LENGTH],
-                        payload.key_sha256,
-                        payload.entity_uri,
-                        msgspec.json.encode(payload.permissions).decode(),
-                        msgspec.json.encode(payload.scopes).decode(),
-                        msgspec.json.encode(payload.sources).decode(),
-                        payload.description,
-                        event.header.recorded_at,
-                        payload.expires_at_us,
-                        payload.tenant_id,
-                        payload.max_classification,
-                        event.position,
-                    ),
+                insert_row(
+                    db,
+                    "api_keys",
+                    payload,
+                    lookup_prefix=payload.key_sha256[:LOOKUP_PREFIX_LENGTH],
+                    created_at_us=event.header.recorded_at,
+                    from_position=event.position,
                 )
             elif isinstance(payload, KeyRevoked):
                 db.execute(
@@ -99,30 +85,10 @@ class KeysProjector:
                 )
 
 
-_COLUMNS = """key_id, entity_uri, permissions, scopes, sources, key_sha256, description,
-    created_at_us, expires_at_us, tenant_id, max_classification, to_position"""
-
-
 def load_keys(db: apsw.Connection) -> list[KeyRow]:
     """Every key ever issued, oldest first."""
-    decode = msgspec.json.Decoder(tuple[str, ...]).decode
-    return [
-        KeyRow(
-            key_id=row[0],
-            entity_uri=row[1],
-            permissions=decode(row[2]),
-            scopes=decode(row[3]),
-            sources=decode(row[4]),
-            key_sha256=row[5],
-            description=row[6],
-            created_at_us=row[7],
-            expires_at_us=row[8],
-            tenant_id=row[9],
-            max_classification=row[10],
-            revoked_position=None if row[11] == LIVE else row[11],
-        )
-        for row in query(db, f"SELECT {_COLUMNS} FROM api_keys ORDER BY from_position")
-    ]
+    rows = f"(SELECT *, nullif(to_position, {LIVE}) AS revoked_position FROM api_keys)"
+    return rows_as(KeyRow, db, f"FROM {rows} ORDER BY from_position")
 
 
 class KeyRing:

@@ -6,21 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import apsw
-import msgspec
 from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import OrgManifestSet
-from engramlog.projections.tables.database import query, query_one
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
+from engramlog.projections.tables.database import query
+from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.struct_rows import insert_row, rows_as
 
 
 class ManifestRow(Struct, frozen=True):
     """One manifest. Times in microseconds; ``document`` as signed."""
 
-    entity_uri: str
     key_id: str
     public_key: str
     issued_at_us: int
@@ -33,7 +30,7 @@ class ManifestRow(Struct, frozen=True):
         return frozenset(map(str, self.document.get("entities", ())))
 
 
-class ManifestsProjector:
+class ManifestsProjector(Projector):
     """Rows of ``manifests``."""
 
     name = "manifests"
@@ -53,39 +50,24 @@ class ManifestsProjector:
     """
     late_indexes = "CREATE INDEX manifests_of ON manifests (entity_uri, put_at);"
     kinds = frozenset({"org_manifest_set"})
-    reads: frozenset[str] = frozenset()
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:
             payload = event.payload
             assert isinstance(payload, OrgManifestSet)
-            db.execute(
-                "INSERT INTO manifests VALUES (?,?,?,?,?,?,?,?)",
-                (
-                    event.position,
-                    payload.entity_uri,
-                    payload.key_id,
-                    payload.public_key,
-                    payload.issued_at_us,
-                    payload.expires_at_us,
-                    event.header.recorded_at,
-                    _encode(payload.document).decode(),
-                ),
-            )
+            at = event.header.recorded_at
+            insert_row(db, "manifests", payload, position=event.position, put_at=at)
 
 
 def load_manifest(db: apsw.Connection, entity_uri: str) -> ManifestRow | None:
     """The newest manifest of an entity (stored form), expired or not."""
-    row = query_one(
+    rows = rows_as(
+        ManifestRow,
         db,
-        "SELECT entity_uri, key_id, public_key, issued_at_us, expires_at_us, document"
-        " FROM manifests WHERE entity_uri=? ORDER BY position DESC LIMIT 1",
+        "FROM manifests WHERE entity_uri=? ORDER BY position DESC LIMIT 1",
         (entity_uri,),
     )
-    if row is None:
-        return None
-    entity, key_id, public_key, issued, expires, document = row
-    return ManifestRow(entity, key_id, public_key, issued, expires, _decode(document))
+    return rows[0] if rows else None
 
 
 def puts_since(db: apsw.Connection, entity_uri: str, since_us: int) -> int:

@@ -22,6 +22,7 @@ from engramlog.projections.memories.summary_naming import RELATION
 from engramlog.projections.moment import LIVE
 from engramlog.projections.normalization import matches_label
 from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.projector import Projector
 
 ALWAYS_SET_VALUED = ("rel:*", "stigmem:*", RELATION, MEMORY_RELATION)
 """Relationship labels name many targets by nature. The node's own labels, the paragraphs of a
@@ -31,7 +32,7 @@ _decode_policy = msgspec.json.Decoder(DecayPolicy).decode
 _decode_document = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class PoliciesProjector:
+class PoliciesProjector(Projector):
     """``declarations``: one row per named document, valid from its position on."""
 
     name = "policies"
@@ -47,11 +48,9 @@ class PoliciesProjector:
         PRIMARY KEY (sort, name, from_position)
     ) STRICT, WITHOUT ROWID;
     """
-    late_indexes = ""
     kinds = frozenset(
         {"policy_set", "set_valued_declared", "profile_set", "embedding_model_pinned"}
     )
-    reads: frozenset[str] = frozenset()
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:

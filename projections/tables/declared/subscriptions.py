@@ -8,19 +8,16 @@ from pathlib import Path
 from typing import Literal
 
 import apsw
-import msgspec
 from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import SubscriptionSet
-from engramlog.projections.tables.database import BUSY_TIMEOUT_MS, query, query_one, set_pragmas
-
-_decode_types = msgspec.json.Decoder(list[str]).decode
-_COLUMNS = """subscription_id, subscriber, target, target_kind, on_change, delivery_address,
-    event_types, key_id, idempotency_key, created_at, position"""
+from engramlog.projections.tables.database import BUSY_TIMEOUT_MS, query_one, set_pragmas
+from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.struct_rows import insert_row, rows_as
 
 
-class SubscriptionsProjector:
+class SubscriptionsProjector(Projector):
     """``subscriptions``: the active ones."""
 
     name = "subscriptions"
@@ -43,7 +40,6 @@ class SubscriptionsProjector:
     """
     late_indexes = "CREATE INDEX subscriptions_by_owner ON subscriptions (subscriber, position);"
     kinds = frozenset({"subscription_set"})
-    reads: frozenset[str] = frozenset()
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:
@@ -54,21 +50,13 @@ class SubscriptionsProjector:
                     "DELETE FROM subscriptions WHERE subscription_id=?", (change.subscription_id,)
                 )
                 continue
-            db.execute(
-                "INSERT OR IGNORE INTO subscriptions VALUES (?,?,?,?,?,?,?,?,?,?,?)",
-                (
-                    change.subscription_id,
-                    change.subscriber,
-                    change.target,
-                    change.target_kind,
-                    change.on_change,
-                    change.delivery_address,
-                    msgspec.json.encode(change.event_types).decode(),
-                    change.key_id,
-                    change.idempotency_key,
-                    event.received_at,
-                    event.position,
-                ),
+            insert_row(
+                db,
+                "subscriptions",
+                change,
+                created_at=event.received_at,
+                position=event.position,
+                or_ignore=True,
             )
 
 
@@ -90,23 +78,8 @@ class SubscriptionRow(Struct, frozen=True):
 
 def load_subscriptions(db: apsw.Connection) -> list[SubscriptionRow]:
     """All subscriptions, oldest first."""
-    rows = query(db, f"SELECT {_COLUMNS} FROM subscriptions ORDER BY position")
-    return [
-        SubscriptionRow(
-            id=row[0],
-            subscriber=row[1],
-            target=row[2],
-            target_kind=row[3],
-            on_change=row[4],
-            delivery_address=row[5],
-            event_types=frozenset(_decode_types(row[6])),
-            key_id=row[7],
-            idempotency_key=row[8],
-            created_at=row[9],
-            position=row[10],
-        )
-        for row in rows
-    ]
+    rows = "(SELECT *, subscription_id AS id FROM subscriptions)"
+    return rows_as(SubscriptionRow, db, f"FROM {rows} ORDER BY position")
 
 
 class Delivered(Struct, frozen=True):

@@ -33,13 +33,11 @@ from engramlog.projections.rights.trust_formula import (
     warrant_of,
 )
 from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.struct_rows import insert_row
 
 _decode_policy = msgspec.json.Decoder(TrustPolicy).decode
 
-_SET = """
-INSERT INTO source_trust (source, trust, reason, actor, from_position, set_at_us)
-VALUES (?,?,?,?,?,?)
-"""
 _AT = "from_position<=?2 AND to_position>?2"
 _GIVEN = f"SELECT trust FROM source_trust WHERE source=?1 AND {_AT}"
 _HOLDS_KEY = "SELECT 1 FROM key_sources WHERE source=? AND from_position<=?"
@@ -56,7 +54,7 @@ WHERE source > ?1 AND {_AT} ORDER BY source LIMIT ?3
 """
 
 
-class TrustProjector:
+class TrustProjector(Projector):
     """Rows of ``source_trust``, ``key_sources`` and ``trust_policies``."""
 
     name = "trust"
@@ -82,9 +80,7 @@ class TrustProjector:
         document TEXT NOT NULL
     ) STRICT;
     """
-    late_indexes = ""
     kinds = frozenset({"source_trust_set", "key_issued", "trust_policy_set"})
-    reads: frozenset[str] = frozenset()
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:
@@ -103,8 +99,14 @@ class TrustProjector:
                     "UPDATE source_trust SET to_position=? WHERE source=? AND to_position=?",
                     (event.position, change.source, LIVE),
                 )
-                said = (change.source, change.trust, change.reason, event.header.actor)
-                db.execute(_SET, (*said, event.position, event.header.recorded_at))
+                insert_row(
+                    db,
+                    "source_trust",
+                    change,
+                    event.header,
+                    from_position=event.position,
+                    set_at_us=event.header.recorded_at,
+                )
 
 
 class TrustAt:

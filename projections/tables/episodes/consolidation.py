@@ -15,24 +15,17 @@ from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import ConsolidationRan, ConsolidationRuleSet
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.erasing import EVENTS
+from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.struct_rows import insert_row
 
 _END = f"UPDATE consolidation_rules SET to_position=? WHERE rule_id=? AND to_position={LIVE}"
-_SET = """
-INSERT INTO consolidation_rules (rule_id, document, set_by, set_at, from_position)
-VALUES (?,?,?,?,?)
-"""
-_RUN = """
-INSERT INTO consolidation_runs (position, rule_id, run_id, from_position, to_position, at_us,
-    cause, scheduled_us, replay, episodes, applied, known, rejected, gated, quarantined, asked_by)
-VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
-"""
 _SET_ASIDE = """
 INSERT OR IGNORE INTO quarantined_episodes (rule_id, key, position, run_id, reason)
 VALUES (?,?,?,?,?)
 """
 
 
-class ConsolidationProjector:
+class ConsolidationProjector(Projector):
     """Rows of ``consolidation_rules``, ``consolidation_runs`` and ``quarantined_episodes``."""
 
     name = "consolidation"
@@ -76,9 +69,7 @@ class ConsolidationProjector:
         PRIMARY KEY (rule_id, key, position)
     ) STRICT, WITHOUT ROWID;
     """
-    late_indexes = ""
     kinds = frozenset({"consolidation_rule_set", "consolidation_ran"})
-    reads: frozenset[str] = frozenset()
     erasing = (f"DELETE FROM quarantined_episodes WHERE key IN {EVENTS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
@@ -94,33 +85,25 @@ class ConsolidationProjector:
 def _set_rule(event: Recorded, rule: ConsolidationRuleSet, db: apsw.Connection) -> None:
     db.execute(_END, (event.position, rule.rule_id))
     if rule.document is not None:
-        document = msgspec.json.encode(rule.document, order="sorted").decode()
-        header = event.header
-        row = (rule.rule_id, document, header.actor, header.recorded_at, event.position)
-        db.execute(_SET, row)
+        insert_row(
+            db,
+            "consolidation_rules",
+            rule_id=rule.rule_id,
+            document=msgspec.json.encode(rule.document, order="sorted").decode(),
+            set_by=event.header.actor,
+            set_at=event.header.recorded_at,
+            from_position=event.position,
+        )
 
 
 def _note_run(event: Recorded, run: ConsolidationRan, db: apsw.Connection) -> None:
-    db.execute(
-        _RUN,
-        (
-            event.position,
-            run.rule_id,
-            run.run_id,
-            run.from_position,
-            run.to_position,
-            run.at_us,
-            run.trigger,
-            run.scheduled_us,
-            int(run.replay),
-            run.episodes,
-            run.applied,
-            run.known,
-            run.rejected,
-            run.gated,
-            len(run.quarantined),
-            run.asked_by,
-        ),
+    insert_row(
+        db,
+        "consolidation_runs",
+        run,
+        position=event.position,
+        cause=run.trigger,
+        quarantined=len(run.quarantined),
     )
     db.executemany(
         _SET_ASIDE,

@@ -19,6 +19,7 @@ from engramlog.eventlog.event import Recorded, fact_partition
 from engramlog.eventlog.kinds import AppliedDelta, DeltaApplied, DeltaRejected
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.erasing import FACTS, POSITIONS
+from engramlog.projections.tables.projector import Projector
 
 _DELTA = """
 INSERT INTO deltas (position, number, delta_id, kind, partition, scope, garden_id, user, agent,
@@ -47,7 +48,7 @@ _encode = msgspec.json.Encoder().encode
 _Row: TypeAlias = "tuple[apsw.SQLiteValue, ...]"
 
 
-class DeltasProjector:
+class DeltasProjector(Projector):
     """Rows of ``deltas``, ``delta_sources``, ``memory_facts`` and ``delta_rejections``."""
 
     name = "deltas"
@@ -133,9 +134,7 @@ class DeltasProjector:
         actor TEXT NOT NULL
     ) STRICT;
     """
-    late_indexes = ""
     kinds = frozenset({"delta_applied", "delta_rejected"})
-    reads: frozenset[str] = frozenset()
     erasing = (
         f"DELETE FROM deltas WHERE position IN {POSITIONS}",
         f"DELETE FROM delta_sources WHERE position IN {POSITIONS}",

@@ -15,6 +15,7 @@ from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import EpisodeAccessed, EpisodeRecorded
 from engramlog.projections.memories.place import scope_key
 from engramlog.projections.tables.erasing import EVENTS, POSITIONS
+from engramlog.projections.tables.projector import Projector
 
 _RECORD = """
 INSERT INTO episodes (position, key, id, partition, scope, garden_id, user, session, agent,
@@ -26,7 +27,7 @@ _ACCESS = "INSERT OR IGNORE INTO episode_accesses (key, position, at_us) VALUES 
 _encode = msgspec.json.Encoder().encode
 
 
-class EpisodesProjector:
+class EpisodesProjector(Projector):
     """Rows of ``episodes`` and ``episode_accesses``."""
 
     name = "episodes"
@@ -70,9 +71,7 @@ class EpisodesProjector:
         PRIMARY KEY (key, position)
     ) STRICT, WITHOUT ROWID;
     """
-    late_indexes = ""
     kinds = frozenset({"episode_recorded", "episode_accessed"})
-    reads: frozenset[str] = frozenset()
     erasing = (
         f"DELETE FROM episodes WHERE position IN {POSITIONS}",
         f"DELETE FROM episode_accesses WHERE key IN {EVENTS}",

@@ -15,20 +15,17 @@ from engramlog.eventlog.kinds import SummaryRecorded
 from engramlog.projections.memories.summary_naming import TIERS
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.erasing import FACTS
+from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.struct_rows import insert_row
 
 _END = f"""
 UPDATE summaries SET to_position=?
 WHERE partition=? AND owner=? AND name=? AND voice=? AND to_position={LIVE}
 """
-_INSERT = """
-INSERT INTO summaries (position, partition, scope, garden_id, owner, name, voice, tier,
-    period_start, removed, modified_us, size, recorded_at, actor, hlc, origin, stream, stream_seq)
-VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
-"""
 _PARAGRAPH = "INSERT OR IGNORE INTO summary_paragraphs VALUES (?,?,?)"
 
 
-class SummariesProjector:
+class SummariesProjector(Projector):
     """Rows of ``summaries`` and ``summary_paragraphs``."""
 
     name = "summaries"
@@ -66,9 +63,7 @@ class SummariesProjector:
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX summary_paragraphs_by_fact ON summary_paragraphs (fact_id);
     """
-    late_indexes = ""
     kinds = frozenset({"summary_recorded"})
-    reads: frozenset[str] = frozenset()
     erasing = (f"DELETE FROM summary_paragraphs WHERE fact_id IN {FACTS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
@@ -79,34 +74,16 @@ class SummariesProjector:
             voice = "" if event.peer is None else event.header.origin
             partition = fact_partition(summary.scope, summary.garden_id)
             db.execute(_END, (event.position, partition, summary.owner, summary.name, voice))
-            db.execute(_INSERT, _row(event, summary, partition, voice))
+            insert_row(
+                db,
+                "summaries",
+                summary,
+                event.header,
+                position=event.position,
+                partition=partition,
+                voice=voice,
+            )
             db.executemany(
                 _PARAGRAPH,
                 [(event.position, number, fact) for number, fact in enumerate(summary.fact_ids)],
             )
-
-
-def _row(
-    event: Recorded, summary: SummaryRecorded, partition: str, voice: str
-) -> tuple[apsw.SQLiteValue, ...]:
-    header = event.header
-    return (
-        event.position,
-        partition,
-        summary.scope,
-        summary.garden_id,
-        summary.owner,
-        summary.name,
-        voice,
-        summary.tier,
-        summary.period_start,
-        int(summary.removed),
-        summary.modified_us,
-        summary.size,
-        header.recorded_at,
-        header.actor,
-        header.hlc,
-        header.origin,
-        header.stream,
-        header.stream_seq,
-    )

@@ -16,6 +16,7 @@ from engramlog.projections.memories.attribute_rules import CONFIDENTIAL, PLAIN, 
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.erasing import FACTS
 from engramlog.projections.tables.facts.facts import fact_id
+from engramlog.projections.tables.projector import Projector
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(FactAttributes).decode
@@ -34,18 +35,17 @@ def decoded(text: str) -> FactAttributes:
     return _decode(text) if text else PLAIN
 
 
-def attributes_at(db: apsw.Connection, fact: str, position: int) -> FactAttributes | None:
-    """A fact's attributes at a position; None if it had none."""
+def present_attributes(db: apsw.Connection, fact: str) -> FactAttributes | None:
+    """A fact's attributes; None if it has none."""
     row = query_one(
         db,
-        "SELECT attributes FROM fact_attributes WHERE fact_id = ? AND position <= ?"
-        " ORDER BY position DESC LIMIT 1",
-        (fact, position),
+        "SELECT attributes FROM fact_attributes WHERE fact_id = ? ORDER BY position DESC LIMIT 1",
+        (fact,),
     )
     return None if row is None else _decode(row[0])
 
 
-class AttributesProjector:
+class AttributesProjector(Projector):
     """``fact_attributes``: one row per fact with attributes, and one more per change."""
 
     name = "attributes"
@@ -60,7 +60,6 @@ class AttributesProjector:
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX fact_attributes_by_fact ON fact_attributes (fact_id);
     """
-    late_indexes = ""
     kinds = frozenset({"fact_asserted", "fact_attributes_set"})
     reads = frozenset({"facts"})
     erasing = (f"DELETE FROM fact_attributes WHERE fact_id IN {FACTS}",)

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from uuid import UUID, uuid5
+from hashlib import sha1
+from uuid import UUID
 
 import apsw
 from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.identifiers import id_text
+from engramlog.eventlog.kinds import FactAsserted
 from engramlog.projections.authorization import OPEN_CLASS
-from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.database import query_one
 from engramlog.projections.tables.erasing import Erased
+from engramlog.projections.tables.projector import Projector
 
 CARD_RELATION = "stigmem:memory:card"
 """Relation of the card as a fact (seed §20.4.1)."""
@@ -29,9 +33,6 @@ CARD_CONFIDENCE = 1.0
 
 _NAMESPACE = UUID("5a0f2c8e-8d0a-5d0c-9c39-3c1f0f8a7f11")
 
-_ASSERTED = """
-SELECT DISTINCT entity, scope, garden_id FROM facts WHERE from_position BETWEEN ? AND ?
-"""
 _ENTER = "INSERT OR IGNORE INTO cards (card_id, entity, scope, garden_id) VALUES (?,?,?,?)"
 _HAS_FACT = """
 SELECT 1 FROM facts WHERE entity=? AND scope=? AND garden_id IS ? LIMIT 1
@@ -61,7 +62,7 @@ class CardKey(Struct, frozen=True):
     def card_id(self) -> str:
         """The id of the card as a fact: the same on every node and after every rebuild."""
         parts = (self.entity, self.scope, self.garden or "", self.ceiling or "")
-        return str(uuid5(_NAMESPACE, "\x00".join(parts)))
+        return _uuid5("\x00".join(parts))
 
     @property
     def vector_key(self) -> str:
@@ -70,7 +71,7 @@ class CardKey(Struct, frozen=True):
         return ":".join(part for part in parts if part is not None)
 
 
-class CardsProjector:
+class CardsProjector(Projector):
     """Rows of ``cards``."""
 
     name = "cards"
@@ -84,12 +85,15 @@ class CardsProjector:
         garden_id TEXT
     ) STRICT, WITHOUT ROWID;
     """
-    late_indexes = ""
     kinds = frozenset({"fact_asserted"})
     reads = frozenset({"facts"})
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        places = query(db, _ASSERTED, (events[0].position, events[-1].position))
+        places = {
+            (fact.entity, fact.scope, fact.garden_id)
+            for event in events
+            if isinstance(fact := event.payload, FactAsserted)
+        }
         db.executemany(_ENTER, [(_card_id(*place), *place) for place in places])
 
     def refold(self, erased: Erased, db: apsw.Connection) -> None:
@@ -98,6 +102,14 @@ class CardsProjector:
         for place in places:
             if query_one(db, _HAS_FACT, place) is None:
                 db.execute("DELETE FROM cards WHERE card_id=?", (_card_id(*place),))
+
+
+def _uuid5(name: str) -> str:
+    """``str(uuid5(_NAMESPACE, name))``, twice as fast: a batch may name many entities."""
+    raw = bytearray(sha1(_NAMESPACE.bytes + name.encode(), usedforsecurity=False).digest()[:16])
+    raw[6] = raw[6] & 0x0F | 0x50
+    raw[8] = raw[8] & 0x3F | 0x80
+    return id_text(bytes(raw))
 
 
 @lru_cache(maxsize=16_384)

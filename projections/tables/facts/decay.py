@@ -24,6 +24,7 @@ from engramlog.projections.interner import Interner
 from engramlog.projections.moment import LIVE
 from engramlog.projections.normalization import SCOPES, matches_label
 from engramlog.projections.tables.database import query
+from engramlog.projections.tables.projector import Projector
 
 EXEMPT_PREFIXES = ("stigmem:", "rel:")
 SWEPT_COLUMNS = "from_position, entity, relation, scope, base_confidence, confidence, recorded_at"
@@ -120,7 +121,7 @@ def swept_rows(
     return ended, decayed
 
 
-class DecayProjector:
+class DecayProjector(Projector):
     """``decay_sweeps``: every sweep with its policies. The confidence at any moment follows from
     it."""
 
@@ -136,9 +137,7 @@ class DecayProjector:
         gardens TEXT NOT NULL
     ) STRICT;
     """
-    late_indexes = ""
     kinds = frozenset({"decay_swept"})
-    reads: frozenset[str] = frozenset()
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:

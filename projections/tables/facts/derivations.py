@@ -19,6 +19,7 @@ from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import POSITIONS
 from engramlog.projections.tables.facts.facts import fact_id
+from engramlog.projections.tables.projector import Projector
 
 WALK_HASHES_MAX = 10_000
 
@@ -29,7 +30,7 @@ WHERE child_hash=?1 AND (garden_id IS NULL OR garden_id IS ?2)
 """
 
 
-class DerivationsProjector:
+class DerivationsProjector(Projector):
     """Rows of ``derivations``: child content hash → parent content hash."""
 
     name = "derivations"
@@ -43,9 +44,7 @@ class DerivationsProjector:
         PRIMARY KEY (child_hash, parent_hash, from_position)
     ) STRICT, WITHOUT ROWID;
     """
-    late_indexes = ""
     kinds = frozenset({"fact_asserted"})
-    reads: frozenset[str] = frozenset()
     erasing = (f"DELETE FROM derivations WHERE from_position IN {POSITIONS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:

@@ -27,6 +27,7 @@ from engramlog.projections.tables.declared.trust import TrustAt
 from engramlog.projections.tables.erasing import FACTS
 from engramlog.projections.tables.facts.decay import GARDENS_SWEPT, gardens_json, swept_rows
 from engramlog.projections.tables.facts.facts import fact_id
+from engramlog.projections.tables.projector import Projector
 
 _INSERT = """
 INSERT INTO entity_edges (id, subject, relation, object, scope, confidence, source_trust,
@@ -53,7 +54,7 @@ _ALL = "SELECT rowid, source, warrant, peer FROM entity_edges"
 _TRUST = "UPDATE entity_edges SET source_trust=? WHERE rowid=?"
 
 
-class EntityEdgesProjector:
+class EntityEdgesProjector(Projector):
     """Rows of ``entity_edges``."""
 
     name = "entity_edges"

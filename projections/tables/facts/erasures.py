@@ -18,6 +18,8 @@ from engramlog.eventlog.kinds import ErasureCertified, ErasureReason, FactErased
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.erasing import POSITIONS
+from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.struct_rows import insert_row
 
 _ERASURES = """
 SELECT erasure_id, min(position), min(erased_at), min(reason), min(actor), sum(facts), sum(events)
@@ -35,11 +37,11 @@ SELECT entity FROM tombstones WHERE legal_hold AND node_id='' AND to_position={L
 """
 
 
-class ErasuresProjector:
+class ErasuresProjector(Projector):
     """Rows of the four tables."""
 
     name = "erasures"
-    version = 1
+    version = 2
     tables = ("erasures", "erased_facts", "erasure_receipts", "legal_holds")
     schema = f"""
     CREATE TABLE erasures (
@@ -72,13 +74,12 @@ class ErasuresProjector:
         target_kind TEXT NOT NULL,
         target TEXT NOT NULL,
         actor TEXT NOT NULL,
-        set_at INTEGER NOT NULL
+        set_at INTEGER NOT NULL,
+        reason TEXT NOT NULL
     ) STRICT;
     CREATE INDEX legal_holds_by_target ON legal_holds (target_kind, target);
     """
-    late_indexes = ""
     kinds = frozenset({"fact_erased", "erasure_certified", "legal_hold_set"})
-    reads: frozenset[str] = frozenset()
     erasing = (f"DELETE FROM legal_holds WHERE from_position IN {POSITIONS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
@@ -123,19 +124,16 @@ class ErasedPart:
 
 
 def _note(event: Recorded, erasure: FactErased, db: apsw.Connection) -> None:
-    db.execute(
-        "INSERT INTO erasures VALUES (?,?,?,?,?,?,?,?,?)",
-        (
-            event.position,
-            erasure.erasure_id,
-            erasure.reason,
-            event.header.actor,
-            event.header.origin,
-            event.peer,
-            event.received_at,
-            len(erasure.fact_ids),
-            len(erasure.events),
-        ),
+    insert_row(
+        db,
+        "erasures",
+        erasure,
+        event.header,
+        position=event.position,
+        peer=event.peer,
+        erased_at=event.received_at,
+        facts=len(erasure.fact_ids),
+        events=len(erasure.events),
     )
     db.executemany(
         "INSERT OR IGNORE INTO erased_facts VALUES (?,?,?)",
@@ -149,10 +147,13 @@ def _hold(event: Recorded, hold: LegalHoldSet, db: apsw.Connection) -> None:
         (event.position, hold.target_kind, hold.target, LIVE),
     )
     if hold.held:
-        db.execute(
-            "INSERT INTO legal_holds (from_position, target_kind, target, actor, set_at)"
-            " VALUES (?,?,?,?,?)",
-            (event.position, hold.target_kind, hold.target, event.header.actor, event.received_at),
+        insert_row(
+            db,
+            "legal_holds",
+            hold,
+            event.header,
+            from_position=event.position,
+            set_at=event.received_at,
         )
 
 
@@ -177,12 +178,15 @@ class ErasureReceipt(Struct, frozen=True):
 
 
 class LegalHold(Struct, frozen=True):
-    """A fact or entity that may not be erased; ``set_at`` in microseconds."""
+    """A fact or entity that may not be erased; ``set_at`` in microseconds. ``tombstone_id``: the
+    tombstone that holds the entity, if one does."""
 
     target_kind: Literal["fact", "entity"]
     target: str
     actor: str
     set_at: int
+    reason: str
+    tombstone_id: str | None
 
 
 def find_erasure(db: apsw.Connection, erasure_id: str) -> ErasureRow | None:
@@ -260,12 +264,13 @@ def legal_holds(db: apsw.Connection) -> list[LegalHold]:
     """All holds in force, those of tombstones too, oldest first."""
     rows = query(
         db,
-        "SELECT target_kind, target, actor, set_at, from_position FROM legal_holds"
+        "SELECT target_kind, target, actor, set_at, reason, NULL, from_position FROM legal_holds"
         f" WHERE to_position={LIVE}"
-        " UNION SELECT 'entity', entity, signed_by, set_at, from_position FROM tombstones"
-        f" WHERE legal_hold AND node_id='' AND to_position={LIVE} ORDER BY 5",
+        " UNION SELECT 'entity', entity, signed_by, set_at, ifnull(reason, ''), tombstone_id,"
+        " from_position FROM tombstones"
+        f" WHERE legal_hold AND node_id='' AND to_position={LIVE} ORDER BY 7",
     )
-    return [LegalHold(*row[:4]) for row in rows]
+    return [LegalHold(*row[:6]) for row in rows]
 
 
 def held(db: apsw.Connection, facts: Iterable[str], entities: Collection[str]) -> bool:

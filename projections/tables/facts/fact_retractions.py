@@ -15,6 +15,7 @@ from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import DecaySwept, FactRetracted
 from engramlog.projections.tables.erasing import FACTS
 from engramlog.projections.tables.facts.decay import ends_facts
+from engramlog.projections.tables.projector import Projector
 
 _INSERT = """
 INSERT INTO fact_retractions
@@ -29,7 +30,7 @@ SELECT id, ?, ?, 'decay', 'decay sweep', ? FROM facts WHERE to_position = ?
 """
 
 
-class FactRetractionsProjector:
+class FactRetractionsProjector(Projector):
     """Rows of ``fact_retractions``."""
 
     name = "fact_retractions"

@@ -8,7 +8,8 @@ import apsw
 import msgspec
 from msgspec import Struct
 
-from engramlog.eventlog.kinds import Attestation, Parent
+from engramlog.eventlog.kinds import Attestation, Parent, Value
+from engramlog.projections.cid import compute_cid
 from engramlog.projections.tables.database import query
 
 _decode_parents = msgspec.json.Decoder(list[Parent]).decode
@@ -46,6 +47,17 @@ class FactRow(Struct, frozen=True, gc=False):
         """The log position that recorded the fact."""
         return self.from_position
 
+    def computed_cid(self) -> str:
+        """The content id of this content."""
+        return compute_cid(
+            entity=self.entity,
+            relation=self.relation,
+            value=Value(self.value_type, self.value_v),  # pyright: ignore[reportArgumentType]
+            source=self.source,
+            confidence=self.base_confidence,
+            scope=self.scope,
+        )
+
     @property
     def derived_from(self) -> list[Parent]:
         """The parents, as the source gave them."""
@@ -77,14 +89,26 @@ def fetch(db: apsw.Connection, positions: Sequence[int]) -> list[FactRow]:
 
 
 SAID_PAGE_ROWS = 20_000
+_SAID = "SELECT from_position, id, entity, relation, value_v FROM facts WHERE from_position"
 
 
-def facts_after(db: apsw.Connection, position: int) -> list[tuple[int, str, str, str, str]]:
-    """(position, id, entity, relation, value) of the next facts asserted after a position."""
-    rows = query(
-        db,
-        "SELECT from_position, id, entity, relation, value_v FROM facts WHERE from_position>?"
-        " ORDER BY from_position LIMIT ?",
-        (position, SAID_PAGE_ROWS),
-    )
-    return [(at, fact, entity, relation, value) for at, fact, entity, relation, value in rows]
+class SaidRow(Struct, frozen=True, gc=False):
+    """What a fact says."""
+
+    from_position: int
+    id: str
+    entity: str
+    relation: str
+    value_v: str
+
+
+def said_after(db: apsw.Connection, position: int) -> list[SaidRow]:
+    """The next facts asserted after a position."""
+    sql = f"{_SAID}>? ORDER BY from_position LIMIT ?"
+    return [SaidRow(*row) for row in query(db, sql, (position, SAID_PAGE_ROWS))]
+
+
+def said_at(db: apsw.Connection, positions: Sequence[int]) -> list[SaidRow]:
+    """The facts asserted at ``positions``, which ascend; absent ones are left out."""
+    sql = f"{_SAID} IN (SELECT value FROM json_each(?)) ORDER BY from_position"
+    return [SaidRow(*row) for row in query(db, sql, (msgspec.json.encode(positions).decode(),))]

@@ -48,6 +48,7 @@ from engramlog.projections.tables.facts.decay import (
     gardens_json,
     swept_rows,
 )
+from engramlog.projections.tables.projector import Projector
 from engramlog.projections.text.question_share import asking_percent
 from engramlog.projections.text.terms import lexical_text
 
@@ -108,6 +109,7 @@ _DECAYED = "UPDATE facts SET confidence=? WHERE from_position=?"
 _TTL_END = "UPDATE facts SET to_position=?, confidence=0.0 WHERE from_position=?"
 
 _encode = msgspec.json.Encoder().encode
+_ALWAYS = (NO_START, NO_END)
 
 
 def fact_id(event: Recorded) -> str:
@@ -119,6 +121,8 @@ def fact_id(event: Recorded) -> str:
 
 def validity_us(payload: FactAsserted) -> tuple[int, int]:
     """Valid interval in microseconds, open ends as NO_START and NO_END."""
+    if payload.valid_from is None and payload.valid_until is None:
+        return _ALWAYS
     start = NO_START if payload.valid_from is None else parse_instant(payload.valid_from)
     end = NO_END if payload.valid_until is None else parse_instant(payload.valid_until)
     return start, end
@@ -162,16 +166,14 @@ def row_values(event: Recorded) -> tuple[apsw.SQLiteValue, ...]:
     )
 
 
-class FactsProjector:
+class FactsProjector(Projector):
     """Rows of ``facts``."""
 
     name = "facts"
     version = 2
     tables = ("facts",)
     schema = SCHEMA
-    late_indexes = ""
     kinds = frozenset({"fact_asserted", "fact_retracted", "conflict_resolved", "decay_swept"})
-    reads: frozenset[str] = frozenset()
     erasing = (f"DELETE FROM facts WHERE id IN {FACTS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
@@ -309,7 +311,8 @@ class FactsPart:
         assert isinstance(fact, FactAsserted)
         start, end = validity_us(fact)
         return self._row(
-            fact_id(event), fact.cid, fact.entity, fact.relation, fact.value.type, fact.value.v,
+            fact.id or id_text(header.event_id), fact.cid, fact.entity, fact.relation,
+            fact.value.type, fact.value.v,
             fact.source, fact.scope, fact.garden_id,
             (event.position, LIVE, header.hlc, header.recorded_at, start, end,
              fact.confidence, LIVE),

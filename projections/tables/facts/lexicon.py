@@ -13,10 +13,11 @@ import apsw
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import FactAsserted
 from engramlog.projections.tables.erasing import POSITIONS
+from engramlog.projections.tables.projector import Projector
 from engramlog.projections.text.terms import lexical_text
 
 
-class LexiconProjector:
+class LexiconProjector(Projector):
     """Rows of the FTS5 table; rowid is the fact's position."""
 
     name = "lexicon"
@@ -29,9 +30,7 @@ class LexiconProjector:
     );
     INSERT INTO lexicon (lexicon, rank) VALUES ('secure-delete', 1);
     """
-    late_indexes = ""
     kinds = frozenset({"fact_asserted"})
-    reads: frozenset[str] = frozenset()
     erasing = (f"DELETE FROM lexicon WHERE rowid IN {POSITIONS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:

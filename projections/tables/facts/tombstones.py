@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
 
 import apsw
 import msgspec
@@ -21,7 +20,8 @@ from engramlog.projections.columns.tombstone_mask import Hiding, Tombstone
 from engramlog.projections.moment import LIVE
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.conflicts.resolutions import ResolutionsPart
-from engramlog.projections.tables.database import query
+from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.struct_rows import insert_row, rows_as
 
 EVERY_SCOPE = ("all", "*")
 """The ``scope`` of a tombstone in every scope."""
@@ -30,18 +30,12 @@ TOMBSTONE_SCOPES = (*EVERY_SCOPE, *SCOPES)
 HERE = ""
 """The signer in the tables when this node signed."""
 
-_COLUMNS = """tombstone_id, entity, entity_uri, scope, scopes, reason, legal_hold, signed_by,
-    key_id, signature, created_at, node_id, set_at, from_position, to_position"""
-_REVOCATION = """revocation_id, tombstone_id, reason, signed_by, key_id, signature, created_at,
-    node_id, position"""
-
 
 class TombstoneRow(Struct, frozen=True):
     """A tombstone that hides facts of ``scopes`` (none if its peer may not hide any). It is in
     force while ``to_position`` is ``LIVE``.
 
-    ``node_id``: its signer, None for this node. ``set_at``: when this node learned of it, in
-    microseconds.
+    ``node_id``: its signer, None for this node.
     """
 
     tombstone_id: str
@@ -56,7 +50,6 @@ class TombstoneRow(Struct, frozen=True):
     signature: str
     created_at: str
     node_id: str | None
-    set_at: int
     from_position: int
     to_position: int
 
@@ -75,11 +68,10 @@ class TombstoneRevocationRow(Struct, frozen=True):
     key_id: str
     signature: str
     created_at: str
-    node_id: str | None
     position: int
 
 
-class TombstonesProjector:
+class TombstonesProjector(Projector):
     """Rows of the two tables."""
 
     name = "tombstones"
@@ -118,9 +110,7 @@ class TombstonesProjector:
         PRIMARY KEY (revocation_id, node_id)
     ) STRICT, WITHOUT ROWID;
     """
-    late_indexes = ""
     kinds = frozenset({"tombstone_set", "tombstone_revoked"})
-    reads: frozenset[str] = frozenset()
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:
@@ -133,28 +123,21 @@ class TombstonesProjector:
 
 
 def _set(event: Recorded, tombstone: TombstoneSet, db: apsw.Connection) -> None:
+    scopes, signer = sorted(tombstone.scopes), tombstone.node_id or HERE
+    insert_row(
+        db,
+        "tombstones",
+        tombstone,
+        scopes=scopes,
+        node_id=signer,
+        set_at=event.received_at,
+        from_position=event.position,
+        or_ignore=True,
+    )
+    # A peer's tombstone hides other scopes when it arrives again under other grants.
     db.execute(
-        f"INSERT INTO tombstones ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-        # A peer's tombstone hides other scopes when it arrives again under other grants.
-        " ON CONFLICT (tombstone_id, node_id) DO UPDATE SET scopes = excluded.scopes"
-        f" WHERE to_position = {LIVE}",
-        (
-            tombstone.tombstone_id,
-            tombstone.entity,
-            tombstone.entity_uri,
-            tombstone.scope,
-            msgspec.json.encode(sorted(tombstone.scopes)).decode(),
-            tombstone.reason,
-            int(tombstone.legal_hold),
-            tombstone.signed_by,
-            tombstone.key_id,
-            tombstone.signature,
-            tombstone.created_at,
-            tombstone.node_id or HERE,
-            event.received_at,
-            event.position,
-            LIVE,
-        ),
+        "UPDATE tombstones SET scopes=? WHERE tombstone_id=? AND node_id=? AND to_position=?",
+        (msgspec.json.encode(scopes).decode(), tombstone.tombstone_id, signer, LIVE),
     )
 
 
@@ -165,19 +148,13 @@ def _revoke(position: int, revocation: TombstoneRevoked, db: apsw.Connection) ->
         " AND ? IN (node_id, ?)",  # a peer may revoke only its own
         (position, revocation.tombstone_id, LIVE, signer, HERE),
     )
-    db.execute(
-        f"INSERT OR IGNORE INTO tombstone_revocations ({_REVOCATION}) VALUES (?,?,?,?,?,?,?,?,?)",
-        (
-            revocation.revocation_id,
-            revocation.tombstone_id,
-            revocation.reason,
-            revocation.signed_by,
-            revocation.key_id,
-            revocation.signature,
-            revocation.created_at,
-            signer,
-            position,
-        ),
+    insert_row(
+        db,
+        "tombstone_revocations",
+        revocation,
+        node_id=signer,
+        position=position,
+        or_ignore=True,
     )
 
 
@@ -186,10 +163,16 @@ def hidden_scopes(scope: str) -> frozenset[str]:
     return frozenset(SCOPES) if scope in EVERY_SCOPE else frozenset({scope})
 
 
+def _tombstones(
+    db: apsw.Connection, rest: str, bindings: Sequence[apsw.SQLiteValue]
+) -> list[TombstoneRow]:
+    rows = rows_as(TombstoneRow, db, f"FROM tombstones {rest}", bindings)
+    return [msgspec.structs.replace(row, node_id=row.node_id or None) for row in rows]
+
+
 def tombstones_named(db: apsw.Connection, tombstone_id: str) -> list[TombstoneRow]:
     """All tombstones with an id, one per signing node, in force or revoked."""
-    sql = f"SELECT {_COLUMNS} FROM tombstones WHERE tombstone_id=? ORDER BY from_position"
-    return [_row(row) for row in query(db, sql, (tombstone_id,))]
+    return _tombstones(db, "WHERE tombstone_id=? ORDER BY from_position", (tombstone_id,))
 
 
 def find_tombstone(
@@ -202,14 +185,12 @@ def find_tombstone(
 
 def tombstones_of(db: apsw.Connection, entity: str) -> list[TombstoneRow]:
     """Every tombstone an entity ever had, oldest first."""
-    sql = f"SELECT {_COLUMNS} FROM tombstones WHERE entity=? ORDER BY from_position"
-    return [_row(row) for row in query(db, sql, (entity,))]
+    return _tombstones(db, "WHERE entity=? ORDER BY from_position", (entity,))
 
 
 def tombstones_in_force(db: apsw.Connection) -> list[TombstoneRow]:
     """Every tombstone in force, oldest first."""
-    sql = f"SELECT {_COLUMNS} FROM tombstones WHERE to_position=? ORDER BY from_position"
-    return [_row(row) for row in query(db, sql, (LIVE,))]
+    return _tombstones(db, "WHERE to_position=? ORDER BY from_position", (LIVE,))
 
 
 def tombstones_digest(stones: Iterable[TombstoneRow], scopes: Collection[str]) -> str:
@@ -222,21 +203,19 @@ def tombstones_digest(stones: Iterable[TombstoneRow], scopes: Collection[str]) -
 
 def list_tombstones(db: apsw.Connection, before: int, limit: int) -> list[TombstoneRow]:
     """Tombstones set before a position, newest first, revoked ones too."""
-    sql = f"""
-    SELECT {_COLUMNS} FROM tombstones WHERE from_position<? ORDER BY from_position DESC LIMIT ?
-    """
-    return [_row(row) for row in query(db, sql, (before, limit))]
+    rest = "WHERE from_position<? ORDER BY from_position DESC LIMIT ?"
+    return _tombstones(db, rest, (before, limit))
 
 
 def revocations_of(db: apsw.Connection, entity: str) -> list[TombstoneRevocationRow]:
     """Every revocation of an entity's tombstones, oldest first."""
-    sql = f"""
-    SELECT {_REVOCATION} FROM tombstone_revocations AS ended WHERE EXISTS
+    source = """
+    FROM tombstone_revocations AS ended WHERE EXISTS
         (SELECT 1 FROM tombstones AS stone WHERE stone.entity=?
             AND stone.tombstone_id=ended.tombstone_id AND ended.node_id IN (stone.node_id, ?))
         ORDER BY position
     """
-    return [_revocation(row) for row in query(db, sql, (entity, HERE))]
+    return rows_as(TombstoneRevocationRow, db, source, (entity, HERE))
 
 
 def changes_after(
@@ -244,44 +223,16 @@ def changes_after(
 ) -> list[tuple[int, TombstoneRow | TombstoneRevocationRow]]:
     """Tombstones that this node signed, and their revocations, after a position and in log order;
     each with its position."""
-    set_here = query(
-        db,
-        f"SELECT {_COLUMNS} FROM tombstones WHERE node_id=? AND from_position>?"
-        " ORDER BY from_position LIMIT ?",
-        (HERE, after, limit),
-    )
-    revoked_here = query(
-        db,
-        f"SELECT {_REVOCATION} FROM tombstone_revocations WHERE node_id=? AND position>?"
-        " ORDER BY position LIMIT ?",
-        (HERE, after, limit),
-    )
+    rest = "WHERE node_id=? AND from_position>? ORDER BY from_position LIMIT ?"
+    source = "FROM tombstone_revocations WHERE node_id=? AND position>? ORDER BY position LIMIT ?"
+    bindings = (HERE, after, limit)
     found: list[tuple[int, TombstoneRow | TombstoneRevocationRow]] = []
-    for row in map(_row, set_here):
+    for row in _tombstones(db, rest, bindings):
         found.append((row.from_position, row))
-    for values in revoked_here:
-        revocation = _revocation(values)
-        found.append((revocation.position, revocation))
+    for row in rows_as(TombstoneRevocationRow, db, source, bindings):
+        found.append((row.position, row))
     found.sort(key=lambda each: each[0])
     return found[:limit]
-
-
-def _row(values: Sequence[Any]) -> TombstoneRow:
-    (name, entity, entity_uri, scope, scopes, reason, held, signed_by, key_id, signature,
-     created_at, node_id, set_at, start, end) = values  # fmt: skip
-    return TombstoneRow(
-        name, entity, entity_uri, scope, frozenset(msgspec.json.decode(scopes)), reason, bool(held),
-        signed_by, key_id, signature, created_at, node_id or None, set_at, start, end,
-    )  # fmt: skip
-
-
-def _revocation(values: Sequence[Any]) -> TombstoneRevocationRow:
-    (name, tombstone_id, reason, signed_by, key_id, signature, created_at, node_id,
-     position) = values  # fmt: skip
-    return TombstoneRevocationRow(
-        name, tombstone_id, reason, signed_by, key_id, signature, created_at, node_id or None,
-        position,
-    )  # fmt: skip
 
 
 def _as_read(stone: TombstoneRow | TombstoneSet) -> Tombstone:

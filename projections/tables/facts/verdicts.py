@@ -22,10 +22,12 @@ from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import FACTS, POSITIONS
 from engramlog.projections.tables.facts.facts import fact_id
+from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.struct_rows import insert_row
 from engramlog.projections.text.sanitizing import NOTED, RULESET, verdict_of
 
 
-class VerdictsProjector:
+class VerdictsProjector(Projector):
     """Rows of ``verdicts`` and ``content_reviews``."""
 
     name = "verdicts"
@@ -50,9 +52,7 @@ class VerdictsProjector:
         PRIMARY KEY (fact_id, from_position)
     ) STRICT, WITHOUT ROWID;
     """
-    late_indexes = ""
     kinds = frozenset({"fact_asserted", "content_reviewed"})
-    reads: frozenset[str] = frozenset()
     erasing = (
         f"DELETE FROM verdicts WHERE from_position IN {POSITIONS}",
         f"DELETE FROM content_reviews WHERE fact_id IN {FACTS}",
@@ -83,24 +83,19 @@ class VerdictsProjector:
             "UPDATE content_reviews SET to_position=? WHERE fact_id=? AND to_position=?",
             (event.position, review.fact_id, LIVE),
         )
-        db.execute(
-            "INSERT INTO content_reviews (fact_id, decision, reason, actor, decided_at,"
-            " from_position) VALUES (?,?,?,?,?,?)",
-            (
-                review.fact_id,
-                review.decision,
-                review.reason,
-                event.header.actor,
-                event.received_at,
-                event.position,
-            ),
+        insert_row(
+            db,
+            "content_reviews",
+            review,
+            event.header,
+            decided_at=event.received_at,
+            from_position=event.position,
         )
 
 
 class ContentReview(Struct, frozen=True):
     """The current decision on a fact; ``decided_at`` in microseconds."""
 
-    fact_id: str
     decision: str
     reason: str
     actor: str
@@ -218,4 +213,4 @@ def reviews_of(db: apsw.Connection, facts: Sequence[str]) -> dict[str, ContentRe
         " WHERE to_position=? AND fact_id IN (SELECT value FROM json_each(?))",
         (LIVE, asked),
     )
-    return {row[0]: ContentReview(*row) for row in rows}
+    return {fact_id: ContentReview(*review) for fact_id, *review in rows}

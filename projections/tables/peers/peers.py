@@ -18,16 +18,16 @@ from engramlog.eventlog.kinds import (
     PeerPageReceived,
     PeerStateSet,
 )
-from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.database import query_one
+from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.struct_rows import insert_row, rows_as
 
 _encode = msgspec.json.Encoder().encode
 _decode_grants = msgspec.json.Decoder(PeerGrants).decode
 _OVER_OTHERS = ("retract_foreign", "resolve_foreign", "erase_foreign")
-_decode_list = msgspec.json.Decoder(list[str]).decode
-_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class PeersProjector:
+class PeersProjector(Projector):
     """``peers``, ``peer_streams``, ``peer_evidence`` and ``refused_events``."""
 
     name = "peers"
@@ -77,7 +77,6 @@ class PeersProjector:
     """
     late_indexes = "CREATE INDEX peers_by_node ON peers (node_id);"
     kinds = frozenset({"peer_declared", "peer_state_set", "peer_page_received", "peer_equivocated"})
-    reads: frozenset[str] = frozenset()
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:
@@ -101,11 +100,7 @@ class PeersProjector:
                      for each in payload.refused],
                 )  # fmt: skip
             elif isinstance(payload, PeerEquivocated):
-                db.execute(
-                    "INSERT INTO peer_evidence VALUES (?,?,?,?,?,?,?)",
-                    (event.position, payload.node_id, payload.stream, payload.sort, payload.detail,
-                     _encode(payload.earlier).decode(), _encode(payload.later).decode()),
-                )  # fmt: skip
+                insert_row(db, "peer_evidence", payload, position=event.position)
 
 
 def _declare(event: Recorded, declared: PeerDeclared, db: apsw.Connection) -> None:
@@ -114,12 +109,15 @@ def _declare(event: Recorded, declared: PeerDeclared, db: apsw.Connection) -> No
         "DELETE FROM peers WHERE node_id=? AND state IN ('rejected', 'revoked')",
         (declared.node_id,),
     )
-    db.execute(
-        "INSERT OR IGNORE INTO peers VALUES (?,?,?,?,?,?,?,?,?,NULL,?,NULL)",
-        (declared.peer_id, declared.node_id, declared.node_url, declared.public_key,
-         _encode(declared.allowed_scopes).decode(), declared.signed_at, declared.signature,
-         "rejected" if declared.fault else "pending", declared.fault, event.received_at),
-    )  # fmt: skip
+    insert_row(
+        db,
+        "peers",
+        declared,
+        state="rejected" if declared.fault else "pending",
+        reason=declared.fault,
+        declared_at=event.received_at,
+        or_ignore=True,
+    )
 
 
 def _set(event: Recorded, change: PeerStateSet, db: apsw.Connection) -> None:
@@ -201,68 +199,14 @@ class EquivocationEvidence(Struct, frozen=True):
 
 def load_peers(db: apsw.Connection) -> list[PeerRow]:
     """All peers, oldest first."""
-    rows = query(
-        db,
-        "SELECT peer_id, node_id, node_url, public_key, allowed_scopes, signed_at, signature,"
-        " state, reason, grants, declared_at, established_at FROM peers"
-        " ORDER BY declared_at, peer_id",
-    )
-    return [
-        PeerRow(
-            peer_id=row[0],
-            node_id=row[1],
-            node_url=row[2],
-            public_key=row[3],
-            allowed_scopes=_decode_list(row[4]),
-            signed_at=row[5],
-            signature=row[6],
-            state=row[7],
-            reason=row[8],
-            grants=None if row[9] is None else _decode_grants(row[9]),
-            declared_at=row[10],
-            established_at=row[11],
-        )
-        for row in rows
-    ]
+    return rows_as(PeerRow, db, "FROM peers ORDER BY declared_at, peer_id")
 
 
 def load_peer_streams(db: apsw.Connection) -> list[PeerStream]:
     """Every stream of peers that this node replayed or holds."""
-    rows = query(
-        db,
-        "SELECT stream, node_id, last_seq, statement, received_at, held, reason"
-        " FROM peer_streams ORDER BY stream",
-    )
-    return [
-        PeerStream(
-            stream=row[0],
-            node_id=row[1],
-            last_seq=row[2],
-            statement=None if row[3] is None else _decode_object(row[3]),
-            received_at=row[4],
-            held=bool(row[5]),
-            reason=row[6],
-        )
-        for row in rows
-    ]
+    return rows_as(PeerStream, db, "FROM peer_streams ORDER BY stream")
 
 
 def load_evidence(db: apsw.Connection) -> list[EquivocationEvidence]:
     """Contradictions of peers, oldest first."""
-    rows = query(
-        db,
-        "SELECT position, node_id, stream, sort, detail, earlier, later FROM peer_evidence"
-        " ORDER BY position",
-    )
-    return [
-        EquivocationEvidence(
-            position=row[0],
-            node_id=row[1],
-            stream=row[2],
-            sort=row[3],
-            detail=row[4],
-            earlier=_decode_object(row[5]),
-            later=_decode_object(row[6]),
-        )
-        for row in rows
-    ]
+    return rows_as(EquivocationEvidence, db, "FROM peer_evidence ORDER BY position")

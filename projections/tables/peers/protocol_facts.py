@@ -20,6 +20,7 @@ from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import FactAsserted, ForeignPageReceived
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.erasing import FACTS
+from engramlog.projections.tables.projector import Projector
 
 FOREIGN_PARTITION = "foreign"
 _CONTEXT = b"engramlog/foreign-fact/1\n"
@@ -61,14 +62,6 @@ def unwrapped(event: Recorded) -> Recorded:
     return msgspec.structs.replace(event, header=header, peer=event.peer or foreign.node_id)
 
 
-def stated_id(event: Recorded) -> str:
-    """The fact id of an assertion that was read from the log."""
-    shown = unwrapped(event)
-    fact = shown.payload
-    assert isinstance(fact, FactAsserted)
-    return fact.id or id_of(shown.event_id)
-
-
 def admitted(
     events: Sequence[Recorded], stands_at: Callable[[bytes], int | None]
 ) -> Sequence[Recorded]:
@@ -76,7 +69,7 @@ def admitted(
 
     ``stands_at``: the position at which an event id's fact was applied, or None.
     """
-    if not any(type(e.payload) is FactAsserted and e.payload.foreign is not None for e in events):
+    if not [e for e in events if type(e.payload) is FactAsserted and e.payload.foreign is not None]:
         return events
     kept: list[Recorded] = []
     seen: set[bytes] = set()
@@ -114,10 +107,9 @@ class ForeignPages(Struct, frozen=True):
     received: int
     accepted: int
     refused: int
-    last_at_us: int
 
 
-class ForeignFactsProjector:
+class ForeignFactsProjector(Projector):
     """Four tables. ``foreign_facts``: the fact behind a foreign node's id, and whether this node
     wrapped it. ``foreign_cursors``: how far each scope of a node was pulled. ``foreign_pages``: the
     outcome per node. ``foreign_refusals``: the refused facts."""
@@ -154,10 +146,8 @@ class ForeignFactsProjector:
         PRIMARY KEY (node_id, foreign_id, code)
     ) STRICT, WITHOUT ROWID;
     """
-    late_indexes = ""
     erasing = (f"DELETE FROM foreign_facts WHERE fact_id IN {FACTS}",)
     kinds = frozenset({"fact_asserted", "foreign_page_received"})
-    reads: frozenset[str] = frozenset()
     erasing = (f"DELETE FROM foreign_facts WHERE fact_id IN {FACTS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
@@ -211,7 +201,7 @@ def foreign_pages(db: apsw.Connection, node_id: str) -> ForeignPages | None:
     row = query_one(
         db,
         "SELECT (SELECT coalesce(max(cursor), '') FROM foreign_cursors WHERE node_id=?1),"
-        " received, accepted, refused, last_at_us FROM foreign_pages WHERE node_id=?1",
+        " received, accepted, refused FROM foreign_pages WHERE node_id=?1",
         (node_id,),
     )
     return None if row is None else ForeignPages(*row)

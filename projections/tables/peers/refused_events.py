@@ -16,6 +16,7 @@ from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import PeerPageReceived
 from engramlog.projections.tables.database import query, query_one
 
+_OWN = frozenset({None})
 Place = tuple[str, int]
 """A stream, and a sequence number in it."""
 
@@ -41,7 +42,7 @@ def meaning(events: Sequence[Recorded], is_refused: Callable[[Place], bool]) -> 
 
     ``is_refused``: the refusals of earlier receipts.
     """
-    if all(event.peer is None for event in events):
+    if {event.peer for event in events} <= _OWN:
         return events
     fresh: set[Place] = set()
     kept: list[Recorded] = []

@@ -22,6 +22,7 @@ from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import FACTS, may_erase
 from engramlog.projections.tables.peers.peers import peer_grants
+from engramlog.projections.tables.projector import Projector
 
 ENDING_KINDS = frozenset({"fact_retracted", "conflict_resolved", "fact_erased"})
 """Kinds that projectors see only as local events, except projectors in ``REMOTE_ENDS``."""
@@ -48,7 +49,12 @@ ORDER BY claims.fact_id, claims.ending, claims.event_id
 """
 
 
-class ForeignEndsProjector:
+def is_remote_end(event: Recorded) -> bool:
+    """Whether a peer's event says something about the end of facts."""
+    return event.peer is not None and event.header.kind in ENDING_KINDS
+
+
+class ForeignEndsProjector(Projector):
     """Two tables. ``foreign_ends``: claims without effect yet. ``erasure_names``: the events that
     each node's erasures name, which explains missing payloads."""
 
@@ -72,9 +78,7 @@ class ForeignEndsProjector:
         PRIMARY KEY (event_id, eraser)
     ) STRICT, WITHOUT ROWID;
     """
-    late_indexes = ""
     kinds = ENDING_KINDS
-    reads: frozenset[str] = frozenset()
     erasing = (
         # The events that applied these claims may be erased as well.
         f"DELETE FROM foreign_ends WHERE fact_id IN {FACTS}",

@@ -17,6 +17,7 @@ from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.columns.slot_counts import Counted, SlotCounts
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import FACTS
+from engramlog.projections.tables.projector import Projector
 
 KEPT_MAX = 20
 """Instants kept per fact, at any moment."""
@@ -32,7 +33,7 @@ WHERE id = ?
 """
 
 
-class AccessProjector:
+class AccessProjector(Projector):
     """``fact_accesses`` (history, for past moments) and the counters on ``facts``."""
 
     name = "access"
@@ -48,7 +49,6 @@ class AccessProjector:
         PRIMARY KEY (position, fact_id)
     ) STRICT, WITHOUT ROWID;
     """
-    late_indexes = ""
     kinds = frozenset({"recall_served", "memories_merged"})
     reads = frozenset({"facts"})
     erasing = (f"DELETE FROM fact_accesses WHERE fact_id IN {FACTS}",)

@@ -15,11 +15,12 @@ from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.columns.slot_counts import Counted, SlotCounts
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import FACTS, POSITIONS
+from engramlog.projections.tables.projector import Projector
 
 _EVERY = "SELECT position, fact_id, cited, rejected FROM fact_feedback ORDER BY position"
 
 
-class FeedbackProjector:
+class FeedbackProjector(Projector):
     """``fact_feedback``: how often each event reports a fact as cited or rejected."""
 
     name = "feedback"
@@ -37,9 +38,7 @@ class FeedbackProjector:
     CREATE INDEX fact_feedback_by_fact ON fact_feedback (fact_id);
     CREATE INDEX fact_feedback_by_receipt ON fact_feedback (receipt_id);
     """
-    late_indexes = ""
     kinds = frozenset({"fact_feedback", "memories_merged"})
-    reads: frozenset[str] = frozenset()
     erasing = (
         f"DELETE FROM fact_feedback WHERE fact_id IN {FACTS}",
         f"DELETE FROM fact_feedback WHERE position IN {POSITIONS}",

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import apsw
-from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import RecallAnswered
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.erasing import POSITIONS
+from engramlog.projections.tables.projector import Projector
 
 
-class RecallReceiptsProjector:
+class RecallReceiptsProjector(Projector):
     """``recall_receipts``: the principal and position of each receipt."""
 
     name = "recall_receipts"
@@ -35,7 +35,6 @@ class RecallReceiptsProjector:
     CREATE INDEX recall_receipts_by_position ON recall_receipts (position);
     """
     kinds = frozenset({"recall_answered"})
-    reads: frozenset[str] = frozenset()
     erasing = (f"DELETE FROM recall_receipts WHERE position IN {POSITIONS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
@@ -47,38 +46,23 @@ class RecallReceiptsProjector:
         db.executemany("INSERT OR IGNORE INTO recall_receipts VALUES (?,?,?,?)", rows)
 
 
-class ReceiptRow(Struct, frozen=True):
-    """A receipt's place in the log; ``at_us`` in microseconds."""
-
-    receipt_id: str
-    position: int
-    principal: str
-    at_us: int
+def find_receipt(db: apsw.Connection, receipt_id: str) -> int | None:
+    """The receipt's position, readable or not."""
+    row = query_one(db, "SELECT position FROM recall_receipts WHERE receipt_id=?", (receipt_id,))
+    return None if row is None else int(row[0])
 
 
-def find_receipt(db: apsw.Connection, receipt_id: str) -> ReceiptRow | None:
-    """The receipt's place, readable or not."""
-    row = query_one(
-        db,
-        "SELECT receipt_id, position, principal, at_us FROM recall_receipts WHERE receipt_id = ?",
-        (receipt_id,),
-    )
-    return None if row is None else ReceiptRow(*row)
-
-
-def list_receipts(
-    db: apsw.Connection, principal: str | None, before: int, limit: int
-) -> list[ReceiptRow]:
-    """Receipts recorded before a position, newest first; of one principal, or of all."""
+def list_receipts(db: apsw.Connection, principal: str | None, before: int, limit: int) -> list[int]:
+    """Positions of receipts before a position, newest first; of one principal, or of all."""
     whose = "" if principal is None else "principal = ? AND"
     given = () if principal is None else (principal,)
     rows = query(
         db,
-        "SELECT receipt_id, position, principal, at_us FROM recall_receipts"
-        f" WHERE {whose} position < ? ORDER BY position DESC LIMIT ?",
+        f"SELECT position FROM recall_receipts WHERE {whose} position < ?"
+        " ORDER BY position DESC LIMIT ?",
         (*given, before, limit),
     )
-    return [ReceiptRow(*row) for row in rows]
+    return [position for (position,) in rows]
 
 
 def receipt_positions(db: apsw.Connection) -> list[int]:

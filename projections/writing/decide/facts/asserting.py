@@ -15,7 +15,7 @@ from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.conflicts.denials import open_denials
 from engramlog.projections.tables.conflicts.identities import key_hash, value_hash
 from engramlog.projections.tables.database import query, query_one
-from engramlog.projections.tables.facts.attributes import attributes_at, decoded, encoded
+from engramlog.projections.tables.facts.attributes import decoded, encoded, present_attributes
 from engramlog.projections.tables.facts.derivations import closes_cycle
 from engramlog.projections.writing.commands import AssertFact, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
@@ -122,7 +122,7 @@ def _repetition(
     given = command.attributes
     if given is None or encoded(given) == stated:
         return command, True
-    newest = attributes_at(context.db, same, LIVE) or decoded(stated)
+    newest = present_attributes(context.db, same) or decoded(stated)
     if newest.classification <= given.classification:
         return command, False
     raised = msgspec.structs.replace(given, classification=newest.classification)

@@ -12,9 +12,8 @@ from engramlog.projections.memories.attribute_rules import (
     UNTRUSTED_TRUST_MAX,
     settled,
 )
-from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query_one
-from engramlog.projections.tables.facts.attributes import attributes_at
+from engramlog.projections.tables.facts.attributes import present_attributes
 from engramlog.projections.writing.commands import Refused, SetAttributes
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import touch_refusal
@@ -37,7 +36,7 @@ def set_attributes(command: SetAttributes, context: Context) -> Decision | Refus
     refusal = touch_refusal(context.db, garden, command.member, _ABSENT)
     if refusal is not None:
         return refusal
-    standing = attributes_at(context.db, command.fact_id, LIVE) or PLAIN
+    standing = present_attributes(context.db, command.fact_id) or PLAIN
     wanted = msgspec.structs.replace(standing, **command.changes)
     if command.relevance_change:
         moved = wanted.relevance + command.relevance_change

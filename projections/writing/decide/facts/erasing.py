@@ -193,16 +193,18 @@ def certify_erasure(command: ErasureCertified, context: Context) -> Decision | R
 
 
 def set_legal_hold(command: LegalHoldSet, context: Context) -> Decision | Refused:
-    """Set or release a hold; repeating it changes nothing."""
+    """Set or release a hold, or change its reason; repeating it changes nothing."""
     context.flush()
     if command.target_kind == "fact" and not facts_named(context.db, [command.target]):
         return _ABSENT
     standing = query_one(
         context.db,
-        "SELECT 1 FROM legal_holds WHERE target_kind=? AND target=? AND to_position=?",
+        "SELECT reason FROM legal_holds WHERE target_kind=? AND target=? AND to_position=?",
         (command.target_kind, command.target, LIVE),
     )
-    if (standing is not None) == command.held:
+    if (standing is not None) == command.held and (
+        standing is None or command.reason in ("", standing[0])
+    ):
         return Decision([], created=False)
     return Decision([context.draft(command)])
 

@@ -20,7 +20,7 @@ from engramlog.projections.tables.declared.garden_directory import (
     garden_state,
     role_in,
 )
-from engramlog.projections.tables.facts.attributes import attributes_at
+from engramlog.projections.tables.facts.attributes import present_attributes
 from engramlog.projections.tables.facts.fact_rows import FactRow, fetch
 from engramlog.projections.writing.commands import AssertFact, Refused, ReviewQuarantined
 from engramlog.projections.writing.decide.context import Context, Decision
@@ -77,7 +77,7 @@ def _admitted(row: FactRow, command: ReviewQuarantined, context: Context) -> Dec
     refusal = _target_refusal(command, context)
     if refusal is not None:
         return refusal
-    attributes = attributes_at(context.db, row.id, LIVE)
+    attributes = present_attributes(context.db, row.id)
     restated = msgspec.structs.replace(_restated(row, command), attributes=attributes)
     stated = assert_fact(restated, context)
     if isinstance(stated, Refused):

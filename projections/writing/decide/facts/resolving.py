@@ -14,7 +14,7 @@ from engramlog.projections.memories.attribute_rules import PLAIN
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.conflicts.denials import open_denials
 from engramlog.projections.tables.database import query, query_one
-from engramlog.projections.tables.facts.attributes import attributes_at
+from engramlog.projections.tables.facts.attributes import present_attributes
 from engramlog.projections.writing.commands import Refused, ResolveConflict
 from engramlog.projections.writing.decide.authority import ending_refusal
 from engramlog.projections.writing.decide.context import Context, Decision, Key
@@ -248,7 +248,7 @@ def _losers(
 
 def _level(side: _Side, context: Context) -> int:
     """The classification of a side."""
-    return (attributes_at(context.db, side.id, LIVE) or PLAIN).classification
+    return (present_attributes(context.db, side.id) or PLAIN).classification
 
 
 def _plain_fact(key: Key, value: Value, source: str, level: int) -> FactAsserted:

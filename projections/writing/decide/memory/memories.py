@@ -25,8 +25,8 @@ from engramlog.projections.memories.deduplication_rules import (
     announces_change,
     shared_words,
 )
-from engramlog.projections.moment import LIVE, Moment
-from engramlog.projections.tables.facts.attributes import attributes_at
+from engramlog.projections.moment import Moment
+from engramlog.projections.tables.facts.attributes import present_attributes
 from engramlog.projections.tables.facts.fact_rows import fetch
 from engramlog.projections.writing.commands import AssertFact, Refused
 from engramlog.projections.writing.comparison_window import (
@@ -92,7 +92,7 @@ def _skipped(fact: AssertFact, view: View, slot: int, context: Context) -> Decis
     confidential."""
     name = _ids(view, [slot], context)[0]
     given = (fact.attributes or PLAIN).classification
-    standing = attributes_at(context.db, name, LIVE) or PLAIN
+    standing = present_attributes(context.db, name) or PLAIN
     drafts: list[Draft] = []
     if given > standing.classification:
         raised = msgspec.structs.replace(standing, classification=given)

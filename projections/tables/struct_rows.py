@@ -1,0 +1,88 @@
+"""Rows as structs: a column holds the field of its name. Lists, dictionaries and structs are JSON
+in the tables.
+
+For tables of few rows; the large ones (facts, edges, episodes, deltas) write out their columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import apsw
+import msgspec
+from msgspec import Struct, inspect
+
+from engramlog.projections.tables.database import Bindings, query
+
+AnyRow = TypeVar("AnyRow", bound=Struct)
+_PLAIN = (
+    inspect.StrType, inspect.IntType, inspect.FloatType, inspect.LiteralType, inspect.NoneType,
+)  # fmt: skip
+
+
+def insert_row(
+    db: apsw.Connection,
+    table: str,
+    *sources: Struct,
+    or_ignore: bool = False,
+    **values: object,
+) -> None:
+    """Insert a row. A column takes its value from ``values``, else from the first of ``sources``
+    with a field of its name, else it keeps its default.
+
+    Args:
+        or_ignore: leave an existing row with the same key.
+    """
+    row: dict[str, apsw.SQLiteValue] = {}
+    for _, column, *_ in query(db, f"PRAGMA table_info({table})"):
+        if column in values:
+            row[column] = _stored(values.pop(column))
+            continue
+        source = next((each for each in sources if column in each.__struct_fields__), None)
+        if source is not None:
+            row[column] = _stored(getattr(source, column))
+    assert not values, f"{table} has no columns {sorted(values)}"
+    verb = "INSERT OR IGNORE" if or_ignore else "INSERT"
+    places = ",".join("?" * len(row))
+    db.execute(f"{verb} INTO {table} ({','.join(row)}) VALUES ({places})", tuple(row.values()))
+
+
+def _stored(value: Any) -> apsw.SQLiteValue:
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return msgspec.json.encode(value).decode()
+
+
+def rows_as(
+    row_type: type[AnyRow], db: apsw.Connection, source: str, bindings: Bindings = ()
+) -> list[AnyRow]:
+    """The rows of ``source`` (``FROM …``) as structs, from the columns of their fields' names."""
+    reads = _readers(row_type)
+    sql = f"SELECT {', '.join(row_type.__struct_fields__)} {source}"
+    return [
+        row_type(
+            *(
+                value if read is None or value is None else read(value)
+                for read, value in zip(reads, row, strict=True)
+            )
+        )
+        for row in query(db, sql, bindings)
+    ]
+
+
+@lru_cache
+def _readers(row_type: type[Struct]) -> list[Callable[[Any], Any] | None]:
+    """By field: the function from a stored value; None for the value itself."""
+    return [_reader(field.type) for field in msgspec.structs.fields(row_type)]
+
+
+def _reader(type_: Any) -> Callable[[Any], Any] | None:
+    described = inspect.type_info(type_)
+    if isinstance(described, inspect.BoolType):
+        return bool
+    choices = described.types if isinstance(described, inspect.UnionType) else (described,)
+    if all(isinstance(choice, _PLAIN) for choice in choices):
+        return None
+    return msgspec.json.Decoder(type_).decode
