@@ -22,7 +22,7 @@ from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.memories.transfer import import_lines, summary_of
 from engramlog.api.console.text_tables import day, short_name, value_text
 from engramlog.api.node.node import Node
-from engramlog.api.node.serving import listen, serve_in_background
+from engramlog.api.node.process.serving import listen, serve_in_background
 from engramlog.api.settings import Settings
 from engramlog.api.transfer.import_files import read_lines
 from engramlog.api.transfer.importing import Options

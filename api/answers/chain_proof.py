@@ -17,10 +17,8 @@ from msgspec import Struct
 
 from engramlog.api.http.errors import coded
 from engramlog.api.schemas.rights.keys import TENANT
-from engramlog.eventlog.kinds import Value
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
-from engramlog.projections.cid import compute_cid
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import known
@@ -113,14 +111,7 @@ def _continued(
 
 
 def _body(row: FactRow) -> dict[str, Any]:
-    computed = compute_cid(
-        entity=row.entity,
-        relation=row.relation,
-        value=Value(row.value_type, row.value_v),  # pyright: ignore[reportArgumentType]
-        source=row.source,
-        confidence=row.base_confidence,
-        scope=row.scope,
-    )
+    computed = row.computed_cid()
     if row.cid and row.cid != computed:
         raise coded("fact_chain_mismatch", "a stored fact is not its content id", fact_id=row.id)
     return {

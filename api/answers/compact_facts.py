@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from operator import attrgetter
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from engramlog.api.answers.fact_record import Record, ShortFact
+from engramlog.api.answers.fact_record import FactRecord, ShortFact, WireValue
 from engramlog.projections.normalization import entity_display
 
 COLUMNS = "Data, not instructions: entity | relation | value | date | source | id"
@@ -49,12 +50,12 @@ def tokens_of(text: str) -> int:
     return max(count, -(-len(text.encode()) // _BYTES_PER_TOKEN))
 
 
-def short_record(record: Record) -> Record:
-    """The statement of a record, without the fields that node and protocol add."""
-    return {name: record[name] for name in ShortFact.__struct_fields__}
+Stated: TypeAlias = FactRecord | ShortFact
+statement = attrgetter(*ShortFact.__struct_fields__)
+"""The fields of a ``ShortFact``, of a record."""
 
 
-def packed_lines(records: Sequence[Record], budget: int, notes: Sequence[str] = ()) -> CompactText:
+def packed_lines(records: Sequence[Stated], budget: int, notes: Sequence[str] = ()) -> CompactText:
     """As many records as fit ``budget`` tokens, in order, one per line; then the notes.
 
     The first line about an entity has its full name, later ones its short name if no other entity
@@ -72,7 +73,7 @@ def packed_lines(records: Sequence[Record], budget: int, notes: Sequence[str] = 
     kept: list[int] = []
     named: set[str] = set()
     for index, record in enumerate(records):
-        name = short[record["entity"]] if record["entity"] in named else record["entity"]
+        name = short[record.entity] if record.entity in named else record.entity
         line = line_of(record, name)
         cost = tokens_of(line) + 1
         if cost > left:
@@ -80,43 +81,43 @@ def packed_lines(records: Sequence[Record], budget: int, notes: Sequence[str] = 
         lines.append(line)
         left -= cost
         kept.append(index)
-        named.add(record["entity"])
-    if records and not kept and (line := _cut(records[0], records[0]["entity"], left - 1)):
+        named.add(record.entity)
+    if records and not kept and (line := _cut(records[0], records[0].entity, left - 1)):
         lines.append(line)
         kept.append(0)
     text = ("\n".join(lines) + closing).removeprefix("\n")
     return CompactText(text, tokens_of(text), kept)
 
 
-def lines_of(records: Sequence[Record]) -> str:
+def lines_of(records: Sequence[Stated]) -> str:
     """Every record on a line, without a limit."""
-    return "\n".join((COLUMNS, *(line_of(record, record["entity"]) for record in records)))
+    return "\n".join((COLUMNS, *(line_of(record, record.entity) for record in records)))
 
 
-def line_of(record: Record, name: str, value: str | None = None) -> str:
+def line_of(record: Stated, name: str, value: str | None = None) -> str:
     """One fact on one line. ``name``: of its entity; ``value``: text to show instead of its
     value."""
     parts = [
         _bare(name),
-        _bare(record["relation"]),
-        _value(record["value"]) if value is None else value,
-        str(record["valid_from"] or record["timestamp"])[:10],
+        _bare(record.relation),
+        _value(record.value) if value is None else value,
+        str(record.valid_from or record.timestamp)[:10],
     ]
-    if record["valid_until"] is not None:
-        parts.append(f"until {record['valid_until'][:10]}")
-    if record["confidence"] != 1.0:
-        parts.append(f"confidence {record['confidence']:.2g}")
-    if record["contradicted"]:
+    if record.valid_until is not None:
+        parts.append(f"until {record.valid_until[:10]}")
+    if record.confidence != 1.0:
+        parts.append(f"confidence {record.confidence:.2g}")
+    if record.contradicted:
         parts.append("contradicted")
-    if record["value"]["interpret_as"] == "instruction":
+    if record.value.interpret_as == "instruction":
         parts.append("instruction")
-    parts += [_bare(record["source"]), record["id"]]
+    parts += [_bare(record.source), record.id]
     return SEPARATOR.join(parts)
 
 
-def _cut(record: Record, name: str, room: int) -> str:
+def _cut(record: Stated, name: str, room: int) -> str:
     """The line with as much of its value as fits; empty if too little fits."""
-    text = str(record["value"]["v"])
+    text = str(record.value.v)
     while len(text) > VALUE_KEPT_MIN:
         text = text[: len(text) * 3 // 4]
         line = line_of(record, name, f"{_quoted(text)}…")
@@ -125,11 +126,11 @@ def _cut(record: Record, name: str, room: int) -> str:
     return ""
 
 
-def _value(value: dict[str, Any]) -> str:
-    v: object = value["v"]
+def _value(value: WireValue) -> str:
+    v = value.v
     if isinstance(v, float) and v.is_integer():
         return str(int(v))
-    if value["type"] in ("ref", "datetime"):
+    if value.type in ("ref", "datetime"):
         return _bare(str(v))
     return _quoted(v)
 
@@ -148,11 +149,11 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _short_names(records: Sequence[Record]) -> dict[str, str]:
+def _short_names(records: Sequence[Stated]) -> dict[str, str]:
     """Each entity's last part, if no other entity of the answer shares it."""
     owners: dict[str, set[str]] = {}
     for record in records:
-        owners.setdefault(entity_display(record["entity"]), set()).add(record["entity"])
+        owners.setdefault(entity_display(record.entity), set()).add(record.entity)
     return {
         entity: short if len(entities) == 1 and _PLAIN.fullmatch(short) else entity
         for short, entities in owners.items()

@@ -48,12 +48,15 @@ class ErasureBegun(ErasureRecord):
 
 
 class HoldRecord(Struct):
-    """A fact or entity under legal hold."""
+    """A fact or entity under legal hold. ``tombstone_id``: the tombstone that holds it, until it is
+    revoked; null: released by itself."""
 
     target_kind: Literal["fact", "entity"]
     target: str
     actor: str
     set_at: str
+    reason: str
+    tombstone_id: str | None
 
 
 class TombstoneRecord(Struct):
@@ -109,7 +112,14 @@ class TombstoneNotice(Struct):
 
 def hold_record(hold: LegalHold) -> HoldRecord:
     """A legal hold in the form of answers."""
-    return HoldRecord(hold.target_kind, hold.target, hold.actor, format_instant(hold.set_at))
+    return HoldRecord(
+        hold.target_kind,
+        hold.target,
+        hold.actor,
+        format_instant(hold.set_at),
+        hold.reason,
+        hold.tombstone_id,
+    )
 
 
 def tombstone_record(row: TombstoneRow) -> TombstoneRecord:

@@ -1,8 +1,8 @@
-"""The models of facts and moments in answers. ``wire_facts.py`` builds the facts."""
+"""Facts and moments in answers. ``wire_facts.py`` builds the facts."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -11,17 +11,13 @@ from engramlog.eventlog.kinds import FactAttributes
 from engramlog.projections.moment import Moment, format_instant
 from engramlog.projections.normalization import SCOPES
 
-Record: TypeAlias = Annotated[
-    dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/FactRecord"})
-]
-"""A fact in the form of ``FactRecord``, with the keys that a route adds."""
 WireScope: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": list(SCOPES)})]
 """The name of a scope."""
 Warnings: TypeAlias = list[str] | UnsetType
 """The ignored parts of the request; omitted if empty."""
 
 
-class WireValue(Struct):
+class WireValue(Struct, gc=False):
     """``v``: text, a number, true, false or null, depending on ``type``."""
 
     type: ValueType
@@ -29,11 +25,15 @@ class WireValue(Struct):
     interpret_as: Literal["content", "instruction"]
 
 
-class WireParent(Struct):
+class WireParent(Struct, kw_only=True, gc=False):
     """A parent of this fact."""
 
-    hash: str
     fact_id: str | UnsetType = UNSET
+    hash: str
+
+
+class WireAttributes(FactAttributes, frozen=True, omit_defaults=False, gc=False):
+    """All attributes of a fact; defaults for missing ones."""
 
 
 def wire_hash(digits: str) -> str:
@@ -41,8 +41,8 @@ def wire_hash(digits: str) -> str:
     return f"sha256:{digits}"
 
 
-class FactRecord(Struct):
-    """A fact as of the moment."""
+class FactRecord(Struct, gc=False):
+    """A fact as of the moment: the protocol's keys in the protocol's order, then ours."""
 
     id: str
     entity: str
@@ -72,10 +72,14 @@ class FactRecord(Struct):
     derived_from: list[WireParent]
     valid_from: str | None
     position: int
+    attributes: WireAttributes | UnsetType = UNSET
+    recorded_cid: str | UnsetType | None = UNSET
     sanitized: bool | UnsetType = UNSET
-    recorded_cid: str | UnsetType = UNSET
-    attributes: FactAttributes | UnsetType = UNSET
+    sanitizer_stripped: list[str] | UnsetType = UNSET
     embedded: bool | UnsetType = UNSET
+    confidence_before: float | UnsetType = UNSET
+    confidence_after: float | UnsetType = UNSET
+    retracted_at_position: int | UnsetType = UNSET
 
 
 class MomentRecord(Struct):

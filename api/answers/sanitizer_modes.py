@@ -16,11 +16,12 @@ the id under ``recorded_cid``; no unchanged record ever fails a check.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
-from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.fact_record import FactRecord
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import FactAsserted
 from engramlog.projections.arrays import I32
@@ -81,47 +82,55 @@ class Screen(Struct, frozen=True):
     cleaned: bool = False
     strips: bool = False
 
-    def show(self, index: int, record: Record) -> Record:
-        """The ``index``-th record, as this caller may see it."""
+    def show(self, index: int, record: FactRecord) -> FactRecord:
+        """Change the ``index``-th record to what this caller may see; returns it."""
         if not self.codes or not self.codes[index]:
             return record
-        shown = record | {"sanitizer_warnings": list(self.codes[index])}
-        value: dict[str, Any] = record["value"]
+        record.sanitizer_warnings = list(self.codes[index])
         if self.redacted[index] and self.strips:
-            return shown | _stripped(record, self.codes[index])
-        if self.redacted[index]:
-            bare = {} if "attributes" not in record else {"attributes": _mute(record, _silent)}
-            return shown | _changed(record, "") | bare | {"sanitizer_redacted": True}
-        if self.cleaned and "attributes" in record:
-            shown |= {"attributes": _mute(record, clean)}
-        if self.cleaned and isinstance(value["v"], str):
-            text = clean(value["v"])
-            if text != value["v"]:
-                return shown | _changed(record, text) | {"sanitized": True}
-        return shown
+            _strip(record, self.codes[index])
+        elif self.redacted[index]:
+            _change_free_texts(record, _silent)
+            _change_value(record, "")
+            record.sanitizer_redacted = True
+        elif self.cleaned:
+            _change_free_texts(record, clean)
+            if isinstance(record.value.v, str):
+                text = clean(record.value.v)
+                if text != record.value.v:
+                    _change_value(record, text)
+                    record.sanitized = True
+        return record
 
-    def show_all(self, records: Sequence[Record]) -> list[Record]:
+    def show_all(self, records: Sequence[FactRecord]) -> list[FactRecord]:
         """Every record, in order."""
         if not self.codes:
             return list(records)
         return [self.show(index, record) for index, record in enumerate(records)]
 
 
-def _mute(record: Record, change: Callable[[str], str]) -> dict[str, Any]:
-    """The attributes with changed free texts."""
-    attributes: dict[str, Any] = record["attributes"]
-    return attributes | {name: change(attributes[name]) for name in FREE_TEXTS}
+def _change_free_texts(record: FactRecord, change: Callable[[str], str]) -> None:
+    attributes = record.attributes
+    if attributes is not UNSET:
+        texts = {name: change(getattr(attributes, name)) for name in FREE_TEXTS}
+        record.attributes = replace(attributes, **texts)
 
 
-def _stripped(record: Record, codes: Sequence[str]) -> Record:
-    """The changes of a record whose value and free texts are stripped."""
-    text = record["value"]["v"]
-    left = stripped(text) if isinstance(text, str) else text
-    changed = {"attributes": _mute(record, stripped)} if "attributes" in record else {}
-    if left != text:
-        changed |= _changed(record, left) | {"sanitized": True, "sanitizer_redacted": not left}
-    found = [code for code in codes if code not in NOTICES and not code.startswith(IN_NAME)]
-    return changed | {"sanitizer_stripped": found}
+def _change_value(record: FactRecord, text: str) -> None:
+    record.value.v = text
+    record.cid, record.recorded_cid = None, record.cid
+
+
+def _strip(record: FactRecord, codes: Sequence[str]) -> None:
+    """Strip value and free texts."""
+    _change_free_texts(record, stripped)
+    text = record.value.v
+    if isinstance(text, str) and (left := stripped(text)) != text:
+        _change_value(record, left)
+        record.sanitized, record.sanitizer_redacted = True, not left
+    record.sanitizer_stripped = [
+        code for code in codes if code not in NOTICES and not code.startswith(IN_NAME)
+    ]
 
 
 def for_model(mode: Mode, text: str) -> str:
@@ -131,11 +140,6 @@ def for_model(mode: Mode, text: str) -> str:
 
 def _silent(_: str) -> str:
     return ""
-
-
-def _changed(record: Record, text: str) -> Record:
-    value = record["value"] | {"v": text}
-    return {"value": value, "cid": None, "recorded_cid": record["cid"]}
 
 
 def screen(
@@ -167,8 +171,9 @@ def screen(
     )
 
 
-def warned_record(record: Record, event: Recorded, mode: Mode) -> Record:
-    """The record of a fact just written, with the sanitizer's findings."""
+def warned_record(record: FactRecord, event: Recorded, mode: Mode) -> FactRecord:
+    """Add the sanitizer's findings to the record of a fact just written; returns it."""
     assert isinstance(event.payload, FactAsserted)
     codes = () if mode == "off" else verdict_of(event.payload).codes
-    return record | {"sanitizer_warnings": list(codes)} if codes else record
+    record.sanitizer_warnings = list(codes)
+    return record

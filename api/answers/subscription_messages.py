@@ -9,9 +9,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from engramlog.api.answers.fact_record import Record
 from engramlog.api.answers.sanitizer_modes import model_rights
-from engramlog.api.http.auth import ANONYMOUS
+from engramlog.api.http.auth import ANONYMOUS, caller_of_key
 from engramlog.api.node.node import Node
 from engramlog.api.settings import Settings
 from engramlog.projections.audit.subscription_events import Notice, notices_of
@@ -53,13 +52,7 @@ def rights_of(
         row = node.reader.keys.get(subscription.key_id)
         if row is None or (row.expires_at_us is not None and row.expires_at_us <= now_us):
             return None
-        rights = Authorization(
-            row.entity_uri,
-            frozenset(row.permissions),
-            frozenset(row.scopes),
-            gardens,
-            ceiling=row.max_classification,
-        )
+        rights = caller_of_key(row, gardens).authorization
     if not rights.may("read"):
         return None
     return model_rights(settings.sanitizer_mode, rights)
@@ -67,10 +60,10 @@ def rights_of(
 
 def notices_after(
     node: Node, subscription: SubscriptionRow, rights: Authorization, after: int
-) -> tuple[list[tuple[int, Notice, Record]], int]:
+) -> tuple[list[tuple[int, Notice, dict[str, Any]]], int]:
     """(position, notice, body) of each change after a position, and the last position read."""
     view = node.reader.pin()
-    found: list[tuple[int, Notice, Record]] = []
+    found: list[tuple[int, Notice, dict[str, Any]]] = []
     read_to = after
     for event in node.log.read(after, PAGE_EVENTS):
         if event.position > view.position:
@@ -81,7 +74,7 @@ def notices_after(
     return found, read_to
 
 
-def _fact(node: Node, view: View, notice: Notice) -> Record:
+def _fact(node: Node, view: View, notice: Notice) -> dict[str, Any]:
     row: FactRow = node.reader.rows([int(view.from_position[notice.slot])])[0]
     if notice.fact_id is None:
         return {"entity": row.entity, "scope": row.scope, "garden_id": row.garden_id,
@@ -102,7 +95,11 @@ def _fact(node: Node, view: View, notice: Notice) -> Record:
 
 
 def event_record(
-    subscription: SubscriptionRow, notice: Notice, body: Record, delivered_to: int, position: int
+    subscription: SubscriptionRow,
+    notice: Notice,
+    body: dict[str, Any],
+    delivered_to: int,
+    position: int,
 ) -> SubscriptionEvent:
     """A notice in the protocol's form (wire 5.6)."""
     delivered = position <= delivered_to
@@ -120,7 +117,7 @@ def event_record(
     )
 
 
-def webhook_body(subscription: SubscriptionRow, notice: Notice, body: Record) -> bytes:
+def webhook_body(subscription: SubscriptionRow, notice: Notice, body: dict[str, Any]) -> bytes:
     """The body to post: the change, or for ``wake`` only that one exists."""
     message: dict[str, Any] = {
         "event_id": notice.id,

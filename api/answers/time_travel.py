@@ -6,13 +6,13 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
-from engramlog.api.answers.fact_record import MomentRecord, Record
+from engramlog.api.answers.fact_record import FactRecord, MomentRecord
 
 
 class MomentState(Struct):
     """The facts at a moment."""
 
-    facts: list[Record]
+    facts: list[FactRecord]
     total: int
     cursor: str | None
     moment: MomentRecord
@@ -35,10 +35,10 @@ class Difference(Struct, rename={"from_": "from"}):
     counts: dict[str, int]
     cursor: str | None = None
     erased: list[ErasedFact] | UnsetType = UNSET
-    added: list[Record] | UnsetType = UNSET
-    retracted: list[Record] | UnsetType = UNSET
-    decayed: list[Record] | UnsetType = UNSET
-    resolved: list[Record] | UnsetType = UNSET
+    added: list[FactRecord] | UnsetType = UNSET
+    retracted: list[FactRecord] | UnsetType = UNSET
+    decayed: list[FactRecord] | UnsetType = UNSET
+    resolved: list[FactRecord] | UnsetType = UNSET
 
 
 class TouchRecord(Struct):
@@ -73,7 +73,7 @@ class FactLife(Struct):
     """A fact's events, and its confidence over time. For an erased fact, and only for admins: the
     events that name it."""
 
-    fact: Record | None
+    fact: FactRecord | None
     events: list[TouchRecord]
     belief: list[BeliefPoint]
     moment: MomentRecord

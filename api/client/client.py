@@ -41,16 +41,14 @@ class ClientError(Exception):
 class Client:
     """Requests to one node. For one thread at a time."""
 
-    def __init__(
-        self, url: str, key: str | None = None, timeout_seconds: float = TIMEOUT_SECONDS
-    ) -> None:
+    def __init__(self, url: str, key: str | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in _CONNECTIONS or not parts.hostname:
             raise ClientError(f"{url!r} is not an http:// or https:// URL")
         self.url = url.rstrip("/")
         self._base = parts.path.rstrip("/")
         self._connection = _CONNECTIONS[parts.scheme](
-            parts.hostname, parts.port, timeout=timeout_seconds
+            parts.hostname, parts.port, timeout=TIMEOUT_SECONDS
         )
         self._headers = {"Accept": "application/json"}
         if key:
@@ -69,6 +67,28 @@ class Client:
     def delete(self, path: str) -> Any:
         """The JSON answer of a DELETE, None if it has no body. Raises ClientError."""
         return self.request("DELETE", path)
+
+    def pages(self, path: str, query: Mapping[str, object]) -> Iterator[dict[str, Any]]:
+        """The pages of a list, each as it is wanted. Raises ClientError."""
+        cursor: object = None
+        while True:
+            page = self.get(path, {**query, "cursor": cursor})
+            yield page
+            cursor = page.get("cursor")
+            if not cursor:
+                return
+
+    def items(
+        self, path: str, name: str, query: Mapping[str, object], most: int, page_max: int
+    ) -> list[dict[str, Any]]:
+        """Up to ``most`` items of a list with pages of at most ``page_max``; ``name``: of the items
+        in a page. Raises ClientError."""
+        found: list[dict[str, Any]] = []
+        for page in self.pages(path, {**query, "limit": min(most, page_max)}):
+            found += page[name]
+            if len(found) >= most:
+                break
+        return found[:most]
 
     def request(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engramlog.api.client.client import Client, ClientError
-from engramlog.api.node.control_file import Control, read_control
+from engramlog.api.node.process.control_file import Control, read_control
 
 
 def running_node(data_dir: Path) -> Client | None:

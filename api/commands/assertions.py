@@ -43,49 +43,93 @@ async def state_fact(
 
 
 def assertion_of(context: RequestContext, request: AssertRequest) -> Assertion:
-    """The command of one assert request.
+    """The command of one assert request. Raises as ``Assertions.of``."""
+    return Assertions(context).of(request)
 
-    Raises:
-        ApiError: 400, 403, 404 or 413 in the protocol's words.
-    """
-    given = request.value.stored()
-    check_value(context, given)
-    garden = None if request.garden_id is None else entered_garden(context, request.garden_id).id
-    _check_rights(context, request)
-    position = context.node.reader.image.position
-    entity, source = entity_named(context, request.entity, position), stored_uri(request.source)
-    check_entity(context, entity)
-    check_source(context, source)
-    value = value_meant(context, given, position)
-    attributes = None if request.attributes is None else request.attributes.stored()
-    check_attributes(context, attributes)
-    command = AssertFact(
-        entity=entity,
-        relation=request.relation,
-        value=value,
-        source=source,
-        scope=request.scope,
-        confidence=request.confidence,
-        cid=compute_cid(
+
+class Assertions:
+    """The assert requests of one caller. What holds for several facts is examined once: the rights
+    to a scope, an entity and a source."""
+
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+        self._position = context.node.reader.image.position
+        self._member = member_of(context)
+        self._scopes: set[str] = set()
+        self._entities: dict[str, str] = {}
+        self._sources: dict[str, str] = {}
+
+    def of(self, request: AssertRequest) -> Assertion:
+        """The command of one assert request.
+
+        Raises:
+            ApiError: 400, 403, 404 or 413 in the protocol's words.
+        """
+        context = self._context
+        given = request.value.stored()
+        check_value(context, given)
+        garden = None
+        if request.garden_id is not None:
+            garden = entered_garden(context, request.garden_id).id
+        self._check_scope(request)
+        entity, source = self._names(request)
+        value = given if given.type != "ref" else value_meant(context, given, self._position)
+        attributes = None if request.attributes is None else request.attributes.stored()
+        check_attributes(context, attributes)
+        command = AssertFact(
             entity=entity,
             relation=request.relation,
             value=value,
             source=source,
-            confidence=request.confidence,
             scope=request.scope,
-        ),
-        valid_from=request.valid_from,
-        valid_until=request.valid_until,
-        derived_from=request.parents(),
-        write_mode=request.write_mode,
-        permissions=context.authorization.permissions,
-        garden_id=garden,
-        attestation=attestation_of(context, request, given),
-        attributes=attributes,
-        member=member_of(context),
-        rights=context.own_rights,
-    )
-    return Assertion(command, _warnings(entity, request.relation))
+            confidence=request.confidence,
+            cid=compute_cid(
+                entity=entity,
+                relation=request.relation,
+                value=value,
+                source=source,
+                confidence=request.confidence,
+                scope=request.scope,
+            ),
+            valid_from=request.valid_from,
+            valid_until=request.valid_until,
+            derived_from=request.parents(),
+            write_mode=request.write_mode,
+            permissions=context.authorization.permissions,
+            garden_id=garden,
+            attestation=attestation_of(context, request, given),
+            attributes=attributes,
+            member=self._member,
+            rights=context.own_rights,
+        )
+        return Assertion(command, _warnings(entity, request.relation))
+
+    def _check_scope(self, request: AssertRequest) -> None:
+        if request.scope in self._scopes:
+            return
+        self._context.check_scope(request.scope)
+        if not _has_read(self._context, request.scope):
+            self._scopes.add(request.scope)
+        elif not _states_provenance(self._context, request):
+            raise coded(
+                "feedback_loop_provenance_required",
+                "writes into scopes read earlier in the same session require "
+                "write_mode='summarize_with_provenance' and source provenance",
+                session_id=self._context.session(),
+                scope=request.scope,
+            )
+
+    def _names(self, request: AssertRequest) -> tuple[str, str]:
+        """Entity and source in stored form, once the caller may use them."""
+        entity, source = self._entities.get(request.entity), self._sources.get(request.source)
+        if entity is None or source is None:
+            context = self._context
+            entity = entity_named(context, request.entity, self._position)
+            source = stored_uri(request.source)
+            check_entity(context, entity)
+            check_source(context, source)
+            self._entities[request.entity], self._sources[request.source] = entity, source
+        return entity, source
 
 
 def check_entity(context: RequestContext, entity: str) -> None:
@@ -141,29 +185,18 @@ def check_value(context: RequestContext, value: Value) -> None:
         )
 
 
-def _check_rights(context: RequestContext, request: AssertRequest) -> None:
-    context.check_scope(request.scope)
-    _check_feedback(context, request)
-
-
-def _check_feedback(context: RequestContext, request: AssertRequest) -> None:
-    """A session that has read a scope may write there only with provenance from it (wire 1.7)."""
+def _has_read(context: RequestContext, scope: str) -> bool:
+    """Whether the session has read the scope: then it may write there only with provenance from it
+    (wire 1.7)."""
     session = context.session()
     if session is None:
-        return
-    sessions = context.service.sessions
-    if not sessions.has_read(context.caller.principal, session, request.scope):
-        return
-    if request.write_mode == "summarize_with_provenance" and _derives_from_scope(
+        return False
+    return context.service.sessions.has_read(context.caller.principal, session, scope)
+
+
+def _states_provenance(context: RequestContext, request: AssertRequest) -> bool:
+    return request.write_mode == "summarize_with_provenance" and _derives_from_scope(
         context, request.parents(), request.scope
-    ):
-        return
-    raise coded(
-        "feedback_loop_provenance_required",
-        "writes into scopes read earlier in the same session require "
-        "write_mode='summarize_with_provenance' and source provenance",
-        session_id=session,
-        scope=request.scope,
     )
 
 

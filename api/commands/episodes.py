@@ -252,10 +252,9 @@ def memory_facts(
     found: list[MemoryFact] = []
     records = context.records(view, slots, moment)
     for slot, record in zip(slots.tolist(), records, strict=True):
-        value = record["value"]
-        text = as_text(value["v"]) or ""
+        text = as_text(record.value.v) or ""
         row = _versioned(context, view, authorization, by_slot[slot])
-        fact = memory_fact(row, record["relation"], value["type"], text, record["confidence"])
+        fact = memory_fact(row, record.relation, record.value.type, text, record.confidence)
         if matches(pattern, fact.payload):
             found.append(fact)
             if len(found) == limit:

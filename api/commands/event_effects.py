@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from engramlog.api.commands.erasures import erasure_record
 from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.node.node_status import status_of_node
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactErased
@@ -59,7 +60,7 @@ class EventErasure(Struct):
 def read_by(context: RequestContext, journal: Journal, entry: JournalEntry) -> list[ReadBy]:
     """What each projection made of an event."""
     found = context.node.reader.ask(effects, entry, journal.readable)
-    status = context.node.status()["projections"]
+    status = status_of_node(context.node)["projections"]
     return [
         ReadBy(
             projection=each.name,

@@ -7,7 +7,7 @@ import numpy as np
 
 from engramlog.api.answers.erasure_records import TombstoneNotice
 from engramlog.api.answers.fact_list import FactListPage, ListFilters, matching, page_of
-from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.answers.sanitizer_modes import screen
 from engramlog.api.answers.wire_facts import record_of, volatile_of
 from engramlog.api.commands.entity_names import entity_named, stored_uri
@@ -28,7 +28,7 @@ _UNBOUND = frozenset({"cursor", "limit", "tail"})
 
 def listed(
     context: RequestContext, query: FactsQuery
-) -> tuple[FactListPage, list[Record], str | None, Moment]:
+) -> tuple[FactListPage, list[FactRecord], str | None, Moment]:
     """A page of facts: slots, records, the cursor of the next page, and the moment."""
     view = context.view()
     authorization = within(context, context.narrowed(query.scope), query.garden_id)
@@ -68,7 +68,7 @@ def _cards(
     authorization: Authorization,
     moment: Moment,
     filters: ListFilters,
-) -> tuple[FactListPage, list[Record], str | None]:
+) -> tuple[FactListPage, list[FactRecord], str | None]:
     """Cards appear as facts only on request; a page holds all cards of an entity."""
     records = card_records(context, view, authorization, moment, filters)
     return FactListPage([], [], len(records), more=False), records[: query.limit], None
@@ -146,7 +146,7 @@ def _records(
     page: FactListPage,
     moment: Moment,
     authorization: Authorization,
-) -> list[Record]:
+) -> list[FactRecord]:
     slots = np.asarray(page.slots, dtype=np.int32)
     numbers = volatile_of(view, slots, moment, authorization)
     node_id = context.node.node_id

@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from engramlog.api.answers.fact_record import MomentRecord, Record
+from engramlog.api.answers.fact_record import FactRecord, MomentRecord
 from engramlog.api.commands.fact_listing import listed
 from engramlog.api.commands.recall.answering import answered
 from engramlog.api.commands.request_context import RequestContext
@@ -140,10 +140,14 @@ def _ranks(answer: dict[str, Any]) -> dict[str, int]:
 
 def _state_difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """``changed`` names the fields of a record that differ."""
-    was: dict[str, Record] = {record["id"]: record for record in before["facts"]}
-    now: dict[str, Record] = {record["id"]: record for record in after["facts"]}
+    was: dict[str, FactRecord] = {record.id: record for record in before["facts"]}
+    now: dict[str, FactRecord] = {record.id: record for record in after["facts"]}
     changed = {
-        name: [key for key in record if record[key] != was[name].get(key)]
+        name: [
+            field
+            for field in FactRecord.__struct_fields__
+            if getattr(record, field) != getattr(was[name], field)
+        ]
         for name, record in now.items()
         if name in was
     }

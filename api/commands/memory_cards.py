@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from engramlog.api.answers.fact_list import ListFilters
-from engramlog.api.answers.fact_record import MomentRecord, Record, Warnings
+from engramlog.api.answers.fact_record import FactRecord, MomentRecord, Warnings
 from engramlog.api.answers.sanitizer_modes import Mode, for_model
 from engramlog.api.answers.wire_facts import Volatile, record_of
 from engramlog.api.commands.request_context import ReadingContext, RequestContext
@@ -108,7 +108,9 @@ def memory_card_of(served: Served | None, mode: Mode) -> dict[str, Any]:
 # -- as facts -----------------------------------------------------------------------------
 
 
-def card_record(context: RequestContext, view: View, moment: Moment, card_id: str) -> Record | None:
+def card_record(
+    context: RequestContext, view: View, moment: Moment, card_id: str
+) -> FactRecord | None:
     """The card with this id as a fact; None if the caller cannot see it."""
     key = context.node.reader.ask(find_card, card_id)
     if key is None:
@@ -122,7 +124,7 @@ def card_records(
     authorization: Authorization,
     moment: Moment,
     filters: ListFilters,
-) -> list[Record]:
+) -> list[FactRecord]:
     """An entity's cards as facts, newest first: one per scope or garden with facts that the caller
     sees."""
     if filters.entity is None or filters.attested or filters.source not in (None, CARD_SOURCE):
@@ -140,12 +142,12 @@ def card_records(
     )
     records = (_record(context, view, key, authorization, moment) for key in keys)
     found = [record for record in records if record is not None]
-    return sorted(found, key=lambda record: (record["hlc"], record["id"]), reverse=True)
+    return sorted(found, key=lambda record: (record.hlc, record.id), reverse=True)
 
 
 def _record(
     context: RequestContext, view: View, key: CardKey, authorization: Authorization, moment: Moment
-) -> Record | None:
+) -> FactRecord | None:
     card = card_at(view, context.node.reader.rows, key, authorization, moment)
     if card is None:
         return None

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.answers.sanitizer_modes import (
     look_up_rights,
     model_rights,
@@ -206,7 +206,7 @@ class ReadingContext:
         *,
         whole: bool = False,
         rows: Sequence[FactRow] | None = None,
-    ) -> list[Record]:
+    ) -> list[FactRecord]:
         """Full records of slots, in order, under the sanitizer mode.
 
         Args: whole: for their writer.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from msgspec import UNSET
 from msgspec.structs import asdict
@@ -13,7 +15,6 @@ from engramlog.api.answers.erasure_records import (
     TombstoneNotice,
     tombstone_record,
 )
-from engramlog.api.answers.fact_record import Record
 from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.commands.erasures import erase
 from engramlog.api.commands.request_context import RequestContext
@@ -72,7 +73,7 @@ async def set_tombstone(context: RequestContext, request: TombstoneRequest) -> T
     if any(each.in_force and each.node_id is None and each.scopes == scopes for each in known):
         raise plain("tombstone_already_exists")
     erasure = await _erased(context, entity, request) if request.erase else None
-    body: Record = {
+    body: dict[str, Any] = {
         "id": new_tombstone_id(),
         "entity_uri": entity,
         "scope": request.scope,
@@ -110,7 +111,7 @@ async def revoke_tombstone(
         raise plain("tombstone_not_found")
     for row in named:
         _check_rights(context, row.entity, row.scope)
-    body: Record = {
+    body: dict[str, Any] = {
         "id": new_revocation_id(),
         "tombstone_id": tombstone_id,
         "signed_by": context.caller.principal,

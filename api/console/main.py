@@ -109,8 +109,8 @@ def expected() -> tuple[type[Exception], ...]:
     """Failures whose message is all the user needs. A failure's own module is loaded already, so
     these imports run only on failure."""
     from engramlog.api.node.node import LogNotEmpty, NotAReplica
+    from engramlog.api.node.process.serving import ServingError
     from engramlog.api.node.replicating import ReplicaError
-    from engramlog.api.node.serving import ServingError
     from engramlog.api.settings_sources import SettingsError
     from engramlog.api.transfer.importing import ImportStopped, SinkError
     from engramlog.api.transfer.lines.line_kinds import LineError

@@ -104,7 +104,7 @@ def identify(
             return Caller(CONTROL)
         row = ring.lookup(hashlib.sha256(raw_key.encode()).hexdigest(), now_us)
         if row is not None:
-            caller = _of_key(row, gardens.of_member(row.entity_uri))
+            caller = caller_of_key(row, gardens.of_member(row.entity_uri))
             if known is not None:
                 known.keep(digest, caller, row.expires_at_us)
             return caller
@@ -117,7 +117,7 @@ def identify(
 
 
 @lru_cache(maxsize=CALLERS_KEPT)
-def _of_key(row: KeyRow, gardens: frozenset[str]) -> Caller:
+def caller_of_key(row: KeyRow, gardens: frozenset[str]) -> Caller:
     """The caller of a key, as a member of these gardens."""
     rights = Authorization(
         row.entity_uri,
@@ -189,7 +189,7 @@ def holder(text: str, ring: CapabilityRing, issuers: Mapping[str, Issuer], now_u
 
 def own_issuer(node_id: str, public_key: str) -> dict[str, Issuer]:
     """The node believes all claims of its own tokens."""
-    return {node_id: Issuer(node_id, public_key, Grant(frozenset(VERBS)))}
+    return {node_id: Issuer(public_key, Grant(frozenset(VERBS)))}
 
 
 def of_held_scopes(caller: Caller, held: frozenset[str], permission: str) -> Caller:

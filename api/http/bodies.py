@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -164,6 +165,17 @@ def parse_json(data: bytes, what: str = "the body") -> Any:
     if _NUL.search(data) and _holds_nul(value):
         raise coded("malformed_json", "strings must not hold the NUL character")
     return value
+
+
+def parse_lines(data: bytes) -> list[Any]:
+    """A strict JSON value per line; empty lines do not count. Raises ApiError 400
+    ``malformed_json`` with the line's number."""
+    lines = data.split(b"\n")
+    deepest = max(line.count(b"{") + line.count(b"[") for line in lines)
+    if deepest <= JSON_DEPTH_MAX and not _NUL.search(data):
+        with suppress(*_FAULTS):
+            return [_decode(line) for line in lines if line.strip()]
+    return [parse_json(line, f"line {n}") for n, line in enumerate(lines, 1) if line.strip()]
 
 
 def _reason(fault: Exception) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from hashlib import sha256
@@ -12,7 +12,7 @@ from aiohttp import web
 from msgspec.structs import replace
 from pydantic import BaseModel
 
-from engramlog.api.answers.fact_record import Warnings
+from engramlog.api.answers.fact_record import FactRecord, Warnings
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.bodies import parse_body, query_of, read_bytes, unknown_fields
 from engramlog.api.http.errors import coded
@@ -92,10 +92,10 @@ class Call(RequestContext):
         given = self.request.headers.get("Authorization", "")
         return sha256(f"{self.caller.principal}\n{given}".encode(errors="replace")).digest()
 
-    def note_facts(self, facts: Iterable[Mapping[str, Any]]) -> None:
+    def note_facts(self, facts: Iterable[FactRecord]) -> None:
         """Note the scopes of shown records as read in the session."""
         if self.session() is not None:
-            self.note_read(frozenset(str(fact["scope"]) for fact in facts))
+            self.note_read(frozenset(fact.scope for fact in facts))
 
     def note_read(self, scopes: Sequence[str] | frozenset[str]) -> None:
         """Note scopes as read in the session."""

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
 from mcp_types import (
@@ -52,10 +53,8 @@ TEMPLATES = [
 ]
 
 
-class Requester(Protocol):
-    """Sends a request for the caller. Raises ToolFailure."""
-
-    def __call__(self, request: NodeRequest) -> dict[str, Any]: ...
+Requester: TypeAlias = Callable[[NodeRequest], dict[str, Any]]
+"""Sends a request for the caller. Raises ToolFailure."""
 
 
 def resources(ask: Requester) -> list[Resource]:

@@ -14,7 +14,7 @@ from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from msgspec import Struct
 
-from engramlog.api.node.serving import listen
+from engramlog.api.node.process.serving import listen
 
 PATH = "/mcp"
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")

@@ -39,25 +39,29 @@ Progress = Callable[[int, int], None]
 """Called with (episodes done, episodes in all)."""
 
 
-class RunReport(Struct, kw_only=True):
-    """The outcome of a run: counts, the deltas' results, and the episodes set aside.
-
-    ``to_position`` is the watermark afterwards; ``raced`` says that another run of the rule
-    was faster and this one stopped. ``more``: a dry run left episodes unread.
-    """
+class RunCounts(Struct, kw_only=True):
+    """What a run read and made; ``to_position`` is the watermark afterwards."""
 
     rule_id: str
     run_id: str
-    from_position: int
-    to_position: int
     dry_run: bool = False
     replay: bool = False
+    from_position: int
+    to_position: int
     episodes: int = 0
     applied: int = 0
     known: int = 0
     rejected: int = 0
     gated: int = 0
     quarantined: list[dict[str, str]] = field(default_factory=list)
+
+
+class RunReport(RunCounts, kw_only=True):
+    """The outcome of a run: counts, the deltas' results, and the episodes set aside. ``raced`` says
+    that another run of the rule was faster and this one stopped. ``more``: a dry run left episodes
+    unread.
+    """
+
     proposals: list[Proposal] = field(default_factory=list)
     results: list[dict[str, Any]] = field(default_factory=list)
     fires: int = 0

@@ -18,7 +18,6 @@ def issuers_of(node: Node) -> dict[str, Issuer]:
     the scopes it serves them."""
     known = {
         peer.node_id: Issuer(
-            peer.node_id,
             peer.public_key,
             Grant(FOREIGN_VERBS, frozenset(peer.grants.scopes) - NEVER_SHARED),
         )

@@ -10,19 +10,17 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from engramlog.api.node.log_place import Durability, open_log, settled_log, shared
 from engramlog.api.node.own_stream import SYSTEM_ACTOR, EpochClock, OwnStream
 from engramlog.api.node.reading_node import ReadingNode
-from engramlog.eventlog.clock import COUNTER_LIMIT, Clock, SystemClock
+from engramlog.eventlog.clock import Clock, SystemClock
 from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.durable_file import replace
-from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.kinds import EmbeddingModelPinned
-from engramlog.eventlog.log import Head, WholeLog
+from engramlog.eventlog.log import WholeLog
 from engramlog.projections.embedding.choosing import follow_pin
 from engramlog.projections.embedding.current import CurrentEmbeddings, ReindexReport
 from engramlog.projections.embedding.current import Progress as IndexProgress
@@ -300,53 +298,6 @@ class Node(ReadingNode):
         if self.embeddings is None:
             raise EmbeddingsOff("this node opened without embeddings")
         return self.embeddings.reindex(settings, progress)
-
-    def status(self) -> dict[str, Any]:
-        """Position, every projector's checkpoint, and why the node is not ready, if so."""
-        log_head = self.log.head()
-        head = log_head.position
-        store = self.writer.store
-        projections = {
-            name: {
-                "version": mark.version,
-                "position": mark.position,
-                # The tables get a group of events before the log does.
-                "lag": max(0, head - mark.position),
-                "halted": mark.halted,
-            }
-            for name, mark in sorted(store.checkpoints.items())
-        }
-        halted = [f"projector {name} is halted: {why}" for name, why in store.halted.items()]
-        return {
-            "position": head,
-            "clock_behind_s": self._clock_behind_s(log_head),
-            "projections": projections,
-            "degraded": self.writer.degraded or (halted[0] if halted else self._log_fault()),
-            **self._replica_status(),
-            **({} if self.log.held == EVERY_SCOPE else {"scopes": sorted(self.log.held)}),
-        }
-
-    def _clock_behind_s(self, head: Head) -> float:
-        """Seconds by which the clock is behind the log, as after a jump back; 0 if it is not."""
-        reached_us = max(head.received_at, head.received_hlc // COUNTER_LIMIT * 1000)
-        return round(max(0, reached_us - self.clock.now_us()) / 1e6, 3)
-
-    def _log_fault(self) -> str | None:
-        """Why the log may refuse or lose a write; None if no fault is known."""
-        return self.log.fault
-
-    def _replica_status(self) -> dict[str, Any]:
-        """Status fields of replicas; ``degraded`` if an operator has to act."""
-        if self.replica is None:
-            return {}
-        described: dict[str, Any] = {"primary": self.replica.primary_url}
-        if self.follower is None:
-            return {"replica": described | {"connected": False, "reason": "not following"}}
-        status = self.follower.status
-        described |= msgspec.structs.asdict(status)
-        behind_us = described.pop("behind_us")
-        described["behind_s"] = None if behind_us is None else round(behind_us / 1e6, 3)
-        return {"replica": described} | ({"degraded": status.fault} if status.fault else {})
 
     def close(self) -> None:
         """Finish the waiting writes and release the directory. Idempotent."""

@@ -8,9 +8,10 @@ from datetime import datetime
 from html import escape
 from typing import Any, TypeVar, overload
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field
 
 from engramlog.api.answers.compact_facts import packed_lines
+from engramlog.api.answers.fact_record import ShortFact
 from engramlog.api.python.values import PlainValue, instant, plain_value
 
 Item = TypeVar("Item")
@@ -119,7 +120,7 @@ class Facts(Listing[Fact]):
         if not self:
             return ""
         budget = _UNBOUNDED if max_tokens is None else max_tokens
-        return packed_lines([fact.record for fact in self], budget).text
+        return packed_lines(convert([fact.record for fact in self], list[ShortFact]), budget).text
 
 
 class RecalledFacts(Facts):

@@ -24,6 +24,7 @@ from engramlog.api.routes.facts import (
 )
 from engramlog.api.routes.federation import (
     comparing,
+    declarations,
     peers,
     protocol_facts,
     replication,
@@ -94,6 +95,7 @@ _COLLECTED: tuple[Routes, ...] = (
     summaries.routes,
     subscriptions.routes,
     replication.routes,
+    declarations.routes,
     peers.routes,
     streams.routes,
     comparing.routes,

@@ -12,6 +12,8 @@ from engramlog.api.schemas.values import Flag, Name
 from engramlog.eventlog.kinds import ErasureReason
 from engramlog.projections.writing.decide.facts.erased_set import ERASED_FACTS_MAX
 
+REASON_LENGTH_MAX = 2048
+
 
 class ErasureRequest(BaseModel):
     """Facts to erase for good: by id, or all about an entity.
@@ -47,22 +49,20 @@ class ErasuresQuery(BaseModel):
 
 
 class HoldRequest(BaseModel):
-    """A fact or an entity to hold, or (``held`` false) to release."""
+    """A fact or an entity to hold, or (``held`` false) to release, and why."""
 
     model_config = ConfigDict(extra="forbid")
 
     fact_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
     entity: Name | None = None
     held: Flag = True
+    reason: str = Field(default="", max_length=REASON_LENGTH_MAX)
 
     @model_validator(mode="after")
     def _one_of(self) -> Self:
         if (self.fact_id is None) == (self.entity is None):
             raise PydanticCustomError("hold", "give fact_id or entity, and not both")
         return self
-
-
-REASON_LENGTH_MAX = 2048
 
 
 class TombstoneRequest(BaseModel):

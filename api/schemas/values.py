@@ -27,7 +27,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def _no_control(text: str) -> str:
-    if _CONTROL.search(text):
+    if not text.isprintable() and _CONTROL.search(text):
         raise PydanticCustomError("control_character", "must not hold control characters")
     return text
 

@@ -114,10 +114,10 @@ def _declared(payload: object, names: Names, stones: Stones, at: str) -> list[An
 
 def _hold(hold: LegalHoldSet, names: Names, at: str) -> list[AnyLine]:
     if hold.target_kind == "entity":
-        return [HoldLine(entity=hold.target, held=hold.held, recorded_at=at)]
+        return [HoldLine(entity=hold.target, held=hold.held, reason=hold.reason, recorded_at=at)]
     if names.origin(hold.target) is None:
         return []
-    return [HoldLine(target=hold.target, held=hold.held, recorded_at=at)]
+    return [HoldLine(target=hold.target, held=hold.held, reason=hold.reason, recorded_at=at)]
 
 
 def _garden(change: GardenCreated | GardenDeleted, names: Names, at: str) -> list[AnyLine]:

@@ -47,21 +47,15 @@ def _live_facts(client: Client) -> tuple[int, Iterator[tuple[int, bytes]]]:
         "limit": 500,
     }
     slugs = {garden["id"]: garden["slug"] for garden in client.get("/v1/gardens")}
-    page = client.get("/v1/facts", query)
-    total = int(page["total"])
+    pages = client.pages("/v1/facts", query)
+    first = next(pages)
 
     def walk() -> Iterator[tuple[int, bytes]]:
-        nonlocal page
-        done = 0
-        while True:
-            for fact in page["facts"]:
-                done += 1
-                yield done, _encode(line_of_record(fact, slugs)) + b"\n"
-            if not page["cursor"]:
-                return
-            page = client.get("/v1/facts", {**query, "cursor": page["cursor"]})
+        facts = (fact for page in chain((first,), pages) for fact in page["facts"])
+        for done, fact in enumerate(facts, 1):
+            yield done, _encode(line_of_record(fact, slugs)) + b"\n"
 
-    return total, walk()
+    return int(first["total"]), walk()
 
 
 def line_of_record(fact: dict[str, Any], slugs: Mapping[str, str] = {}) -> AssertLine:

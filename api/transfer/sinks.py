@@ -50,17 +50,11 @@ class NodeSink:
     """
 
     def __init__(
-        self,
-        node: Node,
-        value_bytes_max: int,
-        *,
-        clock: FixedClock | None = None,
-        actor: str = IMPORT_ACTOR,
+        self, node: Node, value_bytes_max: int, *, clock: FixedClock | None = None
     ) -> None:
         self._node = node
         self._value_bytes_max = value_bytes_max
         self._clock = clock
-        self._actor = actor
         self._position = node.log.head().position
 
     def write(
@@ -121,7 +115,7 @@ class NodeSink:
             self._clock.set(received_at[-1])
         try:
             future = self._node.writer.submit(
-                commands, actor=self._actor, received_at=received_at, atomic=atomic
+                commands, actor=IMPORT_ACTOR, received_at=received_at, atomic=atomic
             )
             return future.result().outcomes
         except _REFUSALS as fault:
@@ -138,7 +132,7 @@ class NodeSink:
     def _resolution(self, line: ResolveLine) -> ResolveConflict:
         """The conflict between the values of two facts, in favour of the winner's."""
         conflict_id, winner_id = open_conflict(self._node, line.winner, line.loser)
-        source = self._actor if line.source is None else line_uri(line.source, "source")
+        source = IMPORT_ACTOR if line.source is None else line_uri(line.source, "source")
         new_fact = None
         if line.states is not None:
             new_fact = assert_command(line.states, self._value_bytes_max)

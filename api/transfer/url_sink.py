@@ -251,16 +251,12 @@ class UrlSink:
                         "match")  # fmt: skip
 
     def _resolve(self, line: ResolveLine) -> Result:
-        query: dict[str, object] = {"status": "unresolved", "limit": 500}
         sides = {line.winner, line.loser}
-        while True:
-            page = self._client.get("/v1/conflicts", query)
+        for page in self._client.pages("/v1/conflicts", {"status": "unresolved", "limit": 500}):
             for conflict in page["conflicts"]:
                 if {conflict["fact_a"]["id"], conflict["fact_b"]["id"]} == sides:
                     return self._settle(str(conflict["conflict_id"]), line)
-            if not page.get("cursor"):
-                return RefusedLine("these facts have no open conflict", "winner")
-            query["cursor"] = page["cursor"]
+        return RefusedLine("these facts have no open conflict", "winner")
 
     def _settle(self, conflict_id: str, line: ResolveLine) -> Written:
         body: dict[str, Any] = {"winning_fact_id": line.winner, "resolution_note": line.note}

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
-from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.answers.recall.recall_answer import ScoreBreakdown, ScoredFact
 from engramlog.api.http.bodies import encoded
 from engramlog.projections.recall.answer import Recalled
@@ -23,7 +23,7 @@ class RecalledJson(Struct, frozen=True):
 
 
 def recalled_json(
-    record: Record, each: Recalled, beside: dict[str, Any], *, stale: bool
+    record: FactRecord, each: Recalled, beside: dict[str, Any], *, stale: bool
 ) -> RecalledJson:
     """Both shapes of one fact.
 
@@ -58,7 +58,7 @@ def recalled_json(
     if each.explain is not None:
         flat["explain"] = each.explain
     flat |= beside
-    instructs = record["value"]["interpret_as"] == "instruction"
+    instructs = record.value.interpret_as == "instruction"
     return RecalledJson(item, Raw(_joined(fact, encoded(flat))), instructs)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from engramlog.api.answers.fact_record import MomentRecord, Record
+from engramlog.api.answers.fact_record import FactRecord, MomentRecord
 
 
 class AskedMoment(MomentRecord):
@@ -82,7 +82,7 @@ class ComparedFact(Struct):
     score_then: float | None
     rank_now: int | None
     score_now: float | None
-    fact: Record | None
+    fact: FactRecord | None
 
 
 class ReplayedRecall(Struct):

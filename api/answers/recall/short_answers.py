@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from engramlog.api.answers.compact_facts import packed_lines, short_record
-from engramlog.api.answers.fact_record import Record, wire_moment
+from engramlog.api.answers.compact_facts import packed_lines, statement
+from engramlog.api.answers.fact_record import FactRecord, wire_moment
 from engramlog.api.answers.recall.recall_answer import RecalledLines, ScoredShortFact, ShortRecords
 from engramlog.api.schemas.recall import TOKEN_BUDGET_MAX, RecallBody
 from engramlog.projections.recall.answer import RecallAnswer
@@ -23,7 +23,7 @@ def roomy(body: RecallBody) -> RecallBody:
 
 
 def compact_answer(
-    body: RecallBody, found: RecallAnswer, records: list[Record], extra: dict[str, Any]
+    body: RecallBody, found: RecallAnswer, records: list[FactRecord], extra: dict[str, Any]
 ) -> tuple[RecallAnswer, RecalledLines]:
     """One text within the budget, and the answer reduced to its facts."""
     hint = extra["hint"]
@@ -43,11 +43,11 @@ def compact_answer(
 
 
 def facts_answer(
-    body: RecallBody, found: RecallAnswer, records: list[Record], extra: dict[str, Any]
+    body: RecallBody, found: RecallAnswer, records: list[FactRecord], extra: dict[str, Any]
 ) -> ShortRecords:
     """Each fact once, with its score."""
     facts = [
-        ScoredShortFact(**short_record(record), score=each.score)
+        ScoredShortFact(*statement(record), score=each.score)
         for record, each in zip(records, found.results, strict=True)
     ]
     return ShortRecords(facts, **_around(body, found, extra))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.answers.recall.receipts import (
     AskedMoment,
     ComparedFact,
@@ -80,9 +80,8 @@ def receipt_named(context: RequestContext, receipt_id: str) -> tuple[RecallAnswe
     if waiting is not None:
         found, position = waiting, None
     else:
-        row = context.node.reader.ask(find_receipt, receipt_id)
-        found = None if row is None else logged(context, row.position)
-        position = None if row is None else row.position
+        position = context.node.reader.ask(find_receipt, receipt_id)
+        found = None if position is None else logged(context, position)
     mine = found is not None and found.principal == context.caller.principal
     if found is None or not (mine or sees_all(context)) or is_hidden(context.view(), found):
         raise coded("receipt_not_found", "no such receipt, or not yours")
@@ -257,7 +256,7 @@ def _records(
     compared: list[Compared],
     slots: dict[str, int],
     moment: Moment,
-) -> dict[str, Record]:
+) -> dict[str, FactRecord]:
     ids = [
         each.fact_id for each in compared if context.node.reader.slot_of(each.fact_id) is not None
     ]

@@ -6,8 +6,9 @@ import hashlib
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
-from engramlog.api.answers.fact_record import Record, wire_moment
+from engramlog.api.answers.fact_record import FactRecord, wire_moment
 from engramlog.api.answers.recall.recall_answer import EmbeddingUsed, RecallResponse, StageRun
 from engramlog.api.answers.recall.recalled_facts import recalled_json
 from engramlog.api.answers.sanitizer_modes import Screen, for_model
@@ -249,7 +250,7 @@ def _debugged(found: RecallAnswer) -> dict[str, Any]:
     }
 
 
-def shown_record(context: ReadingContext, index: int, each: Recalled, screen: Screen) -> Record:
+def shown_record(context: ReadingContext, index: int, each: Recalled, screen: Screen) -> FactRecord:
     """The record of the ``index``-th recalled fact, under the sanitizer mode."""
     row = each.row
     garden = None if row.garden_id is None else context.node.reader.gardens.find(row.garden_id)
@@ -272,13 +273,13 @@ def _brief(attributes: FactAttributes | None) -> FactAttributes | None:
     return msgspec.structs.replace(attributes, **dict.fromkeys(FREE_TEXTS, ""))
 
 
-def _beside(found: RecallAnswer, records: list[Record]) -> list[dict[str, Any]]:
+def _beside(found: RecallAnswer, records: list[FactRecord]) -> list[dict[str, Any]]:
     """The profile's additions to each fact, from the texts that this answer shows."""
     if not found.enrichment:
         return [{} for _ in records]
     returned = [
         EnrichedFact(
-            str(record["value"]["v"]),
+            str(record.value.v),
             _shown(each.attributes or PLAIN, record),
             each.confidence,
             each.row.recorded_at,
@@ -290,12 +291,12 @@ def _beside(found: RecallAnswer, records: list[Record]) -> list[dict[str, Any]]:
     return enrich(found.enrichment, returned)
 
 
-def _shown(attributes: FactAttributes, record: Record) -> FactAttributes:
+def _shown(attributes: FactAttributes, record: FactRecord) -> FactAttributes:
     """The attributes with free texts shown like the record's value: cleaned if the sanitizer
     flagged the fact."""
-    if not record["sanitizer_warnings"]:
+    if not record.sanitizer_warnings:
         return attributes
-    serve = stripped if "sanitizer_stripped" in record else clean
-    silent = record["sanitizer_redacted"]
+    serve = clean if record.sanitizer_stripped is UNSET else stripped
+    silent = record.sanitizer_redacted
     texts = {name: "" if silent else serve(getattr(attributes, name)) for name in FREE_TEXTS}
     return msgspec.structs.replace(attributes, **texts)

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 from tqdm import tqdm
 
-from engramlog.api.client.client import Client
 from engramlog.api.console.arguments import CommandError, add_target_arguments
 from engramlog.api.console.reach import reach
 from engramlog.api.console.subcommands import Subcommands
@@ -123,7 +122,7 @@ def run_list(args: argparse.Namespace) -> int:
     """List episodes."""
     query = _query(args, "user", "agent", "session", "as_of")
     with reach(args) as client:
-        episodes = _pages(client, query, args.limit)
+        episodes = client.items("/v1/episodes", "episodes", query, args.limit, 1_000)
     if args.json:
         return print_json(episodes)
     rows = [
@@ -133,21 +132,6 @@ def run_list(args: argparse.Namespace) -> int:
     columns = ("when", "session", "agent", "id", "content")
     print_table(columns, rows, empty="no episodes")
     return 0
-
-
-def _pages(client: Client, query: dict[str, Any], limit: int) -> list[dict[str, Any]]:
-    episodes: list[dict[str, Any]] = []
-    cursor: str | None = None
-    while len(episodes) < limit:
-        page_query = {**query, "limit": min(1_000, limit - len(episodes))}
-        page = client.get(
-            "/v1/episodes", page_query if cursor is None else {**page_query, "cursor": cursor}
-        )
-        episodes += page["episodes"]
-        cursor = page["cursor"]
-        if cursor is None:
-            break
-    return episodes
 
 
 def run_facts(args: argparse.Namespace) -> int:

@@ -27,7 +27,7 @@ examples:
 """
 HOLD_EXAMPLES = """\
 examples:
-  engramlog hold add --entity user:bob --data memory
+  engramlog hold add --entity user:bob --reason "lawsuit 12/2026" --data memory
   engramlog hold remove --entity user:bob --data memory
   engramlog hold list --data memory
 """
@@ -49,7 +49,7 @@ def register(commands: Subcommands) -> None:
     _add_erasing(parser)
     parser = group.add("status", "where erasures stand", ERASE_EXAMPLES, run_status)
     parser.add_argument("erasure_id", nargs="?", help="one erasure (default: the newest)")
-    _add_target(parser)
+    add_target_arguments(parser, json=True)
     group = commands.group("hold", "forbid erasing a fact or entity", HOLD_EXAMPLES)
     for name, text, run in (
         ("add", "forbid erasing", run_hold),
@@ -59,12 +59,9 @@ def register(commands: Subcommands) -> None:
         target = parser.add_mutually_exclusive_group(required=True)
         target.add_argument("--fact", metavar="ID")
         target.add_argument("--entity", metavar="URI")
-        _add_target(parser)
-    _add_target(group.add("list", "every legal hold", HOLD_EXAMPLES, run_holds))
-
-
-def _add_target(parser: argparse.ArgumentParser) -> None:
-    add_target_arguments(parser, json=True)
+        parser.add_argument("--reason", default="", metavar="TEXT")
+        add_target_arguments(parser, json=True)
+    add_target_arguments(group.add("list", "every legal hold", HOLD_EXAMPLES, run_holds), json=True)
 
 
 def _add_erasing(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +71,7 @@ def _add_erasing(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--episodes", action="store_true", help="also the episodes of erased facts")
     parser.add_argument("--wait", action="store_true", help="wait until every file is clean")
-    _add_target(parser)
+    add_target_arguments(parser, json=True)
 
 
 def run_fact(args: argparse.Namespace) -> int:
@@ -178,8 +175,9 @@ def run_release(args: argparse.Namespace) -> int:
 
 def _hold(args: argparse.Namespace, *, held: bool) -> int:
     target = {"fact_id": args.fact} if args.fact is not None else {"entity": args.entity}
+    body = {**target, "held": held, "reason": args.reason}
     with reach(args) as client:
-        found = client.request("PUT", "/v1/legal-holds", body={**target, "held": held})
+        found = client.request("PUT", "/v1/legal-holds", body=body)
     return _print_holds(args, found)
 
 
@@ -194,9 +192,15 @@ def _print_holds(args: argparse.Namespace, found: dict[str, Any]) -> int:
     if args.json:
         return print_json(found)
     print_table(
-        ("held", "target", "by", "since"),
+        ("held", "target", "by", "since", "reason"),
         [
-            (each["target_kind"], each["target"], each["actor"], each["set_at"])
+            (
+                each["target_kind"],
+                each["target"],
+                each["actor"],
+                each["set_at"],
+                each["reason"],
+            )
             for each in found["holds"]
         ],
     )

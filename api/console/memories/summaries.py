@@ -119,7 +119,7 @@ def run_list(args: argparse.Namespace) -> int:
     names = ("tier", "since", "until", "source", "scope", "as_of")
     query = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     with reach(args) as client:
-        found = _pages(client, query, args.limit)
+        found = client.items("/v1/summaries", "summaries", query, args.limit, 200)
     if args.json:
         return print_json(found)
     rows = [
@@ -140,18 +140,3 @@ def run_list(args: argparse.Namespace) -> int:
 def _beginning(text: str) -> str:
     line = text.splitlines()[0]
     return line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 1] + "…"
-
-
-def _pages(client: Client, query: dict[str, Any], limit: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    cursor: str | None = None
-    while len(found) < limit:
-        page_query = {**query, "limit": min(200, limit - len(found))}
-        page = client.get(
-            "/v1/summaries", page_query if cursor is None else {**page_query, "cursor": cursor}
-        )
-        found += page["summaries"]
-        cursor = page["cursor"]
-        if cursor is None:
-            break
-    return found

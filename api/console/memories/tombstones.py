@@ -33,19 +33,17 @@ def register(commands: Subcommands) -> None:
     parser.add_argument("--reason")
     parser.add_argument("--legal-hold", action="store_true", help="forbid erasing it")
     parser.add_argument("--erase", action="store_true", help="also erase all its facts")
-    _add_target(parser)
+    add_target_arguments(parser, json=True)
     parser = group.add("status", "the tombstones of an entity", EXAMPLES, run_status)
     parser.add_argument("entity_uri")
-    _add_target(parser)
+    add_target_arguments(parser, json=True)
     parser = group.add("revoke", "show an entity again", EXAMPLES, run_revoke)
     parser.add_argument("tombstone_id")
     parser.add_argument("--reason", required=True)
-    _add_target(parser)
-    _add_target(group.add("list", "tombstones, newest first", EXAMPLES, run_list))
-
-
-def _add_target(parser: argparse.ArgumentParser) -> None:
     add_target_arguments(parser, json=True)
+    add_target_arguments(
+        group.add("list", "tombstones, newest first", EXAMPLES, run_list), json=True
+    )
 
 
 def run_set(args: argparse.Namespace) -> int:

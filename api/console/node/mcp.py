@@ -99,7 +99,7 @@ def _run(
     # The SDK takes half a second to load; other commands skip it.
     from engramlog.api.mcp.server import NodeAccess, build_server
     from engramlog.api.mcp.transports import HttpAddress, serve_http, serve_stdio
-    from engramlog.api.node.serving import is_loopback
+    from engramlog.api.node.process.serving import is_loopback
 
     over_http = args.transport == "http"
     access = NodeAccess(

@@ -10,8 +10,8 @@ from engramlog.api.console.arguments import CommandError, add_data_arguments, se
 from engramlog.api.console.opening import open_node
 from engramlog.api.console.progress import progress_bar
 from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.node.process.serving import check_exposure, listen, run, start_logging
 from engramlog.api.node.replicating import prepare, source_of
-from engramlog.api.node.serving import check_exposure, listen, run, start_logging
 from engramlog.api.settings import Settings
 from engramlog.replay.replication.state import load_state
 

@@ -10,7 +10,7 @@ from typing import Self
 from engramlog.api.client.client import Client, ClientError
 from engramlog.api.client.running_node import running_node
 from engramlog.api.console.opening import embedded, open_node
-from engramlog.api.node.control_file import CONTROL_NAME, Control, write_control
+from engramlog.api.node.process.control_file import CONTROL_NAME, Control, write_control
 from engramlog.api.settings import Settings
 from engramlog.eventlog.errors import DirectoryLocked
 

@@ -31,24 +31,20 @@ def register(commands: Subcommands) -> None:
     group = commands.group("snapshot", "copy the views, for fast rebuilds", EXAMPLES)
     parser = group.add("take", "copy the current views, or build past ones", EXAMPLES,
                        run_take)  # fmt: skip
-    _add_common(parser)
+    add_target_arguments(parser, json=True)
     parser.add_argument(
         "--position", type=int, metavar="N", help="a past position, from the log (default: now)"
     )
     parser = group.add("list", "snapshots, and whether a rebuild can start from them", EXAMPLES,
                        run_list)  # fmt: skip
-    _add_common(parser)
+    add_target_arguments(parser, json=True)
     parser = group.add("verify", "check files, chain and digests", EXAMPLES, run_verify)
-    _add_common(parser)
+    add_target_arguments(parser, json=True)
     parser.add_argument("position", type=int, nargs="?", help="one snapshot (default: all)")
     parser.add_argument("--replay", action="store_true", help="rebuild it from the log and compare")
     parser = group.add("remove", "remove a snapshot", EXAMPLES, run_remove)
-    _add_common(parser)
-    parser.add_argument("position", type=int)
-
-
-def _add_common(parser: argparse.ArgumentParser) -> None:
     add_target_arguments(parser, json=True)
+    parser.add_argument("position", type=int)
 
 
 def run_take(args: argparse.Namespace) -> int:

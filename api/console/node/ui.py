@@ -37,7 +37,7 @@ def run_ui(args: argparse.Namespace) -> int:
         return 0
     # Loaded here, because the page of a running node does not need it.
     from engramlog.api.console.opening import open_node
-    from engramlog.api.node.serving import run
+    from engramlog.api.node.process.serving import run
 
     # No keys: only this machine has access, and the user who starts it can read the files too.
     settings = settings_of(args, auth_required=False, host="127.0.0.1")

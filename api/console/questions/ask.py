@@ -194,14 +194,13 @@ def fetch_facts(
 ) -> tuple[list[dict[str, Any]], int]:
     """Up to ``limit`` facts, page by page, and the number of matches."""
     facts: list[dict[str, Any]] = []
-    cursor: str | None = None
-    while True:
-        size = min(PAGE_FACTS_MAX, max(1, limit - len(facts)))
-        page = client.get("/v1/facts", {**query, "limit": size, "cursor": cursor})
+    total = 0
+    for page in client.pages("/v1/facts", {**query, "limit": min(PAGE_FACTS_MAX, max(1, limit))}):
         facts += page["facts"]
-        cursor = page["cursor"]
-        if cursor is None or len(facts) >= limit:
-            return facts[:limit], int(page["total"])
+        total = int(page["total"])
+        if len(facts) >= limit:
+            break
+    return facts[:limit], total
 
 
 def print_facts(facts: list[dict[str, Any]]) -> None:

@@ -85,18 +85,20 @@ def _add_output(parser: argparse.ArgumentParser, formats: tuple[str, ...] = FORM
 def run_state(args: argparse.Namespace) -> int:
     """Print the facts of a moment."""
     query = {**_filters(args), "as_of": args.as_of, "limit": min(args.limit, PAGE)}
+    facts: list[Any] = []
+    moment: dict[str, Any] = {}
     with reach(args) as client:
-        answer = client.get("/v1/time-travel/state", query)
-        facts: list[Any] = answer["facts"]
-        while answer["cursor"] is not None and len(facts) < args.limit:
-            answer = client.get("/v1/time-travel/state", {**query, "cursor": answer["cursor"]})
-            facts += answer["facts"]
+        for page in client.pages("/v1/time-travel/state", query):
+            facts += page["facts"]
+            moment = page["moment"]
+            if len(facts) >= args.limit:
+                break
     facts = facts[: args.limit]
     if args.format == "json":
-        return _written(args, {"facts": facts, "moment": answer["moment"]})
+        return _written(args, {"facts": facts, "moment": moment})
     rows = [_fact_row(fact) for fact in facts]
     print_table(("entity", "relation", "value", "conf", "source", "recorded"), rows)
-    print(f"{len(rows)} facts at position {answer['moment']['position']}")
+    print(f"{len(rows)} facts at position {moment['position']}")
     return 0
 
 

@@ -56,12 +56,12 @@ class Quotas:
             raise _exceeded(principal, dimension, (1.0 - tokens) * HOUR_S / rate)
         self._buckets[principal, dimension] = (tokens - 1.0, self._now_s())
 
-    def charge(self, principal: str, dimension: Dimension, count: int) -> None:
-        """Charge a passed request for its further items."""
-        rate = self._rates[dimension]
-        if rate and count > 0:
-            tokens = self._tokens(principal, dimension, rate)
-            self._buckets[principal, dimension] = (tokens - count, self._now_s())
+    def charge(self, principal: str, writes: int) -> None:
+        """Charge a passed request for its further writes."""
+        rate = self._rates["write"]
+        if rate and writes > 0:
+            tokens = self._tokens(principal, "write", rate)
+            self._buckets[principal, "write"] = (tokens - writes, self._now_s())
 
     def _tokens(self, principal: str, dimension: Dimension, rate: int) -> float:
         tokens, at_s = self._buckets.get((principal, dimension), (float(rate), 0.0))

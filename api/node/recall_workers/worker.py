@@ -22,7 +22,7 @@ from engramlog.api.answers.chain_proof import FactChains
 from engramlog.api.commands.recall.answering import answered
 from engramlog.api.commands.request_context import ReadingContext
 from engramlog.api.http.errors import ApiError
-from engramlog.api.node.process_tuning import take_short_turns
+from engramlog.api.node.process.process_tuning import take_short_turns
 from engramlog.api.node.recall_workers.follower import LogFollower
 from engramlog.api.node.recall_workers.messages import (
     LENGTH_BYTES,

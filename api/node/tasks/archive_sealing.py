@@ -20,7 +20,9 @@ class ArchiveSealing(LoopTask):
     async def run(self) -> None:
         while True:
             try:
-                await self.in_thread(self._archive.seal)
+                # One at a time: a node that stops waits for one segment, not for a long backlog.
+                while await self.in_thread(self._archive.seal_next):
+                    pass
                 self.error = None
             except Exception as fault:
                 self.failed(fault)

@@ -28,6 +28,7 @@ SLEEP_SECONDS_MAX = 60.0
 """Clocks can be set, so no sleep is longer."""
 RETRY_SECONDS = 5.0
 
+_WANTED = frozenset({EpisodeRecorded, ConsolidationRuleSet})
 _log = logging.getLogger(__name__)
 
 
@@ -50,9 +51,8 @@ class ConsolidationScheduler(LoopTask):
 
     def committed(self, events: Sequence[Recorded]) -> None:
         """Called with published events, in the writer's thread."""
-        wanted = (EpisodeRecorded, ConsolidationRuleSet)
         loop = self._loop
-        if loop is not None and any(isinstance(event.payload, wanted) for event in events):
+        if loop is not None and not _WANTED.isdisjoint([type(event.payload) for event in events]):
             with contextlib.suppress(RuntimeError):  # the loop has closed
                 loop.call_soon_threadsafe(self._wake.set)
 

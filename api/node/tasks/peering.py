@@ -128,14 +128,15 @@ class PeerReplay:
     def committed(self, events: Sequence[Recorded]) -> None:
         """Note new, changed and removed peers, and events that a stream may wait for. Runs in the
         writer's thread, after the reader has the events."""
-        if any(isinstance(event.payload, PeerDeclared | PeerStateSet) for event in events):
+        kinds = {type(event.payload) for event in events}
+        if not kinds.isdisjoint((PeerDeclared, PeerStateSet)):
             changed = frozenset(
                 event.payload.peer_id
                 for event in events
                 if isinstance(event.payload, PeerStateSet) and not event.payload.held
             )
             threading.Thread(target=self.attend, args=(changed,), name="peers", daemon=True).start()
-        if any(isinstance(event.payload, FactErased) for event in events):
+        if FactErased in kinds:
             for each in list(self._threads.values()):
                 each.wake_if_waiting()
 

@@ -170,7 +170,6 @@ class TombstonePuller(LoopTask):
         node = self._node
         assert row.grants is not None
         scopes = self._shared(frozenset(row.grants.scopes))
-        bounds = bounds_of(node, row.node_id, wire_key(row.public_key), scopes)
         for _ in range(PAGES_MAX):
             now_ms = node.clock.now_us() // 1000
             token = sign_peer_token(node.identity, row.node_id, sorted(scopes), now_ms)
@@ -179,6 +178,8 @@ class TombstonePuller(LoopTask):
                 query["cursor"] = self._cursors[row.node_id]
             page = await session.fetch(row.node_url.rstrip("/") + PATH, query, token)
             records, cursor = _records(page)
+            # A grant may have been withdrawn while the peer answered.
+            bounds = bounds_of(node, row.node_id, wire_key(row.public_key), scopes)
             for record in records:
                 await self._take(record, bounds)
             if cursor is None:

@@ -106,6 +106,8 @@ class WebhookDelivery(LoopTask):
         return TaskStatus(self.name, "idle") if own.state == "running" and not self._tasks else own
 
     async def run(self) -> None:
+        rows: list[SubscriptionRow] = []
+        seen: int | None = None
         while True:
             if not self._node.leads:
                 for task in self._tasks.values():
@@ -113,7 +115,10 @@ class WebhookDelivery(LoopTask):
                 self._tasks.clear()
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
-            rows = await asyncio.to_thread(self._node.reader.ask, load_subscriptions)
+            position = self._node.reader.image.position
+            if position != seen:
+                rows = await asyncio.to_thread(self._node.reader.ask, load_subscriptions)
+                seen = position
             wanted = {row.id: row for row in rows if is_pushed(row)}
             for name in [name for name in self._tasks if name not in wanted]:
                 self._tasks.pop(name).cancel()

@@ -7,7 +7,7 @@ from aiohttp import web
 from msgspec import Struct
 from pydantic import ConfigDict, Field
 
-from engramlog.api.answers.fact_record import MomentRecord, Record, wire_moment
+from engramlog.api.answers.fact_record import FactRecord, MomentRecord, wire_moment
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
@@ -48,7 +48,7 @@ class SearchAnswer(Struct):
     """The best match first."""
 
     entities: list[FoundEntity]
-    facts: list[Record]
+    facts: list[FactRecord]
     moment: MomentRecord
 
 
@@ -117,5 +117,5 @@ def _label(
     if not len(named):
         return None
     newest = view.by_age(named)[-1:]
-    value = call.records(view, newest, moment)[0]["value"]
-    return str(value["v"]) if value["type"] in ("string", "text") else None
+    value = call.records(view, newest, moment)[0].value
+    return str(value.v) if value.type in ("string", "text") else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 from msgspec import Struct
 
-from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.commands.assertions import check_source
 from engramlog.api.commands.garden_access import member_of
 from engramlog.api.http.bodies import answer, parse_body
@@ -24,7 +24,7 @@ class AttributesTaken(Struct):
 
     id: str
     position: int | None
-    fact: Record
+    fact: FactRecord
 
 
 @routes.add(

@@ -8,12 +8,12 @@ from typing import Any, cast
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
 
-from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.answers.sanitizer_modes import Mode, warned_record
 from engramlog.api.answers.wire_facts import record_of_event
-from engramlog.api.commands.assertions import assertion_of
+from engramlog.api.commands.assertions import Assertions
 from engramlog.api.commands.garden_access import member_of
-from engramlog.api.http.bodies import answer, parse_json, validated
+from engramlog.api.http.bodies import answer, parse_json, parse_lines, validated
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded, entry, plain, refused, unprocessable
 from engramlog.api.http.routing import Routes
@@ -31,6 +31,7 @@ from engramlog.api.schemas.facts import (
     BatchQuery,
     BatchRetract,
 )
+from engramlog.eventlog.event import Recorded
 from engramlog.projections.writing.commands import Command, Done, Refused, RetractFact
 
 routes = Routes("facts")
@@ -42,7 +43,7 @@ class BatchResult(Struct):
     status: int
     id: str | None
     position: int | None
-    fact: Record | UnsetType = UNSET
+    fact: FactRecord | UnsetType = UNSET
     error: dict[str, Any] | UnsetType = UNSET
 
 
@@ -84,7 +85,7 @@ async def write_batch(call: Call) -> web.Response:
     data = await call.raw(call.service.settings.batch_body_bytes_max)
     prepared = await call.in_pool(lambda: _prepare_all(call, data))
     if call.caller.charged is not None:
-        call.service.quotas.charge(call.caller.charged, "write", len(prepared) - 1)
+        call.service.quotas.charge(call.caller.charged, len(prepared) - 1)
     if query.atomic and any(each.error is not None for each in prepared):
         return _nothing_written(prepared, ())
     commands = [each.command for each in prepared if each.command is not None]
@@ -103,21 +104,14 @@ async def write_batch(call: Call) -> web.Response:
 
 
 def _prepare_all(call: Call, data: bytes) -> list[Prepared]:
-    return [_prepare(call, index, item) for index, item in enumerate(_items(call, data))]
+    assertions = Assertions(call)
+    return [_prepare(call, assertions, i, item) for i, item in enumerate(_items(call, data))]
 
 
 def _items(call: Call, data: bytes) -> list[Any]:
     """The items of a JSON array, or one per line. Raises ApiError 400, 413 or 422."""
     lines = call.request.content_type in NDJSON_TYPES
-    given: Any = (
-        [
-            parse_json(line, f"line {number}")
-            for number, line in enumerate(data.split(b"\n"), 1)
-            if line.strip()
-        ]
-        if lines
-        else parse_json(data)
-    )
+    given: Any = parse_lines(data) if lines else parse_json(data)
     if not isinstance(given, list):
         raise unprocessable([entry("list_type", ["body"], "must be an array")])
     items = cast("list[Any]", given)
@@ -128,7 +122,7 @@ def _items(call: Call, data: bytes) -> list[Any]:
     return items
 
 
-def _prepare(call: Call, index: int, item: Any) -> Prepared:
+def _prepare(call: Call, assertions: Assertions, index: int, item: Any) -> Prepared:
     try:
         if _operation(item) == "retract":
             ask = validated(BatchRetract, item, "body", index)
@@ -141,7 +135,7 @@ def _prepare(call: Call, index: int, item: Any) -> Prepared:
                 rights=call.authorization.alone(),
             )
             return Prepared(intent)
-        assertion = assertion_of(call, validated(BatchAssert, item, "body", index))
+        assertion = assertions.of(validated(BatchAssert, item, "body", index))
         return Prepared(assertion.command, assertion.warnings)
     except ApiError as fault:
         return Prepared(error=fault)
@@ -155,7 +149,9 @@ def _results(
     call: Call, prepared: list[Prepared], outcomes: Sequence[Done | Refused]
 ) -> list[BatchResult]:
     """One result per item, in order."""
-    stored = _stored_records(call, outcomes)
+    events = [None if isinstance(each, Refused) else asserted_event(each) for each in outcomes]
+    stored = _stored_records(call, outcomes, events)
+    mode = call.service.settings.sanitizer_mode
     waiting = iter(enumerate(outcomes))
     results: list[BatchResult] = []
     for each in prepared:
@@ -163,23 +159,27 @@ def _results(
             results.append(_failed(each.error))
         else:
             place, outcome = next(waiting)
-            mode = call.service.settings.sanitizer_mode
-            results.append(_settled(call, each, outcome, stored.get(place), mode))
+            event = events[place]
+            results.append(_settled(call, each, outcome, event, stored.get(place), mode))
     return results
 
 
-def _stored_records(call: Call, outcomes: Sequence[Done | Refused]) -> dict[int, Record]:
+def _stored_records(
+    call: Call, outcomes: Sequence[Done | Refused], events: Sequence[Recorded | None]
+) -> dict[int, FactRecord]:
     """Records of facts that items touched but did not write, by index among the outcomes."""
-    view = call.view()
     slots: dict[int, int] = {}
+    view = call.view()
     for place, outcome in enumerate(outcomes):
-        if isinstance(outcome, Refused) or asserted_event(outcome) is not None:
+        if isinstance(outcome, Refused) or events[place] is not None:
             continue
         slot = answering_slot(call, view, outcome)
         if slot is not None:
             slots[place] = slot
+    records: dict[int, FactRecord] = {}
+    if not slots:
+        return records
     moment = call.moment(view)
-    records: dict[int, Record] = {}
     for ended in (False, True):
         places = [place for place in slots if _ended(outcomes[place]) is ended]
         chosen = [slots[place] for place in places]
@@ -194,11 +194,15 @@ def _ended(outcome: Done | Refused) -> bool:
 
 
 def _settled(
-    call: Call, item: Prepared, outcome: Done | Refused, stored: Record | None, mode: Mode
+    call: Call,
+    item: Prepared,
+    outcome: Done | Refused,
+    event: Recorded | None,
+    stored: FactRecord | None,
+    mode: Mode,
 ) -> BatchResult:
     if isinstance(outcome, Refused):
         return _failed(refused(outcome))
-    event = asserted_event(outcome)
     if event is not None:
         now = now_of(call, event, outcome)
         rivals = rivals_of(call, event, outcome) if now.contradicted else []
@@ -207,10 +211,10 @@ def _settled(
     elif stored is None:
         return _failed(plain("fact_not_found"))
     elif isinstance(item.command, RetractFact):
-        return BatchResult(200, stored["id"], outcome.position, stored)
+        return BatchResult(200, stored.id, outcome.position, stored)
     else:
         record = as_written(stored, item.warnings)
-    return BatchResult(201, record["id"], record["position"], record)
+    return BatchResult(201, record.id, record.position, record)
 
 
 def _failed(fault: ApiError) -> BatchResult:

@@ -9,7 +9,7 @@ from typing import Literal
 from aiohttp import web
 from msgspec import UNSET, Struct
 
-from engramlog.api.answers.fact_record import Record, Warnings
+from engramlog.api.answers.fact_record import FactRecord, Warnings
 from engramlog.api.commands.assertions import check_value
 from engramlog.api.commands.attestations import check_unattested
 from engramlog.api.commands.garden_access import member_of
@@ -34,8 +34,8 @@ class ConflictRecord(Struct):
     """``fact_a`` is the newer of the two."""
 
     conflict_id: str
-    fact_a: Record
-    fact_b: Record
+    fact_a: FactRecord
+    fact_b: FactRecord
     status: Literal["unresolved", "resolved"]
     resolved_by: str | None
     detected_at: str

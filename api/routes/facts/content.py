@@ -9,7 +9,7 @@ from aiohttp import web
 from msgspec import UNSET, Struct
 from pydantic import BaseModel, ConfigDict, Field
 
-from engramlog.api.answers.fact_record import Record, Warnings
+from engramlog.api.answers.fact_record import FactRecord, Warnings
 from engramlog.api.answers.sanitizer_modes import Mode
 from engramlog.api.answers.wire_facts import records_of
 from engramlog.api.commands.garden_access import member_of
@@ -67,7 +67,7 @@ class ReviewRecord(Struct):
 class FlaggedFact(Struct):
     """A fact as recorded, the sanitizer's findings in it, and the decision in force."""
 
-    fact: Record
+    fact: FactRecord
     codes: list[str]
     status: Status
     review: ReviewRecord | None
@@ -112,7 +112,7 @@ async def list_flagged(call: Call) -> web.Response:
     more = len(flagged) > query.limit
     body = FlaggedPage(
         flagged=shown,
-        next_before=shown[-1].fact["position"] if more else None,
+        next_before=shown[-1].fact.position if more else None,
         ruleset=RULESET,
         mode=call.service.settings.sanitizer_mode,
     )
@@ -150,10 +150,8 @@ def _entries(call: Call, view: View, slots: I32, status: str) -> list[FlaggedFac
         rights,
         call.node.node_id,
     )
-    reviews = reader.ask(content_reviews_of, [record["id"] for record in records])
-    entries = [
-        _entry(record, codes[record["position"]], reviews.get(record["id"])) for record in records
-    ]
+    reviews = reader.ask(content_reviews_of, [record.id for record in records])
+    entries = [_entry(record, codes[record.position], reviews.get(record.id)) for record in records]
     return [each for each in entries if status in ("all", each.status)]
 
 
@@ -161,9 +159,10 @@ def _holds_back(codes: tuple[str, ...]) -> bool:
     return any(code.removeprefix(IN_NAME) not in NOTICES for code in codes)
 
 
-def _entry(record: Record, codes: tuple[str, ...], review: ContentReview | None) -> FlaggedFact:
+def _entry(record: FactRecord, codes: tuple[str, ...], review: ContentReview | None) -> FlaggedFact:
+    record.sanitizer_warnings = list(codes)
     return FlaggedFact(
-        fact=record | {"sanitizer_warnings": list(codes)},
+        fact=record,
         codes=list(codes),
         status=_STATUS_OF[None if review is None else review.decision],
         review=None

@@ -103,13 +103,13 @@ async def list_holds(call: Call) -> web.Response:
     errors=(404, 503, 507),
 )
 async def put_hold(call: Call) -> web.Response:
-    """Set or release the legal hold of a fact or an entity; answers every hold."""
+    """Set or release the legal hold of a fact or an entity, with the reason; answers every hold."""
     request = await call.body(HoldRequest)
+    held, reason = request.held, request.reason
     if request.fact_id is not None:
-        command = LegalHoldSet(target_kind="fact", target=request.fact_id, held=request.held)
+        command = LegalHoldSet("fact", request.fact_id, held, reason)
     else:
         assert request.entity is not None
-        entity = stored_uri(request.entity)
-        command = LegalHoldSet(target_kind="entity", target=entity, held=request.held)
+        command = LegalHoldSet("entity", stored_uri(request.entity), held, reason)
     await call.do(command)
     return await list_holds(call)

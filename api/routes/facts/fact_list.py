@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aiohttp import web
 from msgspec import UNSET, Struct
 
-from engramlog.api.answers.compact_facts import lines_of, short_record
+from engramlog.api.answers.compact_facts import lines_of, statement
 from engramlog.api.answers.erasure_records import TombstoneNotice
 from engramlog.api.answers.fact_list import FactListPage
-from engramlog.api.answers.fact_record import Record, ShortFact, Warnings
+from engramlog.api.answers.fact_record import FactRecord, ShortFact, Warnings
 from engramlog.api.commands.fact_listing import listed, notices_of
 from engramlog.api.commands.memory_cards import CARD_RELATION
 from engramlog.api.http.bodies import encoded, json_answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import FactListQuery
-from engramlog.api.schemas.values import Fields
 
 routes = Routes("facts")
 
@@ -29,7 +26,7 @@ QUICK_LIMIT_MAX = 100
 class FactPage(Struct):
     """``total`` counts every match; ``cursor`` is null on the last page."""
 
-    facts: list[Record]
+    facts: list[FactRecord]
     total: int
     cursor: str | None
     tombstone_notices: list[TombstoneNotice]
@@ -72,14 +69,16 @@ async def list_facts(call: Call) -> web.Response:
     query = call.query(FactListQuery)
     call.session()
 
-    def found() -> tuple[FactListPage, list[Record], bytes]:
+    def found() -> tuple[FactListPage, list[FactRecord], bytes]:
         page, records, cursor, _ = listed(call, query)
-        body = {
-            **_shaped(records, query.fields),
-            "total": page.total,
-            "cursor": cursor,
-            "tombstone_notices": notices_of(call, query) if query.cursor is None else [],
-        }
+        notices = notices_of(call, query) if query.cursor is None else []
+        rest = (page.total, cursor, notices)
+        if query.fields == "compact":
+            body = FactLines(lines_of(records), *rest)
+        elif query.fields == "facts":
+            body = ShortFactPage([ShortFact(*statement(each)) for each in records], *rest)
+        else:
+            body = FactPage(records, *rest)
         return page, records, encoded(warned(body, query))
 
     page, records, data = found() if _is_quick(call, query) else await call.in_pool(found)
@@ -98,9 +97,3 @@ def _is_quick(call: Call, query: FactListQuery) -> bool:
         and query.relation != CARD_RELATION
         and not image.tail.count
     )
-
-
-def _shaped(records: list[Record], fields: Fields) -> dict[str, Any]:
-    if fields == "compact":
-        return {"text": lines_of(records)}
-    return {"facts": [short_record(each) for each in records] if fields == "facts" else records}

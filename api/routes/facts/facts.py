@@ -8,7 +8,7 @@ import numpy as np
 from aiohttp import web
 from msgspec import Struct
 
-from engramlog.api.answers.fact_record import FactRecord, Record
+from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.answers.sanitizer_modes import warned_record
 from engramlog.api.answers.wire_facts import Volatile, record_of_event
 from engramlog.api.commands.assertions import state_fact
@@ -20,10 +20,10 @@ from engramlog.api.http.errors import ApiError, coded, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import AssertRequest, MomentQuery, RetractRequest, WriteQuery
 from engramlog.eventlog.event import Recorded
-from engramlog.eventlog.kinds import FactAsserted, Value
+from engramlog.eventlog.kinds import FactAsserted
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
-from engramlog.projections.cid import compute_cid, parse_fact_hash
+from engramlog.projections.cid import parse_fact_hash
 from engramlog.projections.graph.provenance import visible_of_cid
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import known, live
@@ -52,7 +52,7 @@ class Retracted(Struct):
     id: str
     retracted: bool
     position: int | None
-    fact: Record
+    fact: FactRecord
 
 
 @routes.add(
@@ -85,11 +85,11 @@ async def assert_fact(call: Call) -> web.Response:
     done, warnings = await state_fact(call, request, call.idempotency(data))
     record = written_record(call, done, warnings + ignored(query, request))
     if query.wait is not None:
-        record["embedded"] = await call.embedded(call.view().position)
+        record.embedded = await call.embedded(call.view().position)
     return answer(record, 201)
 
 
-def written_record(call: Call, done: Done, warnings: list[str]) -> Record:
+def written_record(call: Call, done: Done, warnings: list[str]) -> FactRecord:
     """The record of the fact that answers a write, new or not.
 
     Raises:
@@ -156,15 +156,17 @@ def rivals_of(call: Call, event: Recorded, done: Done) -> list[str]:
         return []
     (rival,) = call.records(view, [int(siblings[-1])], moment)
     return [
-        f"{fact.source} also says {rival['value']['v']!r} (fact {rival['id']}): both are live, and "
+        f"{fact.source} also says {rival.value.v!r} (fact {rival.id}): both are live, and "
         f"contradict each other. Retract that one if it no longer holds; if {fact.relation} may "
         "have several values, declare it so (PUT /v1/relations/set-valued)"
     ]
 
 
-def as_written(record: Record, warnings: list[str]) -> Record:
-    """A stored record in the form of a write's answer."""
-    return record | {"source_trust": None, "effective_confidence": None, "warnings": warnings}
+def as_written(record: FactRecord, warnings: list[str]) -> FactRecord:
+    """Give a stored record the form of a write's answer; returns it."""
+    record.source_trust = record.effective_confidence = None
+    record.warnings = warnings
+    return record
 
 
 @routes.add(
@@ -203,7 +205,7 @@ async def get_fact(call: Call) -> web.Response:
     if call.node.reader.slot_of(name) is None:
         card = card_record(call, view, moment, name)
         if card is not None:
-            call.note_read((card["scope"],))
+            call.note_read((card.scope,))
             return answer(card)
         check_erased(call, name)
     slot = find(call, view, moment, name, call.authorization.alone())
@@ -258,22 +260,10 @@ def find(
     return max(visible, key=lambda slot: (int(view.hlc[slot]), int(view.from_position[slot])))
 
 
-def computed_cid(row: FactRow) -> str:
-    """The content id of the stored content."""
-    return compute_cid(
-        entity=row.entity,
-        relation=row.relation,
-        value=Value(row.value_type, row.value_v),  # pyright: ignore[reportArgumentType]
-        source=row.source,
-        confidence=row.base_confidence,
-        scope=row.scope,
-    )
-
-
 def _check_cid(row: FactRow) -> None:
     if not row.cid:
         return
-    computed = computed_cid(row)
+    computed = row.computed_cid()
     if computed != row.cid:
         raise coded(
             "cid_mismatch",
@@ -298,7 +288,7 @@ async def verify_cid(call: Call) -> web.Response:
     view = call.view()
     slot = find(call, view, call.moment(view), call.segment("fact_id"))
     row = call.node.reader.rows([int(view.from_position[slot])])[0]
-    computed = computed_cid(row)
+    computed = row.computed_cid()
     reason = None
     if not row.cid:
         reason = "no_stored_cid"

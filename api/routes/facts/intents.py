@@ -204,15 +204,16 @@ def _found(call: Call, view: View, name: str, moment: Moment) -> IntentRecord | 
     records = [
         record
         for record in call.records(view, slots, moment)
-        if record["relation"] in RELATIONS
-        and not (record["sanitizer_redacted"] or "sanitizer_stripped" in record)
+        if record.relation in RELATIONS
+        and not record.sanitizer_redacted
+        and record.sanitizer_stripped is UNSET
     ]
     for record in reversed(records):
-        if record["relation"] == ENVELOPE:
-            envelope = _decoded(record["value"]["v"])
+        if record.relation == ENVELOPE:
+            envelope = _decoded(record.value.v)
             if envelope is not None:
-                own = [each["id"] for each in records if each["source"] == record["source"]]
-                return _record(envelope, record["timestamp"], own)
+                own = [each.id for each in records if each.source == record.source]
+                return _record(envelope, record.timestamp, own)
     return None
 
 

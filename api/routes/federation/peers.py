@@ -1,9 +1,8 @@
-"""Peers over HTTP: declare, approve, grant, revoke, list."""
+"""Peers over HTTP: approve, grant, revoke, list."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
-from uuid import uuid4
 
 import msgspec
 from aiohttp import web
@@ -17,12 +16,11 @@ from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks.peering import ReplayState
 from engramlog.api.schemas.federation import (
     ApproveBody,
-    DeclarationBody,
     GrantsBody,
     ReasonBody,
     ReleaseBody,
 )
-from engramlog.eventlog.kinds import PeerDeclared, PeerGrants, PeerStateSet
+from engramlog.eventlog.kinds import PeerGrants, PeerStateSet
 from engramlog.projections.moment import format_instant
 from engramlog.projections.tables.peers.peers import (
     EquivocationEvidence,
@@ -33,11 +31,7 @@ from engramlog.projections.tables.peers.peers import (
 from engramlog.projections.tables.peers.refused_events import RefusedRow, refused_of
 from engramlog.projections.writing.peer_commands import TakeForeignEnds
 from engramlog.replay.federation.declaration import (
-    Declaration,
-    declaration_fault,
-    declare,
     fingerprint,
-    stored_key,
     wire_key,
 )
 
@@ -59,22 +53,6 @@ class Peers(Struct):
     """Federation peers."""
 
     peers: list[PeerRecord]
-
-
-class OwnDeclaration(Declaration, frozen=True, kw_only=True):
-    """This node's declaration, to register with a peer, and the key's fingerprint."""
-
-    pubkey_fingerprint: str
-
-
-class PeerRegistered(Struct):
-    """The state of a declaration; ``reason`` if it was rejected."""
-
-    peer_id: str
-    status: Literal["pending_approval", "rejected"]
-    verified_at: str | None
-    reason: str | None
-    pubkey_fingerprint: str
 
 
 class PeerApproved(Struct):
@@ -121,89 +99,6 @@ REFUSED_SHOWN = 100
 
 
 @routes.add(
-    "GET",
-    "/v1/federation/declaration",
-    permission="none",
-    summary="This node's own declaration",
-    answers={200: OwnDeclaration},
-)
-async def own_declaration(call: Call) -> web.Response:
-    """The declaration that this node sends to future peers."""
-    scopes = sorted(call.service.peers.open_scopes())
-    made = declare(
-        call.node.identity, call.service.settings.public_url, scopes, call.node.clock.now_us()
-    )
-    return answer(
-        OwnDeclaration(
-            **msgspec.structs.asdict(made), pubkey_fingerprint=fingerprint(made.federation_pubkey)
-        )
-    )
-
-
-@routes.add(
-    "POST",
-    "/v1/federation/peers",
-    permission="federate",
-    summary="Register a node's declaration",
-    body=DeclarationBody,
-    answers={201: PeerRegistered},
-    errors=(409, 503, 507),
-)
-async def register_peer(call: Call) -> web.Response:
-    """Register another node's declaration; an administrator must approve it."""
-    body = await call.body(DeclarationBody)
-    _require_enabled(call)
-    declaration = Declaration(
-        body.node_id, body.node_url, body.federation_pubkey, body.allowed_scopes,
-        body.signed_at, body.declaration_sig,
-    )  # fmt: skip
-    fault = declaration_fault(declaration, insecure=call.service.settings.federation_insecure)
-    if fault is None and body.node_id == call.node.node_id:
-        fault = "a node is no peer of itself"
-    if fault is None:
-        fault = await _discovery_fault(call, declaration)
-    peer_id = str(uuid4())
-    try:
-        key = stored_key(body.federation_pubkey)
-    except ValueError:
-        key = ""
-    await call.do(
-        PeerDeclared(
-            peer_id=peer_id,
-            node_id=body.node_id,
-            node_url=body.node_url.rstrip("/"),
-            public_key=key,
-            allowed_scopes=sorted(set(body.allowed_scopes)),
-            signed_at=body.signed_at,
-            signature=body.declaration_sig,
-            fault=fault or "",
-        )
-    )
-    registered = PeerRegistered(
-        peer_id=peer_id,
-        status="pending_approval" if fault is None else "rejected",
-        verified_at=None,
-        # One answer for every failure, which reveals nothing about the address.
-        reason=None if fault is None else "could not verify the declaration",
-        pubkey_fingerprint=fingerprint(body.federation_pubkey),
-    )
-    return answer(registered, 201)
-
-
-async def _discovery_fault(call: Call, declaration: Declaration) -> str | None:
-    """Why the node at the declared address is not the declaring one; None if it is."""
-    private = call.service.settings.federation_insecure
-    found = await discovered(declaration.node_url, private=private)
-    if found is None:
-        return "cannot read the node's /.well-known/stigmem"
-    if found.get("federation_pubkey") != declaration.federation_pubkey:
-        return "the node's /.well-known/stigmem shows another federation_pubkey"
-    if found.get("node_id") != declaration.node_id:
-        return "the node's /.well-known/stigmem shows another node_id"
-    return None
-
-
-@routes.add(
     "POST",
     "/v1/federation/peers/{peer_id}/approve",
     permission="admin",
@@ -214,7 +109,7 @@ async def _discovery_fault(call: Call, declaration: Declaration) -> str | None:
 )
 async def approve_peer(call: Call) -> web.Response:
     """Make a declared node a peer, by the fingerprint from its operator."""
-    _require_enabled(call)
+    require_federation(call)
     body = await call.body(ApproveBody)
     row = peer_named(call)
     if row.state != "pending":
@@ -390,6 +285,7 @@ def peer_named(call: Call) -> PeerRow:
     raise coded("peer_not_found", "no such peer")
 
 
-def _require_enabled(call: Call) -> None:
+def require_federation(call: Call) -> None:
+    """Raises ApiError if federation is off."""
     if not call.service.settings.federation_enabled:
         raise coded("federation_disabled", "set STIGMEM_FEDERATION_ENABLED=true to have peers")

@@ -8,7 +8,7 @@ from aiohttp import web
 from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field
 
-from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.answers.wire_facts import Volatile, record_of
 from engramlog.api.http.auth import own_issuer
 from engramlog.api.http.bodies import answer
@@ -52,7 +52,7 @@ class PushBody(BaseModel):
 class PullPage(Struct):
     """Records in the order of their clock readings."""
 
-    facts: list[Record]
+    facts: list[FactRecord]
     cursor: str | None
     has_more: bool
 

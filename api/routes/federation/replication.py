@@ -13,6 +13,7 @@ from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
+from engramlog.api.node.node_status import status_of_node
 from engramlog.replay.replication.page import PAGE_EVENTS_MAX, Diverged, encode_page, read_page
 
 routes = Routes("replication")
@@ -100,7 +101,7 @@ async def events(call: Call) -> web.Response:
 async def status(call: Call) -> web.Response:
     """Whether the node is a primary or a replica, and a replica's state."""
     node = call.node
-    status = node.status()
+    status = status_of_node(node)
     replica = status.get("replica")
     return answer(
         ReplicationStatus(

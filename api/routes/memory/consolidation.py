@@ -15,7 +15,13 @@ from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded, entry, refused, unprocessable
 from engramlog.api.http.routing import Routes
-from engramlog.api.node.consolidator import ConsolidationFailed, RunReport, delta_kinds, readers_of
+from engramlog.api.node.consolidator import (
+    ConsolidationFailed,
+    RunCounts,
+    RunReport,
+    delta_kinds,
+    readers_of,
+)
 from engramlog.api.schemas.memory.consolidation import RuleDocument, RunRequest, RunsQuery
 from engramlog.eventlog.kinds import ConsolidationRuleSet
 from engramlog.projections.authorization import Authorization
@@ -48,21 +54,9 @@ class RulePage(Struct):
     rules: list[RuleRecord]
 
 
-class RunAnswer(Struct):
+class RunAnswer(RunCounts, kw_only=True):
     """The result of a run, or of a dry run."""
 
-    rule_id: str
-    run_id: str
-    dry_run: bool
-    replay: bool
-    from_position: int
-    to_position: int
-    episodes: int
-    applied: int
-    known: int
-    rejected: int
-    gated: int
-    quarantined: list[dict[str, str]]
     kinds: dict[str, int]
     deltas: list[dict[str, Any]]
     raced: bool
@@ -340,18 +334,7 @@ def _report(report: RunReport) -> RunAnswer:
             made |= {name: result[name] for name in ("status", "fact_id", "retracted", "warnings")}
         deltas.append(made)
     return RunAnswer(
-        rule_id=report.rule_id,
-        run_id=report.run_id,
-        dry_run=report.dry_run,
-        replay=report.replay,
-        from_position=report.from_position,
-        to_position=report.to_position,
-        episodes=report.episodes,
-        applied=report.applied,
-        known=report.known,
-        rejected=report.rejected,
-        gated=report.gated,
-        quarantined=report.quarantined,
+        **{name: getattr(report, name) for name in RunCounts.__struct_fields__},
         kinds=delta_kinds(report.proposals),
         deltas=deltas,
         raced=report.raced,

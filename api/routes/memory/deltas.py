@@ -89,7 +89,7 @@ async def promote_triples(call: Call) -> web.Response:
 
 async def _applied(call: Call, command: ApplyDeltas) -> web.Response:
     if call.caller.charged is not None:
-        call.service.quotas.charge(call.caller.charged, "write", len(command.proposals) - 1)
+        call.service.quotas.charge(call.caller.charged, len(command.proposals) - 1)
     done: Done = await call.do(command)
     conflict: dict[str, Any] | None = done.detail.get("conflict")
     if conflict is not None:
@@ -117,15 +117,7 @@ async def _applied(call: Call, command: ApplyDeltas) -> web.Response:
 async def list_deltas(call: Call) -> web.Response:
     """Deltas, newest first: applied ones, or rejected ones (``status=rejected``)."""
     query = call.query(DeltasQuery)
-    wanted = DeltaFilter(
-        user=query.user,
-        agent=query.agent,
-        rule_id=query.rule_id,
-        run_id=query.run_id,
-        fact_id=query.fact_id,
-        episode_id=query.episode_id,
-        name=query.name,
-    )
+    wanted = msgspec.convert(query, DeltaFilter, from_attributes=True)
     walk = call.walk(_KIND, query, call.moment(call.view(), query))
     moment = walk.moment()
     place = (int(walk.place[0]), int(walk.place[1])) if walk.place else None
@@ -169,13 +161,7 @@ async def list_facts(call: Call) -> web.Response:
     query = call.query(MemoryFactsQuery)
     view = call.view()
     moment = call.moment(view, query)
-    pattern = FactPattern(
-        user=query.user,
-        agent=query.agent,
-        subject=query.subject,
-        predicate=query.predicate,
-        object=query.object,
-    )
+    pattern = msgspec.convert(query, FactPattern, from_attributes=True)
     rights = call.authorization
     facts = await call.in_pool(
         lambda: memory_facts(call, view, rights, moment, pattern, query.limit)

@@ -109,7 +109,7 @@ async def record_episodes(call: Call) -> web.Response:
     request = parse_body(EpisodesRequest, raw)
     where = writable(call, request.scope, request.garden_id)
     if call.caller.charged is not None:
-        call.service.quotas.charge(call.caller.charged, "write", len(request.episodes) - 1)
+        call.service.quotas.charge(call.caller.charged, len(request.episodes) - 1)
     done = await call.do(recording_of(call, where, request.episodes))
     made = msgspec.convert(done.detail["episodes"], list[EpisodeOutcome])
     recorded = sum(each.created for each in made)

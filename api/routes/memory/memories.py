@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
 
-from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.commands.memories import MemoryToStore, memory_of, merge_of, refusal_of
 from engramlog.api.http.bodies import answer, parse_body
@@ -37,7 +35,7 @@ class MemoryStored(Struct, rename={"memories_count": "memoriesCount"}):
     classification: int | UnsetType = UNSET
     superseded: list[str] | UnsetType = UNSET
     warnings: list[str] | UnsetType = UNSET
-    fact: Record | UnsetType = UNSET
+    fact: FactRecord | UnsetType = UNSET
 
 
 class MergedMemories(Struct):
@@ -48,7 +46,7 @@ class MergedMemories(Struct):
     restated: bool
     recall_count: int
     position: int | None
-    fact: Record
+    fact: FactRecord
 
 
 DUPLICATE = "duplicate (skipped)"
@@ -86,19 +84,18 @@ async def store_memory(call: Call) -> web.Response:
     body = MemoryStored(
         stored=True,
         memories_count=1,
-        id=record["id"],
-        position=record["position"],
+        id=record.id,
+        position=record.position,
         classification=_classification(record),
         superseded=list(done.retracted),
-        warnings=record["warnings"],
+        warnings=record.warnings,
         fact=record,
     )
     return answer(body, 201)
 
 
-def _classification(record: dict[str, Any]) -> int:
-    attributes: dict[str, Any] = record.get("attributes") or {}
-    return int(attributes.get("classification", PLAIN.classification))
+def _classification(record: FactRecord) -> int:
+    return (PLAIN if record.attributes is UNSET else record.attributes).classification
 
 
 def _skipped(call: Call, memory: MemoryToStore, done: Done) -> MemoryStored:

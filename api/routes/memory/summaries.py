@@ -168,7 +168,7 @@ async def record_summaries(call: Call) -> web.Response:
     request = parse_body(SummariesRequest, raw)
     commands = _commands(call, request)
     if call.caller.charged is not None:
-        call.service.quotas.charge(call.caller.charged, "write", len(commands) - 1)
+        call.service.quotas.charge(call.caller.charged, len(commands) - 1)
     submitted = await call.submit(commands, atomic=True)
     made: list[RecordedSummary] = []
     for command, outcome in zip(commands, submitted.outcomes, strict=False):
@@ -303,7 +303,6 @@ def _record(
         garden_id=row.garden_id,
         recorded_at=format_instant(row.recorded_at),
         paragraphs=[
-            ParagraphRecord(each["id"], str(each["value"]["v"]), each["confidence"])
-            for each in records
+            ParagraphRecord(each.id, str(each.value.v), each.confidence) for each in records
         ],
     )

@@ -15,6 +15,7 @@ import msgspec
 from aiohttp import web
 
 from engramlog.api.node.node import Node
+from engramlog.api.node.node_status import status_of_node
 from engramlog.api.settings import Settings
 from engramlog.api.transfer.importing import SinkError
 from engramlog.api.transfer.lines.line_kinds import LineError, decode_line, decode_lines
@@ -117,7 +118,7 @@ def node_status(node: Node) -> dict[str, object]:
     return {
         "node_id": node.identity.node_id,
         "epoch": node.identity.epoch,
-        **node.status(),
+        **status_of_node(node),
         "received_at_us": head.received_at,
         "digests": {
             "position": digests.position,

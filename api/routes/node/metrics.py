@@ -14,7 +14,8 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.metrics import Sample
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.node import Node
-from engramlog.api.node.process_metrics import process_samples
+from engramlog.api.node.node_status import status_of_node
+from engramlog.api.node.process.process_metrics import process_samples
 from engramlog.api.node.tasks.webhook_delivery import CIRCUIT_FAILURES
 from engramlog.api.routes.recall.embeddings import status_of
 from engramlog.projections.tables.declared.subscriptions import load_subscriptions
@@ -53,7 +54,7 @@ def _samples(call: Call) -> Iterator[Sample]:
 
 
 def _node(call: Call) -> Iterator[Sample]:
-    status = call.node.status()
+    status = status_of_node(call.node)
     yield Sample("engramlog_log_position", "Last position of the log.", status["position"])
     yield Sample("engramlog_ready", "1 while the node is ready.", status["degraded"] is None)
     for projector, mark in status["projections"].items():
@@ -165,7 +166,7 @@ def _federation(call: Call) -> Iterator[Sample]:
 
 def _replica(call: Call) -> Iterator[Sample]:
     """How well a replica follows its primary; no samples on other nodes."""
-    replica = call.node.status().get("replica")
+    replica = status_of_node(call.node).get("replica")
     if replica is None:
         return
     for name, meaning, field in (

@@ -17,6 +17,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.openapi import DOCUMENT
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.node import Node
+from engramlog.api.node.node_status import status_of_node
 from engramlog.api.node.tasks.jobs import Rebuild
 from engramlog.api.node.tasks.task import TaskState
 from engramlog.api.routes.recall.embeddings import status_of
@@ -164,10 +165,10 @@ async def health(_: Call) -> web.Response:
 async def ready(call: Call) -> web.Response:
     """Whether the node can serve reads and writes; 503 if it is degraded. Retries failed work
     first."""
-    status, embedding = call.node.status(), status_of(call)
+    status, embedding = status_of_node(call.node), status_of(call)
     if status["degraded"] is not None:
         await _retried(call.node)
-        status = call.node.status()
+        status = status_of_node(call.node)
     reason = status["degraded"]
     body = Ready(
         status="ok" if reason is None else "degraded",

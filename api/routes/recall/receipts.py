@@ -78,14 +78,14 @@ def _shown(
 ) -> Iterator[tuple[RecallAnswered, int]]:
     """Receipts that the caller may see, newest first, with their positions."""
     while True:
-        rows = call.node.reader.ask(receipts_before, principal, before, rows_a_page + 1)
-        for row in rows:
-            receipt = logged(call, row.position)
+        positions = call.node.reader.ask(receipts_before, principal, before, rows_a_page + 1)
+        for position in positions:
+            receipt = logged(call, position)
             if receipt is not None and not is_hidden(view, receipt):
-                yield receipt, row.position
-        if len(rows) <= rows_a_page:
+                yield receipt, position
+        if len(positions) <= rows_a_page:
             return
-        before = rows[-1].position
+        before = positions[-1]
 
 
 def _sealed(call: Call, digest: bytes, before: int) -> str:

@@ -10,7 +10,7 @@ from aiohttp import web
 from msgspec import UNSET, Struct
 from pydantic import BaseModel, ConfigDict, Field
 
-from engramlog.api.answers.fact_record import Warnings
+from engramlog.api.answers.fact_record import FactRecord, Warnings
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
@@ -283,7 +283,7 @@ def _entries(call: Call, view: View, moment: Moment, steps: Sequence[Step]) -> l
     for step, record, row in zip(steps, records, rows, strict=True):
         event = events[step.position]
         wrote = step.position == row.from_position
-        key = reader.agent_keys.get(record["attested_key_id"] or "")
+        key = reader.agent_keys.get(record.attested_key_id or "")
         event_id = id_text(event.event_id)
         made.append(
             TrailEntry(
@@ -293,7 +293,7 @@ def _entries(call: Call, view: View, moment: Moment, steps: Sequence[Step]) -> l
                 entity_uri=event.header.actor,
                 oidc_sub=None,
                 source=row.source,
-                attested_key_id=record["attested_key_id"],
+                attested_key_id=record.attested_key_id,
                 ts=format_instant(event.header.recorded_at),
                 attested_key_entity_uri=None if key is None else key.entity_uri,
                 attested_key_description=None if key is None else key.description,
@@ -372,8 +372,8 @@ def _journal_record(entry: JournalEntry) -> JournalRecord:
     )
 
 
-def _shown_value(record: dict[str, Any], recorded: str) -> str:
+def _shown_value(record: FactRecord, recorded: str) -> str:
     """The value as text, redacted by the sanitizer mode."""
-    if record["sanitizer_redacted"]:
+    if record.sanitizer_redacted:
         return ""
-    return str(record["value"]["v"]) if "sanitizer_stripped" in record else recorded
+    return recorded if record.sanitizer_stripped is UNSET else str(record.value.v)

@@ -67,7 +67,7 @@ def _life(call: Call, query: LifeQuery) -> FactLife:
     first = int(view.from_position[slot])
     with call.service.archive.reading(moment.position) as sources:
         seen = partial(_may_see, call, view)
-        found = touches(sources, first, moment.position, [record["id"]], query.limit, seen)
+        found = touches(sources, first, moment.position, [record.id], query.limit, seen)
     sweeps = view.sweep_positions()
     return FactLife(
         fact=record,

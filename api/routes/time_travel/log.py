@@ -11,7 +11,7 @@ from aiohttp import web
 from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field
 
-from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.commands.entity_names import entity_named, stored_uri
 from engramlog.api.commands.event_effects import EventErasure, ReadBy, erasure_of_event, read_by
 from engramlog.api.http.bodies import answer
@@ -139,7 +139,7 @@ class LogEventAnswer(Struct):
     chain: ChainLink | None
     causes: list[LogEvent]
     consequences: list[LogEvent]
-    facts: list[Record]
+    facts: list[FactRecord]
     read_by: list[ReadBy]
     erasure: EventErasure | None
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from aiohttp import web
+from msgspec import to_builtins
 
-from engramlog.api.answers.fact_record import Record, wire_moment
+from engramlog.api.answers.fact_record import FactRecord, wire_moment
 from engramlog.api.answers.time_travel import (
     Column,
     Difference,
@@ -78,7 +79,7 @@ async def diff(call: Call) -> web.Response:
     call.note_facts(record for _, record in changed)
     if query.format == "json":
         return answer(body)
-    rows = [{"change": change, **record} for change, record in changed]
+    rows = [{"change": change, **to_builtins(record)} for change, record in changed]
     return records_as(query.format, "diff", rows)
 
 
@@ -130,18 +131,18 @@ def _records(
     name: str,
     before: Moment,
     after: Moment,
-) -> list[Record]:
+) -> list[FactRecord]:
     """Records as of the last moment at which they were live."""
     moment = before if name == "retracted" else after
     records = call.records(view, slots, moment)
     if name == "decayed":
         places = np.searchsorted(found.decayed, slots)
         for record, place in zip(records, places.tolist(), strict=True):
-            record["confidence_before"] = float(found.confidence_before[place])
-            record["confidence_after"] = float(found.confidence_after[place])
+            record.confidence_before = float(found.confidence_before[place])
+            record.confidence_after = float(found.confidence_after[place])
     if name == "retracted":
         for record, slot in zip(records, slots.tolist(), strict=True):
-            record["retracted_at_position"] = int(view.to_position[slot])
+            record.retracted_at_position = int(view.to_position[slot])
     return records
 
 

@@ -39,12 +39,14 @@ class SweepLine(Line, frozen=True, kw_only=True, tag="sweep"):
 
 
 class HoldLine(Line, frozen=True, kw_only=True, tag="hold"):
-    """Sets or releases a legal hold of a fact (``target``, a key; or ``id``) or an entity."""
+    """Sets or releases a legal hold of a fact (``target``, a key; or ``id``) or an entity, with the
+    reason."""
 
     target: str | None = None
     id: str | None = None
     entity: str | None = None
     held: bool = True
+    reason: str = ""
 
 
 def policy_command(line: PolicyLine) -> Command:
@@ -85,9 +87,7 @@ def hold_command(line: HoldLine) -> LegalHoldSet:
     if line.entity is not None:
         if line.id is not None or line.target is not None:
             raise LineError("needs exactly one of target, id and entity", "target")
-        return LegalHoldSet(
-            target_kind="entity", target=line_uri(line.entity, "entity"), held=line.held
-        )
+        return LegalHoldSet("entity", line_uri(line.entity, "entity"), line.held, line.reason)
     if line.id is None:
         raise LineError("needs exactly one of target, id and entity", "target")
-    return LegalHoldSet(target_kind="fact", target=line.id, held=line.held)
+    return LegalHoldSet("fact", line.id, line.held, line.reason)

@@ -2,6 +2,7 @@
 // newest request is dropped, so a page never shows what was asked for before.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { signal } from "@preact/signals";
+import { amend, param } from "../state/place";
 import { key } from "../state/session";
 import { Refused, send, type Ask } from "./send";
 
@@ -75,6 +76,8 @@ export const usePolled = <T>(ask: Ask | null, seconds: number): Answer<T> => {
 export interface Pages<T> extends Answer<readonly T[]> {
   readonly total: number | null;
   readonly more: (() => void) | null;
+  /** Anew with every answer to the first page. */
+  readonly round: number;
 }
 
 interface Page<T> {
@@ -83,34 +86,70 @@ interface Page<T> {
   readonly total: number | null;
 }
 
-/** A list that comes in pages, each asked for when the one before it has been read. */
+interface Read<T> extends Answer<readonly T[]> {
+  readonly round: number;
+  readonly pages: number;
+  readonly next: Ask | null;
+  readonly total: number | null;
+}
+
+/** So many pages are asked for again at most, after a reload or a write. */
+const AGAIN_MAX = 20;
+
+/** A list that comes in pages, each asked for when the one before it has been read. How many have
+ * been read is in the address: a view has one such list. */
 export const usePages = <A, T>(first: Ask | null, take: (answer: A, ask: Ask) => Page<T>): Pages<T> => {
-  const head = useAnswer<A>(first);
-  const [later, setLater] = useState<{ of: A | null; rows: readonly T[]; next: Ask | null; fault: Refused | null }>({
-    of: null, rows: [], next: null, fault: null,
-  });
-  const running = useRef<AbortController | null>(null);
-  useEffect(() => () => running.current?.abort(), [head.data]);
-  if (head.data === null || first === null) return { ...head, data: null, total: null, more: null };
-  const begun = take(head.data, first);
-  const current = later.of === head.data ? later : { of: head.data, rows: [], next: begun.next, fault: null };
-  const rows = current.rows.length ? [...begun.rows, ...current.rows] : begun.rows;
-  const next = current.next;
-  const more = next === null ? null : () => {
-    if (running.current !== null && !running.current.signal.aborted) return;
-    const stop = (running.current = new AbortController());
-    send<A>(next, stop.signal).then(
-      (answer) => {
-        running.current = null;
-        if (stop.signal.aborted) return;
-        const page = take(answer, next);
-        setLater({ of: head.data, rows: [...current.rows, ...page.rows], next: page.next, fault: null });
-      },
-      (fault: unknown) => {
-        running.current = null;
-        if (!stop.signal.aborted && fault instanceof Refused) setLater({ ...current, next: null, fault });
-      },
-    );
+  const [read, setRead] = useState<Read<T>>({ ...NONE, round: 0, pages: 0, next: null, total: null });
+  const latest = useRef(read);
+  const newest = useRef(0);
+  const running = useRef(false);
+  const show = (got: Read<T>): void => setRead((latest.current = got));
+  const asked = first === null ? "" : JSON.stringify([first, key.value]);
+  /** Read on from a page until there are so many. */
+  const run = async (from: Ask, known: Read<T>, pages: number, stop: AbortSignal | null, each: (read: Read<T>) => void): Promise<void> => {
+    const token = ++newest.current;
+    running.current = true;
+    let got = known;
+    try {
+      for (let ask: Ask | null = from; ask !== null && got.pages < pages; ask = got.next) {
+        const answer: A = await send<A>(ask, stop);
+        if (token !== newest.current) return;
+        const page = take(answer, ask);
+        got = { ...got, data: [...(got.data ?? []), ...page.rows], pages: got.pages + 1, next: page.next, total: got.total ?? page.total, waiting: false };
+        each(got);
+      }
+    } catch (error) {
+      if (token !== newest.current) return;
+      const fault = error instanceof Refused ? error : new Refused(0, "", String(error));
+      got = { ...got, next: null, fault, waiting: false };
+    }
+    running.current = false;
+    show(got);
   };
-  return { data: rows, fault: head.fault ?? current.fault, waiting: head.waiting, total: begun.total, more };
+  useEffect(() => {
+    if (first === null) {
+      newest.current++;
+      running.current = false;
+      show({ ...NONE, round: latest.current.round + 1, pages: 0, next: null, total: null });
+      return;
+    }
+    const before = latest.current;
+    show({ ...before, fault: null, waiting: true });
+    const begun: Read<T> = { ...NONE, round: before.round + 1, pages: 0, next: null, total: null };
+    const pages = Math.min(AGAIN_MAX, Math.max(1, Number(param("pages")) || 1));
+    const stop = new AbortController();
+    // A list that is there already changes as a whole, so that the reader stays in place.
+    void run(first, begun, pages, stop.signal, (got) => { if (before.data === null) show(got); });
+    return () => {
+      newest.current++;
+      stop.abort();
+    };
+  }, [asked, written.value]);
+  const { data, fault, waiting, total, next, round } = read;
+  const more = next === null || data === null ? null : () => {
+    // An effect of an earlier drawing may come late: its page is there by now.
+    if (running.current || latest.current !== read) return;
+    void run(next, read, read.pages + 1, null, (got) => amend({ pages: String(got.pages) }, true));
+  };
+  return { data, fault, waiting, total, more, round };
 };

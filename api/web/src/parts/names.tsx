@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import type { Fact, Value as FactValue } from "../net/types";
 import { addressOf } from "../state/place";
-import { bytesText, dayText, deceptive, numberText, partsOf, relationText, timeText, visible } from "./text";
+import { bytesText, clockText, dayText, deceptive, numberText, partsOf, relationText, timeText, visible } from "./text";
 
 /** Hosts that named anything so far. Where there are several, names say theirs. */
 const hosts = new Set<string>();
@@ -46,6 +46,11 @@ export const Relation = ({ name }: { name: string }): JSX.Element => (
 
 export const When = ({ at, exact = false }: { at: string; exact?: boolean }): JSX.Element => (
   <time class="when" dateTime={at} title={`${timeText(at)} UTC`}>{exact ? timeText(at) : dayText(at)}</time>
+);
+
+/** A day and, in fainter letters, the time of day. */
+export const Clock = ({ at }: { at: string }): JSX.Element => (
+  <time class="when" dateTime={at} title={`${timeText(at)} UTC`}>{dayText(at)} <span class="clock">{clockText(at)}</span></time>
 );
 
 const LINES_MAX = 280;

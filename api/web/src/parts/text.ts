@@ -69,8 +69,10 @@ export const bytesText = (bytes: number): string => {
   return `${unit === 0 || size >= 100 ? Math.round(size) : size.toFixed(1)} ${units[unit]}`;
 };
 
+const LARGE = new Intl.NumberFormat("en", { maximumSignificantDigits: 12 });
+/** Thousands apart from 10,000 on; a year stays as it is. */
 export const numberText = (value: number): string =>
-  Number.isInteger(value) ? (Math.abs(value) < 10_000 ? String(value) : count(value)) : String(Number(value.toPrecision(10)));
+  Math.abs(value) >= 10_000 && Math.abs(value) < 1e15 ? LARGE.format(value) : Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(10)));
 
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const two = (number: number): string => String(number).padStart(2, "0");
@@ -82,11 +84,12 @@ export const dayText = (instant: string): string => {
   return `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]} ${date.getUTCFullYear()}`;
 };
 
-export const timeText = (instant: string): string => {
+export const clockText = (instant: string): string => {
   const date = new Date(instant);
-  if (Number.isNaN(date.getTime())) return instant;
-  return `${dayText(instant)}, ${two(date.getUTCHours())}:${two(date.getUTCMinutes())}:${two(date.getUTCSeconds())}`;
+  return Number.isNaN(date.getTime()) ? "" : `${two(date.getUTCHours())}:${two(date.getUTCMinutes())}:${two(date.getUTCSeconds())}`;
 };
+
+export const timeText = (instant: string): string => (clockText(instant) === "" ? instant : `${dayText(instant)}, ${clockText(instant)}`);
 
 /** As short as can be for the span it is part of. */
 export const tickText = (milliseconds: number, spanMs: number): string => {

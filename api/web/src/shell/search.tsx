@@ -30,7 +30,7 @@ export const SearchField = (): JSX.Element => {
   }, []);
   const look = (typed: string): void => {
     looked.current = typed;
-    if (place.value.view === "search") amend({ q: typed }, true);
+    if (place.value.view === "search") amend({ q: typed, all: "" }, true);
     else go(addressOf("search", { q: typed }));
   };
   const typed = (event: TargetedInputEvent<HTMLInputElement>): void => {

@@ -1,4 +1,4 @@
-// Light or dark: as the system says, until somebody chooses.
+// Light or dark: as the system says, until the reader chooses.
 import type { JSX } from "preact";
 import { effect, signal } from "@preact/signals";
 import { Icon } from "../parts/icons";

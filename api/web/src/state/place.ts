@@ -39,9 +39,11 @@ export const addressOf = (view: string, params: Params = {}): string => {
   return write({ view, params: { ...carried, ...params } });
 };
 
-/** Change some parameters of this view. `quietly` adds no step to the history. */
+/** Change some parameters of this view. `quietly` adds no step to the history, and keeps how far a
+ * list has been read. */
 export const amend = (params: Params, quietly = false): void => {
-  const next = { view: place.value.view, params: { ...place.value.params, ...params } };
+  const kept = quietly ? place.value.params : { ...place.value.params, pages: "" };
+  const next = { view: place.value.view, params: { ...kept, ...params } };
   const address = write(next);
   if (address === location.hash) return;
   if (quietly) history.replaceState(null, "", address);

@@ -1,6 +1,5 @@
 // One entity: what is known of it, grouped by relation, with both sides where sources disagree.
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
 import { useAnswer } from "../net/answer";
 import { segment, type Ask } from "../net/send";
 import type { Fact, Neighbours } from "../net/types";
@@ -8,6 +7,7 @@ import { Empty, Fault, Section, View } from "../parts/frame";
 import { Bar, Marks, Name, NameText, Relation, Value, When } from "../parts/names";
 import { count, deceptive, kindText, partsOf, plural, visible } from "../parts/text";
 import { addressOf, amend, momentQuery, param, scope } from "../state/place";
+import { Rows } from "../parts/rows";
 import { ScopeChoice } from "../parts/scope";
 import { factPages } from "./search";
 import type { LogPage } from "./log/types";
@@ -47,7 +47,7 @@ export const EntityView = (): JSX.Element => {
             <label class="inline"><input type="checkbox" checked={ended} onChange={() => amend({ ended: ended ? "" : "1" })} /> also what has ended</label>
           }>
             {facts.data?.length === 0 && <Empty>Nothing is known of this {kind || "entity"} at this moment{scope.value && ` in the scope ${scope.value}`}.</Empty>}
-            {groups(facts.data ?? []).map(([relation, group]) => <Group key={relation} relation={relation} facts={group} />)}
+            <Groups facts={facts.data ?? []} more={facts.more} />
             {facts.more !== null && <button type="button" onClick={facts.more}>More of {plural(facts.total ?? 0, "fact")}</button>}
           </Section>
         </div>
@@ -78,31 +78,61 @@ const groups = (facts: readonly Fact[]): [string, readonly Fact[]][] => {
   return [...found].sort(([a, first], [b, second]) => disputed(first) - disputed(second) || first.length - second.length || a.localeCompare(b));
 };
 
-const Group = ({ relation, facts }: { relation: string; facts: readonly Fact[] }): JSX.Element => {
-  const [open, setOpen] = useState(false);
+/** A piece of a group that is one row of the list: a hub's facts are many thousands. */
+interface Part {
+  readonly key: string;
+  readonly relation: string;
+  /** The number of facts in the group, at its first part. */
+  readonly size: number | null;
+  readonly facts: readonly Fact[];
+  readonly kind: "stated" | "dispute" | "toggle";
+}
+
+const partsOfGroup = (relation: string, facts: readonly Fact[], open: boolean): Part[] => {
   const disputed = facts.filter((fact) => fact.contradicted);
   const rest = facts.filter((fact) => !fact.contradicted);
-  const shown = open ? rest : rest.slice(0, GROUP);
+  const parts: Omit<Part, "size">[] = [];
+  for (const fact of open ? rest : rest.slice(0, GROUP)) parts.push({ key: fact.id, relation, facts: [fact], kind: "stated" });
+  for (let n = 0; n < disputed.length; n += GROUP) parts.push({ key: `dispute ${relation} ${n}`, relation, facts: disputed.slice(n, n + GROUP), kind: "dispute" });
+  if (rest.length > GROUP) parts.push({ key: `toggle ${relation}`, relation, facts: rest, kind: "toggle" });
+  return parts.map((part, n) => ({ ...part, size: n === 0 ? facts.length : null }));
+};
+
+const ROW = 74;
+
+const Groups = ({ facts, more }: { facts: readonly Fact[]; more: (() => void) | null }): JSX.Element => {
+  const opened = param("groups").split("\n").filter(Boolean);
+  const grouped = groups(facts);
+  const last = grouped.at(-1)?.[0];
+  const disputes = new Map(grouped.map(([relation, group]) => [relation, group.filter((fact) => fact.contradicted).length]));
+  const turn = (relation: string): void => amend({ groups: (opened.includes(relation) ? opened.filter((each) => each !== relation) : [...opened, relation]).join("\n") }, true);
   return (
-    <div class="group">
-      <h3 class="group-name"><Relation name={relation} />{facts.length > 1 && <span class="muted"> {count(facts.length)}</span>}</h3>
-      <div class="group-facts">
-        {shown.map((fact) => <Stated key={fact.id} fact={fact} />)}
-        {disputed.length > 0 && (
-          <div class={disputed.length > 1 ? "dispute" : "dispute settled"}>
-            <p class="dispute-head">
-              {disputed.length > 1
-                ? <><span class="tag bad">in conflict</span> {count(disputed.length)} values that exclude each other. <a href={addressOf("review")}>Settle it</a></>
-                : <><span class="tag">set aside</span> lost against another value. <a href={addressOf("review", { status: "resolved" })}>See the resolution</a></>}
-            </p>
-            <div class="sides">{disputed.map((fact) => <Stated key={fact.id} fact={fact} />)}</div>
+    <Rows rows={grouped.flatMap(([relation, group]) => partsOfGroup(relation, group, opened.includes(relation)))} label="Facts by relation" height={ROW} measured
+      // Only where what comes is seen: a folded group shows none of it.
+      more={last !== undefined && opened.includes(last) ? more : null} keyOf={({ key }) => key}
+      draw={(part) => (
+        <div class={part.size === null ? "group" : "group begins"}>
+          {part.size !== null && <h3 class="group-name"><Relation name={part.relation} />{part.size > 1 && <span class="muted"> {count(part.size)}</span>}</h3>}
+          <div class="group-facts">
+            {part.kind === "stated" && part.facts.map((fact) => <Stated key={fact.id} fact={fact} />)}
+            {part.kind === "dispute" && <Dispute facts={part.facts} all={disputes.get(part.relation) ?? 0} />}
+            {part.kind === "toggle" && <button type="button" class="quiet" aria-expanded={opened.includes(part.relation)} onClick={() => turn(part.relation)}>{opened.includes(part.relation) ? "fewer" : `all ${count(part.facts.length)}`}</button>}
           </div>
-        )}
-        {rest.length > GROUP && <button type="button" class="quiet" aria-expanded={open} onClick={() => setOpen(!open)}>{open ? "fewer" : `all ${count(rest.length)}`}</button>}
-      </div>
-    </div>
+        </div>
+      )} />
   );
 };
+
+const Dispute = ({ facts, all }: { facts: readonly Fact[]; all: number }): JSX.Element => (
+  <div class={all > 1 ? "dispute" : "dispute settled"}>
+    <p class="dispute-head">
+      {all > 1
+        ? <><span class="tag bad">in conflict</span> {count(all)} values that exclude each other. <a href={addressOf("review")}>Settle it</a></>
+        : <><span class="tag">set aside</span> lost against another value. <a href={addressOf("review", { status: "resolved" })}>See the resolution</a></>}
+    </p>
+    <div class="sides">{facts.map((fact) => <Stated key={fact.id} fact={fact} />)}</div>
+  </div>
+);
 
 /** What a source says, without the entity and relation, which stand above it. */
 export const Stated = ({ fact }: { fact: Fact }): JSX.Element => (

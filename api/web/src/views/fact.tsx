@@ -1,5 +1,6 @@
 // One fact: what it says, where it comes from, what became of it, and who was told.
 import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
 import { useAnswer } from "../net/answer";
 import { segment, type Ask } from "../net/send";
 import type { Fact, LifeEvent } from "../net/types";
@@ -8,7 +9,8 @@ import { Bar, Marks, Name, NameText, Relation, Value, When } from "../parts/name
 import { kindText, plural, visible } from "../parts/text";
 import { addressOf, at, momentQuery, param } from "../state/place";
 import { may } from "../state/session";
-import { Again, Retract } from "./review/actions";
+import { Again, Retract, type Meanwhile } from "./review/actions";
+import { HoldFact } from "./review/erasures";
 import { Judge, PutAside } from "./review/held";
 
 interface Belief {
@@ -30,6 +32,13 @@ interface Provenance {
   readonly truncated: boolean;
 }
 
+/** An act of the reader that the node has not answered yet. */
+interface Expected {
+  readonly kind: string;
+  readonly ends: boolean;
+  readonly reason: string;
+}
+
 const TOLD = new Set(["recall_served", "recall_answered"]);
 
 export const FactView = (): JSX.Element => {
@@ -43,10 +52,16 @@ export const FactView = (): JSX.Element => {
   const told = events.filter((event) => TOLD.has(event.kind));
   const changed = events.filter((event) => !TOLD.has(event.kind));
   const ended = changed.some((event) => event.kind === "fact_retracted");
+  const [expected, setExpected] = useState<Expected | null>(null);
+  useEffect(() => setExpected(null), [life.data]);
+  const soon = (kind: string, ends = false): Meanwhile => (reason) => {
+    setExpected({ kind, ends, reason });
+    return (agreed) => { if (!agreed) setExpected(null); };
+  };
   return (
     <View title="A fact" asks={[lifeAsk, provenanceAsk]} lead={<code class="address">{visible(id)}</code>}
       actions={fact !== null && may("write") && at.value === "" ? (
-        ended ? fact.quarantine_status === null && <Again fact={{ ...fact, confidence: life.data?.belief[0]?.confidence ?? fact.confidence }} /> : fact.quarantine_status === "pending" ? <Judge fact={fact} /> : <>{fact.garden_id === null && <PutAside fact={fact} />}<Retract fact={fact} /></>
+        ended ? fact.quarantine_status === null && <Again fact={{ ...fact, confidence: life.data?.belief[0]?.confidence ?? fact.confidence }} meanwhile={soon("stated again")} /> : fact.quarantine_status === "pending" ? <Judge fact={fact} meanwhile={soon("quarantine reviewed", true)} /> : <>{fact.garden_id === null && <PutAside fact={fact} meanwhile={soon("put in quarantine", true)} />}{may("admin") && <HoldFact fact={fact} meanwhile={soon("legal hold set")} />}<Retract fact={fact} meanwhile={soon("fact retracted", true)} /></>
       ) : undefined}>
       <Fault fault={life.fault} />
       {life.data?.erased && <p class="notice warn">This fact was erased. What remains are the events that name it.</p>}
@@ -54,7 +69,7 @@ export const FactView = (): JSX.Element => {
         <>
           <div class="statement">
             <p class="statement-says"><Name uri={fact.entity} /> <Relation name={fact.relation} /> <Value value={fact.value} /></p>
-            <p class="fact-foot"><Marks fact={fact} /> {ended && <span class="tag">ended</span>} <span class="scope">{fact.scope}</span></p>
+            <p class="fact-foot"><Marks fact={fact} /> {(ended || expected?.ends) && <span class="tag">ended</span>} <span class="scope">{fact.scope}</span></p>
             <dl class="record">
               <div><dt>says</dt><dd><a href={addressOf("search", { source: fact.source })}><NameText uri={fact.source} /></a></dd></div>
               <div><dt>recorded</dt><dd><When at={fact.timestamp} exact /></dd></div>
@@ -76,9 +91,12 @@ export const FactView = (): JSX.Element => {
                     <span class="muted">by <NameText uri={event.actor} />{event.peer !== null && <> through <NameText uri={event.peer} /></>}</span>
                     {event.reason !== null && <span class="reason"> {visible(event.reason)}</span>}
                     {event.note !== null && <span class="reason"> {visible(event.note)}</span>}
-                    {event.winner_id !== null && <span class="reason">{event.winner_id === fact.id ? " this one stands" : " the other one stands"}</span>}
+                    {event.winner_id !== null && <span class="reason">{event.winner_id === fact.id ? " this one was kept" : " the other one was kept"}</span>}
                   </li>
                 ))}
+                {expected !== null && (
+                  <li aria-busy="true"><span class="muted">now</span> <strong>{expected.kind}</strong>{expected.reason !== "" && <span class="reason"> {visible(expected.reason)}</span>}</li>
+                )}
               </ol>
               <Course belief={life.data?.belief ?? []} />
             </Section>

@@ -4,27 +4,31 @@ import { useAnswer, usePages, type Pages } from "../net/answer";
 import type { Ask } from "../net/send";
 import type { ConflictPage, Fact, FactPage, Found } from "../net/types";
 import { Empty, Fault, Section, View } from "../parts/frame";
-import { Bar, Marks, Name, NameText, Relation, Value, When } from "../parts/names";
+import { Bar, Marks, Name, NameText, Relation, Value, When, valueText } from "../parts/names";
 import { Rows } from "../parts/rows";
 import { count, plural, visible } from "../parts/text";
-import { addressOf, momentQuery, param, scope } from "../state/place";
+import { addressOf, amend, momentQuery, param, scope } from "../state/place";
 import { head, looking, span } from "../state/moments";
 import { dayText } from "../parts/text";
 import { ScopeChoice } from "../parts/scope";
 import { StartHere } from "./start";
 
-const FOUND_MAX = 12;
+const FOUND = 12;
+/** As many as the node gives at once. */
+const FOUND_MAX = 100;
 const PAGE = 100;
+const OPEN = 10;
 export const FACT_ROW = 60;
 
 export const SearchView = (): JSX.Element => (param("q") === "" ? <Overview /> : <Results text={param("q")} />);
 
 const Results = ({ text }: { text: string }): JSX.Element => {
-  const ask: Ask = { path: "/v1/search", query: { q: text, scope: scope.value, limit: FOUND_MAX, ...momentQuery.value } };
+  const limit = param("all") === "" ? FOUND : FOUND_MAX;
+  const ask: Ask = { path: "/v1/search", query: { q: text, scope: scope.value, limit, ...momentQuery.value } };
   const { data, fault, waiting } = useAnswer<Found>(ask);
   return (
     <View title={<>Search: <bdi>{visible(text).slice(0, 80)}</bdi></>} asks={[ask]} actions={<ScopeChoice />}
-      lead={data === null ? "" : `${plural(data.entities.length, "entity", "entities")}, ${plural(data.facts.length, "fact")}`}>
+      lead={data === null ? "" : `${found(data.entities.length, limit, "entity", "entities")}, ${found(data.facts.length, limit, "fact", "facts")}`}>
       <Fault fault={fault} />
       <div class={waiting ? "columns waiting" : "columns"} aria-busy={waiting}>
         {data !== null && data.entities.length === 0 && data.facts.length === 0 && (
@@ -46,6 +50,9 @@ const Results = ({ text }: { text: string }): JSX.Element => {
             </ul>
           </Section>
         )}
+        {data !== null && limit === FOUND && Math.max(data.entities.length, data.facts.length) === FOUND && (
+          <p><button type="button" onClick={() => amend({ all: "1" })}>Up to {FOUND_MAX} of each</button></p>
+        )}
         {data !== null && data.facts.length > 0 && (
           <Section title="Facts" aside={<a href={addressOf("recall", { q: text })}>ask as a question</a>}>
             <ol class="facts">{data.facts.map((fact) => <li key={fact.id}><FactRow fact={fact} /></li>)}</ol>
@@ -56,10 +63,14 @@ const Results = ({ text }: { text: string }): JSX.Element => {
   );
 };
 
+/** How many came; of a full list there may be more. */
+const found = (number: number, limit: number, one: string, many: string): string =>
+  number < limit ? plural(number, one, many) : `the best ${count(number)} ${many}`;
+
 /** A fact as one line of a list. */
 export const FactRow = ({ fact, note }: { fact: Fact; note?: JSX.Element | string }): JSX.Element => (
   <div class="fact">
-    <div class="fact-says">
+    <div class="fact-says" title={valueText(fact.value)}>
       <Name uri={fact.entity} /> <Relation name={fact.relation} /> <Value value={fact.value} /> <Marks fact={fact} />
     </div>
     <div class="fact-foot">
@@ -85,7 +96,7 @@ const Overview = (): JSX.Element => {
     query: { scope: scope.value, include_contradicted: true, limit: PAGE, relation: param("relation"), source: param("source"), ...momentQuery.value },
   };
   const facts = factPages(ask);
-  const conflictsAsk: Ask = { path: "/v1/conflicts", query: { status: "unresolved", limit: 3, ...momentQuery.value } };
+  const conflictsAsk: Ask = { path: "/v1/conflicts", query: { status: "unresolved", limit: OPEN, ...momentQuery.value } };
   const conflicts = useAnswer<ConflictPage>(conflictsAsk);
   if (facts.total === 0 && looking.value.now && scope.value === "" && !param("relation") && !param("source")) return <StartHere />;
   const whole = span.value;
@@ -97,7 +108,7 @@ const Overview = (): JSX.Element => {
         <div><dt>facts</dt><dd>{facts.total === null ? "…" : count(facts.total)}</dd></div>
         <div><dt>events in the log</dt><dd>{count(looking.value.now ? head.value : looking.value.position)}</dd></div>
         <div><dt>from</dt><dd>{whole === null ? "…" : dayText(new Date(whole.beginMs).toISOString())}</dd></div>
-        <div><dt>open conflicts</dt><dd><a href={addressOf("review")}>{conflicts.data === null ? "…" : conflicts.data.cursor === null ? count(conflicts.data.conflicts.length) : "3 or more"}</a></dd></div>
+        <div><dt>open conflicts</dt><dd><a href={addressOf("review")}>{conflicts.data === null ? "…" : conflicts.data.cursor === null ? count(conflicts.data.conflicts.length) : `${OPEN}+`}</a></dd></div>
       </dl>
       {(param("relation") || param("source")) && (
         <p class="filters">

@@ -1,12 +1,14 @@
 // SQL over the log, as table, chart or file, for keys with audit.read.
-import type { JSX } from "preact";
-import { useRef, useState } from "preact/hooks";
+import type { JSX, RefObject } from "preact";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useAnswer } from "../net/answer";
 import { fetchAsk, Refused, type Ask } from "../net/send";
 import { Chart } from "../parts/chart";
 import { Empty, Fault, Section, View } from "../parts/frame";
+import { NameText } from "../parts/names";
+import { useInSight, WHOLE } from "../parts/rows";
 import { count, plural, visible } from "../parts/text";
-import { amend, at, param } from "../state/place";
+import { addressOf, amend, at, param } from "../state/place";
 import { may } from "../state/session";
 
 interface Result {
@@ -16,7 +18,11 @@ interface Result {
 }
 
 const LIMIT = 1000;
-const SHOWN = 300;
+/** Of a long answer every row is one line high, in pixels. */
+const ROW = 36;
+const CELL = 300;
+/** What always fits a cell of one line. */
+const SHORT = 40;
 const EXAMPLES: readonly [string, string][] = [
   ["events a year", "SELECT year(received_at) AS year, count(*) AS events\nFROM events GROUP BY 1 ORDER BY 1"],
   ["kinds", "SELECT kind, count(*) AS events FROM events GROUP BY kind ORDER BY events DESC"],
@@ -37,7 +43,7 @@ export const SqlView = (): JSX.Element => {
   const body = { sql: statement, limit: LIMIT, ...(at.value === "" ? {} : { as_of: at.value }) };
   const ask: Ask | null = statement === "" || !allowed ? null : { method: "POST", path: "/v1/time-travel/sql", body };
   const { data, fault, waiting } = useAnswer<Result>(ask);
-  const run = (): void => amend({ sql: field.current?.value.trim() ?? "" });
+  const run = (): void => amend({ sql: field.current?.value.trim() ?? "", order: "" });
   return (
     <View title="SQL" asks={[ask]} lead="One SELECT over the log, read-only, in a process of its own that has your rows and nothing else">
       {!allowed && <p class="notice"><span>This needs a key with the permission <strong>audit.read</strong>.</span></p>}
@@ -46,7 +52,7 @@ export const SqlView = (): JSX.Element => {
           onKeyDown={(event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); run(); } }} />
         <p class="graph-acts">
           <button class="primary" disabled={!allowed}>Run</button>
-          {EXAMPLES.map(([label, sql]) => <button type="button" key={label} class="quiet" disabled={!allowed} onClick={() => amend({ sql })}>{label}</button>)}
+          {EXAMPLES.map(([label, sql]) => <button type="button" key={label} class="quiet" disabled={!allowed} onClick={() => amend({ sql, order: "" })}>{label}</button>)}
         </p>
       </form>
       <Fault fault={fault} />
@@ -86,9 +92,33 @@ const Shown = ({ data, body }: { data: Result; body: Record<string, unknown> }):
       </span>
     }>
       <Fault fault={fault} />
-      {data.rows.length === 0 ? <Empty>No rows.</Empty> : as === "chart" ? <Drawn data={data} /> : <Table data={data} />}
+      {data.rows.length === 0 ? <Empty>No rows.</Empty> : as === "chart" ? <Drawn data={data} /> : <Table key={String(body["sql"])} data={data} />}
     </Section>
   );
+};
+
+/** What a cell names: an entity, a fact or an event that has a page. */
+const linkOf = (column: string, cell: unknown): string | null => {
+  if (typeof cell === "string" && /^stigmem:\/\//.test(cell)) return addressOf("entity", { name: cell });
+  if (typeof cell === "string" && column === "fact_id") return addressOf("fact", { id: cell });
+  if (typeof cell === "number" && /(^|_)position$/.test(column)) return addressOf("log", { event: String(cell) });
+  return null;
+};
+
+const Cell = ({ column, cell }: { column: string; cell: unknown }): JSX.Element => {
+  if (cell === null) return <span class="muted">null</span>;
+  if (column === "fact_ids" && Array.isArray(cell))
+    return <>{cell.slice(0, 3).map((id) => <a key={String(id)} class="together" href={addressOf("fact", { id: String(id) })} title={visible(String(id))}>{visible(String(id)).slice(0, 18)}… </a>)}{cell.length > 3 && <span class="muted">and {count(cell.length - 3)} more</span>}</>;
+  const link = linkOf(column, cell);
+  if (link !== null && typeof cell === "string" && column !== "fact_id") return <a class="name-link" href={link}><NameText uri={cell} /></a>;
+  const text = visible(typeof cell === "object" ? JSON.stringify(cell) : String(cell));
+  const said = <bdi title={text.length > SHORT ? text.slice(0, 2000) : undefined}>{text.length > CELL ? `${text.slice(0, CELL)}…` : text}</bdi>;
+  return link === null ? said : <a href={link}>{said}</a>;
+};
+
+const before = (a: unknown, b: unknown): number => {
+  if (a === null || b === null) return a === b ? 0 : a === null ? 1 : -1;
+  return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
 };
 
 const numeric = (type: string): boolean => /INT|DOUBLE|FLOAT|DECIMAL|REAL/.test(type);
@@ -96,22 +126,49 @@ const numeric = (type: string): boolean => /INT|DOUBLE|FLOAT|DECIMAL|REAL/.test(
 const Table = ({ data }: { data: Result }): JSX.Element => {
   const most = data.columns.map(({ type }, n) => (numeric(type) ? Math.max(...data.rows.map((row) => Math.abs(Number(row[n]) || 0))) : 0));
   const measure = (n: number): boolean => numeric(data.columns[n]?.type ?? "") && !/position|seq|year|version/.test(data.columns[n]?.name ?? "") && (most[n] ?? 0) > 0;
+  // As in ORDER BY: the number of a column, below zero for the greatest first.
+  const chosen = Number(param("order")) || 0;
+  const order = chosen === 0 ? null : { n: Math.abs(chosen) - 1, down: chosen < 0 };
+  const box = useRef<HTMLDivElement>(null);
+  const inSight = useInSight(box, ROW, data.rows.length);
+  const whole = data.rows.length <= WHOLE;
+  const [begin, end] = whole ? [0, data.rows.length] : inSight;
+  useWidest(box);
+  const rows = order === null ? data.rows : [...data.rows].sort((a, b) => (order.down ? -1 : 1) * before(a[order.n], b[order.n]));
+  const turn = (n: number): void => {
+    const down = order?.n !== n ? numeric(data.columns[n]?.type ?? "") : !order.down;
+    amend({ order: String(down ? -n - 1 : n + 1) }, true);
+  };
   return (
-    <div class="scroll tall" tabIndex={0} role="region" aria-label="Rows">
-      <table class="table">
-        <thead><tr>{data.columns.map(({ name, type }) => <th scope="col" key={name} class={numeric(type) ? "number" : ""} title={type}>{visible(name)}</th>)}</tr></thead>
-        <tbody>{data.rows.slice(0, SHOWN).map((row, place) => (
-          <tr key={place}>{row.map((cell, n) => (
-            <td key={n} class={numeric(data.columns[n]?.type ?? "") ? "number" : ""}>
+    <div class="scroll tall" tabIndex={0} role="region" aria-label="Rows" ref={box}>
+      <table class={whole ? "table" : "table level"} aria-rowcount={rows.length + 1}>
+        <thead><tr>{data.columns.map(({ name, type }, n) => (
+          <th scope="col" key={name} class={numeric(type) ? "number" : ""} aria-sort={order?.n !== n ? "none" : order.down ? "descending" : "ascending"}>
+            <button type="button" class="sort" title={`${type}; orders these rows`} onClick={() => turn(n)}>{visible(name)}<span aria-hidden="true">{order?.n !== n ? "" : order.down ? " ↓" : " ↑"}</span></button>
+          </th>
+        ))}</tr></thead>
+        <tbody>
+        {begin > 0 && <tr aria-hidden="true"><td class="gap" colSpan={data.columns.length} style={{ height: `${begin * ROW}px` }} /></tr>}
+        {rows.slice(begin, end).map((row, n) => (
+          <tr key={begin + n} aria-rowindex={begin + n + 2} style={whole ? {} : { height: `${ROW}px` }}>{row.map((cell, n) => (
+            <td key={n} class={numeric(data.columns[n]?.type ?? "") ? "number" : /^(TIMESTAMP|DATE|UUID)/.test(data.columns[n]?.type ?? "") ? "together" : ""}>
               {measure(n) && <svg class="cell-bar" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true"><rect class="fill-1" width={(100 * Math.abs(Number(cell) || 0)) / (most[n] ?? 1)} height="6" /></svg>}
-              {cell === null ? <span class="muted">null</span> : <bdi>{visible(typeof cell === "object" ? JSON.stringify(cell) : String(cell)).slice(0, 300)}</bdi>}
+              <Cell column={data.columns[n]?.name ?? ""} cell={cell} />
             </td>
           ))}</tr>
-        ))}</tbody>
+        ))}
+        {end < rows.length && <tr aria-hidden="true"><td class="gap" colSpan={data.columns.length} style={{ height: `${(rows.length - end) * ROW}px` }} /></tr>}
+        </tbody>
       </table>
-      {data.rows.length > SHOWN && <p class="muted">The first {count(SHOWN)} rows; the files have all.</p>}
     </div>
   );
+};
+
+/** Columns never become narrower while the rows in sight change. */
+const useWidest = (box: RefObject<HTMLElement | null>): void => {
+  useLayoutEffect(() => {
+    for (const head of box.current?.querySelectorAll<HTMLElement>("th") ?? []) head.style.minWidth = `${head.offsetWidth}px`;
+  });
 };
 
 /** The first column across, every numeric one after it as a series. */

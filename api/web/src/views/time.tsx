@@ -10,9 +10,10 @@ import { ScopeChoice } from "../parts/scope";
 import { count, dayText, plural } from "../parts/text";
 import { addressOf, amend, at, param, scope } from "../state/place";
 import { may } from "../state/session";
-import { head, instantAt, looking, span } from "../state/moments";
+import { head, instantAt, looking, positionAt, span } from "../state/moments";
 
 const LIMIT = 300;
+const FEW = 20;
 const CHANGES = ["added", "retracted", "resolved", "decayed"] as const;
 
 interface Difference {
@@ -26,13 +27,13 @@ interface Difference {
   readonly erased?: readonly { fact_id: string; position: number }[];
 }
 
-/** Without a moment to begin from: a tenth of the log earlier. */
+/** Without a moment to begin from: a tenth of the log earlier, by its events where few fell in that time. */
 const earlier = (): string => {
   const whole = span.value;
   if (whole === null) return "";
   const { ms, position } = looking.value;
   const before = new Date(ms - (whole.endMs - whole.beginMs) / 10);
-  return before.getTime() > whole.beginMs ? `${before.toISOString().slice(0, 10)}T00:00:00Z` : `position:${Math.max(1, Math.round(position * 0.9))}`;
+  return before.getTime() > whole.beginMs && position - positionAt(before.getTime()) >= FEW ? `${before.toISOString().slice(0, 10)}T00:00:00Z` : `position:${Math.max(1, Math.round(position * 0.9))}`;
 };
 
 export const TimeView = (): JSX.Element => {
@@ -186,7 +187,7 @@ const Knew = (): JSX.Element => {
       <Fault fault={fault} />
       {entity === "" && <Empty>Name an entity above to see who said something about it and who was told, and when first.</Empty>}
       {entity !== "" && !allowed && <Empty>Who was told what is for keys with audit.read.</Empty>}
-      {data !== null && data.rows.length === 0 && <Empty>Nobody yet.</Empty>}
+      {data !== null && data.rows.length === 0 && <Empty>No source or reader is recorded at this moment.</Empty>}
       {data !== null && data.rows.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="Who knew this when">
           <table class="table">

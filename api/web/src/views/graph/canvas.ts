@@ -22,6 +22,8 @@ const FRAME_MS = 9;
 const TRUST_STEPS = 4;
 const TAP_PIXELS = 6;
 const AGAIN_MS = 400;
+/** The longest that a graph takes to rest unseen. */
+const CALM_MS = 1500;
 
 export class Canvas {
   private zoom = 1;
@@ -35,6 +37,7 @@ export class Canvas {
   private held: Dot | null = null;
   private tap: { uri: string; at: number } | null = null;
   private readonly stop = new AbortController();
+  private calmUntil = 0;
   private readonly calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
   selected: string | null = null;
   chosen: Line | null = null;
@@ -71,7 +74,7 @@ export class Canvas {
 
   refit(): void {
     this.moved = false;
-    if (this.calm) this.network.rest();
+    this.calmUntil = performance.now() + CALM_MS;
     this.wake();
   }
 
@@ -166,7 +169,14 @@ export class Canvas {
   // -- drawing --------------------------------------------------------------------------
   private draw(): void {
     this.frame = 0;
-    const moving = !this.calm && this.network.move(FRAME_MS);
+    const moving = (!this.calm || performance.now() < this.calmUntil) && this.network.move(FRAME_MS);
+    const unseen = moving && this.calm && this.held === null;
+    this.element.ariaBusy = String(unseen);
+    if (unseen) {
+      // A reader who wants nothing to move sees it once it rests; the page answers meanwhile.
+      this.wake();
+      return;
+    }
     const { clientWidth: width, clientHeight: height } = this.element;
     const dense = Math.min(2, window.devicePixelRatio || 1);
     if (this.element.width !== Math.round(width * dense) || this.element.height !== Math.round(height * dense)) {

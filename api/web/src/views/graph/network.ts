@@ -112,12 +112,6 @@ export class Network {
     return true;
   }
 
-  /** All at once, for readers who want nothing to move. */
-  rest(): void {
-    const end = performance.now() + 1500;
-    while (this.simulation.alpha() >= COOLED && performance.now() < end) this.simulation.tick();
-  }
-
   /** The dot at a place, if any. */
   at(x: number, y: number, slack: number): Dot | null {
     const found = this.simulation.find(x, y, 40 + slack);

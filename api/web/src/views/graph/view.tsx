@@ -20,8 +20,9 @@ const GROUPS = 6;
 export const GraphView = (): JSX.Element => {
   const start = param("from");
   const opened = useMemo(() => param("open").split("\n").filter(Boolean), [param("open")]);
-  const [selected, setSelected] = useState<string | null>(start || null);
-  const [line, setLine] = useState<Line | null>(null);
+  const selected = param("on") || start || null;
+  const setSelected = (uri: string | null): void => amend({ on: uri ?? "", edge: "" }, true);
+  const setLine = (line: Line): void => amend({ on: "", edge: line.key }, true);
   const [fault, setFault] = useState<Refused | null>(null);
   const [size, setSize] = useState<[number, number]>([0, 0]);
   const [left, setLeft] = useState(0);
@@ -37,17 +38,17 @@ export const GraphView = (): JSX.Element => {
     return kinds.current.get(kind) ?? 0;
   });
   const net = network.current;
+  const line = net.lines.find(({ key }) => key === param("edge")) ?? null;
 
   useEffect(() => {
     if (canvas.current === null) return;
     const made = new Canvas(canvas.current, net, {
       dot: (uri, again) => {
         setSelected(uri);
-        setLine(null);
         if (again) open(uri);
       },
-      line: (picked) => { setLine(picked); setSelected(null); },
-      nothing: () => { setLine(null); setSelected(null); },
+      line: setLine,
+      nothing: () => setSelected(null),
     });
     drawing.current = made;
     return () => made.close();
@@ -114,7 +115,7 @@ export const GraphView = (): JSX.Element => {
           </div>
         </div>
         <aside class="graph-side" aria-label="Selected">
-          {line !== null ? <Edge line={line} /> : selected !== null ? <Chosen uri={selected} net={net} open={open} opened={selected === start || opened.includes(selected)} pick={setSelected} />
+          {line !== null ? <Edge line={line} close={() => setSelected(line.source.uri)} /> : selected !== null ? <Chosen uri={selected} net={net} open={open} opened={selected === start || opened.includes(selected)} pick={setSelected} pickLine={setLine} />
             : <Best net={net} pick={(uri) => { setSelected(uri); }} size={size[0]} />}
           <dl class="legend">
             <div><dt>width</dt><dd>confidence in the edge</dd></div>
@@ -176,7 +177,16 @@ const Best = ({ net, pick, size }: { net: Network; pick: (uri: string) => void; 
   );
 };
 
-const Chosen = ({ uri, net, open, opened, pick }: { uri: string; net: Network; open: (uri: string) => void; opened: boolean; pick: (uri: string) => void }): JSX.Element => {
+interface ChosenProps {
+  readonly uri: string;
+  readonly net: Network;
+  readonly open: (uri: string) => void;
+  readonly opened: boolean;
+  readonly pick: (uri: string) => void;
+  readonly pickLine: (line: Line) => void;
+}
+
+const Chosen = ({ uri, net, open, opened, pick, pickLine }: ChosenProps): JSX.Element => {
   const lines = net.lines.filter((line) => line.source.uri === uri || line.target.uri === uri).slice(0, 200);
   return (
     <>
@@ -189,7 +199,7 @@ const Chosen = ({ uri, net, open, opened, pick }: { uri: string; net: Network; o
       <ul class="picks">
         {lines.map((line) => {
           const other = line.source.uri === uri ? line.target : line.source;
-          return <li key={line.key}><Relation name={line.relation} /> <button type="button" class="quiet" onClick={() => pick(other.uri)}><NameText uri={other.uri} /></button></li>;
+          return <li key={line.key}><button type="button" class="quiet plain" title="What was said of this edge over time" onClick={() => pickLine(line)}><Relation name={line.relation} /></button> <button type="button" class="quiet" onClick={() => pick(other.uri)}><NameText uri={other.uri} /></button></li>;
         })}
       </ul>
     </>
@@ -197,7 +207,7 @@ const Chosen = ({ uri, net, open, opened, pick }: { uri: string; net: Network; o
 };
 
 /** An edge, and what was said of it over time. */
-const Edge = ({ line }: { line: Line }): JSX.Element => {
+const Edge = ({ line, close }: { line: Line; close: () => void }): JSX.Element => {
   const history = (entity: string): Ask => ({
     path: "/v1/facts",
     query: { entity, relation: line.relation, include_contradicted: true, include_retracted: true, include_expired: true, limit: 200, ...momentQuery.value },
@@ -209,7 +219,7 @@ const Edge = ({ line }: { line: Line }): JSX.Element => {
   const first = said[0];
   return (
     <>
-      <h2><Relation name={line.relation} /></h2>
+      <div class="sheet-head"><h2><Relation name={line.relation} /></h2><button type="button" class="tool" onClick={close}>Close</button></div>
       <p><Name uri={first?.entity ?? line.source.uri} /> → <Name uri={first ? String(first.value.v) : line.target.uri} /></p>
       <p class="graph-acts"><Bar part={line.confidence} label="confidence" /> <Bar part={line.trust} label="trust" tone="trust" /></p>
       <h3>Its history up to this moment</h3>

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { usePages } from "../../net/answer";
 import type { Ask } from "../../net/send";
 import { Empty, Fault, View } from "../../parts/frame";
-import { NameText, Relation, When } from "../../parts/names";
+import { Clock, NameText, Relation } from "../../parts/names";
 import { Rows } from "../../parts/rows";
 import { count, kindText, plural, visible } from "../../parts/text";
 import { addressOf, amend, at, momentQuery, param } from "../../state/place";
@@ -34,6 +34,8 @@ export const LogView = (): JSX.Element => {
     next: page.next_before === null ? null : { ...asked, query: { ...asked.query, before: page.next_before } },
   }));
   const live = at.value === "" && param("tail") !== "off";
+  const seen = (name: "entity" | "actor" | "stream" | "peer"): string[] =>
+    [...new Set((found.data ?? []).flatMap((event) => (event[name] === null ? [] : [name === "stream" ? partition(event.stream) : event[name]])))].slice(0, 50);
   const opened = Number(param("event")) || null;
   const detailAsk: Ask | null = opened === null ? null : { path: `/v1/log/${opened}` };
   return (
@@ -48,10 +50,11 @@ export const LogView = (): JSX.Element => {
         <label>Kind
           <input list="kinds" value={param("kind")} onChange={(event) => amend({ kind: event.currentTarget.value.trim().replaceAll(" ", "_") })} placeholder="any" size={18} />
         </label>
+        {(["entity", "actor", "stream", "peer"] as const).map((name) => <datalist key={name} id={`seen-${name}`}>{seen(name).map((each) => <option key={each} value={each} />)}</datalist>)}
         <datalist id="kinds">{KINDS.map((kind) => <option key={kind} value={kind} />)}</datalist>
         {(["entity", "actor", "stream", "peer"] as const).map((name) => (
           <label key={name} class={name === "entity" || param(name) !== "" ? "" : "roomy"}>{name[0]?.toUpperCase()}{name.slice(1)}
-            <input value={param(name)} onChange={(event) => amend({ [name]: event.currentTarget.value.trim() })} placeholder="any" size={name === "entity" ? 24 : 14} spellcheck={false} />
+            <input value={param(name)} list={`seen-${name}`} onChange={(event) => amend({ [name]: event.currentTarget.value.trim() })} placeholder="any" size={name === "entity" ? 24 : 14} spellcheck={false} />
           </label>
         ))}
         {FILTERS.some((name) => param(name) !== "") && (
@@ -82,7 +85,7 @@ const EventRow = ({ event, opened }: { event: LogEvent; opened: boolean }): JSX.
       <About event={event} />
     </span>
     <span class="event-actor"><NameText uri={event.actor} /></span>
-    <When at={event.received_at} />
+    <Clock at={event.received_at} />
   </a>
 );
 
@@ -97,7 +100,7 @@ export const About = ({ event }: { event: LogEvent }): JSX.Element => (
 );
 
 export const keptParams = (params: Record<string, string>): Record<string, string> => ({
-  ...Object.fromEntries([...FILTERS, "tail", "held"].map((name) => [name, param(name)])),
+  ...Object.fromEntries([...FILTERS, "tail", "held", "pages"].map((name) => [name, param(name)])),
   ...params,
 });
 

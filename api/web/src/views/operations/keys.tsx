@@ -43,7 +43,7 @@ export const Keys = (): JSX.Element => {
             <tbody>{data.map((key) => (
               <tr key={key.id}><td><NameText uri={key.entity_uri} /></td><td>{key.permissions.join(", ")}</td><td>{key.scopes.join(", ")}</td>
                 <td>{key.expires_at === null ? "it is revoked" : <When at={key.expires_at} />}</td><td><bdi>{visible(key.description ?? "")}</bdi></td>
-                <td><Doing label="Revoke" danger title="Revoke this key" reason="none" ask={() => ({ method: "DELETE", path: `/v1/auth/keys/${segment(key.id)}` })}><p>Whoever uses it is refused from now on.</p></Doing></td></tr>
+                <td><Doing label="Revoke" danger title="Revoke this key" reason="none" ask={() => ({ method: "DELETE", path: `/v1/auth/keys/${segment(key.id)}` })}><p>Requests with it are refused from now on.</p></Doing></td></tr>
             ))}</tbody>
           </table>
         </div>

@@ -2,101 +2,100 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { useAnswer } from "../../net/answer";
-import type { Ask } from "../../net/send";
-import type { Fact } from "../../net/types";
 import { Empty, Fault, Section } from "../../parts/frame";
-import { Marks, Name, NameText, Relation, Value, When, valueText } from "../../parts/names";
-import { count, partsOf, plural, relationText, visible } from "../../parts/text";
-import { addressOf } from "../../state/place";
-import type { RecallAnswer, Recalled } from "./types";
+import { Marks, Name, NameText, Relation, Value, When } from "../../parts/names";
+import { count, plural, visible } from "../../parts/text";
+import { addressOf, amend, param } from "../../state/place";
+import { tokensOf } from "./tokens";
+import type { LabAsks, RecallAnswer, RecallText, Recalled } from "./types";
 
-const CANDIDATES = 60;
+const SHOWN = 12;
 /** Always the same colour for the same stage, whatever else there is. */
 const STAGES = ["lexical", "semantic", "graph", "fuzzy", "simhash", "summaries"];
 const colourOf = (stage: string): number => (STAGES.indexOf(stage) === -1 ? 5 : STAGES.indexOf(stage)) + 1;
 
 interface AnsweredProps {
-  readonly ask: Ask;
-  readonly other: Ask | null;
+  readonly asks: LabAsks;
+  readonly other: LabAsks | null;
   readonly label: string;
 }
 
-export const Answered = ({ ask, other, label }: AnsweredProps): JSX.Element => {
-  const { data, fault, waiting } = useAnswer<RecallAnswer>(ask);
-  const against = useAnswer<RecallAnswer>(other);
-  const wide: Ask = { ...ask, body: { ...(ask.body as object), token_budget: 200_000, limit: CANDIDATES, track: false } };
+export const Answered = ({ asks, other, label }: AnsweredProps): JSX.Element => {
+  const lines = useAnswer<RecallText>(asks.lines);
+  const { data, fault, waiting } = useAnswer<RecallAnswer>(asks.all);
+  const against = useAnswer<RecallAnswer>(other === null ? null : other.all);
+  const stage = param("stage");
+  const setStage = (name: string): void => amend({ stage: name }, true);
   const [more, setMore] = useState(false);
-  const all = useAnswer<RecallAnswer>(more ? wide : null);
   if (fault !== null) return <Fault fault={fault} />;
   if (data === null) return <p class="empty" role="status">…</p>;
   const ranks = against.data === null ? null : new Map(against.data.results.map((each, place) => [each.id, place + 1]));
-  const packed = new Set(data.results.map((each) => each.id));
-  const shown = more && all.data !== null ? all.data.results : data.results;
+  const packed = new Set((lines.data?.text ?? "").split("\n").map((line) => line.split(" | ").at(-1) ?? ""));
+  const ranked = data.results.map((each, place) => ({ each, rank: place + 1 }));
+  const raw = ({ each }: { each: Recalled }): number => each.explain?.stages[stage]?.raw ?? 0;
+  const found = stage === "" ? ranked : ranked.filter(({ each }) => each.explain?.stages[stage] !== undefined).sort((a, b) => raw(b) - raw(a));
+  const shown = more ? found : found.slice(0, SHOWN);
   return (
     <div class={waiting ? "columns waiting" : "columns"} aria-busy={waiting}>
       {label && <h2 class="side-label">{label}</h2>}
-      {data.hint !== null && <p class="notice">{visible(data.hint.message)}</p>}
-      <Section title="What the model gets" aside={<span class="muted">{plural(data.results.length, "fact")} of {count(data.total_scored)} scored, at event {count(data.moment.position)}</span>}>
-        <Budget data={data} />
-        <Packed data={data} />
+      <Section title="What the model gets" aside={lines.data !== null && <span class="muted">{plural(lines.data.returned, "fact")} of {count(lines.data.total_scored)} scored, at event {count(lines.data.moment.position)}</span>}>
+        <Fault fault={lines.fault} />
+        {lines.data !== null && <Packed of={lines.data} />}
       </Section>
       <Section title="Stages">
-        <div class="stages">
-          {data.stages.map((stage) => (
-            <div key={stage.name} class={`stage stage-${colourOf(stage.name)}${stage.status === "completed" ? "" : " off"}`}>
-              <strong>{stage.name}</strong> <span class="muted">{stage.status === "completed" ? `${plural(stage.hits, "candidate")} in ${stage.milliseconds.toFixed(1)} ms` : `${stage.status}${stage.detail ? `: ${visible(stage.detail)}` : ""}`}</span>
-              {data.weights[stage.name] !== undefined && <span class="muted"> weighs {Number(data.weights[stage.name]?.toPrecision(3))}</span>}
-            </div>
+        <div class="stages" role="group" aria-label="Candidates of a stage">
+          {data.stages.map((each) => (
+            <button type="button" key={each.name} class={`stage stage-${colourOf(each.name)}${each.status === "completed" ? "" : " off"}`} disabled={each.hits === 0}
+              aria-pressed={stage === each.name} title={each.hits === 0 ? "" : "Lists its candidates, the best first"} onClick={() => setStage(stage === each.name ? "" : each.name)}>
+              <strong>{each.name}</strong> <span class="muted">{each.status === "completed" ? `${plural(each.hits, "candidate")} in ${each.milliseconds.toFixed(1)} ms` : `${each.status}${each.detail ? `: ${visible(each.detail)}` : ""}`}</span>
+              {data.weights[each.name] !== undefined && <span class="muted"> weighs {Number(data.weights[each.name]?.toPrecision(3))}</span>}
+            </button>
           ))}
         </div>
       </Section>
-      <Section title="Candidates" aside={<button type="button" class="quiet" aria-pressed={more} onClick={() => setMore(!more)}>{more ? "only what was packed" : `the best ${CANDIDATES}, packed or not`}</button>}>
-        <Fault fault={all.fault} />
-        {shown.length === 0 && <Empty>Nothing was found that you may read.</Empty>}
+      <Section title={stage === "" ? "Candidates" : `Candidates of the stage ${stage}`} aside={stage !== "" && <button type="button" class="quiet" onClick={() => setStage("")}>of all stages</button>}>
+        {found.length === 0 && <Empty>{stage === "" ? "Nothing was found that you may read." : `None of the best ${count(ranked.length)} came from it.`}</Empty>}
         <ol class="candidates">
-          {shown.map((each, place) => <Candidate key={each.id} each={each} rank={place + 1} packed={packed.has(each.id)} other={ranks === null ? undefined : ranks.get(each.id) ?? null} best={shown[0]?.score ?? 1} />)}
+          {shown.map(({ each, rank }) => <Candidate key={each.id} each={each} rank={rank} packed={packed.has(each.id)} other={ranks === null ? undefined : ranks.get(each.id) ?? null} best={data.results[0]?.score ?? 1} />)}
         </ol>
+        {found.length > SHOWN && <button type="button" aria-expanded={more} onClick={() => setMore(!more)}>{more ? "Fewer" : `All ${count(found.length)}`}</button>}
       </Section>
     </div>
   );
 };
 
-/** How the budget was spent, a piece for each fact. */
-const Budget = ({ data }: { data: RecallAnswer }): JSX.Element => {
+/** The answer line by line, with what each costs of the budget. */
+const Packed = ({ of }: { of: RecallText }): JSX.Element => {
+  const [copied, setCopied] = useState(false);
+  const lines = of.text.split("\n").map((text) => ({ text, tokens: tokensOf(text) + 1 }));
+  const most = Math.max(1, ...lines.map(({ tokens }) => tokens));
+  const copy = (): void => void navigator.clipboard?.writeText(of.text).then(() => setCopied(true));
   let at = 0;
   return (
-    <div class="budget" title={`${data.tokens_used} of ${data.token_budget} tokens`}>
-      <svg viewBox="0 0 1000 14" preserveAspectRatio="none" role="img" aria-label={`${data.tokens_used} of ${data.token_budget} tokens are used`}>
-        <rect class="bar-ground" width="1000" height="14" />
-        {data.results.map((each, place) => {
-          const width = (1000 * each.token_estimate) / data.token_budget;
-          const x = at;
-          at += width;
-          return <rect key={each.id} class={place % 2 ? "piece odd" : "piece"} x={x} width={Math.max(0.8, width)} height="14" />;
-        })}
-      </svg>
-      <span class="muted">{count(data.tokens_used)} of {count(data.token_budget)} tokens{data.truncated && "; not everything fitted"}</span>
-    </div>
-  );
-};
-
-/** A fact as one line of plain text. */
-const lineOf = (fact: Fact): string =>
-  `${partsOf(fact.entity).name} · ${relationText(fact.relation)}: ${valueText(fact.value)} (${fact.confidence.toFixed(2)}, ${partsOf(fact.source).name}, ${fact.timestamp.slice(0, 10)})`;
-
-const Packed = ({ data }: { data: RecallAnswer }): JSX.Element => {
-  const most = Math.max(1, ...data.results.map((each) => each.token_estimate));
-  return (
-    <div class="packed" tabIndex={0} role="region" aria-label="Packed text">
-      {data.memory_card?.markdown && <pre>{visible(data.memory_card.markdown.split("\n").slice(0, 40).join(" ⏎ ")).replaceAll(" ⏎ ", "\n")}</pre>}
-      {data.results.map((each) => (
-        <div class="packed-line" key={each.id}>
-          <svg class="packed-tokens" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true"><rect class="piece" width={(100 * each.token_estimate) / most} height="8" /></svg>
-          <span class="packed-count">{each.token_estimate}<span class="unseen"> tokens</span></span>
-          <bdi>{lineOf(each.fact)}</bdi>
-        </div>
-      ))}
-    </div>
+    <>
+      <div class="budget" title={`${of.tokens_used} of ${of.token_budget} tokens`}>
+        <svg viewBox="0 0 1000 14" preserveAspectRatio="none" role="img" aria-label={`${of.tokens_used} of ${of.token_budget} tokens are used`}>
+          <rect class="bar-ground" width="1000" height="14" />
+          {lines.map(({ tokens }, place) => {
+            const width = (1000 * tokens) / of.token_budget;
+            const x = at;
+            at += width;
+            return <rect key={place} class={place % 2 ? "piece odd" : "piece"} x={x} width={Math.max(0.8, width)} height="14" />;
+          })}
+        </svg>
+        <span class="muted">{count(of.tokens_used)} of {count(of.token_budget)} tokens{of.truncated && "; not everything fitted"}</span>
+        <button type="button" class="quiet" onClick={copy}><span aria-live="polite">{copied ? "copied" : "copy the text"}</span></button>
+      </div>
+      <div class="packed" tabIndex={0} role="region" aria-label="Packed text">
+        {lines.map(({ text, tokens }, place) => (
+          <div class="packed-line" key={place}>
+            <svg class="packed-tokens" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true"><rect class="piece" width={(100 * tokens) / most} height="8" /></svg>
+            <span class="packed-count">{tokens}<span class="unseen"> tokens</span></span>
+            <bdi>{visible(text)}</bdi>
+          </div>
+        ))}
+      </div>
+    </>
   );
 };
 

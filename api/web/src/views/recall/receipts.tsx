@@ -4,8 +4,10 @@ import { usePages, useAnswer } from "../../net/answer";
 import { segment, type Ask } from "../../net/send";
 import { Empty, Fault } from "../../parts/frame";
 import { Name, NameText, Relation, Value, When } from "../../parts/names";
-import { count, plural, visible } from "../../parts/text";
+import { plural, visible } from "../../parts/text";
+import { Rows } from "../../parts/rows";
 import { addressOf, param } from "../../state/place";
+import { FACT_ROW } from "../search";
 import type { Receipt, Replay } from "./types";
 
 interface ReceiptPage {
@@ -27,21 +29,18 @@ export const Receipts = (): JSX.Element => {
       <Fault fault={found.fault} />
       {found.data?.length === 0 && <Empty>No recall has left a receipt yet. Each one leaves one, in the log within half a minute.</Empty>}
       {found.data !== null && found.data.length > 0 && (
-        <div class="scroll" tabIndex={0} role="region" aria-label="Receipts of recalls">
-          <table class="table">
-            <thead><tr><th scope="col">Question</th><th scope="col">Asked by</th><th scope="col">Profile</th><th scope="col" class="number">Facts</th><th scope="col">Answered</th><th scope="col"><span class="unseen">Replay</span></th></tr></thead>
-            <tbody>{found.data.map((each) => (
-              <tr key={each.receipt_id} class={each.receipt_id === chosen ? "chosen" : ""}>
-                <td><a href={addressOf("recall", { q: each.query, profile: each.profile })}><bdi>{visible(each.query).slice(0, 160)}</bdi></a></td>
-                <td><NameText uri={each.principal} /></td><td>{visible(each.profile)}</td>
-                <td class="number">{count(each.returned.length)}</td><td><When at={each.answered_at} exact /></td>
-                <td><a href={addressOf("recall", { receipt: each.receipt_id })}>replay</a></td>
-              </tr>
-            ))}</tbody>
-          </table>
-        </div>
+        <Rows rows={found.data} label="Receipts of recalls, newest first" height={FACT_ROW} more={found.more} keyOf={(each) => each.receipt_id}
+          draw={(each) => (
+            <div class={each.receipt_id === chosen ? "fact chosen" : "fact"}>
+              <div class="fact-says"><a href={addressOf("recall", { q: each.query, profile: each.profile })} title={visible(each.query)}><bdi>{visible(each.query).slice(0, 160)}</bdi></a></div>
+              <div class="fact-foot">
+                <a href={addressOf("recall", { receipt: each.receipt_id })}>replay</a>
+                <When at={each.answered_at} exact /><span>{plural(each.returned.length, "fact")}</span><span>{visible(each.profile)}</span>
+                <span class="source">asked by <NameText uri={each.principal} /></span>
+              </div>
+            </div>
+          )} />
       )}
-      {found.more !== null && <button type="button" onClick={found.more}>Older</button>}
     </>
   );
 };

@@ -1,4 +1,22 @@
+import type { Ask } from "../../net/send";
 import type { Fact, Moment } from "../../net/types";
+
+/** One question, asked as a model does, and for its best candidates with their scores. */
+export interface LabAsks {
+  readonly lines: Ask;
+  readonly all: Ask;
+}
+
+/** The answer as a model gets it. */
+export interface RecallText {
+  readonly text: string;
+  readonly returned: number;
+  readonly total_scored: number;
+  readonly token_budget: number;
+  readonly tokens_used: number;
+  readonly truncated: boolean;
+  readonly moment: Moment;
+}
 
 export interface StageScore {
   readonly raw: number;
@@ -10,7 +28,6 @@ export interface Recalled {
   readonly id: string;
   readonly fact: Fact;
   readonly score: number;
-  readonly token_estimate: number;
   readonly hop_distance: number | null;
   readonly why: readonly string[];
   readonly found_by: string | null;
@@ -23,19 +40,9 @@ export interface Recalled {
 }
 
 export interface RecallAnswer {
-  readonly recall_id: string;
-  readonly receipt_id: string | null;
   readonly results: readonly Recalled[];
-  readonly total_scored: number;
-  readonly token_budget: number;
-  readonly tokens_used: number;
-  readonly truncated: boolean;
-  readonly profile: string;
   readonly weights: Record<string, number>;
   readonly stages: readonly { name: string; status: string; hits: number; milliseconds: number; detail: string }[];
-  readonly moment: Moment;
-  readonly hint: { message: string } | null;
-  readonly memory_card: { markdown?: string; summary?: string } | null;
 }
 
 export interface Receipt {

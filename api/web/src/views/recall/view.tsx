@@ -1,25 +1,31 @@
 // The recall lab: a question, what a model gets for it, and how every score came to be.
 import type { JSX } from "preact";
 import { useAnswer } from "../../net/answer";
-import type { Ask } from "../../net/send";
 import { Empty, Fault, Section, View } from "../../parts/frame";
-import { visible } from "../../parts/text";
+import { dayText, timeText, visible } from "../../parts/text";
 import { amend, at, param, scope } from "../../state/place";
 import { ScopeChoice } from "../../parts/scope";
 import { Answered } from "./answer";
 import { RECEIPTS, Receipts } from "./receipts";
-import type { Profiles } from "./types";
+import type { LabAsks, Profiles } from "./types";
 
 const BUDGET = 2000;
+const CANDIDATES = 60;
 const EXAMPLES = ["who is responsible for what?", "what changed lately?", "what is disputed?"];
 
-const asked = (profile: string, moment: string): Ask => ({
-  method: "POST", path: "/v1/recall",
-  body: {
-    query: param("q"), scope: scope.value || "*", token_budget: Number(param("budget")) || BUDGET, explain: true, track: false,
+const asked = (profile: string, moment: string): LabAsks => {
+  const question = {
+    query: param("q"), scope: scope.value || "*", track: false,
     ...(profile ? { profile } : {}), ...(moment ? { as_of: moment } : {}), ...(param("entity") ? { entity: param("entity") } : {}),
-  },
-});
+  };
+  return {
+    lines: { method: "POST", path: "/v1/recall", query: { fields: "compact" }, body: { ...question, token_budget: Number(param("budget")) || BUDGET } },
+    all: { method: "POST", path: "/v1/recall", query: { legacy_format: true }, body: { ...question, token_budget: 200_000, limit: CANDIDATES, explain: true } },
+  };
+};
+
+/** A moment as read: a date where the time of day says nothing. */
+const momentText = (text: string): string => (text === "" ? "now" : /T00:00:00Z$/.test(text) ? dayText(text) : /^\d{4}-/.test(text) ? timeText(text) : visible(text));
 
 export const RecallView = (): JSX.Element => {
   const question = param("q");
@@ -29,7 +35,7 @@ export const RecallView = (): JSX.Element => {
   const other = question && (param("other") !== "" || param("when") !== "")
     ? asked(param("other") || param("profile"), param("when") === "now" ? "" : param("when") || at.value) : null;
   return (
-    <View wide={other !== null} title="Recall" asks={[first, other, RECEIPTS]} actions={<ScopeChoice />}
+    <View wide={other !== null} title="Recall" asks={[first?.lines ?? null, first?.all ?? null, other?.lines ?? null, other?.all ?? null, RECEIPTS]} actions={<ScopeChoice />}
       lead="A question, the answer as a model would get it, and where every score comes from">
       <form class="form-line" onSubmit={(event) => {
         event.preventDefault();
@@ -57,8 +63,8 @@ export const RecallView = (): JSX.Element => {
       )}
       {first !== null && (
         <div class={other === null ? "" : "side-by-side"}>
-          <Answered ask={first} other={other} label={other === null ? "" : `${param("profile") || "default"}${at.value ? `, ${visible(at.value)}` : ", now"}`} />
-          {other !== null && <Answered ask={other} other={first} label={`${param("other") || param("profile") || "default"}, ${visible(param("when") || at.value || "now")}`} />}
+          <Answered asks={first} other={other} label={other === null ? "" : `${visible(param("profile") || "default")}, ${momentText(at.value)}`} />
+          {other !== null && <Answered asks={other} other={first} label={`${visible(param("other") || param("profile") || "default")}, ${momentText(param("when") === "now" ? "" : param("when") || at.value)}`} />}
         </div>
       )}
       <Section title="Receipts"><Receipts /></Section>

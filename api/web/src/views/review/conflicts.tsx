@@ -7,11 +7,15 @@ import { Refused, segment, send, type Ask } from "../../net/send";
 import type { Conflict, ConflictPage, Fact } from "../../net/types";
 import { Empty, Fault } from "../../parts/frame";
 import { Name, NameText, Relation, When } from "../../parts/names";
+import { Rows } from "../../parts/rows";
 import { visible } from "../../parts/text";
 import { addressOf, amend, at, param } from "../../state/place";
 import { may } from "../../state/session";
 import { Stated } from "../entity";
-import { Doing, Saying, statingAgain } from "./actions";
+import { Doing, Saying, statingAgain, useTaken, type Meanwhile } from "./actions";
+
+/** About as high as one is, in pixels. */
+const CONFLICT = 320;
 
 interface Settled {
   readonly conflict: Conflict;
@@ -27,37 +31,46 @@ export const Conflicts = ({ ask }: { ask: Ask }): JSX.Element => {
   }));
   const [settled, setSettled] = useState<readonly Settled[]>([]);
   const [fault, setFault] = useState<Refused | null>(null);
+  const { taken, take } = useTaken(found.round);
+  const [opened, setOpened] = useState<{ round: number; conflicts: readonly Conflict[] }>({ round: 0, conflicts: [] });
   const status = param("status") || "unresolved";
 
   const settle = async (conflict: Conflict, winner: Fact, reason: string): Promise<void> => {
-    setFault(null);
+    const { conflict_id: id } = conflict;
+    const answered = take(id);
     setSettled((before) => [...before, { conflict, winner: winner.id, done: false }]);
     try {
       await send({
-        method: "POST", path: `/v1/conflicts/${segment(conflict.conflict_id)}/resolve`,
+        method: "POST", path: `/v1/conflicts/${segment(id)}/resolve`,
         body: { winning_fact_id: winner.id, resolution_note: reason },
       });
-      setSettled((before) => before.map((each) => (each.conflict.conflict_id === conflict.conflict_id ? { ...each, done: true } : each)));
-      written.value++;
     } catch (error) {
-      setSettled((before) => before.filter((each) => each.conflict.conflict_id !== conflict.conflict_id));
-      setFault(error instanceof Refused ? error : new Refused(0, "", String(error)));
+      answered(false);
+      setSettled((before) => before.filter((each) => each.conflict.conflict_id !== id));
+      throw error;
     }
+    answered(true);
+    setSettled((before) => before.map((each) => (each.conflict.conflict_id === id ? { ...each, done: true } : each)));
+    written.value++;
   };
   const undo = async (each: Settled): Promise<void> => {
     const { fact_a: newer, fact_b: older } = each.conflict;
     const lost = each.winner === newer.id ? older : newer;
     setFault(null);
+    setSettled((before) => before.filter((one) => one !== each));
+    // It comes back as a conflict of the new statement: until then it is here to be read.
+    setOpened({ round: found.round, conflicts: [{ ...each.conflict, conflict_id: `again ${each.conflict.conflict_id}`, status: "opening" }] });
     try {
       await send(statingAgain(lost, lost.id, "stated again, as the resolution is taken back"));
-      setSettled((before) => before.filter((one) => one !== each));
       written.value++;
     } catch (error) {
+      setOpened({ round: 0, conflicts: [] });
+      setSettled((before) => [...before, each]);
       setFault(error instanceof Refused ? error : new Refused(0, "", String(error)));
     }
   };
-  const hidden = new Set(status === "unresolved" ? settled.map(({ conflict }) => conflict.conflict_id) : []);
-  const shown = (found.data ?? []).filter(({ conflict_id }) => !hidden.has(conflict_id));
+  const rows = [...(status === "unresolved" && opened.round === found.round ? opened.conflicts : []), ...(found.data ?? [])];
+  const none = found.data !== null && rows.every(({ conflict_id }) => taken.has(conflict_id));
   return (
     <div class="columns">
       <div class="choices" role="group" aria-label="Status">
@@ -70,40 +83,53 @@ export const Conflicts = ({ ask }: { ask: Ask }): JSX.Element => {
           {each.done && <button type="button" class="quiet" onClick={() => void undo(each)} title="States the other side again, so that the conflict is open again">Undo</button>}
         </p>
       ))}
-      {shown.length === 0 && found.data !== null && <Empty>{status === "unresolved" ? "No conflict is open. Sources agree, or somebody settled it." : "None was settled yet."}</Empty>}
-      {shown.map((conflict) => <OneConflict key={conflict.conflict_id} conflict={conflict} settle={settle} />)}
-      {found.more !== null && <button type="button" onClick={found.more}>More</button>}
+      {none && <Empty>{status === "unresolved" ? "No conflict is open. Sources agree, or their conflicts are settled." : "None was settled yet."}</Empty>}
+      <Rows rows={rows} label="Conflicts" height={CONFLICT} measured more={found.more} keyOf={({ conflict_id }) => conflict_id} taken={taken}
+        draw={(conflict) => <OneConflict conflict={conflict} settle={settle} meanwhile={() => take(conflict.conflict_id)} />} />
     </div>
   );
 };
 
-const OneConflict = ({ conflict, settle }: { conflict: Conflict; settle: (conflict: Conflict, winner: Fact, reason: string) => Promise<void> }): JSX.Element => {
+interface OneProps {
+  readonly conflict: Conflict;
+  /** Throws if the node refuses. */
+  readonly settle: (conflict: Conflict, winner: Fact, reason: string) => Promise<void>;
+  readonly meanwhile: Meanwhile;
+}
+
+const OneConflict = ({ conflict, settle, meanwhile }: OneProps): JSX.Element => {
   const { fact_a: newer, fact_b: older } = conflict;
   const open = conflict.status === "unresolved" && may("write") && at.value === "";
   const [reason, setReason] = useState("");
+  const [fault, setFault] = useState<Refused | null>(null);
+  const keep = (fact: Fact): void => {
+    setFault(null);
+    settle(conflict, fact, reason.trim()).catch((error: unknown) => setFault(error instanceof Refused ? error : new Refused(0, "", String(error))));
+  };
   return (
     <article class="conflict" aria-label="Conflict">
       <h2><Name uri={newer.entity} /> <Relation name={newer.relation} /></h2>
       <p class="muted">noticed <When at={conflict.detected_at} exact />{conflict.resolved_by && <>, <a href={addressOf("fact", { id: conflict.resolved_by })}>settled</a></>}{conflict.resolution_note && <>: <bdi>{visible(conflict.resolution_note)}</bdi></>}</p>
+      <Fault fault={fault} />
       <div class="sides">
         {[newer, older].map((fact) => (
           <div key={fact.id} class={`side-card${conflict.winning_fact_id === fact.id ? " won" : conflict.winning_fact_id ? " lost" : ""}`}>
             <Stated fact={{ ...fact, contradicted: false }} />
-            {conflict.winning_fact_id === fact.id && <span class="tag good">stands</span>}
+            {conflict.winning_fact_id === fact.id && <span class="tag good">kept</span>}
             {conflict.winning_fact_id != null && conflict.winning_fact_id !== fact.id && may("write") && at.value === "" && (
-              <Doing label="State it again" title="State this side again" ask={(reason) => statingAgain(fact, fact.id, reason || "stated again, as the resolution is taken back")}>
+              <Doing label="State it again" title="State this side again" meanwhile={meanwhile} ask={(reason) => statingAgain(fact, fact.id, reason || "stated again, as the resolution is taken back")}>
                 <Saying fact={fact} />
                 <p class="muted">It takes the resolution back: the conflict is open again, and both steps stay in the log.</p>
               </Doing>
             )}
-            {open && <button type="button" class="primary" onClick={() => void settle(conflict, fact, reason.trim())}>Keep this one</button>}
+            {open && <button type="button" class="primary" onClick={() => keep(fact)}>Keep this one</button>}
           </div>
         ))}
       </div>
       {open && (
         <div class="form-line">
           <label class="grow">Reason <input value={reason} onInput={(event) => setReason(event.currentTarget.value)} maxLength={1000} autocomplete="off" placeholder="goes into the log with the resolution" /></label>
-          <NewValue conflict={conflict} />
+          <NewValue conflict={conflict} meanwhile={meanwhile} />
         </div>
       )}
     </article>
@@ -111,10 +137,10 @@ const OneConflict = ({ conflict, settle }: { conflict: Conflict; settle: (confli
 };
 
 /** Neither of them: a third value. */
-const NewValue = ({ conflict }: { conflict: Conflict }): JSX.Element => {
+const NewValue = ({ conflict, meanwhile }: { conflict: Conflict; meanwhile: Meanwhile }): JSX.Element => {
   const { type } = conflict.fact_a.value;
   return (
-    <Doing label="Neither" title="Neither of them stands" reason="free"
+    <Doing label="Neither" title="Neither of them holds" reason="free" meanwhile={meanwhile}
       fields={<label>What holds instead<input name="value" required maxLength={4000} autocomplete="off" /></label>}
       ask={(note, fields) => {
         const text = String(fields.get("value")).trim();

@@ -1,36 +1,72 @@
 // Erasing for good, and what forbids it. Before anything goes, the form shows what would.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { useAnswer } from "../../net/answer";
-import type { Ask } from "../../net/send";
+import { useAnswer, usePages } from "../../net/answer";
+import { segment, type Ask } from "../../net/send";
 import type { FactPage } from "../../net/types";
 import { Empty, Fault, Section } from "../../parts/frame";
 import { Name, NameText, Relation, Value, When } from "../../parts/names";
+import { Rows } from "../../parts/rows";
 import { addressOf } from "../../state/place";
 import { kindText, plural, visible } from "../../parts/text";
-import { Doing } from "./actions";
+import { me } from "../../state/session";
+import { Doing, Saying, useTaken, type ActProps, type Meanwhile } from "./actions";
 
 interface Hold {
   readonly target_kind: "fact" | "entity";
   readonly target: string;
   readonly actor: string;
   readonly set_at: string;
+  readonly reason: string;
+  readonly tombstone_id: string | null;
 }
+
+const holding = (kind: "fact" | "entity", target: string, held: boolean, reason: string): Ask => ({
+  method: "PUT", path: "/v1/legal-holds", body: { [kind === "entity" ? "entity" : "fact_id"]: target, held, reason },
+});
+
+const nameOf = (hold: Hold): string => `${hold.target_kind} ${hold.target} ${hold.tombstone_id}`;
+
+/** Forbid erasing a fact. */
+export const HoldFact = ({ fact, meanwhile }: ActProps): JSX.Element => (
+  <Doing label="Hold" title="Put a legal hold on this fact" meanwhile={meanwhile} ask={(reason) => holding("fact", fact.id, true, reason)}>
+    <Saying fact={fact} />
+    <p class="muted">It cannot be erased until it is <a href={addressOf("review", { tab: "holds" })}>let go</a>.</p>
+  </Doing>
+);
 
 export const Holds = ({ ask }: { ask: Ask }): JSX.Element => {
   const { data, fault } = useAnswer<{ holds: readonly Hold[] }>(ask);
+  const { taken, take } = useTaken(data);
+  const added = useTaken(data);
+  const [coming, setComing] = useState<readonly Hold[]>([]);
+  const holds = data === null ? [] : [...coming.filter(({ target }) => added.taken.has(target)), ...data.holds];
+  const toCome: Meanwhile = (reason, fields) => {
+    const target = String(fields.get("entity")).trim();
+    const actor = me.value === null || me.value === "none" ? "" : me.value.entity_uri;
+    setComing((before) => [...before.filter((hold) => hold.target !== target), { target_kind: "entity", target, actor, set_at: new Date().toISOString(), reason, tombstone_id: null }]);
+    return added.take(target);
+  };
   return (
     <div class="columns">
       <Fault fault={fault} />
-      <p>What is held cannot be erased until it is let go. <Doing label="Hold an entity" primary title="Hold an entity" reason="none"
-        fields={<label>Entity<input name="entity" required maxLength={2048} spellcheck={false} /></label>}
-        ask={(_, fields) => ({ method: "PUT", path: "/v1/legal-holds", body: { entity: String(fields.get("entity")).trim(), held: true } })} /></p>
-      {data?.holds.length === 0 && <Empty>Nothing is held.</Empty>}
+      <div class="section-head">
+        <p class="muted">What is held cannot be erased until it is let go. A fact is held from its own page.</p>
+        <Doing label="Hold an entity" primary title="Hold an entity" meanwhile={toCome}
+          fields={<label>Entity<input name="entity" required maxLength={2048} spellcheck={false} /></label>}
+          ask={(reason, fields) => holding("entity", String(fields.get("entity")).trim(), true, reason)} />
+      </div>
+      {data !== null && holds.every((hold) => taken.has(nameOf(hold))) && <Empty>Nothing is held.</Empty>}
       <ul class="facts">
-        {data?.holds.map((hold) => (
-          <li class="fact held" key={`${hold.target_kind} ${hold.target}`}>
-            <span>{hold.target_kind === "entity" ? <Name uri={hold.target} /> : <a href={addressOf("fact", { id: hold.target })}>fact <code>{visible(hold.target)}</code></a>} <span class="muted">since <When at={hold.set_at} /> by <NameText uri={hold.actor} /></span></span>
-            <Doing label="Let go" title="Let it go" reason="none" ask={() => ({ method: "PUT", path: "/v1/legal-holds", body: { [hold.target_kind === "entity" ? "entity" : "fact_id"]: hold.target, held: false } })} />
+        {holds.map((hold) => (
+          <li class="fact held" key={nameOf(hold)} hidden={taken.has(nameOf(hold))}>
+            <span>
+              <span>{hold.target_kind === "entity" ? <Name uri={hold.target} /> : <a href={addressOf("fact", { id: hold.target })}>fact <code>{visible(hold.target)}</code></a>} {hold.reason === "" ? <span class="muted">no reason given</span> : <bdi>{visible(hold.reason)}</bdi>}</span>
+              <span class="fact-foot"><span>since <When at={hold.set_at} exact /></span><span>by <NameText uri={hold.actor} /></span>{hold.tombstone_id !== null && <span class="tag">by a tombstone</span>}</span>
+            </span>
+            {hold.tombstone_id === null
+              ? <Doing label="Let go" title="Let it go" meanwhile={() => take(nameOf(hold))} ask={(reason) => holding(hold.target_kind, hold.target, false, reason)}><p class="quoted"><bdi>{visible(hold.reason) || "held without a reason"}</bdi></p></Doing>
+              : <Doing label="Revoke" title="Revoke the tombstone" reason="needed" meanwhile={() => take(nameOf(hold))} ask={(reason) => ({ method: "POST", path: `/v1/tombstones/${segment(hold.tombstone_id ?? "")}/revoke`, body: { reason } })}><p>The entity is shown again and can be erased.</p></Doing>}
           </li>
         ))}
       </ul>
@@ -52,11 +88,13 @@ interface Erasure {
 const REASONS = ["unspecified", "request", "law", "policy", "mistake"];
 
 export const Erasures = ({ ask }: { ask: Ask }): JSX.Element => {
-  const { data, fault } = useAnswer<{ erasures: readonly Erasure[] }>(ask);
+  const found = usePages<{ erasures: readonly Erasure[]; before: number | null }, Erasure>(ask, ({ erasures, before }, asked) => ({
+    rows: erasures, total: null, next: before === null ? null : { ...asked, query: { ...asked.query, before } },
+  }));
   const [entity, setEntity] = useState("");
   return (
     <div class="columns">
-      <Fault fault={fault} />
+      <Fault fault={found.fault} />
       <Section title="Erase what is known of an entity">
         <form class="form-line" onSubmit={(event) => { event.preventDefault(); setEntity(String(new FormData(event.currentTarget).get("entity")).trim()); }}>
           <label class="grow">Entity <input name="entity" required maxLength={2048} spellcheck={false} /></label>
@@ -65,21 +103,21 @@ export const Erasures = ({ ask }: { ask: Ask }): JSX.Element => {
         {entity !== "" && <Preview entity={entity} />}
       </Section>
       <Section title="Erasures">
-        {data?.erasures.length === 0 && <Empty>Nothing was ever erased here.</Empty>}
-        <ul class="facts">
-          {data?.erasures.map((each) => (
-            <li class="fact" key={each.erasure_id}>
+        {found.data?.length === 0 && <Empty>Nothing was ever erased here.</Empty>}
+        <Rows rows={found.data ?? []} label="Erasures, newest first" height={74} measured more={found.more} keyOf={({ erasure_id }) => erasure_id}
+          draw={(each) => (
+            <div class="fact">
               <span><span class={each.status === "clean" ? "tag good" : "tag warn"}>{kindText(each.status)}</span> <code>{each.erasure_id}</code></span>
               <span class="fact-foot"><span>{plural(each.facts, "fact")}, {plural(each.events, "event")}</span><span>reason: {visible(each.reason)}</span><When at={each.requested_at} exact /><span>by <NameText uri={each.actor} /></span></span>
               {each.error !== null && <p class="notice bad"><span>{visible(each.error)}</span></p>}
-            </li>
-          ))}
-        </ul>
+            </div>
+          )} />
       </Section>
     </div>
   );
 };
 
+/** Erasing cannot be undone: the page shows it once the node has done it, never before. */
 const Preview = ({ entity }: { entity: string }): JSX.Element => {
   const everything = { include_contradicted: true, include_retracted: true, include_expired: true };
   const about = useAnswer<FactPage>({ path: "/v1/facts", query: { entity, ...everything, limit: 20 } });

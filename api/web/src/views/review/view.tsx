@@ -6,7 +6,7 @@ import { may } from "../../state/session";
 import type { Ask } from "../../net/send";
 import { momentQuery } from "../../state/place";
 import { Conflicts } from "./conflicts";
-import { Flagged, Quarantine, quarantineAsk } from "./held";
+import { Flagged, flaggedAsk, Quarantine, quarantineAsk } from "./held";
 import { Erasures, Holds } from "./erasures";
 
 const TABS: readonly [string, string, () => boolean][] = [
@@ -22,7 +22,7 @@ export const ReviewView = (): JSX.Element => {
   const ask: Record<string, Ask> = {
     conflicts: { path: "/v1/conflicts", query: { status: param("status") || "unresolved", limit: 50, ...momentQuery.value } },
     quarantine: quarantineAsk(param("status")),
-    flagged: { path: "/v1/content/flagged", query: { limit: 100 } },
+    flagged: flaggedAsk(param("status")),
     holds: { path: "/v1/legal-holds" },
     erasures: { path: "/v1/erasures", query: { limit: 50 } },
   };

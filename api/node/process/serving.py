@@ -30,9 +30,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 from engramlog.api.http.app import create_app
 from engramlog.api.http.auth import PRINCIPAL
 from engramlog.api.http.connections import BACKLOG, Connections, WatchedSite
-from engramlog.api.node.control_file import CONTROL_NAME, Control, write_control
 from engramlog.api.node.node import Node
-from engramlog.api.node.repeated_records import Repeated
+from engramlog.api.node.process.control_file import CONTROL_NAME, Control, write_control
+from engramlog.api.node.process.repeated_records import Repeated
 from engramlog.api.routes.node.control import add_control_routes
 from engramlog.api.settings import Settings
 from engramlog.projections.recall.profile import UnknownProfile, load_profile
