@@ -29,12 +29,12 @@ from benchmarks.recall_world import RecallWorld
 from benchmarks.report import Figure, percentile, say
 from benchmarks.serving import CONSOLE, RawClient, serving, wait_ready
 from benchmarks.workload import SOURCES, fact_bodies
-from engramlog.api.node.control_file import read_control
 from engramlog.api.node.node import Node
-from engramlog.api.node.process_tuning import settle_heap
+from engramlog.api.node.process.control_file import read_control
+from engramlog.api.node.process.process_tuning import settle_heap
 from engramlog.projections.arrays import F32, I32
 from engramlog.projections.embedding.current import vectors_file
-from engramlog.projections.embedding.providers.minilm import MiniLM
+from engramlog.projections.embedding.providers.bundled.minilm import MiniLM
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.vectors.vec_facts import VecFacts
 
@@ -46,7 +46,8 @@ READS = 500
 RECALLS = 100
 WARM = 30
 SETTLED_SECONDS_MAX = 900.0
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 2.0
+"""Rarely: the node answers these requests too."""
 
 
 class Operation(Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 
@@ -16,8 +16,7 @@ import numpy as np
 
 from benchmarks.report import Figure, percentile
 from engramlog.projections.embedding.cache import EmbeddingCache
-from engramlog.projections.embedding.providers.minilm import BATCH_TOKENS, MiniLM, batches
-from engramlog.projections.embedding.providers.transformer import flops
+from engramlog.projections.embedding.providers.bundled.minilm import BATCH_TOKENS, MiniLM, batches
 from engramlog.projections.embedding.recipe import Space
 
 WIDTH = 384
@@ -62,6 +61,14 @@ def products_of(rows: int, seed: int = 7) -> tuple[Callable[[], object], int]:
             np.matmul(left, right, out=out)
 
     return run, sum(2 * rows * inner * outer for inner, outer in SHAPES)
+
+
+def flops(width: int, lengths: Sequence[int], layers: int = 6) -> int:
+    """Multiplications and additions in the matrix products of one batch."""
+    total = sum(lengths)
+    dense = 2 * total * width * (3 * width + width + 2 * 4 * width)
+    attention = sum(2 * 2 * length * length * width for length in lengths)
+    return layers * (dense + attention)
 
 
 def measure(facts: int) -> list[Figure]:

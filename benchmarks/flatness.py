@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.report import Figure, Stopwatch, say
 from benchmarks.workload import command_of, intents
 from engramlog.api.node.node import Node
-from engramlog.api.node.process_tuning import settle_heap
+from engramlog.api.node.process.process_tuning import settle_heap
 from engramlog.eventlog.kinds import SetValuedDeclared
 from engramlog.projections.writing.commands import AssertFact
 

@@ -16,7 +16,7 @@ from benchmarks.report import Figure, percentile, say
 from benchmarks.serving import serving, wait_ready
 from benchmarks.workload import command_of
 from engramlog.api.node.node import Node
-from engramlog.api.node.process_tuning import settle_heap
+from engramlog.api.node.process.process_tuning import settle_heap
 from engramlog.projections.writing.commands import AssertFact
 
 CARD_FACTS = 1_000

@@ -23,7 +23,7 @@ from benchmarks.graph_worlds import (
 )
 from benchmarks.report import Figure, Stopwatch, percentile, say
 from engramlog.api.node.node import Node
-from engramlog.api.node.process_tuning import settle_heap
+from engramlog.api.node.process.process_tuning import settle_heap
 from engramlog.eventlog.event import Draft, scope_partition
 from engramlog.eventlog.identifiers import IdentifierSource
 from engramlog.eventlog.kinds import SetValuedDeclared

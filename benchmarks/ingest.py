@@ -17,7 +17,7 @@ from benchmarks.report import Figure, Stopwatch, percentile, say
 from benchmarks.serving import RawClient, serving, wait_ready
 from benchmarks.workload import fact_bodies, intents
 from engramlog.api.node.node import Node
-from engramlog.api.node.process_tuning import settle_heap
+from engramlog.api.node.process.process_tuning import settle_heap
 from engramlog.eventlog.clock import SystemClock
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
 from engramlog.replay.verify import verify

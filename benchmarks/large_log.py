@@ -22,8 +22,7 @@ import psycopg
 
 from benchmarks.processes import usage_of
 from benchmarks.report import Figure, Stopwatch, say, table
-from benchmarks.serving import serving_process
-from engramlog.api.console.main import main as engramlog
+from benchmarks.serving import run_command, serving_process
 from engramlog.eventlog.clock import SystemClock
 from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.engines.postgres.log import PostgresLog
@@ -147,7 +146,7 @@ def _joins_of_everything(folder: Path, url: str) -> list[Figure]:
     """A node that replays the whole log, and one that starts from the first one's snapshot."""
     figures = _join(folder, "replaying", url)
     os.environ |= {"STIGMEM_LOG": url, "STIGMEM_LOG_DURABILITY": "server"}
-    _command("snapshot", "take", "--data", str(folder / "replaying"))
+    run_command("snapshot", "take", "--data", str(folder / "replaying"))
     return figures + _join(folder, "snapshot", url, snapshots=folder / "replaying" / "snapshots")
 
 
@@ -156,7 +155,7 @@ def _join(
 ) -> list[Figure]:
     """A new node: the time until it serves, and its resources then."""
     joined = folder / name
-    _command("identity", "backup", str(joined / "identity"), "--data", str(folder / "node"))
+    run_command("identity", "backup", str(joined / "identity"), "--data", str(folder / "node"))
     watch = Stopwatch()
     if snapshots is not None:
         shutil.copytree(snapshots, joined / "snapshots")
@@ -173,12 +172,6 @@ def _join(
             Figure(f"joined, {name}: processor time", usage_of(process).seconds, "s"),
             Figure(f"joined, {name}: memory", pages * os.sysconf("SC_PAGE_SIZE") / 2**20, "MiB"),
         ]
-
-
-def _command(*arguments: str) -> None:
-    code = engramlog(arguments)
-    if code:
-        raise RuntimeError(f"engramlog {' '.join(arguments)} ended with {code}")
 
 
 def main() -> None:

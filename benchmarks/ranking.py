@@ -12,12 +12,14 @@ RESAMPLES = 10_000
 
 class Answered(Struct, frozen=True):
     """One question's answer: the share of the evidence that was ``found``, whether the ``first``
-    fact is evidence, its ``score``, and whether the answer calls its evidence ``weak``."""
+    fact is evidence, its ``score``, whether the answer calls its evidence ``weak``, and the chance
+    that the memory knows an answer."""
 
     found: float
     first: float
     score: float
     weak: bool
+    answerable: float
     category: str
 
 

@@ -94,6 +94,10 @@ def systems() -> dict[str, Profile]:
         "default, semantic alone": ours | {"stages": [semantic]},
         "without graph": _without_stage(ours, "graph"),
         "without dates": _without_stage(ours, "dates"),
+        "without bridge": _without_stage(ours, "bridge"),
+        "without own meaning": ours
+        | {"stages": [lexical, _parameters(semantic, own=None), *others]},
+        "without overview": {key: v for key, v in ours.items() if key != "overview"},
         "without names": ours
         | {"stages": [lexical, _parameters(semantic, name_share=None), *others]},
         "without context": {key: v for key, v in ours.items() if key != "context"},
@@ -110,8 +114,9 @@ def systems() -> dict[str, Profile]:
 def variants() -> dict[str, Profile]:
     """``default`` with other numbers, to choose from with one kind of questions left out."""
     ours = shipped(OURS)
-    lexical, semantic, *others = ours["stages"]
-    context = ours["context"]
+    stages = ours["stages"]
+    lexical, semantic, *others = stages
+    context, own = ours["context"], semantic["parameters"]["own"]
 
     def weights(one: float, other: float) -> dict[str, Any]:
         return ours | {"stages": [lexical | {"weight": one}, semantic | {"weight": other}, *others]}
@@ -121,6 +126,12 @@ def variants() -> dict[str, Profile]:
             "as shipped": ours,
             "lexical heavier": weights(0.45, 0.45),
             "semantic heavier": weights(0.3, 0.6),
+            "own meaning 0.2": ours
+            | {"stages": [lexical, _parameters(semantic, own=own | {"share": 0.2}), *others]},
+            "own meaning 0.6": ours
+            | {"stages": [lexical, _parameters(semantic, own=own | {"share": 0.6}), *others]},
+            "bridge 0.15": ours
+            | {"stages": [e | {"weight": 0.15} if e["name"] == "bridge" else e for e in stages]},
             "names count 0.1": ours
             | {"stages": [lexical, _parameters(semantic, name_share=0.1), *others]},
             "names count 0.5": ours
@@ -174,6 +185,7 @@ def answered(store: Store, profile: Profile, question: Question, cut: int) -> An
         first=float(bool(ranked) and ranked[0] in question.evidence),
         score=answer.results[0].score if ranked else 0.0,
         weak=answer.weak_evidence is True,
+        answerable=1.0 if answer.answerable is None else answer.answerable,
         category=question.category,
     )
 
@@ -228,7 +240,7 @@ def _budgets(chosen: QuestionSet, stores: Sequence[Store]) -> list[Figure]:
 def _unanswered(
     chosen: QuestionSet, stores: Sequence[Store], known: Sequence[Answered]
 ) -> list[Figure]:
-    """Whether the best score and ``weak_evidence`` detect questions without an answer."""
+    """Whether ``answerable`` and ``weak_evidence`` detect questions without an answer."""
     if not chosen.unanswerable:
         return []
     profile = systems()[OURS]
@@ -238,9 +250,11 @@ def _unanswered(
         for question in store.conversation.unanswerable
     ]
     known = [each for each in known if each.category != chosen.unanswerable]
-    area = auc([each.score for each in known], [each.score for each in none])
+    area = auc([each.answerable for each in known], [each.answerable for each in none])
+    by_score = auc([each.score for each in known], [each.score for each in none])
     return [
-        Figure(f"{chosen.name}, answer or none by the best score", area, "AUC", aim=">= 0.75"),
+        Figure(f"{chosen.name}, answer or none by answerable", area, "AUC", aim=">= 0.75"),
+        Figure(f"{chosen.name}, answer or none by the best score", by_score, "AUC"),
         Figure(f"{chosen.name}, weak evidence, no answer", _share([a.weak for a in none]), "%"),
         Figure(f"{chosen.name}, weak evidence, an answer", _share([a.weak for a in known]), "%"),
     ]

@@ -24,9 +24,9 @@ from benchmarks.recall_load import ask, side_by_side
 from benchmarks.recall_world import DIMENSIONS, TENTH_SCOPE, Question, RecallWorld
 from benchmarks.report import Figure, Stopwatch, percentile, say
 from benchmarks.serving import RawClient, serving, wait_ready
-from engramlog.api.node.control_file import CONTROL_NAME
 from engramlog.api.node.node import Node
-from engramlog.api.node.process_tuning import settle_heap
+from engramlog.api.node.process.control_file import CONTROL_NAME
+from engramlog.api.node.process.process_tuning import settle_heap
 from engramlog.projections.arrays import F32
 from engramlog.projections.authorization import everything
 from engramlog.projections.embedding.current import vectors_file

@@ -22,9 +22,8 @@ from typing import Any
 import psycopg
 
 from benchmarks.report import Figure, Stopwatch, say
-from benchmarks.serving import RawClient, serving_process
+from benchmarks.serving import RawClient, run_command, serving_process
 from benchmarks.workload import fact_bodies
-from engramlog.api.console.main import main as engramlog
 from tests.worlds.postgres_servers import Server, Servers, missing, new_log
 
 NODES = 3
@@ -59,12 +58,12 @@ def _measured(folder: Path, url: str, facts: int, raw: dict[str, float]) -> list
         say("one node: batches, single writes, recalls")
         figures += _writes(nodes, facts, raw, first=0)
         figures += _recalls(nodes)
-        _command("snapshot", "take", "--data", str(folder / "0"))
+        run_command("snapshot", "take", "--data", str(folder / "0"))
         joins: dict[str, float] = {}
         for number, way in enumerate(("replay", "snapshot"), 1):
             watch = Stopwatch()
             joined = folder / str(number)
-            _command("identity", "backup", str(joined / "identity"), "--data", str(folder / "0"))
+            run_command("identity", "backup", str(joined / "identity"), "--data", str(folder / "0"))
             if way == "snapshot":
                 shutil.copytree(folder / "0" / "snapshots", joined / "snapshots")
             nodes.append(stack.enter_context(_node(joined, url)))
@@ -86,12 +85,6 @@ def _measured(folder: Path, url: str, facts: int, raw: dict[str, float]) -> list
 def _node(data: Path, url: str) -> Generator[Served]:
     with serving_process(data, env={"STIGMEM_LOG": url, "STIGMEM_LOG_DURABILITY": "quorum"}) as at:
         yield at
-
-
-def _command(*arguments: str) -> None:
-    code = engramlog(arguments)
-    if code:
-        raise RuntimeError(f"engramlog {' '.join(arguments)} ended with {code}")
 
 
 def _writes(nodes: list[Served], facts: int, raw: dict[str, float], *, first: int) -> list[Figure]:

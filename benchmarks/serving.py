@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from engramlog.api.console.main import main
+
 READY_SECONDS_MAX = 120.0
 STOP_SECONDS_MAX = 120.0
 
@@ -107,6 +109,13 @@ class RawClient:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def run_command(*arguments: str) -> None:
+    """Run an ``engramlog`` command in this process. Raises RuntimeError if it fails."""
+    code = main(arguments)
+    if code:
+        raise RuntimeError(f"engramlog {' '.join(arguments)} ended with {code}")
 
 
 def wait_ready(url: str) -> None:

@@ -20,7 +20,7 @@ from benchmarks.recall_world import Question, RecallWorld
 from benchmarks.report import Figure, Stopwatch, percentile, say
 from benchmarks.serving import RawClient
 from engramlog.api.node.node import Node
-from engramlog.api.node.process_tuning import settle_heap
+from engramlog.api.node.process.process_tuning import settle_heap
 from engramlog.eventlog.kinds import DecayPolicy
 from engramlog.projections.archive.archive import Archive
 from engramlog.projections.embedding.current import vectors_file
