@@ -15,7 +15,7 @@ from hypothesis import Phase, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
-from engramlog.api.node.process_tuning import settle_heap
+from engramlog.api.node.process.process_tuning import settle_heap
 from tests.worlds import postgres_servers
 from tests.worlds.postgres_servers import Server, Servers, new_log
 
@@ -41,11 +41,26 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Server]:
-    """A server for logs of the test's own. Skips if there are no binaries."""
+def postgres_binaries() -> None:
+    """Skips if there are no binaries of PostgreSQL."""
     reason = postgres_servers.missing()
     if reason is not None:
         pytest.skip(reason)
+
+
+@pytest.fixture
+def own_postgres_servers(postgres_binaries: None) -> Iterator[Servers]:
+    """Servers that the test starts, stops and breaks."""
+    servers = Servers()
+    try:
+        yield servers
+    finally:
+        servers.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_server(postgres_binaries: None) -> Iterator[Server]:
+    """A server for logs of the test's own."""
     servers = Servers()
     try:
         yield servers.single()

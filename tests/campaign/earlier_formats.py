@@ -28,7 +28,9 @@ def writing_as(version: int, written: Sequence[tuple[Draft, bytes]]) -> Generato
     """Appends write these payloads' bytes under an earlier version."""
     encoded = {draft.event_id: data for draft, data in written}
     with (
-        mock.patch.object(appending, "_encode", lambda draft: encoded[draft.event_id]),
+        mock.patch.object(
+            appending, "_encoded", lambda drafts: [encoded[draft.event_id] for draft in drafts]
+        ),
         mock.patch.object(chain, "kind_and_version", lambda draft: (_kind(draft), version)),
     ):
         yield

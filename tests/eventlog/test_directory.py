@@ -192,16 +192,13 @@ def test_an_identity_half_made_by_a_crash_is_made_again(
     assert node_of(data)[1] == 1
 
 
-HOME = IdentityPlace(
-    key_inode=7, key_generation=3, key_changed_ns=100, directory_inode=5, machine="a"
-)
+HOME = IdentityPlace(key_inode=7, key_generation=3, key_changed_ns=100, machine="a")
 
 
 @pytest.mark.parametrize(
     ("story", "changes", "is_copy"),
     [
         ("opened again", {}, False),
-        ("renamed", {"directory_inode": 6}, False),
         ("chmod", {"key_changed_ns": 200}, False),
         ("copied", {"key_inode": 8, "key_changed_ns": 200}, True),
         ("restored over the deleted one", {"key_generation": 4, "key_changed_ns": 200}, True),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 
 from engramlog.api.node.node import Node
+from engramlog.api.node.node_status import status_of_node
 from engramlog.eventlog.clock import FixedClock
 from engramlog.projections.authorization import Authorization, everything
 from engramlog.projections.contradictions.conflicts import Conflict, conflicts
@@ -48,7 +49,7 @@ def take(node: Node, model: Model, step: Step) -> None:
     if intent is None:
         return
     answer = node.writer.submit([intent], actor="agent:t", received_at=step.at_us).result()
-    assert node.status()["degraded"] is None
+    assert status_of_node(node)["degraded"] is None
     model.take(intent, answer.outcomes[0], step.at_us)
 
 
@@ -57,42 +58,42 @@ def shown(node: Node, moment: Moment, rights: Authorization = RIGHTS) -> list[Co
 
 
 @given(histories(memory=False, erasing=False))
-def test_a_node_agrees_with_the_model(steps: list[Step]) -> None:
+def test_a_node_agrees_with_the_model_until_every_conflict_is_settled(steps: list[Step]) -> None:
     model = Model()
     with opened() as node:
         for step in steps:
             take(node, model, step)
-            view = node.reader.pin()
-            moment = Moment(view.position, step.at_us)
-            slots = known(view, RIGHTS, moment)
-            assert len(slots) == len(model.facts)
-            standing = set(live(view, RIGHTS, moment).tolist())
-            confidences = view.confidence(slots, moment)
-            contradicted = view.contradicted(slots, moment, RIGHTS)
-            for slot, fact in zip(slots.tolist(), model.facts, strict=True):
-                assert node.reader.slot_of(fact.id) == slot
-                assert (slot in standing) == (fact.is_live and not fact.expired(step.at_us))
-                assert confidences[slot] == pytest.approx(fact.confidence, abs=1e-9)
-                if fact.is_live:
-                    assert contradicted[slot] == model.contradicted(fact, step.at_us)
+            _check_facts(node, model, step.at_us)
+            _check_conflicts(node, model, step.at_us)
+        _settle_every_conflict(node, steps[-1].at_us)
 
 
-@given(histories(memory=False, erasing=False))
-def test_shown_conflicts_are_pairs_that_contradict_and_none_is_missing(steps: list[Step]) -> None:
-    model = Model()
-    with opened() as node:
-        for step in steps:
-            take(node, model, step)
-            pairs = _pairs(node, model, Moment(node.reader.pin().position, step.at_us))
-            for newer, older in pairs:
-                assert newer in model.rivals(older, step.at_us)
-            values = [{newer.value, older.value} for newer, older in pairs]
-            by_key = [
-                (newer.key, sorted(pair)) for (newer, _), pair in zip(pairs, values, strict=True)
-            ]
-            assert len({repr(each) for each in by_key}) == len(by_key), "every pair once"
-            for key in {fact.key for fact in model.facts}:
-                _check_key(model, key, [pair for pair in pairs if pair[0].key == key], step.at_us)
+def _check_facts(node: Node, model: Model, at_us: int) -> None:
+    view = node.reader.pin()
+    moment = Moment(view.position, at_us)
+    slots = known(view, RIGHTS, moment)
+    assert len(slots) == len(model.facts)
+    standing = set(live(view, RIGHTS, moment).tolist())
+    confidences = view.confidence(slots, moment)
+    contradicted = view.contradicted(slots, moment, RIGHTS)
+    for slot, fact in zip(slots.tolist(), model.facts, strict=True):
+        assert node.reader.slot_of(fact.id) == slot
+        assert (slot in standing) == (fact.is_live and not fact.expired(at_us))
+        assert confidences[slot] == pytest.approx(fact.confidence, abs=1e-9)
+        if fact.is_live:
+            assert contradicted[slot] == model.contradicted(fact, at_us)
+
+
+def _check_conflicts(node: Node, model: Model, at_us: int) -> None:
+    """The shown conflicts are pairs that contradict, each once, and none is missing."""
+    pairs = _pairs(node, model, Moment(node.reader.pin().position, at_us))
+    for newer, older in pairs:
+        assert newer in model.rivals(older, at_us)
+    values = [{newer.value, older.value} for newer, older in pairs]
+    by_key = [(newer.key, sorted(pair)) for (newer, _), pair in zip(pairs, values, strict=True)]
+    assert len({repr(each) for each in by_key}) == len(by_key), "every pair once"
+    for key in {fact.key for fact in model.facts}:
+        _check_key(model, key, [pair for pair in pairs if pair[0].key == key], at_us)
 
 
 def _pairs(node: Node, model: Model, moment: Moment) -> list[tuple[Fact, Fact]]:
@@ -116,32 +117,29 @@ def _check_key(
         assert facts[-1].value not in {older.value for _, older in pairs}
 
 
-@given(histories(memory=False, erasing=False))
-def test_settling_every_shown_conflict_ends_all_contradictions(steps: list[Step]) -> None:
-    with opened() as node:
-        live_through(node, steps)
-        at_us = steps[-1].at_us
-        for _ in range(100):
-            view = node.reader.pin()
-            moment = Moment(view.position, at_us)
-            waiting = shown(node, moment)
-            if not waiting:
-                break
-            older = node.reader.rows([int(view.from_position[waiting[0].older])])[0]
-            settle = ResolveConflict(
-                conflict_id=waiting[0].row.conflict_id,
-                winning_fact_id=older.id,
-                source="agent:judge",
-                scopes=ALL_SCOPES,
-            )
-            answer = node.writer.submit([settle], actor="agent:t", received_at=at_us).result()
-            assert isinstance(answer.outcomes[0], Done), answer.outcomes
-        else:
-            pytest.fail("conflicts never end")
-        winners = view.set_aside > moment.position
-        slots = np.flatnonzero(winners).astype(np.int32)
-        slots = live(view, RIGHTS, moment, slots)
-        assert not view.contradicted(slots, moment, RIGHTS).any()
+def _settle_every_conflict(node: Node, at_us: int) -> None:
+    """Settling every shown conflict ends all contradictions."""
+    for _ in range(100):
+        view = node.reader.pin()
+        moment = Moment(view.position, at_us)
+        waiting = shown(node, moment)
+        if not waiting:
+            break
+        older = node.reader.rows([int(view.from_position[waiting[0].older])])[0]
+        settle = ResolveConflict(
+            conflict_id=waiting[0].row.conflict_id,
+            winning_fact_id=older.id,
+            source="agent:judge",
+            scopes=ALL_SCOPES,
+        )
+        answer = node.writer.submit([settle], actor="agent:t", received_at=at_us).result()
+        assert isinstance(answer.outcomes[0], Done), answer.outcomes
+    else:
+        pytest.fail("conflicts never end")
+    winners = view.set_aside > moment.position
+    slots = np.flatnonzero(winners).astype(np.int32)
+    slots = live(view, RIGHTS, moment, slots)
+    assert not view.contradicted(slots, moment, RIGHTS).any()
 
 
 LOCAL = Authorization("agent:x", frozenset({"read"}), frozenset({"local"}))

@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 
 from engramlog.api.node.node import Node
+from engramlog.api.node.node_status import status_of_node
 from engramlog.eventlog.kinds import KeyIssued, KeyRevoked, Value
 from engramlog.projections.tables.digest import compute_digests
 from engramlog.projections.tables.facts.facts import FactsProjector
@@ -77,7 +78,7 @@ def test_a_projector_that_halts_leaves_the_old_tables_in_use(
             node.rebuild()
     assert files(node) == old
     assert node.reader.digests() == before
-    assert node.status()["degraded"] is None
+    assert status_of_node(node)["degraded"] is None
     say(node, 6)
 
 

@@ -39,15 +39,7 @@ from tests.worlds.histories import asserted
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.organisations import DAY_US, Org
 from tests.worlds.pasts import MORE, RULE, Past, patient
-from tests.worlds.private_worlds import (
-    ENTITIES,
-    RELATIONS,
-    SCOPE,
-    SOURCES,
-    USERS,
-    VALUES,
-    Step,
-)
+from tests.worlds.private_steps import ENTITIES, RELATIONS, SCOPE, SOURCES, USERS, VALUES, Step
 from tests.worlds.processes import ROOT, engramlog
 
 VERSIONS = ROOT / "fixtures" / "versions"

@@ -24,7 +24,7 @@ from tests.system.earlier_versions import (
     serve,
     unpack,
 )
-from tests.worlds.live import LiveNode
+from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.processes import engramlog
 
 SAID = ("entity", "relation", "value", "source", "scope", "confidence", "recorded_at")
@@ -66,6 +66,8 @@ def test_the_node_continues_with_its_tables(live: LiveNode, expected: dict[str, 
     for name in ("events", "heads", "live_facts"):
         assert found[name] == expected[name], name
     assert same_tables(found, expected) > 0
+    holds = live.call("GET", "/v1/legal-holds", key=CONTROL_TOKEN).json()["holds"]
+    assert [each["reason"] for each in holds] == [""]
     if versions(found) == versions(expected):
         assert (found["local"], found["shared"]) == (expected["local"], expected["shared"])
 

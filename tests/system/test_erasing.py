@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from engramlog.api.client.client import Client, ClientError
-from engramlog.replay.erasing import receipt_fault
 from tests.worlds.data_files import files_with
+from tests.worlds.erasure_receipts import receipt_fault
 from tests.worlds.processes import NodeProcess, engramlog, fact, serving
 from tests.worlds.recall_workers import WORKERS, recall, state, warm
 from tests.worlds.replicas import assert_equal, position, replica_key, replica_of
@@ -34,11 +34,14 @@ def test_commands_erase_hold_and_tell(tmp_path: Path) -> None:
     lines = [fact(1), fact(2, entity="user:bob", value={"type": "text", "v": SECRET})]
     stdin = b"\n".join(json.dumps(line).encode() for line in lines)
     assert engramlog("import", "-", "--data", data, stdin=stdin).returncode == 0
-    assert "user:bob" in engramlog("hold", "add", "--entity", "user:bob", "--data", data).stdout
+    bob = ("--entity", "user:bob", "--data", data)
+    told = engramlog("hold", "add", *bob, "--reason", "a lawsuit").stdout
+    assert "user:bob" in told
+    assert told.rstrip().endswith("a lawsuit")
     refused = engramlog("erase", "entity", "user:bob", "--data", data)
     assert refused.returncode == 1
     assert "legal hold" in refused.stderr
-    assert engramlog("hold", "remove", "--entity", "user:bob", "--data", data).returncode == 0
+    assert engramlog("hold", "remove", *bob).returncode == 0
     held = engramlog("hold", "list", "--data", data, "--json")
     assert json.loads(held.stdout) == {"holds": []}
     done = engramlog("erase", "entity", "user:bob", "--reason", "request", "--data", data, "--json")

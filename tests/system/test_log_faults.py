@@ -15,7 +15,6 @@ from engramlog.eventlog.engines.postgres.log import PostgresLog
 from engramlog.eventlog.errors import OutcomeUnknown, StorageError
 from engramlog.eventlog.log import Idempotency
 from engramlog.replay.verify import verify
-from tests.worlds import postgres_servers
 from tests.worlds.log_faults.cluster import Cluster
 from tests.worlds.log_faults.schedule import Schedule
 from tests.worlds.postgres_servers import Server, Servers, new_log, wait_until
@@ -27,10 +26,7 @@ KEY = Idempotency("agent:alice", "k", b"digest")
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    reason = postgres_servers.missing()
-    if reason is not None:
-        pytest.skip(reason)
+def cluster(postgres_binaries: None) -> Iterator[Cluster]:
     cluster = Cluster()
     try:
         yield cluster
@@ -161,11 +157,10 @@ def test_a_base_backup_during_writes_restores_and_verifies(
         restored.stop()
 
 
-def test_a_base_backup_and_archived_segments_restore_to_a_point_and_verify() -> None:
-    reason = postgres_servers.missing()
-    if reason is not None:
-        pytest.skip(reason)
-    servers = Servers()
+def test_a_base_backup_and_archived_segments_restore_to_a_point_and_verify(
+    own_postgres_servers: Servers,
+) -> None:
+    servers = own_postgres_servers
     restored = Server(servers.folder, "restored")
     try:
         server = servers.single(before_start=Server.archive)
@@ -202,7 +197,6 @@ def test_a_base_backup_and_archived_segments_restore_to_a_point_and_verify() -> 
                 copy.append([fact()])
     finally:
         restored.stop()
-        servers.close()
 
 
 def _out_of_recovery(server: Server) -> bool:
@@ -210,10 +204,8 @@ def _out_of_recovery(server: Server) -> bool:
         return db.execute("SELECT pg_is_in_recovery()").fetchone() == (False,)
 
 
+@pytest.mark.usefixtures("postgres_binaries")
 def test_a_full_disk_refuses_writes_loses_nothing_and_passes() -> None:
-    reason = postgres_servers.missing()
-    if reason is not None:
-        pytest.skip(reason)
     try:
         servers = Servers(size_mb=220)
     except OSError as fault:

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Awaitable, Callable, Generator, Iterator
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +15,20 @@ import httpx2
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CallToolResult, TextContent, TextResourceContents, ToolAnnotations
+from mcp_types import TextContent, TextResourceContents, ToolAnnotations
 
 from engramlog.api.answers.compact_facts import tokens_of
-from tests.worlds.processes import ROOT, NodeProcess, engramlog, environment, serving
-from tests.worlds.warm import shim
+from tests.worlds.mcp_clients import (
+    KEY,
+    ask,
+    over_stdio,
+    refusal,
+    serving_http,
+    talk,
+    text_of,
+)
+from tests.worlds.processes import ROOT, NodeProcess, create_key, engramlog, environment, serving
 
-KEY = "mcp-key-of-ann-" + "x" * 40
 READER = "mcp-key-of-rea-" + "x" * 40
 ANN = "stigmem://acme.example/agent/ann"
 ATLAS = "stigmem://acme.example/project/atlas"
@@ -35,15 +37,6 @@ TOOLS = {
     "time_travel", "list_conflicts", "resolve_contradiction", "subscribe_scope", "lint_scope",
     "remember", "record_episode",
 }  # fmt: skip
-
-
-def create_key(data: Path, key: str, entity: str, *permissions: str) -> None:
-    asked = [word for name in permissions for word in ("--permission", name)]
-    made = engramlog(
-        "key", "create", "--data", data, "--entity-uri", entity, "--raw-key", "-", *asked,
-        stdin=key.encode(),
-    )  # fmt: skip
-    assert made.returncode == 0, made.stderr
 
 
 @pytest.fixture(scope="module")
@@ -55,51 +48,10 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
         yield process
 
 
-@contextmanager
-def serving_http(node: NodeProcess, *args: str) -> Generator[str]:
-    """The URL of an MCP server over HTTP with Ann's key."""
-    command = [
-        sys.executable,
-        "-m",
-        "engramlog.api.console.main",
-        "mcp",
-        "--transport",
-        "http",
-        "--port",
-        "0",
-        *args,
-    ]
-    env = environment({"STIGMEM_URL": node.url, "STIGMEM_API_KEY": KEY})
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, env=env)
-    assert process.stdout is not None
-    with process.stdout as lines:
-        words = lines.readline().decode().split()
-        assert words[:3] == ["engramlog", "mcp", "serving"]
-        try:
-            yield words[3]
-        finally:
-            process.terminate()
-            assert process.wait(20) in (0, -15)
-
-
 @pytest.fixture(scope="module")
 def http_server(node: NodeProcess) -> Iterator[str]:
     with serving_http(node) as url:
         yield url
-
-
-@cache
-def command() -> str:
-    """``engramlog`` without the seconds that Python needs to load the SDK. A directory as memory,
-    and the server over HTTP, start as a client starts them."""
-    folder = tempfile.mkdtemp(prefix="engramlog-mcp-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return str(shim(Path(folder), "engramlog.api.mcp.server", "engramlog.api.mcp.transports"))
-
-
-def over_stdio(node: NodeProcess, *args: str, **env: str) -> StdioServerParameters:
-    given = environment({"STIGMEM_URL": node.url, "STIGMEM_API_KEY": KEY, **env})
-    return StdioServerParameters(command=command(), args=["mcp", *args], env=given, cwd=ROOT)
 
 
 @pytest.fixture(params=["stdio", "http"])
@@ -108,48 +60,6 @@ def way(request: pytest.FixtureRequest, node: NodeProcess) -> Any:
     if request.param == "stdio":
         return over_stdio(node)
     return request.getfixturevalue("http_server")
-
-
-def talk(way: Any, story: Callable[[Client], Awaitable[None]], **options: Any) -> None:
-    """Run a story with a connected client."""
-
-    failed: list[Exception] = []
-
-    async def main() -> None:
-        async with Client(way, read_timeout_seconds=60, **options) as client:
-            try:
-                await story(client)
-            except Exception as fault:  # raised outside, where no task group wraps it
-                failed.append(fault)
-
-    asyncio.run(main())
-    if failed:
-        raise failed[0]
-
-
-def text_of(result: CallToolResult) -> str:
-    (content,) = result.content
-    assert isinstance(content, TextContent)
-    return content.text
-
-
-async def ask(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """A tool's answer; the text says the same as the structure."""
-    result = await client.call_tool(tool, arguments)
-    assert not result.is_error, result.content
-    unread = ("facts", "results") if tool == "recall" else ()
-    expected = {k: v for k, v in result.structured_content.items() if k not in unread}
-    assert json.loads(text_of(result)) == expected
-    return result.structured_content
-
-
-async def refusal(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """The error of a tool that must refuse."""
-    result = await client.call_tool(tool, arguments)
-    assert result.is_error, result.structured_content
-    error = result.structured_content["error"]
-    assert text_of(result) == f"{error['code']}: {error['message']}"
-    return error
 
 
 def string(v: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ import psycopg
 import pytest
 import yaml
 
-from tests.worlds import postgres_servers
 from tests.worlds.nodes_over_one_log import ask
 from tests.worlds.postgres_servers import Servers, wait_until
 from tests.worlds.processes import NodeProcess, environment, fact
@@ -27,18 +26,6 @@ Compose = Mapping[str, Any]
 @pytest.fixture(scope="module")
 def services() -> Compose:
     return yaml.safe_load((QUORUM / "compose.yaml").read_text("utf-8"))["services"]
-
-
-@pytest.fixture
-def servers() -> Iterator[Servers]:
-    reason = postgres_servers.missing()
-    if reason is not None:
-        pytest.skip(reason)
-    servers = Servers()
-    try:
-        yield servers
-    finally:
-        servers.close()
 
 
 def test_every_service_names_what_it_waits_for_and_where_it_keeps_its_data(
@@ -63,10 +50,10 @@ def command_of(service: Mapping[str, Any], places: Mapping[str, str]) -> list[st
 
 
 def test_the_scripts_make_a_quorum_and_two_nodes_over_one_log(
-    services: Compose, servers: Servers, tmp_path: Path
+    services: Compose, own_postgres_servers: Servers, tmp_path: Path
 ) -> None:
     password = {"PGPASSWORD": PASSWORD}
-    one, two, three = servers.from_scripts(QUORUM, PASSWORD)
+    one, two, three = own_postgres_servers.from_scripts(QUORUM, PASSWORD)
     with psycopg.connect(one.url("engram", "engram"), password=PASSWORD, autocommit=True) as db:
         wait_until(lambda: _followers(db) == {"two", "three"}, "both standbys follow")
         (names,) = db.execute("SHOW synchronous_standby_names").fetchone() or ("",)

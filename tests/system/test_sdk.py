@@ -25,7 +25,7 @@ from stigmem import (
     verify_fact_cid,
 )
 
-from tests.worlds.processes import NodeProcess, engramlog, serving
+from tests.worlds.processes import NodeProcess, create_key, serving
 
 KEY = "sdk-key-" + "x" * 40
 SOURCE = "stigmem://acme.example/agent/hr"
@@ -44,13 +44,8 @@ VALUES = (
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     data = tmp_path_factory.mktemp("sdk") / "data"
-    created = engramlog(
-        "key", "create", "--data", data, "--entity-uri", "agent:hr", "--raw-key", "-",
-        "--permission", "read", "--permission", "write", "--permission", "federate",
-        "--source", "stigmem://acme.example/*",
-        stdin=KEY.encode(),
-    )  # fmt: skip
-    assert created.returncode == 0, created.stderr
+    source = "stigmem://acme.example/*"
+    create_key(data, KEY, "agent:hr", "read", "write", "federate", source=source)
     with serving(data) as process:
         yield process
 

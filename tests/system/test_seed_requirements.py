@@ -14,13 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import apsw
 import httpx
 import numpy as np
 import pytest
-import sqlite_vec
 
-from tests.worlds.processes import NodeProcess, engramlog, serving
+from tests.worlds.processes import NodeProcess, create_key, engramlog, serving
+from tests.worlds.seed_node import Caller, rows, uri, vectors
 from tests.worlds.waiting import until
 
 ADMIN, ANN, BOB = (f"{name}-key-{'x' * 40}" for name in ("admin", "ann", "bob"))
@@ -28,58 +27,16 @@ EMBEDDING = {"STIGMEM_EMBED_ENABLED": "true", "STIGMEM_EMBED_PROVIDER": "minilm"
 ABSENT = "ab" * 32
 
 
-class Caller:
-    """One key's view of the node."""
-
-    def __init__(self, url: str, key: str | None) -> None:
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self.http = httpx.Client(base_url=url, headers=headers, timeout=60)
-
-    def __enter__(self) -> Caller:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.http.close()
-
-    def ask(self, method: str, path: str, status: int = 200, **options: Any) -> Any:
-        answer = self.http.request(method, path, **options)
-        assert answer.status_code == status, (method, path, answer.status_code, answer.text)
-        return answer.json() if answer.content else None
-
-    def say(self, entity: str, relation: str, value: Any, **fields: Any) -> dict[str, Any]:
-        kind = "ref" if str(value).startswith("stigmem://") else "text"
-        body = {
-            "entity": entity,
-            "relation": relation,
-            "value": {"type": kind, "v": value},
-            "scope": "company",
-            **fields,
-        }
-        return self.ask("POST", "/v1/facts?wait=embedded", 201, json={"source": self.name, **body})
-
-    def recall(self, query: str, **fields: Any) -> dict[str, Any]:
-        body = {"query": query, "token_budget": 4000, "scope": "company", **fields}
-        return self.ask("POST", "/v1/recall", json=body)
-
-    @property
-    def name(self) -> str:
-        return self.ask("GET", "/v1/me")["entity_uri"]
-
-
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     data = tmp_path_factory.mktemp("seeds") / "data"
     for name, key, more in (
-        ("ops", ADMIN, ("--permission", "admin", "--permission", "federate")),
-        ("ann", ANN, ("--source", "*")),
+        ("ops", ADMIN, ("admin", "federate")),
+        ("ann", ANN, ()),
         ("bob", BOB, ()),
     ):
-        made = engramlog(
-            "key", "create", "--data", data, "--entity-uri", f"agent:{name}", "--raw-key", "-",
-            "--permission", "read", "--permission", "write", *more,
-            stdin=key.encode(), env=EMBEDDING,
-        )  # fmt: skip
-        assert made.returncode == 0, made.stderr
+        source = "*" if name == "ann" else None
+        create_key(data, key, f"agent:{name}", "read", "write", *more, source=source, env=EMBEDDING)
     with serving(data, env={**EMBEDDING, "STIGMEM_CURSOR_TTL_S": "2"}) as process:
         yield process
 
@@ -106,30 +63,6 @@ def bob(node: NodeProcess) -> Iterator[Caller]:
 def garden(ann: Caller) -> str:
     made = ann.ask("POST", "/v1/gardens", 201, json={"slug": "secret", "name": "Secret"})
     return made["id"]
-
-
-def uri(path: str) -> str:
-    return f"stigmem://seed.example/{path}"
-
-
-def tables(node: NodeProcess) -> apsw.Connection:
-    return apsw.Connection(str(node.data / "projections.db"), flags=apsw.SQLITE_OPEN_READONLY)
-
-
-def rows(node: NodeProcess, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-    opened = tables(node)
-    try:
-        return list(opened.execute(sql, values))
-    finally:
-        opened.close()
-
-
-def vectors(node: NodeProcess) -> apsw.Connection:
-    (path,) = (p for p in node.data.glob("vectors-*.db"))
-    opened = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    opened.enable_load_extension(True)
-    opened.load_extension(sqlite_vec.loadable_path())
-    return opened
 
 
 # §20.1 and §20.7: the edges
@@ -531,13 +464,9 @@ def test_20_1_7_and_6_4_facts_of_a_peer_are_edges_with_trust_and_keep_their_hash
         "STIGMEM_RECALL_TRACK_INTERVAL_S": "0.1",
     }
     left, right = tmp_path / "left", tmp_path / "right"
-    for key, name, more in ((ANN, "ann", ()), (BOB, "bob", ("--permission", "federate"))):
-        for data in (left, right):
-            engramlog(
-                "key", "create", "--data", data, "--entity-uri", f"agent:{name}",
-                "--raw-key", "-", "--permission", "read", "--permission", "write", *more,
-                stdin=key.encode(),
-            )  # fmt: skip
+    for data in (left, right):
+        create_key(data, ANN, "agent:ann", "read", "write")
+        create_key(data, BOB, "agent:bob", "read", "write", "federate")
     with serving(left, env=env) as one, serving(right, env=env) as other:
         for here, there in ((one, other), (other, one)):
             shown = json.loads(engramlog("peer", "declaration", "--data", there.data).stdout)

@@ -7,7 +7,7 @@ import logging
 import socket
 from pathlib import Path
 
-from engramlog.api.node.serving import PlainFormatter
+from engramlog.api.node.process.serving import PlainFormatter
 from tests.worlds.processes import engramlog, serving
 
 

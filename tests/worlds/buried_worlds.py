@@ -15,7 +15,6 @@ import msgspec
 
 from engramlog.eventlog.kinds import GardenCreated, RecallServed, RecallUse
 from engramlog.projections.authorization import everything
-from engramlog.projections.contradictions.conflicts import conflicts
 from engramlog.projections.episodes.delta import (
     AddDelta,
     DeleteDelta,
@@ -24,12 +23,11 @@ from engramlog.projections.episodes.delta import (
     stated_id,
 )
 from engramlog.projections.memories.place import MemoryPlace
-from engramlog.projections.moment import Moment
 from engramlog.projections.writing.commands import AssertFact, Command, ResolveConflict, RetractFact
 from engramlog.projections.writing.memory_commands import ApplyDeltas, RecordEpisodes
 from tests.worlds.live import CONTROL_TOKEN
 from tests.worlds.private_questions import STATEMENTS, Ask, reads
-from tests.worlds.private_worlds import (
+from tests.worlds.private_steps import (
     ALL_SCOPES,
     ENTITIES,
     GARDENS,
@@ -37,9 +35,10 @@ from tests.worlds.private_worlds import (
     SCOPE,
     USERS,
     VALUES,
-    Life,
     Step,
 )
+from tests.worlds.private_worlds import Life
+from tests.worlds.stated_facts import stated
 
 BURIED = ENTITIES[2]
 
@@ -124,44 +123,20 @@ class Buried(Life):
         intent = super()._fact(plain, self.open + self.hidden)
         if step.pick % 3 == 0:
             other = ENTITIES[step.entity % 2]
-            return _stated(intent, entity=other, value=msgspec.structs.replace(VALUES[3], v=BURIED))
-        return _stated(intent, entity=BURIED)
+            return stated(
+                intent,
+                member=MEMBER,
+                entity=other,
+                value=msgspec.structs.replace(VALUES[3], v=BURIED),
+            )
+        return stated(intent, member=MEMBER, entity=BURIED)
 
     def _settled(self, step: Step) -> ResolveConflict | None:
         view = self.node.reader.pin()
-        moment = Moment(view.position, self.clock.now_us())
         about = view.entities.number(BURIED)
-        shown = [
-            each
-            for each in conflicts(self.node.reader, view, everything(), moment, status="unresolved")
-            if int(view.entity[each.newer]) == about
-        ]
-        if not shown:
-            return None
-        chosen = shown[step.pick % len(shown)]
-        side = self.node.reader.rows([int(view.from_position[chosen.newer])])[0]
-        return ResolveConflict(
-            conflict_id=chosen.row.conflict_id,
-            winning_fact_id=side.id,
-            source="agent:judge",
-            scopes=ALL_SCOPES,
-            member=MEMBER,
+        return self._settling(
+            step, lambda each: int(view.entity[each.newer]) == about, reads=everything()
         )
-
-
-def _stated(intent: AssertFact, **fields: object) -> AssertFact:
-    from engramlog.projections.cid import compute_cid
-
-    changed = msgspec.structs.replace(intent, member=MEMBER, **fields)
-    cid = compute_cid(
-        entity=changed.entity,
-        relation=changed.relation,
-        value=changed.value,
-        source=changed.source,
-        confidence=changed.confidence,
-        scope=changed.scope,
-    )
-    return msgspec.structs.replace(changed, cid=cid)
 
 
 @contextmanager

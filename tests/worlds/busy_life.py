@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from tests.worlds.private_worlds import (
-    Step,
-)
+from tests.worlds.private_steps import Step
 
 BUSY = [
     Step("fact", False, entity=0, relation=0, value=0),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from engramlog.api.node.node import Node
+from engramlog.api.node.node_status import status_of_node
 from engramlog.eventlog.kinds import (
     ConsolidationRan,
     ConsolidationRuleSet,
@@ -27,7 +28,6 @@ from engramlog.eventlog.kinds import (
     Value,
 )
 from engramlog.projections.authorization import everything
-from engramlog.projections.cid import compute_cid
 from engramlog.projections.contradictions.conflicts import conflicts
 from engramlog.projections.episodes.delta import (
     AddDelta,
@@ -62,6 +62,7 @@ from engramlog.projections.writing.memory_commands import (
     StoreMemory,
 )
 from engramlog.projections.writing.submission import Submission
+from tests.worlds.stated_facts import stated
 
 ALL_SCOPES = frozenset(SCOPES)
 DAY_US = 86_400_000_000
@@ -101,7 +102,7 @@ def asserted(
     valid_until: str | None = None,
 ) -> AssertFact:
     """An assertion with its content id."""
-    return AssertFact(
+    fact = AssertFact(
         entity=entity,
         relation=relation,
         value=value,
@@ -110,15 +111,9 @@ def asserted(
         confidence=confidence,
         valid_from=valid_from,
         valid_until=valid_until,
-        cid=compute_cid(
-            entity=entity,
-            relation=relation,
-            value=value,
-            source=source,
-            confidence=confidence,
-            scope=scope,
-        ),
+        cid="",
     )
+    return stated(fact)
 
 
 TEXTS = (
@@ -132,8 +127,8 @@ TEXTS = (
 def remembered(text: str, source: str, topic: str, *, supersede: bool) -> StoreMemory:
     """A memory to store, with the rights to everything."""
     fact = asserted(source, MEMORY_RELATION, Value("text", text), source)
-    stated = FactAttributes(topic=topic)
-    attributes = None if stated == PLAIN else stated  # as HTTP completes them
+    given = FactAttributes(topic=topic)
+    attributes = None if given == PLAIN else given  # as HTTP completes them
     return StoreMemory(
         fact=msgspec.structs.replace(fact, attributes=attributes),
         rights=everything(),
@@ -405,7 +400,7 @@ def live_through(node: Node, steps: list[Step]) -> list[Done]:
             continue
         answer = node.writer.submit([command], actor="agent:t", received_at=step.at_us).result()
         done += [outcome for outcome in answer.outcomes if isinstance(outcome, Done)]
-    assert node.status()["degraded"] is None
+    assert status_of_node(node)["degraded"] is None
     return done
 
 
@@ -425,4 +420,4 @@ def live_through_in_groups(node: Node, steps: list[Step], sizes: list[int]) -> N
         node.writer.exclusive(lambda group=commands: node.writer._write(group)).result()
         for command in commands:
             command.answer.result(timeout=0)
-    assert node.status()["degraded"] is None
+    assert status_of_node(node)["degraded"] is None

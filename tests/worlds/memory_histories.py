@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import apsw
 from hypothesis import strategies as st
 
 from engramlog.eventlog.kinds import EpisodeRecorded
-from tests.worlds.histories import START_US
+from engramlog.projections.authorization import everything
+from engramlog.projections.episodes import reading, reading_deltas, reading_rules
+from engramlog.projections.episodes.reading_deltas import DeltaFilter
+from tests.worlds.histories import START_US, USERS
 
 said = st.builds(
     lambda user, intent, subject, value, replaces: (user, intent, subject, value, replaces),
@@ -37,3 +41,25 @@ def episode(number: int, said: tuple[Any, ...]) -> EpisodeRecorded:
         id=f"ep-{number}",
         metadata=metadata,
     )
+
+
+def answers_at(db: apsw.Connection, position: int) -> list[Any]:
+    """All answers about episodes, deltas and rules at a position."""
+    mine = [
+        (
+            reading.recent(db, everything(), position, user=user, limit=100),
+            reading_deltas.memory_facts_at(db, position, user=user),
+            reading_deltas.deltas_at(db, everything(), position, DeltaFilter(user=user), limit=100),
+            reading_deltas.rejections_at(
+                db, everything(), position, DeltaFilter(user=user), limit=100
+            ),
+        )
+        for user in USERS
+    ]
+    rules = [
+        reading_rules.rules_at(db, position),
+        reading_rules.runs_of(db, "classifier", position, 100),
+        reading_rules.watermark(db, "classifier", position),
+        reading_rules.episodes_read(db, "classifier", position),
+    ]
+    return [*mine, *rules]

@@ -44,7 +44,7 @@ from engramlog.projections.writing.commands import (
 )
 from engramlog.replay.replication.state import ReplicaState, save_state
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
-from tests.worlds.private_worlds import (
+from tests.worlds.private_steps import (
     ENTITIES,
     MEMBER,
     OUTSIDER,
@@ -52,10 +52,10 @@ from tests.worlds.private_worlds import (
     SCOPE,
     SOURCES,
     USERS,
-    Life,
     Step,
     steps,
 )
+from tests.worlds.private_worlds import Life
 
 NAME = "user:other-name"
 """The alias steps make it mean an entity."""

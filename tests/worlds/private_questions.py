@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from engramlog.eventlog.identifiers import id_text
 from tests.worlds.live import fact
-from tests.worlds.private_worlds import (
+from tests.worlds.private_steps import (
     ENTITIES,
     GARDENS,
     MEMBER,
@@ -24,9 +24,8 @@ from tests.worlds.private_worlds import (
     SOURCES,
     SUMMARIES,
     USERS,
-    Life,
-    private_texts,
 )
+from tests.worlds.private_worlds import Life, private_texts
 
 QUERIES = ("who keeps the tea and the secrets?", "atlas ledger", "user a", "a c b")
 

@@ -20,8 +20,6 @@ from uuid import uuid4
 
 import msgspec
 import numpy as np
-from hypothesis import strategies as st
-from msgspec import Struct
 
 from engramlog.api.node.tasks.recall_tracking import RecallTracker
 from engramlog.eventlog.clock import FixedClock
@@ -42,8 +40,7 @@ from engramlog.eventlog.kinds import (
     Value,
 )
 from engramlog.projections.authorization import Authorization, everything
-from engramlog.projections.cid import compute_cid
-from engramlog.projections.contradictions.conflicts import conflicts
+from engramlog.projections.contradictions.conflicts import Conflict, conflicts
 from engramlog.projections.episodes.delta import (
     AddDelta,
     DeleteDelta,
@@ -55,7 +52,6 @@ from engramlog.projections.episodes.delta import (
 from engramlog.projections.memories.deduplication_rules import MEMORY_RELATION
 from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.moment import Moment
-from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.facts.facts import fact_id
 from engramlog.projections.writing.commands import (
     AssertFact,
@@ -76,123 +72,28 @@ from engramlog.projections.writing.memory_commands import (
     StoreMemory,
 )
 from tests.worlds.live import LiveNode
-
-START_US = 1_700_000_000_000_000
-STEP_US = 3_600_000_000
-SECOND_US = 1_000_000
-MEMBER, OUTSIDER = "agent:member", "agent:outsider"
-GARDENS = ("ops", "waiting")
-"""Slugs; the second is a quarantine."""
-ALL_SCOPES = frozenset(SCOPES)
-
-ENTITIES = ("stigmem://t/user/a", "stigmem://t/user/b", "stigmem://t/user/c", "project:x")
-RELATIONS = ("memory:role", "rel:knows", "tag:x")
-SOURCES = ("agent:one", "agent:two", MEMBER, OUTSIDER)
-VALUES = (
-    Value("string", "chief of tea"),
-    Value("string", "keeper of tea and secrets"),
-    Value("text", "atlas keeps the ledger of secrets"),
-    Value("ref", "stigmem://t/user/a"),
-    Value("ref", "stigmem://t/user/b"),
-    Value("ref", "project:x"),
-    Value("number", "42.0"),
-)
-SCOPE = "company"
-USERS = ("alice", "bob")
-NAMING: dict[str, Any] = {
-    "name": "naming",
-    "description": "stages that no built-in profile of the tests has",
-    "stages": [
-        {"name": "summaries", "weight": 0.5, "parameters": {"keyword_length": 1}},
-        {"name": "entity_edges", "weight": 0.5, "parameters": {"word_length": 1}},
-        {"name": "fuzzy", "weight": 0.5, "parameters": {"coverage": True}},
-    ],
-    "ambient": {"ceiling": 0.3, "facts_min": 1},
-}
-SUMMARIES = ("weekly/weekly_2026-W25.md", "daily/daily_2026-06-15.md")
-MEMORIES = (
-    "atlas drinks the black tea",
-    "the black tea atlas drinks",
-    "atlas no longer drinks black tea",
-    "atlas keeps a ledger",
-)
-"""Texts of memories: the second is the first in other words, the third ends either."""
-NAMES = ("ep-0", "ep-1", "ep-2")
-"""Of episodes, and of the facts that deltas write: the same everywhere."""
-
-
-class SameWords:
-    """Texts with the same words are similar, as their vectors might be."""
-
-    def cosines(self, text: str, others: Sequence[str]) -> list[float]:
-        words = sorted(text.split())
-        return [1.0 if sorted(other.split()) == words else 0.0 for other in others]
-
-
-ALIKE = SameWords()
-
-
-class Step(Struct, frozen=True):
-    """One move: the action, its visibility, and numbers for its choices."""
-
-    kind: str
-    private: bool
-    entity: int = 0
-    relation: int = 0
-    value: int = 0
-    source: int = 0
-    garden: int = 0
-    pick: int = 0
-    confidence: float = 1.0
-    derived: bool = False
-
-
-_kinds = st.sampled_from(
-    (
-        "fact",
-        "fact",
-        "fact",
-        "fact",
-        "classified",
-        "classified",
-        "reclassify",
-        "retract",
-        "resolve",
-        "sweep",
-        "recall",
-        "review",
-        "episode",
-        "delta",
-        "delta",
-        "look",
-        "summary",
-        "memory",
-        "memory",
-        "merge",
-    )
-)
-steps = st.builds(
+from tests.worlds.private_steps import (
+    ALIKE,
+    ALL_SCOPES,
+    ENTITIES,
+    GARDENS,
+    MEMBER,
+    MEMORIES,
+    NAMES,
+    NAMING,
+    OUTSIDER,
+    RELATIONS,
+    SCOPE,
+    SECOND_US,
+    SOURCES,
+    START_US,
+    STEP_US,
+    SUMMARIES,
+    USERS,
+    VALUES,
     Step,
-    kind=_kinds,
-    private=st.booleans(),
-    entity=st.integers(0, len(ENTITIES) - 1),
-    relation=st.integers(0, len(RELATIONS) - 1),
-    value=st.integers(0, len(VALUES) - 1),
-    source=st.integers(0, len(SOURCES) - 1),
-    garden=st.integers(0, 1),
-    pick=st.integers(0, 50),
-    confidence=st.sampled_from((1.0, 1.0, 0.9, 0.4, 0.0)),
-    derived=st.booleans(),
 )
-
-
-@st.composite
-def histories(draw: st.DrawFn, max_size: int = 20) -> list[Step]:
-    """Two gardens (made before or after the first public facts), and events in and outside them;
-    the same names everywhere, so that private and public facts meet."""
-    opening = [Step("garden", True, garden=0), Step("garden", True, garden=1)]
-    before = draw(st.lists(steps.filter(lambda step: not step.private), max_size=3))
-    return [*before, *opening, *draw(st.lists(steps, min_size=3, max_size=max_size))]
+from tests.worlds.stated_facts import stated
 
 
 async def _idle(_: RecallTracker) -> None:
@@ -349,25 +250,20 @@ class Life:
         if step.derived and known:
             fact, cid = known[step.pick % len(known)]
             parents = (Parent(cid.removeprefix("sha256:"), fact),)
-        return AssertFact(
-            entity=entity,
-            relation=relation,
-            value=value,
-            source=source,
-            scope=SCOPE,
-            confidence=confidence,
-            cid=compute_cid(
+        return stated(
+            AssertFact(
                 entity=entity,
                 relation=relation,
                 value=value,
                 source=source,
-                confidence=confidence,
                 scope=SCOPE,
-            ),
-            derived_from=parents,
-            garden_id=self.gardens[step.garden] if step.private else None,
-            member=MEMBER if step.private else OUTSIDER,
-            rights=None if step.private else self._rights(step),
+                confidence=confidence,
+                cid="",
+                derived_from=parents,
+                garden_id=self.gardens[step.garden] if step.private else None,
+                member=MEMBER if step.private else OUTSIDER,
+                rights=None if step.private else self._rights(step),
+            )
         )
 
     def _classified(self, step: Step) -> AssertFact:
@@ -378,18 +274,8 @@ class Life:
         attributes = FactAttributes(classification=level, topic=f"t{step.pick % 3}")
         if not step.private:
             return msgspec.structs.replace(plain, attributes=attributes)
-        source, scope = SOURCES[step.source % 3], "team"
-        cid = compute_cid(
-            entity=plain.entity,
-            relation=plain.relation,
-            value=plain.value,
-            source=source,
-            confidence=plain.confidence,
-            scope=scope,
-        )
-        return msgspec.structs.replace(
-            plain, source=source, scope=scope, cid=cid, attributes=attributes
-        )
+        source = SOURCES[step.source % 3]
+        return stated(plain, source=source, scope="team", attributes=attributes)
 
     def _memory(self, step: Step) -> StoreMemory:
         """Private by its classification: the same words as public ones, under the same owners and
@@ -401,7 +287,7 @@ class Life:
         value, entity = Value("text", MEMORIES[step.value % len(MEMORIES)]), source
         if step.private:
             entity = MEMBER
-        fact = msgspec.structs.replace(
+        fact = stated(
             plain,
             entity=entity,
             relation=MEMORY_RELATION,
@@ -409,14 +295,6 @@ class Life:
             source=source,
             scope="team",
             confidence=1.0,
-            cid=compute_cid(
-                entity=entity,
-                relation=MEMORY_RELATION,
-                value=value,
-                source=source,
-                confidence=1.0,
-                scope="team",
-            ),
             attributes=FactAttributes(classification=level, topic="work"),
         )
         rights = self._rights(step)
@@ -510,16 +388,30 @@ class Life:
         return EpisodeAccessed(episodes=looked, at_us=self.clock.now_us())
 
     def _settlement(self, step: Step) -> ResolveConflict | None:
+        rights = Authorization(OUTSIDER, frozenset({"read"}), ALL_SCOPES)
+        garden = self.node.reader.pin().garden
+        return self._settling(
+            step,
+            lambda each: (int(garden[each.newer]) >= 0) == step.private,
+            reads=everything() if step.private else rights,
+            member=MEMBER if step.private else OUTSIDER,
+            rights=self._authority(step),
+        )
+
+    def _settling(
+        self,
+        step: Step,
+        wanted: Callable[[Conflict], bool],
+        *,
+        reads: Authorization,
+        member: str = MEMBER,
+        rights: Authorization | None = None,
+    ) -> ResolveConflict | None:
+        """Settle one of the wanted disputes for its newer side."""
         view = self.node.reader.pin()
         moment = Moment(view.position, self.clock.now_us())
-        rights = Authorization(OUTSIDER, frozenset({"read"}), ALL_SCOPES)
-        if step.private:
-            rights = everything()
-        shown = [
-            each
-            for each in conflicts(self.node.reader, view, rights, moment, status="unresolved")
-            if (int(view.garden[each.newer]) >= 0) == step.private
-        ]
+        found = conflicts(self.node.reader, view, reads, moment, status="unresolved")
+        shown = [each for each in found if wanted(each)]
         if not shown:
             return None
         chosen = shown[step.pick % len(shown)]
@@ -529,8 +421,8 @@ class Life:
             winning_fact_id=side.id,
             source="agent:judge",
             scopes=ALL_SCOPES,
-            member=MEMBER if step.private else OUTSIDER,
-            rights=self._authority(step),
+            member=member,
+            rights=rights,
         )
 
     def _sweep(self, step: Step) -> SweepDecay | None:

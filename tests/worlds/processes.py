@@ -15,7 +15,7 @@ from queue import Empty, Queue
 from typing import IO
 
 from engramlog.api.client.client import Client
-from engramlog.api.node.control_file import Control, read_control
+from engramlog.api.node.process.control_file import Control, read_control
 from tests.worlds.warm import WarmCommand, run_warm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,6 +52,25 @@ def engramlog(
         cwd=cwd,
         timeout_seconds=timeout_seconds,
     )
+
+
+def create_key(
+    data: Path,
+    key: str,
+    entity: str,
+    *permissions: str,
+    source: str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> None:
+    """Create this key in a data directory. ``source``: also write as these sources."""
+    asked = [word for name in permissions for word in ("--permission", name)]
+    if source is not None:
+        asked += ["--source", source]
+    made = engramlog(
+        "key", "create", "--data", data, "--entity-uri", entity, "--raw-key", "-", *asked,
+        stdin=key.encode(), env=env,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
 
 
 class NodeProcess:

@@ -93,6 +93,20 @@ class Console:
         if message.type in ("error", "warning") and not message.text.startswith(refused):
             self.faults.append(message.text)
 
+    def begin(self, url: str, size: str, *, dark: bool) -> None:
+        """Turn to a node, as a new tab would; ``open`` loads its console."""
+        self.url = url
+        self.resize(size)
+        self.page.emulate_media(color_scheme="dark" if dark else "light", reduced_motion="reduce")
+        for seen in (self.faults, self.requests, self._waiting):
+            seen.clear()
+
+    def leave(self) -> None:
+        """End the console's page and forget what it kept."""
+        if self.page.url.startswith("http"):
+            self.page.evaluate("sessionStorage.clear()")
+        self.page.goto("about:blank")
+
     def open(self, view: str = "search", **params: str) -> Page:
         """Load the console at a view, as from a typed address, and wait for it."""
         self.page.goto("about:blank")

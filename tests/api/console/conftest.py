@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
@@ -42,12 +41,35 @@ def spaceflight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]:
     node.close()
 
 
-@pytest.fixture
-def visit(browser: Browser) -> Iterator[Callable[..., Console]]:
-    """Open a tab on a node, by default with every right."""
-    with ExitStack() as stack:
+@pytest.fixture(scope="module")
+def kept(browser: Browser) -> Iterator[Console]:
+    """A tab with every right for one test after the other: a new one takes a second more."""
+    with console(browser, "", key=CONTROL_TOKEN) as tab:
+        yield tab
 
-        def opened(node: LiveNode, key: str | None = CONTROL_TOKEN, **how: Any) -> Console:
-            return stack.enter_context(console(browser, node.url, key=key, **how))
+
+@pytest.fixture
+def visit(browser: Browser, kept: Console) -> Iterator[Callable[..., Console]]:
+    """Open a tab on a node, by default with every right. ``fresh``: one that the test changes for
+    good, by listeners and scripts."""
+    with ExitStack() as stack:
+        taken: list[str] = []
+
+        def opened(
+            node: LiveNode,
+            key: str | None = CONTROL_TOKEN,
+            *,
+            fresh: bool = False,
+            size: str = "laptop",
+            dark: bool = False,
+        ) -> Console:
+            if fresh or taken or key != CONTROL_TOKEN:
+                return stack.enter_context(
+                    console(browser, node.url, key=key, size=size, dark=dark)
+                )
+            taken.append(node.url)
+            stack.callback(kept.leave)
+            kept.begin(node.url, size, dark=dark)
+            return kept
 
         yield opened

@@ -21,6 +21,7 @@ VIEWS: dict[str, tuple[str, dict[str, str]]] = {
     "past": ("search", {"at": "1969-07-21T00:00:00Z"}),
     "search": ("search", {"q": "saturn"}),
     "entity": ("entity", {"name": f"{SPACE}/body/pluto"}),
+    "fact": ("entity", {"name": f"{SPACE}/body/pluto"}),
     "graph": ("graph", {}),
     "graph-from": ("graph", {"from": f"{SPACE}/body/moon"}),
     "time": ("time", {"since": "2005-01-01T00:00:00Z", "at": "2007-01-01T00:00:00Z"}),
@@ -30,11 +31,19 @@ VIEWS: dict[str, tuple[str, dict[str, str]]] = {
     "log-event": ("log", {"event": "5210"}),
     "review": ("review", {}),
     "review-resolved": ("review", {"status": "resolved"}),
+    "review-quarantine": ("review", {"tab": "quarantine"}),
+    "review-flagged": ("review", {"tab": "flagged"}),
+    "review-holds": ("review", {"tab": "holds"}),
+    "review-erasures": ("review", {"tab": "erasures"}),
     "peers": ("peers", {}),
     "operations": ("operations", {}),
     "sql": ("sql", {"sql": "SELECT kind, count(*) AS events FROM events GROUP BY 1 ORDER BY 2"}),
     "start": ("start", {}),
 }
+RESTING = "canvas[aria-busy=true]"
+"""A graph before it rests."""
+INNER = {"fact": ".stated .fact-foot a"}
+"""What to click for a view that an address cannot name beforehand."""
 
 
 def main() -> int:
@@ -52,7 +61,11 @@ def main() -> int:
                 for dark in (False, True):
                     with console(browser, node.url, key=CONTROL_TOKEN, size=size, dark=dark) as tab:
                         for name, (view, params) in VIEWS.items():
-                            tab.open(view, **params)
+                            page = tab.open(view, **params)
+                            if name in INNER:
+                                page.locator(INNER[name]).first.click()
+                                tab.settle()
+                            page.wait_for_selector(RESTING, state="detached")
                             shade = "dark" if dark else "light"
                             tab.page.screenshot(path=FOLDER / f"{name}-{size}-{shade}.png")
         finally:

@@ -124,7 +124,7 @@ def facts_ids(live: LiveNode) -> list[str]:
 
 
 def test_no_fact_runs_or_is_fetched(hostile: LiveNode, visit: Visit) -> None:
-    tab = visit(hostile)
+    tab = visit(hostile, fresh=True)
     tab.page.on("dialog", lambda dialog: tab.faults.append(f"dialog: {dialog.message}"))
     conflict = facts_ids(hostile)[-1]
     views = [

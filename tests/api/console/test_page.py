@@ -58,7 +58,7 @@ def test_an_entity_shows_all_scopes_unless_one_is_chosen(live: LiveNode, visit: 
 
 
 def test_a_late_answer_never_overwrites_a_newer_one(spaceflight: LiveNode, visit: Visit) -> None:
-    tab = visit(spaceflight)
+    tab = visit(spaceflight, fresh=True)
     # The test disables aborting: the page itself must know which answer is the newest.
     tab.context.add_init_script("AbortController.prototype.abort = () => undefined")
     page = tab.open()

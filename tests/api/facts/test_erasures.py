@@ -12,9 +12,9 @@ import pytest
 from engramlog.eventlog.codec import decode_header
 from engramlog.projections.embedding.recipe import composed
 from engramlog.projections.tables.database import query
-from engramlog.replay.erasing import receipt_fault
 from engramlog.replay.verify import verify
 from tests.worlds.data_files import files_with
+from tests.worlds.erasure_receipts import receipt_fault
 from tests.worlds.garden_requests import made
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.memory_requests import apply, delta, put
@@ -226,18 +226,21 @@ def test_a_legal_hold_forbids_erasing_and_lets_go(live: LiveNode, held: str) -> 
     target = {"fact": {"fact_id": fact["id"]}, "entity": {"entity": ALICE}}.get(
         held, {"entity": "user:bob"}
     )
-    holds = admin_call(live, "PUT", "/v1/legal-holds", json=target).json()["holds"]
-    assert [(each["target_kind"], each["target"]) for each in holds] == [
-        ("fact" if held == "fact" else "entity", next(iter(target.values())))
-    ]
+    for reason, kept in (("a lawsuit", "a lawsuit"), ("", "a lawsuit"), ("two of them",) * 2):
+        asked = {**target, "reason": reason}
+        (hold,) = admin_call(live, "PUT", "/v1/legal-holds", json=asked).json()["holds"]
+        kind = "fact" if held == "fact" else "entity"
+        assert (hold["target_kind"], hold["target"]) == (kind, next(iter(target.values())))
+        assert (hold["reason"], hold["tombstone_id"]) == (kept, None)
     head = live.node.log.head().position
     for body in ({"fact_ids": [fact["id"]]}, {"entity": ALICE}, {"entity": "user:bob"}):
         answer = admin_call(live, "POST", "/v1/erasures", json=body)
         assert (answer.status_code, answer.json()["detail"]["code"]) == (423, "legal_hold")
     assert live.node.log.head().position == head
-    assert admin_call(live, "PUT", "/v1/legal-holds", json={**target, "held": False}).json() == {
-        "holds": []
-    }
+    freed = {**target, "held": False, "reason": "settled"}
+    assert admin_call(live, "PUT", "/v1/legal-holds", json=freed).json() == {"holds": []}
+    (event,) = admin_call(live, "GET", "/v1/log?limit=1").json()["events"]
+    assert event["about"].endswith("let go: settled"), event
     assert erase(live, fact_ids=[fact["id"]])["status"] == "clean"
 
 

@@ -258,9 +258,10 @@ def test_a_tombstone_can_erase(live: LiveNode) -> None:
 
 def test_a_hold_of_a_tombstone_forbids_erasing(live: LiveNode) -> None:
     hidden = live.state(v=SECRET)
-    stone = bury(live, legal_hold=True)
+    stone = bury(live, legal_hold=True, reason="a lawsuit")
     (hold,) = admin(live, "GET", "/v1/legal-holds").json()["holds"]
     assert (hold["target_kind"], hold["target"]) == ("entity", ALICE)
+    assert (hold["reason"], hold["tombstone_id"]) == ("a lawsuit", stone["id"])
     refused = admin(live, "POST", "/v1/erasures", json={"entity": ALICE})
     assert (refused.status_code, refused.json()["detail"]["code"]) == (423, "legal_hold")
     revoke(live, stone["id"])

@@ -12,7 +12,7 @@ import pytest
 
 from engramlog.api.http import connections
 from engramlog.api.node.node import Node
-from engramlog.api.node.serving import serve_in_background
+from engramlog.api.node.process.serving import serve_in_background
 from engramlog.api.settings import Settings
 
 MOST = 12

@@ -221,3 +221,15 @@ def test_an_erasure_cancels_the_write_of_its_facts(tmp_path: Path) -> None:
     finally:
         del node.reader.image.sections
         node.close()
+
+
+def test_a_file_of_no_use_is_replaced_when_the_node_closes(tmp_path: Path) -> None:
+    node = Node.open(tmp_path)
+    node.write(*facts("kept"))
+    node.close()
+    (file,) = (tmp_path / FOLDER).iterdir()
+    whole = file.stat().st_size
+    file.write_bytes(file.read_bytes()[: whole // 2])
+    Node.open(tmp_path).close()
+    (again,) = (tmp_path / FOLDER).iterdir()
+    assert again.stat().st_size >= whole

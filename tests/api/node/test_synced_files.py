@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engramlog.api.node.control_file import CONTROL_NAME, Control, write_control
 from engramlog.api.node.node import Node
+from engramlog.api.node.process.control_file import CONTROL_NAME, Control, write_control
 from engramlog.eventlog.clock import SystemClock
 from engramlog.replay.backups import make_backup, restore_backup
 

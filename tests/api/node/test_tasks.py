@@ -5,7 +5,9 @@ import threading
 
 import pytest
 
+from engramlog.api.node.tasks.archive_sealing import ArchiveSealing
 from engramlog.api.node.tasks.task import LoopTask, Tasks, end_tasks
+from engramlog.projections.archive.archive import Archive
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 
 
@@ -144,6 +146,34 @@ def test_a_node_lists_its_tasks_with_their_state(live: LiveNode) -> None:
         "summaries": "off",
     }
     assert all(each["error"] is None for each in listed)
+
+
+def test_a_stop_waits_for_one_segment_of_a_long_backlog() -> None:
+    sealing, go_on = threading.Event(), threading.Event()
+
+    class Backlog(Archive):
+        def __init__(self) -> None:
+            self.asked = 0
+
+        def seal_next(self) -> bool:
+            self.asked += 1
+            sealing.set()
+            go_on.wait(60)
+            return True
+
+    backlog = Backlog()
+
+    async def main() -> None:
+        task = ArchiveSealing(backlog)
+        await task.start()
+        await asyncio.to_thread(sealing.wait, 60)
+        ending = asyncio.create_task(task.stop())
+        await asyncio.sleep(0)
+        go_on.set()
+        await ending
+
+    asyncio.run(main())
+    assert backlog.asked == 1
 
 
 def test_a_task_that_fails_says_why(live: LiveNode, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,15 +15,8 @@ from hypothesis import strategies as st
 from tests.worlds.buried_worlds import ALL_OF_IT, BURIED, reads_afterwards, two_graves
 from tests.worlds.live import CONTROL_TOKEN
 from tests.worlds.private_questions import STATEMENTS, Ask, answers, declared, reads, same
-from tests.worlds.private_worlds import (
-    ENTITIES,
-    OUTSIDER,
-    SCOPE,
-    VALUES,
-    Life,
-    Step,
-    steps,
-)
+from tests.worlds.private_steps import ENTITIES, OUTSIDER, SCOPE, VALUES, Step, steps
+from tests.worlds.private_worlds import Life
 
 KINDS = ("fact", "fact", "fact", "retract", "resolve", "recall", "episode", "delta", "delta")
 

@@ -25,13 +25,8 @@ from tests.worlds.private_questions import (
     statements,
     writes,
 )
-from tests.worlds.private_worlds import (
-    SCOPE,
-    Step,
-    histories,
-    private_texts,
-    two_lives,
-)
+from tests.worlds.private_steps import SCOPE, Step, histories
+from tests.worlds.private_worlds import private_texts, two_lives
 
 
 @given(histories())

@@ -28,7 +28,8 @@ from tests.worlds.mixed_worlds import (
     two_mixed,
 )
 from tests.worlds.private_questions import FORK, Ask, answers, lists, reads, same
-from tests.worlds.private_worlds import ENTITIES, OUTSIDER, RELATIONS, USERS, Life, Step
+from tests.worlds.private_steps import ENTITIES, OUTSIDER, RELATIONS, USERS, Step
+from tests.worlds.private_worlds import Life
 
 FEW = settings(
     max_examples=2,

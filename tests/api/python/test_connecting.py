@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from engramlog import ClientError, EventLogError, Memory
-from engramlog.api.node.control_file import CONTROL_NAME, Control, write_control
 from engramlog.api.node.node import Node
-from engramlog.api.node.serving import serve_in_background
+from engramlog.api.node.process.control_file import CONTROL_NAME, Control, write_control
+from engramlog.api.node.process.serving import serve_in_background
 from engramlog.api.settings import Settings
 from tests.worlds.processes import environment
 

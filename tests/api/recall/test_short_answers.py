@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from engramlog.api.answers.compact_facts import packed_lines, tokens_of
+from engramlog.api.answers.fact_record import ShortFact, WireValue
 from tests.worlds.live import LiveNode
 
 
@@ -93,12 +94,19 @@ def test_only_returned_facts_count_as_used(atlas: LiveNode) -> None:
 
 
 def test_a_value_too_long_for_the_budget_is_cut() -> None:
-    record = {
-        "id": "1", "entity": "user:a", "relation": "r:s", "source": "agent:b",
-        "value": {"type": "text", "v": "word " * 500, "interpret_as": "content"},
-        "timestamp": "2026-01-02T00:00:00Z", "valid_from": None, "valid_until": "2027-01-01",
-        "confidence": 1.0, "contradicted": True,
-    }  # fmt: skip
+    record = ShortFact(
+        id="1",
+        entity="user:a",
+        relation="r:s",
+        value=WireValue("text", "word " * 500, "content"),
+        source="agent:b",
+        timestamp="2026-01-02T00:00:00Z",
+        valid_from=None,
+        valid_until="2027-01-01",
+        confidence=1.0,
+        scope="company",
+        contradicted=True,
+    )
     packed = packed_lines([record], 100)
     assert packed.tokens <= 100
     assert packed.kept == [0]

@@ -22,7 +22,8 @@ from engramlog.projections.moment import Moment
 from engramlog.projections.tables.database import query
 from tests.worlds.busy_life import BUSY
 from tests.worlds.image_contents import contents
-from tests.worlds.private_worlds import START_US, Life, Step, garden_members, histories
+from tests.worlds.private_steps import START_US, Step, histories
+from tests.worlds.private_worlds import Life, garden_members
 from tests.worlds.replaying import digests_in_pages, judged, replayed
 
 QUICK = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])

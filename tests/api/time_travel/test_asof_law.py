@@ -26,7 +26,7 @@ from engramlog.projections.moment import format_instant
 from tests.worlds.busy_life import EVERYTHING
 from tests.worlds.live import LiveNode
 from tests.worlds.pasts import INTENT, NAME, RULE, Past, beginning, lived, pasts
-from tests.worlds.private_worlds import (
+from tests.worlds.private_steps import (
     ENTITIES,
     MEMBER,
     NAMES,

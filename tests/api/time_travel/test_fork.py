@@ -15,7 +15,7 @@ from engramlog.projections.image import table_tail
 from tests.worlds.busy_life import EVERYTHING
 from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 from tests.worlds.pasts import Past, beginning
-from tests.worlds.private_worlds import ENTITIES, RELATIONS, SCOPE
+from tests.worlds.private_steps import ENTITIES, RELATIONS, SCOPE
 from tests.worlds.provider_servers import Scripted, serving
 from tests.worlds.word_vectors import embedded, settings_for, words_api
 

@@ -37,9 +37,9 @@ from engramlog.projections.writing.memory_commands import RecordEpisodes
 from tests.worlds.histories import START_US, Step, histories, live_through
 from tests.worlds.memory_histories import episode, said
 from tests.worlds.portable import exported, meaning, read_back
+from tests.worlds.private_steps import Step as Move
+from tests.worlds.private_steps import histories as private_histories
 from tests.worlds.private_worlds import Life
-from tests.worlds.private_worlds import Step as Move
-from tests.worlds.private_worlds import histories as private_histories
 from tests.worlds.processes import ROOT
 
 QUICK = settings(
@@ -166,8 +166,8 @@ def test_statements_and_declarations_come_back(tmp_path: Path) -> None:
         TrustPolicySet(policy=TrustPolicy(mode="strict", hidden_below=0.1)),
         FactFeedback(cited=[fact]),
         FactFeedback(cited=[fact], rejected=[fact], receipt_id="r-1"),
-        LegalHoldSet(target_kind="fact", target=fact),
-        LegalHoldSet(target_kind="entity", target="user:bo"),
+        LegalHoldSet(target_kind="fact", target=fact, reason="a lawsuit"),
+        LegalHoldSet(target_kind="entity", target="user:bo", reason="another"),
         LegalHoldSet(target_kind="entity", target="user:bo", held=False),
     ):
         node.write(intent)

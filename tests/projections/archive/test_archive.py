@@ -98,6 +98,15 @@ def test_full_segments_are_sealed_and_survive_a_restart(node: Node) -> None:
     assert again.seal() == 1
 
 
+def test_a_backlog_is_sealed_one_segment_at_a_time(node: Node) -> None:
+    write(node, 25)
+    archive = opened(node)
+    assert archive.seal_next()
+    assert [(each.first, each.last) for each in archive.segments] == [(1, 10)]
+    assert archive.seal_next()
+    assert not archive.seal_next()
+
+
 @pytest.mark.parametrize(
     ("damage", "words"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from typing import Any
+from uuid import UUID, uuid5
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,6 +107,8 @@ def test_ids_differ_by_each_part_of_the_key_and_never_change() -> None:
     ]
     assert len({key.card_id for key in keys}) == 5
     assert CardKey("user:a", "local").card_id == keys[0].card_id
+    namespace = UUID("5a0f2c8e-8d0a-5d0c-9c39-3c1f0f8a7f11")
+    assert keys[0].card_id == str(uuid5(namespace, "user:a\x00local\x00\x00"))
 
 
 def test_a_value_cannot_break_out_of_its_cell() -> None:

@@ -450,8 +450,8 @@ def test_work_that_fails_does_not_stop_the_queue() -> None:
     queue.close()
 
 
-def test_the_cache_is_limited_in_bytes(desk: Desk) -> None:
-    desk.cards.cache._bytes_max = 8_000
+def test_the_cache_is_limited_in_bytes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engramlog.projections.cards.cache.CACHED_BYTES_MAX", 8_000)
     for number in range(10):
         entity = f"user:{number}"
         desk.do(asserted(entity))

@@ -9,7 +9,9 @@ from safetensors.numpy import load
 
 from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.errors import ModelFileError
-from engramlog.projections.embedding.providers.minilm import (
+from engramlog.projections.embedding.providers.bundled import weights
+from engramlog.projections.embedding.providers.bundled.bert import HEADS
+from engramlog.projections.embedding.providers.bundled.minilm import (
     BATCH_TOKENS,
     TEXT_TOKENS_MAX,
     MiniLM,
@@ -17,7 +19,6 @@ from engramlog.projections.embedding.providers.minilm import (
     model_folder,
     verified,
 )
-from engramlog.projections.embedding.providers.transformer import HEADS
 
 HAPPY = "That is a happy person"
 
@@ -102,7 +103,8 @@ def test_all_texts_are_batched_once_within_the_bound(model: MiniLM) -> None:
     texts = [[1] * (n % TEXT_TOKENS_MAX + 1) for n in range(1000)]
     made = list(batches(texts))
     assert sorted(place for batch in made for place in batch.places) == list(range(1000))
-    assert max(sum(map(len, batch.texts)) for batch in made) <= BATCH_TOKENS
+    filled = [len(batch.texts) * max(map(len, batch.texts)) for batch in made]
+    assert max(filled) <= BATCH_TOKENS
 
 
 def test_an_empty_text_and_no_texts_have_answers(model: MiniLM) -> None:
@@ -124,3 +126,11 @@ def test_weights_with_another_checksum_are_refused(tmp_path: Path) -> None:
 def test_missing_weights_are_named(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match=r"model\.safetensors: No such file"):
         MiniLM(tmp_path)
+
+
+def test_a_missing_library_is_named_before_the_first_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(weights, "RUNTIME", ("numpy", "no_such_runtime"))
+    with pytest.raises(ModelFileError, match=r"no_such_runtime is not installed \(pip install"):
+        weights.check_installed()

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from engramlog.projections.embedding.errors import ModelFileError, ProviderUnavailable
-from engramlog.projections.embedding.providers import weights
-from engramlog.projections.embedding.providers.minilm import MiniLM
-from engramlog.projections.embedding.providers.model_process import ModelProcess
+from engramlog.projections.embedding.providers.bundled import weights
+from engramlog.projections.embedding.providers.bundled.minilm import MiniLM
+from engramlog.projections.embedding.providers.bundled.model_process import ModelProcess
 from engramlog.projections.embedding.providers.provider import Purpose
 
 TEXTS = ["That is a happy person", "memory:role CEO", "one two three " * 40]

@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
 from engramlog.projections.embedding.errors import ModelFileError
-from engramlog.projections.embedding.providers import packed_floats, weights
-from engramlog.projections.embedding.providers.weights import float_tensors, model_folder, verified
+from engramlog.projections.embedding.providers.bundled import packed_floats, weights
+from engramlog.projections.embedding.providers.bundled.weights import (
+    float_tensors,
+    model_folder,
+    verified,
+)
 
 RNG = np.random.default_rng(5)
 

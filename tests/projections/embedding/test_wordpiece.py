@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from engramlog.projections.embedding.providers.minilm import TEXT_TOKENS_MAX, MiniLM
-from engramlog.projections.embedding.providers.weights import model_folder, verified
-from engramlog.projections.embedding.providers.wordpiece import SPECIAL, WordPiece
+from engramlog.projections.embedding.providers.bundled.minilm import TEXT_TOKENS_MAX, MiniLM
+from engramlog.projections.embedding.providers.bundled.weights import model_folder, verified
+from engramlog.projections.embedding.providers.bundled.wordpiece import SPECIAL, WordPiece
 
 ROOT = Path(__file__).parents[3]
 FILE = bytes(verified(model_folder(), "tokenizer.json"))

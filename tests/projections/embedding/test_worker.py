@@ -290,9 +290,9 @@ def test_erasure_leaves_no_vector_in_any_file(stage: Stage) -> None:
     reader, head = stage.node.reader, stage.node.log.head().position
     for _ in range(2):
         said = [
-            text_key(composed(entity, relation, value))
+            text_key(composed(row.entity, row.relation, row.value_v))
             for page in reader.fact_pages()
-            for _, entity, relation, value in page
+            for row in page
         ]
         stage.embeddings.purge(head, {secret}, said)
         assert stage.in_table() == [other]

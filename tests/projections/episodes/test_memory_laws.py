@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,54 +19,14 @@ from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import DeltaApplied, EpisodeRecorded, FactRetracted
 from engramlog.projections.authorization import everything
-from engramlog.projections.episodes import reading, reading_deltas, reading_rules
+from engramlog.projections.episodes import reading, reading_deltas
 from engramlog.projections.episodes.reading_deltas import DeltaFilter
 from engramlog.projections.episodes.rule import Rule, parse_rule
-from engramlog.projections.tables.store import ProjectionStore
 from engramlog.projections.writing.memory_commands import RecordEpisodes
 from tests.worlds.histories import START_US, USERS, Step, histories, live_through
 from tests.worlds.memory_histories import episode, said
 
 RIGHTS = everything()
-
-
-def answers_at(db: apsw.Connection, position: int) -> list[Any]:
-    """All answers of the queries at a position."""
-    mine = [
-        (
-            reading.recent(db, RIGHTS, position, user=user, limit=100),
-            reading_deltas.memory_facts_at(db, position, user=user),
-            reading_deltas.deltas_at(db, RIGHTS, position, DeltaFilter(user=user), limit=100),
-            reading_deltas.rejections_at(db, RIGHTS, position, DeltaFilter(user=user), limit=100),
-        )
-        for user in USERS
-    ]
-    rules = [
-        reading_rules.rules_at(db, position),
-        reading_rules.runs_of(db, "classifier", position, 100),
-        reading_rules.watermark(db, "classifier", position),
-        reading_rules.episodes_read(db, "classifier", position),
-    ]
-    return [*mine, *rules]
-
-
-@given(histories(max_size=15))
-def test_as_of_equals_a_node_with_only_those_events(steps: list[Step]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        node = Node.open(Path(folder) / "data", clock=FixedClock(START_US))
-        live_through(node, steps)
-        events = node.log.read(0, 10_000)
-        with node.reader.pool.connection() as db:
-            whole = [answers_at(db, position) for position in range(len(events) + 1)]
-        node.close()
-        for position in range(len(events) + 1):
-            path = Path(folder) / f"alone-{position}"
-            path.mkdir()
-            store = ProjectionStore(path / "projections.db", strict=True)
-            with store.db:
-                store.apply(events[:position])
-            assert answers_at(store.db, position) == whole[position], position
-            store.close()
 
 
 @given(histories())

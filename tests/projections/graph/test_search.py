@@ -11,6 +11,7 @@ from engramlog.api.node.node import Node
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.arrays import I32, Bool
 from engramlog.projections.authorization import Authorization
+from engramlog.projections.columns import substring_index
 from engramlog.projections.columns.substring_index import Folded
 from engramlog.projections.graph import search as searching
 from engramlog.projections.graph.search import search
@@ -92,3 +93,13 @@ def test_holding_agrees_with_counts() -> None:
         assert held.tolist() == [piece in text.replace("é", "e") for text in texts], piece
         assert ((folded.counts(piece) > 0) == held).all()
     assert folded.counts("aa")[0] == 2, "places overlap"
+
+
+def test_a_search_reads_only_the_blocks_of_the_texts_in_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(substring_index, "BLOCK", 5)
+    texts = [f"tea {n}" for n in range(40)]
+    held = Folded(lambda start: texts[start:]).holding("39")
+    assert held[np.array([0, 39], dtype=np.int32)].tolist() == [False, True]
+    assert len(held._held) == 2

@@ -3,17 +3,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from engramlog.projections.moment import Moment
 from engramlog.projections.recall import load_profile
-from engramlog.projections.recall.certainty import Certainty
+from engramlog.projections.recall.certainty import AnswerKnown, Certainty
 from engramlog.projections.recall.factors.features import load_features
 from engramlog.projections.recall.profile import ProfileError, parse_profile
 from engramlog.projections.recall.ranking.chance import Chance, chance_of, scaled
 from engramlog.projections.recall.ranking.evidence import evidence_of
 from engramlog.projections.recall.ranking.fusion import Fused
+from engramlog.projections.recall.ranking.missing import missing_word
 from engramlog.projections.recall.ranking.scoring import Scored
 from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.request_facts import Gate, Survey, survey
@@ -71,6 +73,42 @@ def test_facts_of_others_lower_the_chance_for_a_named_speaker() -> None:
     assert same is not None
     assert same.speaker == 1.0
     assert same.chance > mixed.chance
+
+
+def test_a_rare_word_that_no_first_fact_holds_is_missing() -> None:
+    world = talk()
+    world.fact(user("ann"), "said", "tea")
+    world.fact(user("ann"), "said", "sencha", scope="team")
+    best = np.array([0, 1], dtype=np.int32)
+
+    def idf(holders: int) -> float:
+        return math.log1p((11 - holders + 0.5) / (holders + 0.5))
+
+    # Of 11 facts one holds tea, ten something. A fact that Ann said need not hold her name.
+    for query, missing in (
+        ("something of Ann", 0.0),
+        ("something of tea", idf(1) / idf(0)),
+        ("tea or sencha", 1.0),
+    ):
+        assert missing_word(surveyed(world, query), best) == pytest.approx(missing)
+
+
+def test_whether_an_answer_is_known_is_another_chance() -> None:
+    known = AnswerKnown(bias=-1.0, speaker=2.0, semantic=1.0, missing=-3.0, weak_below=0.5)
+    numbers = msgspec.structs.replace(NUMBERS, weak_below=0.0, answer=known)
+    at = surveyed(talk(), "What does Ann cook?")
+    found = chance_of(at, numbers, scored(at, [0.8, 0.2], [0.9, 0.5]))
+    assert found is not None
+    assert found.missing == 1.0
+    assert found.speaker == pytest.approx(0.8)
+    total = -1 + 2 * 0.8 + 0.7 - 3
+    assert found.answerable == pytest.approx(1 / (1 + math.exp(-total)), abs=1e-8)
+    profile = msgspec.structs.replace(load_profile("default"), certainty=numbers)
+    slots = np.array([0], dtype=np.int32)
+    hits = {"lexical": Candidates(slots, np.ones(1), slots, lambda _slot: [])}
+    assert evidence_of(profile, hits, found) == "weak"
+    sure = msgspec.structs.replace(found, answerable=0.5)
+    assert evidence_of(profile, hits, sure) == "strong"
 
 
 def test_scores_keep_their_order_and_ratios() -> None:

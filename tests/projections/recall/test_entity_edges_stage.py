@@ -183,7 +183,7 @@ def test_short_words_name_nothing() -> None:
 
 def test_an_alias_names_its_entity_while_it_is_live() -> None:
     world = chain()
-    row = AliasRow("user:lizzie", "user:alice", "user", "agent:x", 0, 2, LIVE)
+    row = AliasRow("user:lizzie", "user:alice", "user", 0, 2, LIVE)
     book = AliasBook([row])
     assert found(surveyed(world, "lizzie", aliases=book)) == {0: (0.6, 1)}
     assert found(surveyed(world, "user:lizzie", aliases=book)) == {0: (0.6, 1)}

@@ -19,6 +19,7 @@ from engramlog.projections.recall.profile import Profile
 from engramlog.projections.recall.request_facts import Gate, survey
 from engramlog.projections.recall.stages import semantic
 from engramlog.projections.recall.stages.candidates import StageDisabled
+from engramlog.projections.recall.stages.distinct import Own
 from tests.worlds.provider_double import (
     WordsProvider,
     words_vector,
@@ -47,6 +48,7 @@ def run(
     floor: float = 0.0,
     moment: Moment | None = None,
     context: ConversationContext | None = None,
+    own: Own | None = None,
 ) -> Any:
     at = survey(
         world.view(),
@@ -58,7 +60,7 @@ def run(
         semantics=semantics,
         context=context,
     )
-    return semantic.run(at, semantic.Parameters(floor=floor), {})
+    return semantic.run(at, semantic.Parameters(floor=floor, own=own), {})
 
 
 def ask(
@@ -193,6 +195,25 @@ def test_the_floor_counts_as_no_likeness(provider: Any, cache: Any) -> None:
     above = plain.scores > 0.25
     assert raised.slots.tolist() == plain.slots[above].tolist()
     assert raised.scores == pytest.approx((plain.scores[above] - 0.25) / 0.75)
+
+
+def test_what_only_a_fact_says_decides_a_share(provider: Any, cache: Any) -> None:
+    world = drinks()
+    texts = ("ann memory:drink green tea", "bob memory:drink black coffee")
+    rows = [words_vector(text).astype(np.float64) for text in texts]
+    query = words_vector("memory:drink green").astype(np.float64)
+    mean = (rows[0] + rows[1]) / 2
+    expected: dict[int, float] = {}
+    for slot, row in enumerate(rows):
+        left = row - 0.5 * mean
+        alone = float(left @ query) / float(np.linalg.norm(left))
+        expected[slot] = 0.75 * float(row @ query) + 0.25 * max(alone, 0.0)
+    # The third fact is unreadable: it is no part of the mean.
+    own = Own(share=0.25, common=0.5)
+    found = run(world, embedded(world, provider, cache), "memory:drink green", own=own)
+    scores = dict(zip(found.slots.tolist(), found.scores.tolist(), strict=True))
+    assert scores == pytest.approx(expected, abs=2e-6)
+    assert "for what only it says" in found.why(np.array([0], dtype=np.int32))[0][0]
 
 
 def test_unreadable_facts_are_never_compared(provider: Any, cache: Any) -> None:

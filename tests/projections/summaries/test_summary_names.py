@@ -15,7 +15,7 @@ from engramlog.projections.memories.summary_naming import (
     period_of_entity,
     period_of_name,
 )
-from engramlog.projections.summaries.paragraphs import paragraphs_of, text_of
+from engramlog.projections.summaries.paragraphs import paragraphs_of
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_blank_lines_separate_paragraphs() -> None:
 @given(st.lists(st.text(st.sampled_from("ab \n\t\r#"), max_size=12), max_size=5))
 def test_a_text_of_paragraphs_has_these_paragraphs(parts: list[str]) -> None:
     once = paragraphs_of("\n\n".join(parts))
-    assert paragraphs_of(text_of(once)) == once
+    assert paragraphs_of("\n\n".join(once)) == once
     assert all(each and each == each.strip() for each in once)
 
 

@@ -49,7 +49,7 @@ def test_an_alias_applies_from_its_position(
         ]
         model = dict(others)
         if canonical is not None:
-            rows.append(AliasRow(raw, canonical, "user", "agent:x", 0, position, LIVE))
+            rows.append(AliasRow(raw, canonical, "user", 0, position, LIVE))
             model[raw] = canonical
         told.append(model)
     book = AliasBook(rows)

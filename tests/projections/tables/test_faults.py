@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from engramlog.api.node.node import Node
+from engramlog.api.node.node_status import status_of_node
 from engramlog.eventlog.errors import PayloadTooLarge, StorageFailed
 from engramlog.eventlog.event import UnknownPayload
 from engramlog.eventlog.kinds import RecallServed, RecallUse, Value
@@ -94,12 +95,12 @@ def test_a_rebuild_of_tables_that_fell_behind_brings_the_memory_image_up_too(nod
     store = node.writer.store
     store.db = FailingOnce(store.db)  # type: ignore[assignment]
     acknowledged = done(node.write(role("B"))[0])  # at a key whose decision reads the tables
-    assert node.status()["degraded"] is not None
+    assert status_of_node(node)["degraded"] is not None
     node.rebuild()
     node.write(role("C", relation="tag:y"))
     assert acknowledged.fact_id is not None
     assert acknowledged.fact_id in node.reader.image.facts.slot_of
-    assert node.status()["degraded"] is None
+    assert status_of_node(node)["degraded"] is None
 
 
 def test_a_fault_of_the_machine_halts_no_projector(
@@ -116,14 +117,14 @@ def test_a_fault_of_the_machine_halts_no_projector(
         with pytest.raises(StorageFailed, match="remounted"):
             node.write(role("A"))
     assert node.log.head() == head
-    assert node.status()["degraded"] is None
+    assert status_of_node(node)["degraded"] is None
     done(node.write(role("A"))[0])
 
 
 def test_one_recall_batch_may_name_a_fact_twice(node: Node) -> None:
     fact = str(done(node.write(role("A"))[0]).fact_id)
     node.write(RecallServed(uses=[RecallUse(fact, 1, 5_000), RecallUse(fact, 2, 4_000)]))
-    assert node.status()["degraded"] is None
+    assert status_of_node(node)["degraded"] is None
     view = node.reader.pin()
     slots = view.entity_slots(int(view.entity[0]))
     assert view.access_count(slots, node.moment()).tolist() == [3]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from engramlog.api.node.node import Node
+from engramlog.api.node.node_status import status_of_node
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.kinds import ContentReviewed, Value
 from engramlog.projections.authorization import Authorization
@@ -161,7 +162,7 @@ def test_a_new_ruleset_judges_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     store.close()
     node = Node.open(tmp_path / "data")
     try:
-        assert node.status()["projections"]["verdicts"]["version"] == RULESET + 1
+        assert status_of_node(node)["projections"]["verdicts"]["version"] == RULESET + 1
     finally:
         node.close()
 

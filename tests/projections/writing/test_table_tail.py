@@ -11,6 +11,7 @@ import apsw
 import pytest
 
 from engramlog.api.node.node import Node
+from engramlog.api.node.node_status import status_of_node
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.errors import StorageError
 from engramlog.eventlog.kinds import Value
@@ -51,7 +52,7 @@ def test_a_new_fact_is_acknowledged_before_the_tables_and_seen_by_every_reader(n
     before = node.writer.store.position
     name = stated(node, 1)
     assert node.writer.store.position == before
-    assert node.status()["projections"]["facts"]["lag"] == 1
+    assert status_of_node(node)["projections"]["facts"]["lag"] == 1
     view = node.reader.pin()
     slot = node.reader.slot_of(name)
     assert slot is not None
@@ -110,10 +111,10 @@ def test_a_reader_sees_that_the_tables_fail_and_the_next_attempt_mends_it(node: 
     store.db = FailingOnce(store.db)  # type: ignore[assignment]
     with pytest.raises(StorageError):
         node.reader.digests()
-    assert "behind the log" in str(node.status()["degraded"])
+    assert "behind the log" in str(status_of_node(node)["degraded"])
     assert node.reader.slot_of(name) is not None
     stated(node, 2)
-    assert node.status()["degraded"] is None
+    assert status_of_node(node)["degraded"] is None
     assert node.rebuild().digest == node.reader.digests().local
 
 
@@ -131,12 +132,12 @@ def test_the_writer_outlives_tables_that_fail_at_every_call(
     store.db = db  # type: ignore[assignment]
     db.error = error
     stated(node, 1)
-    assert until(lambda: "behind the log" in str(node.status()["degraded"]))
+    assert until(lambda: "behind the log" in str(status_of_node(node)["degraded"]))
     with pytest.raises(WriterDegraded):
         stated(node, 2)
     db.error = None
     stated(node, 3)
-    assert node.status()["degraded"] is None
+    assert status_of_node(node)["degraded"] is None
     assert node.rebuild().digest == node.reader.digests().local
 
 
@@ -149,7 +150,7 @@ def test_while_the_tables_fail_the_writer_answers_although_no_more_may_wait(
     store.db = db  # type: ignore[assignment]
     db.error = apsw.FullError
     node.write(*(fact(number) for number in range(5)))
-    assert until(lambda: "behind the log" in str(node.status()["degraded"]))
+    assert until(lambda: "behind the log" in str(status_of_node(node)["degraded"]))
     answer = node.writer.submit([fact(6)], actor="agent:t")
     with pytest.raises(WriterDegraded):
         answer.result(timeout=60)

@@ -15,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from engramlog.api.node.node import Node
+from engramlog.api.node.node_status import status_of_node
 from engramlog.eventlog.errors import PayloadTooLarge, StorageFailed, StorageFull, UnknownKind
 from engramlog.eventlog.event import Draft, scope_partition
 from engramlog.eventlog.kinds import SCHEMA_VERSIONS, FactAsserted, KeyIssued, KeyRevoked, Value
@@ -139,9 +140,11 @@ def test_other_nodes_writes_are_followed_and_failures_retried(
         draft = Draft(payload, scope_partition("company"), bytes(15) + b"1", "agent:t")
         (written,) = node.log.append([draft]).events
         follow()
-        assert node.status()["degraded"] == "projections are behind the log: the server is away"
+        assert (
+            status_of_node(node)["degraded"] == "projections are behind the log: the server is away"
+        )
     follow()
-    assert node.status()["degraded"] is None
+    assert status_of_node(node)["degraded"] is None
     assert node.reader.image.position == written.position
     assert len(ids(node)) == 2
 
@@ -152,9 +155,9 @@ def test_a_write_is_acknowledged_when_only_the_tables_fail_and_they_catch_up(nod
     (outcome,) = node.write(role("A"))
     assert isinstance(outcome, Done)
     assert node.log.head().position == outcome.position
-    assert until(lambda: "behind the log" in str(node.status()["degraded"]))
+    assert until(lambda: "behind the log" in str(status_of_node(node)["degraded"]))
     node.write(role("B"))
-    assert node.status()["degraded"] is None
+    assert status_of_node(node)["degraded"] is None
     assert outcome.fact_id in ids(node)
     assert len(ids(node)) == 2
 
@@ -215,7 +218,7 @@ def test_a_poison_event_halts_its_projector_alone(
         patch.setattr(EntityEdgesProjector, "apply", poison)
         node.write(role("A"))
         node.reader.image.tail.settle()
-    status = node.status()
+    status = status_of_node(node)
     assert "cannot be" in status["projections"]["entity_edges"]["halted"]
     assert status["projections"]["facts"]["halted"] is None
     assert "entity_edges" in status["degraded"]
@@ -235,13 +238,13 @@ def test_a_node_starts_and_serves_with_a_projector_that_stays_halted(
         node.write(role("A"))
         node.close()
         node = Node.open(tmp_path / "data")
-        assert "entity_edges" in node.status()["degraded"]
+        assert "entity_edges" in status_of_node(node)["degraded"]
         assert isinstance(node.write(role("B"))[0], Done)
         with pytest.raises(ProjectorHalted):
             node.rebuild()
         node.close()
     node = Node.open(tmp_path / "data")
-    assert node.status()["degraded"] is None, "the next start repairs the tables"
+    assert status_of_node(node)["degraded"] is None, "the next start repairs the tables"
     node.close()
 
 
@@ -338,4 +341,4 @@ def test_without_readable_tables_no_key_is_valid(
     monkeypatch.setattr(node.reader, "refresh_keys", away)
     node.write(KeyRevoked("key-0"))
     assert not any(node.reader.keys.lookup(digest, 1) for digest in digests)
-    assert "restart" in str(node.status()["degraded"])
+    assert "restart" in str(status_of_node(node)["degraded"])

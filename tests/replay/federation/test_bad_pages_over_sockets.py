@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from engramlog.api.client.event_source import EVENTS_PATH, STREAMS_PATH
+from engramlog.api.node.node_status import status_of_node
 from engramlog.eventlog.codec import encode_payload
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.kinds import PeerGrants, PeerStateSet
@@ -38,7 +39,7 @@ def fault(live: LiveNode, peer_id: str) -> str:
 
 def sound(live: LiveNode) -> None:
     """The node still serves, verifies, and rebuilds to the same."""
-    assert live.node.status()["degraded"] is None
+    assert status_of_node(live.node)["degraded"] is None
     assert live.state(v="after all that")["id"]
     assert verify(live.node.log).fault is None
     assert live.node.rebuild().digest == live.node.reader.digests().local

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from engramlog.api.node.node_status import status_of_node
 from engramlog.eventlog.event import Draft, scope_partition
 from engramlog.eventlog.identifiers import id_bytes
 from engramlog.eventlog.kinds import (
@@ -377,7 +378,7 @@ def test_a_fact_that_chooses_an_id_means_nothing_and_its_stream_continues(
     assert slot is not None
     assert view.value_text_of(slot) == "mine"
     assert view.count == 1
-    assert b.node.status()["degraded"] is None
+    assert status_of_node(b.node)["degraded"] is None
 
 
 def test_a_page_of_a_revoked_peer_is_not_taken(pair: tuple[Member, Member]) -> None:
