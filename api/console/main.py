@@ -7,6 +7,7 @@ stderr; ``--traceback`` shows where an unexpected one came from.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -18,43 +19,68 @@ from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.projections.library_threads import THREADS_OF_LIBRARIES
 
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "node.serve": ("serve",),
-    "memories.verbs": ("remember", "assert", "retract"),
-    "questions.entity": ("show", "history"),
-    "node.ui": ("ui",),
-    "memories.transfer": ("import", "export"),
-    "questions.ask": ("recall", "facts"),
-    "questions.receipts": ("receipts",),
-    "memories.memory": ("memory",),
-    "questions.profiles": ("profile",),
-    "questions.hook": ("hook",),
-    "questions.audit": ("audit",),
-    "node.replays": ("rebuild", "replay"),
-    "node.embeddings": ("embeddings",),
-    "memories.decay": ("decay",),
-    "memories.content": ("content",),
-    "memories.episodes": ("episodes",),
-    "memories.consolidation": ("consolidation",),
-    "node.backups": ("backup", "restore"),
-    "node.snapshots": ("snapshot",),
-    "rights.keys": ("key",),
-    "rights.capabilities": ("capability",),
-    "questions.names": ("names",),
-    "node.peers": ("peer",),
-    "rights.identity": ("identity",),
-    "node.promote": ("promote",),
-    "node.shared_logs": ("log", "copy-log"),
-    "node.doctor": ("doctor", "tasks"),
-    "node.mcp": ("mcp",),
-    "memories.erasing": ("erase", "hold"),
-    "memories.tombstones": ("tombstone",),
-    "memories.summaries": ("summaries",),
-    "node.demo": ("demo",),
-    "completion": ("completion",),
+COMMANDS: dict[str, dict[str, str]] = {
+    "node.serve": {"serve": "run a node on a data directory"},
+    "memories.verbs": {
+        "remember": "store a text",
+        "assert": "state one fact",
+        "retract": "end a fact",
+    },
+    "questions.entity": {
+        "show": "show the facts of an entity",
+        "history": "list the events of an entity",
+    },
+    "node.ui": {"ui": "open the console in a browser"},
+    "memories.transfer": {
+        "import": "write facts from a JSONL, CSV or Markdown file",
+        "export": "write a log as JSONL",
+    },
+    "questions.ask": {
+        "recall": "find the facts that answer a question best",
+        "facts": "list facts",
+    },
+    "questions.receipts": {"receipts": "list recalls and their answers"},
+    "memories.memory": {"memory": "store memories as abmind does"},
+    "questions.profiles": {"profile": "show and install recall profiles"},
+    "questions.hook": {"hook": "recall for an agent's host, at every turn"},
+    "questions.audit": {"audit": "show past states, changes and their authors"},
+    "node.replays": {
+        "rebuild": "replay the log into fresh views and compare",
+        "replay": "rebuild, verify and describe a log",
+    },
+    "node.embeddings": {"embeddings": "show or change the embedding model"},
+    "memories.decay": {"decay": "lower the confidence of old facts"},
+    "memories.content": {"content": "review facts that the sanitizer flagged"},
+    "memories.episodes": {"episodes": "record episodes, list them and their facts"},
+    "memories.consolidation": {"consolidation": "make facts from episodes by rules"},
+    "node.backups": {
+        "backup": "copy log, tables, vectors and keys to a new folder",
+        "restore": "make a data directory from a backup",
+    },
+    "node.snapshots": {"snapshot": "copy the views, for fast rebuilds"},
+    "rights.keys": {"key": "create, list and revoke API keys"},
+    "rights.capabilities": {"capability": "issue, narrow and revoke capability tokens"},
+    "questions.names": {"names": "give entities other names, and resolve names"},
+    "node.peers": {"peer": "manage peers"},
+    "rights.identity": {"identity": "the node's signing key"},
+    "node.promote": {"promote": "turn a replica into a primary"},
+    "node.shared_logs": {
+        "log": "prepare a log in PostgreSQL",
+        "copy-log": "copy a log to PostgreSQL or back, and verify it",
+    },
+    "node.doctor": {"doctor": "check a node", "tasks": "list background tasks"},
+    "node.mcp": {"mcp": "offer a memory to MCP clients"},
+    "memories.erasing": {
+        "erase": "erase facts for good",
+        "hold": "forbid erasing a fact or entity",
+    },
+    "memories.tombstones": {"tombstone": "hide an entity from every answer"},
+    "memories.summaries": {"summaries": "import Markdown summaries, and list them"},
+    "node.demo": {"demo": "serve 68 years of space flight and ask about them"},
+    "completion": {"completion": "print completions for a shell"},
 }
-"""The commands of each module below ``engramlog.api.console``. A run loads only the requested
-one."""
+"""The commands of each module below ``engramlog.api.console``, with their help. A run loads only
+the requested module; the list of all commands needs none."""
 UNAUTHORIZED = 401
 EXIT_INTERRUPTED = 130
 EPILOG = """\
@@ -69,7 +95,7 @@ first steps:
 
 
 def build_parser(modules: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
-    """The whole command line, or the commands of some modules."""
+    """The whole command line, the commands of some modules, or of none their list alone."""
     parser = argparse.ArgumentParser(
         prog="engramlog",
         description="A memory for AI agents, over an append-only event log.",
@@ -81,15 +107,17 @@ def build_parser(modules: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentP
     commands = Subcommands(parser)
     for name in modules:
         import_module(f"engramlog.api.console.{name}").register(commands)
+    if not modules:
+        for made in COMMANDS.values():
+            for command, summary in made.items():
+                commands.add(command, summary, "")
     return parser
 
 
 def _needed(given: Sequence[str]) -> Sequence[str]:
-    """The modules that these arguments need: all if they name no command."""
+    """The modules that these arguments need: none if they name no command."""
     command = next((each for each in given if not each.startswith("-")), None)
-    if command is None and "--version" in given:
-        return ()
-    return [name for name, made in COMMANDS.items() if command in made] or tuple(COMMANDS)
+    return [name for name, made in COMMANDS.items() if command in made]
 
 
 def unknown_command(given: Sequence[str]) -> str | None:
@@ -150,10 +178,14 @@ def execute(
     """Run the command of a command line; returns the exit code. ``parser`` makes the parser."""
     for name in THREADS_OF_LIBRARIES:
         os.environ.setdefault(name, "1")
+    gc.disable()  # modules are no garbage: collections while they load are a tenth of it
     try:  # also while loading a command's modules, which takes a moment
         args = parser().parse_args(given)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    finally:
+        gc.freeze()
+        gc.enable()
     try:
         code: int = args.run(args)
         sys.stdout.flush()

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -15,6 +14,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from engramlog.api.schemas.model import Model
 from engramlog.eventlog.kinds import FactAttributes
 from engramlog.projections.memories.attribute_rules import (
     CONTEXT_LENGTH_MAX,
@@ -79,7 +79,7 @@ Labels = Annotated[
 Whole = Annotated[int, Field(strict=True)]
 
 
-class Rankable(BaseModel):
+class Rankable(Model):
     """The numbers and labels, which may also be set later."""
 
     model_config = ConfigDict(extra="forbid")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import Name, Scope
 
 PolicyId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:\-]{0,127}$")]
@@ -14,7 +15,7 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 RELATIONS_MAX = 1000
 
 
-class PolicyRequest(BaseModel):
+class PolicyRequest(Model):
     """A decay policy. ``*`` covers every relation or scope; a label may end in ``*``."""
 
     model_config = ConfigDict(extra="forbid")
@@ -36,7 +37,7 @@ class PolicyRequest(BaseModel):
         return self
 
 
-class SweepRequest(BaseModel):
+class SweepRequest(Model):
     """A sweep. Without ``ttl_seconds`` and ``min_confidence`` the stored policies apply."""
 
     model_config = ConfigDict(extra="allow")
@@ -47,7 +48,7 @@ class SweepRequest(BaseModel):
     min_confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
 
 
-class SetValuedRequest(BaseModel):
+class SetValuedRequest(Model):
     """The relations that may have several values: labels, or globs ending in ``*``."""
 
     model_config = ConfigDict(extra="forbid")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.facts import ID_LENGTH_MAX
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import Flag, Name
 from engramlog.eventlog.kinds import ErasureReason
 from engramlog.projections.writing.decide.facts.erased_set import ERASED_FACTS_MAX
@@ -15,7 +16,7 @@ from engramlog.projections.writing.decide.facts.erased_set import ERASED_FACTS_M
 REASON_LENGTH_MAX = 2048
 
 
-class ErasureRequest(BaseModel):
+class ErasureRequest(Model):
     """Facts to erase for good: by id, or all about an entity.
 
     ``mentions``: with an entity, also facts, episodes and aliases that name its URI. ``derived``:
@@ -41,14 +42,14 @@ class ErasureRequest(BaseModel):
         return self
 
 
-class ErasuresQuery(BaseModel):
+class ErasuresQuery(Model):
     """``before``: a position; earlier erasures."""
 
     before: int | None = Field(default=None, ge=0)
     limit: int = Field(default=50, ge=1, le=500)
 
 
-class HoldRequest(BaseModel):
+class HoldRequest(Model):
     """A fact or an entity to hold, or (``held`` false) to release, and why."""
 
     model_config = ConfigDict(extra="forbid")
@@ -65,7 +66,7 @@ class HoldRequest(BaseModel):
         return self
 
 
-class TombstoneRequest(BaseModel):
+class TombstoneRequest(Model):
     """An entity to hide from every answer. ``scope``: one scope, or ``all`` (``*`` is the same).
 
     ``erase``: also erase every fact about it, for good, as ``POST /v1/erasures`` does; ``wait``:
@@ -83,7 +84,7 @@ class TombstoneRequest(BaseModel):
     timeout_s: float = Field(default=60.0, ge=0, le=600)
 
 
-class RevokeRequest(BaseModel):
+class RevokeRequest(Model):
     """Why to show the entity again."""
 
     model_config = ConfigDict(extra="allow")
@@ -91,14 +92,14 @@ class RevokeRequest(BaseModel):
     reason: str = Field(min_length=1, max_length=REASON_LENGTH_MAX)
 
 
-class TombstonesQuery(BaseModel):
+class TombstonesQuery(Model):
     """``before``: a position; earlier tombstones."""
 
     before: int | None = Field(default=None, ge=0)
     limit: int = Field(default=50, ge=1, le=500)
 
 
-class SharedQuery(BaseModel):
+class SharedQuery(Model):
     """``cursor``: of the previous page."""
 
     model_config = ConfigDict(extra="allow")
@@ -107,7 +108,7 @@ class SharedQuery(BaseModel):
     limit: int = Field(default=100, ge=1, le=500)
 
 
-class SharedRecord(BaseModel):
+class SharedRecord(Model):
     """A tombstone or (with ``tombstone_id``) a revocation, signed by a peer."""
 
     model_config = ConfigDict(extra="allow")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator, model_validator
+from pydantic import ConfigDict, Field, RootModel, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.attributes import Attributes
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import FactValue, Fields, Instant, Name, QueryShare, Scope, Share
 from engramlog.eventlog.kinds import Parent
 from engramlog.projections.cid import parse_fact_hash
@@ -19,14 +20,14 @@ REASON_LENGTH_MAX = 4096
 ID_LENGTH_MAX = 512
 
 
-class AttestationBody(BaseModel):
+class AttestationBody(Model):
     """The source's signature, by a registered agent key (see ``api/commands/attestations.py``)."""
 
     key_id: str
     signature: str
 
 
-class AssertRequest(BaseModel):
+class AssertRequest(Model):
     """A fact to state. ``confidence`` 0 retracts. Unknown fields cause a warning."""
 
     model_config = ConfigDict(extra="allow")
@@ -95,7 +96,7 @@ def _bad_parent(index: int, reason: str) -> PydanticCustomError:
     )
 
 
-class RetractRequest(BaseModel):
+class RetractRequest(Model):
     """Why to end a fact."""
 
     model_config = ConfigDict(extra="forbid")
@@ -111,7 +112,7 @@ class BatchAssert(AssertRequest):
     op: Literal["assert"] = "assert"
 
 
-class BatchRetract(BaseModel):
+class BatchRetract(Model):
     """A retract item of a batch."""
 
     model_config = ConfigDict(extra="forbid")
@@ -124,8 +125,10 @@ class BatchRetract(BaseModel):
 class BatchItem(RootModel[BatchAssert | BatchRetract]):
     """One item of a batch."""
 
+    model_config = ConfigDict(defer_build=True)
 
-class WriteQuery(BaseModel):
+
+class WriteQuery(Model):
     """``wait=embedded``: answer once recall finds the fact by its meaning too."""
 
     model_config = ConfigDict(extra="allow")
@@ -133,7 +136,7 @@ class WriteQuery(BaseModel):
     wait: Literal["embedded"] | None = None
 
 
-class BatchQuery(BaseModel):
+class BatchQuery(Model):
     """``atomic``: all items or none. ``wait`` as in ``WriteQuery``."""
 
     model_config = ConfigDict(extra="forbid")
@@ -142,7 +145,7 @@ class BatchQuery(BaseModel):
     wait: Literal["embedded"] | None = None
 
 
-class MomentQuery(BaseModel):
+class MomentQuery(Model):
     """The moment to read. ``as_of``: an RFC 3339 instant, an HLC, or ``position:N``. ``valid_at``:
     the instant at which facts have to be valid."""
 
@@ -194,7 +197,7 @@ class ConflictsQuery(MomentQuery):
     limit: int = Field(default=50, ge=1, le=500)
 
 
-class ResolveRequest(BaseModel):
+class ResolveRequest(Model):
     """The winner: one of the two facts, or a new value."""
 
     model_config = ConfigDict(extra="allow")

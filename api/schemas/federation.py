@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from engramlog.api.schemas.model import Model
 from engramlog.replay.federation.page import PAGE_EVENTS_MAX
 
 WAIT_SECONDS_MAX = 30.0
 TEXT_MAX = 2_048
 
 
-class DeclarationBody(BaseModel):
+class DeclarationBody(Model):
     """A node's signed declaration (wire 3.1)."""
 
     model_config = ConfigDict(extra="allow")
@@ -25,7 +26,7 @@ class DeclarationBody(BaseModel):
     declaration_sig: str = Field(min_length=1, max_length=200)
 
 
-class GrantsBody(BaseModel):
+class GrantsBody(Model):
     """The rights of a peer here. ``scopes``: by default those of its declaration."""
 
     model_config = ConfigDict(extra="forbid")
@@ -41,7 +42,7 @@ class GrantsBody(BaseModel):
     instructions: bool = False
 
 
-class ApproveBody(BaseModel):
+class ApproveBody(Model):
     """The fingerprint from the peer's operator, and the peer's grants."""
 
     model_config = ConfigDict(extra="allow")
@@ -50,7 +51,7 @@ class ApproveBody(BaseModel):
     grants: GrantsBody = GrantsBody()
 
 
-class ReasonBody(BaseModel):
+class ReasonBody(Model):
     """The reason."""
 
     model_config = ConfigDict(extra="forbid")
@@ -58,7 +59,7 @@ class ReasonBody(BaseModel):
     reason: str = Field(default="", max_length=1_000)
 
 
-class ReleaseBody(BaseModel):
+class ReleaseBody(Model):
     """The stream to resume; ``reason`` for the log."""
 
     model_config = ConfigDict(extra="forbid")
@@ -67,7 +68,7 @@ class ReleaseBody(BaseModel):
     reason: str = Field(default="", max_length=1_000)
 
 
-class StreamsQuery(BaseModel):
+class StreamsQuery(Model):
     """``seen``: the ETag of the known heads; ``wait_s``: how long to wait for others."""
 
     model_config = ConfigDict(extra="forbid")
@@ -76,7 +77,7 @@ class StreamsQuery(BaseModel):
     wait_s: float = Field(default=0.0, ge=0.0, le=WAIT_SECONDS_MAX)
 
 
-class StreamEventsQuery(BaseModel):
+class StreamEventsQuery(Model):
     """Events of ``stream`` after the sequence ``after``."""
 
     model_config = ConfigDict(extra="forbid")

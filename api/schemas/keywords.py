@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import Flag, Instant
 from engramlog.projections.moment import parse_instant
 from engramlog.projections.recall.filters import Filters, emotions_of
@@ -29,7 +30,7 @@ When = Annotated[int, Field(strict=True, ge=0, le=EPOCH_MS_MAX)] | Instant
 """Milliseconds since 1970, as abmind counts, or an RFC 3339 instant."""
 
 
-class CurrentContext(BaseModel):
+class CurrentContext(Model):
     """The caller's time and place; hours and days are the caller's own. The node's clock is not
     used."""
 
@@ -41,7 +42,7 @@ class CurrentContext(BaseModel):
     utc_offset_minutes: Annotated[int, Field(strict=True, ge=-OFFSET_MAX, le=OFFSET_MAX)] = 0
 
 
-class KeywordFields(BaseModel):
+class KeywordFields(Model):
     """Keywords, filters by attributes, and the stages to run."""
 
     translated: list[Keyword] | None = Field(default=None, min_length=1, max_length=KEYWORDS_MAX)

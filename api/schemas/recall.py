@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.facts import MomentQuery
 from engramlog.api.schemas.keywords import KeywordFields
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import NAME_LENGTH_MAX, Fields, Flag, QueryShare, Share
 
 QUERY_LENGTH_MAX = 20_000
@@ -119,7 +120,7 @@ class RecallQuery(MomentQuery):
         return shape_of(self.fields, legacy=self.legacy_format)
 
 
-class ReceiptsQuery(BaseModel):
+class ReceiptsQuery(Model):
     """A filter of receipts: ``principal``, for auditors; by default the caller's."""
 
     model_config = ConfigDict(extra="forbid")
@@ -138,7 +139,7 @@ FactIds = Annotated[
 ]
 
 
-class FeedbackRequest(BaseModel):
+class FeedbackRequest(Model):
     """The fate of recalled facts. ``answer``: the text written with them. The node searches it for
     the receipt's facts; then ``cited`` must name no others."""
 
@@ -160,7 +161,7 @@ class FeedbackRequest(BaseModel):
         return self
 
 
-class RecallShapeQuery(BaseModel):
+class RecallShapeQuery(Model):
     """How much of an answer to send; see ``Fields``. ``legacy_format``: omit the content and
     instructions channels of a full one."""
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from engramlog.api.schemas.model import Model
 
 Position = Annotated[int, Field(strict=True, ge=1, le=2**53)]
 
 
-class RebuildBody(BaseModel):
+class RebuildBody(Model):
     """``from_scratch``: from the first event, without snapshots."""
 
     model_config = ConfigDict(extra="forbid")
@@ -17,7 +19,7 @@ class RebuildBody(BaseModel):
     from_scratch: bool = False
 
 
-class SnapshotBody(BaseModel):
+class SnapshotBody(Model):
     """``position``: a past one; null: the current tables."""
 
     model_config = ConfigDict(extra="forbid")
@@ -25,7 +27,7 @@ class SnapshotBody(BaseModel):
     position: Position | None = None
 
 
-class VerifyBody(BaseModel):
+class VerifyBody(Model):
     """``position``: of one snapshot; null: all. ``replay``: also compare with the log."""
 
     model_config = ConfigDict(extra="forbid")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.decay import Seconds
@@ -15,6 +15,7 @@ from engramlog.api.schemas.facts import (
     FactsQuery,
     ResolveRequest,
 )
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.recall import RecallBody
 from engramlog.api.schemas.rights.trust import TrustRequest
 from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant, Share
@@ -30,7 +31,7 @@ class StateQuery(FactsQuery):
     include_contradicted: bool = True
 
 
-class DiffQuery(BaseModel):
+class DiffQuery(Model):
     """Two moments, and a filter of facts to compare. ``change``: one kind of change only, in
     pages."""
 
@@ -48,7 +49,7 @@ class DiffQuery(BaseModel):
     format: Format = "json"
 
 
-class LifeQuery(BaseModel):
+class LifeQuery(Model):
     """``as_of``: the life up to this moment. ``scope``: only its facts."""
 
     model_config = ConfigDict(extra="forbid")
@@ -58,7 +59,7 @@ class LifeQuery(BaseModel):
     format: Format = "json"
 
 
-class SqlBody(BaseModel):
+class SqlBody(Model):
     """One SELECT over the views that ``docs/audit.md`` describes."""
 
     model_config = ConfigDict(extra="forbid")
@@ -87,7 +88,7 @@ class SupposeTrust(TrustRequest):
     op: Literal["trust"]
 
 
-class SupposeSweep(BaseModel):
+class SupposeSweep(Model):
     """Run decay, as ``POST /v1/decay/sweep``."""
 
     model_config = ConfigDict(extra="forbid")
@@ -116,7 +117,7 @@ class ForkRecall(RecallBody):
     model_config = ConfigDict(extra="forbid")
 
 
-class ForkBody(BaseModel):
+class ForkBody(Model):
     """``suppose`` in order, from ``as_of`` on, and the question: ``recall`` or ``state`` without
     ``as_of`` and ``valid_at``."""
 

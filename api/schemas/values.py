@@ -7,9 +7,10 @@ import re
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from msgspec import Meta
-from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from engramlog.api.schemas.model import Model
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.moment import instant_meant, parse_instant
 from engramlog.projections.normalization import URI_LENGTH_MAX, normalize_ref
@@ -111,7 +112,7 @@ _CANONICAL = {
 """Value type → the canonical text of ``v`` (the CID covers it)."""
 
 
-class FactValue(BaseModel):
+class FactValue(Model):
     """A typed value; ``v`` becomes the canonical text that the CID covers."""
 
     type: ValueType

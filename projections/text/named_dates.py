@@ -37,22 +37,19 @@ _FULL_MONTH = rf"(?:{'|'.join(_MONTHS)})"
 _ORDINAL = r"(?:st|nd|rd|th)?"
 _YEAR = r"(?:19|20)\d\d"
 _PATTERNS = (
-    re.compile(r"\b(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)\b"),
-    re.compile(r"\b(?P<d>\d{1,2})\.(?P<m>\d{1,2})\.(?P<y>\d{4})\b"),
-    re.compile(r"\b(?P<m>\d{1,2})/(?P<d>\d{1,2})/(?P<y>\d{4})\b"),
-    re.compile(rf"\b(?P<m>{_MONTH})\.? (?P<d>\d{{1,2}}){_ORDINAL}(?!\d)(?:,? (?P<y>{_YEAR})\b)?"),
-    re.compile(
-        rf"\b(?P<d>\d{{1,2}}){_ORDINAL} (?:of )?(?P<m>{_MONTH})\b\.?(?:,? (?P<y>{_YEAR})\b)?"
-    ),
-    re.compile(rf"\b(?P<m>{_MONTH})\.?(?: of)?,? (?P<y>{_YEAR})\b"),
+    r"\b(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)\b",
+    r"\b(?P<d>\d{1,2})\.(?P<m>\d{1,2})\.(?P<y>\d{4})\b",
+    r"\b(?P<m>\d{1,2})/(?P<d>\d{1,2})/(?P<y>\d{4})\b",
+    rf"\b(?P<m>{_MONTH})\.? (?P<d>\d{{1,2}}){_ORDINAL}(?!\d)(?:,? (?P<y>{_YEAR})\b)?",
+    rf"\b(?P<d>\d{{1,2}}){_ORDINAL} (?:of )?(?P<m>{_MONTH})\b\.?(?:,? (?P<y>{_YEAR})\b)?",
+    rf"\b(?P<m>{_MONTH})\.?(?: of)?,? (?P<y>{_YEAR})\b",
     # "may" and "march" are verbs as well: a month alone needs a fitting context.
-    re.compile(
-        rf"\b(?:in|last|this|next|of|since|until|till|by|during|early|late|mid|before|after)[ -]"
-        rf"(?P<m>{_FULL_MONTH})\b"
-    ),
-    re.compile(r"\b(?P<decade>(?:19|20)\d)0s\b"),
-    re.compile(rf"(?<![\d$€£#.,-])\b(?P<y>{_YEAR})\b(?![\d%]|[.,]\d)"),
+    rf"\b(?:in|last|this|next|of|since|until|till|by|during|early|late|mid|before|after)[ -]"
+    rf"(?P<m>{_FULL_MONTH})\b",
+    r"\b(?P<decade>(?:19|20)\d)0s\b",
+    rf"(?<![\d$€£#.,-])\b(?P<y>{_YEAR})\b(?![\d%]|[.,]\d)",
 )
+"""Compiled by the first question and then kept by ``re``: a start would wait for them."""
 _SHIFT = re.compile(
     rf"(?:\b(?P<n>\d{{1,3}}|{'|'.join(_NUMBER_OF)}) )?\b(?P<unit>{'|'.join(_DAYS_OF)})s?"
     r" (?P<way>before|prior to|after|following) (?:the )?$"
@@ -104,7 +101,7 @@ def named_dates(text: str, today: date) -> tuple[Named, ...]:
     found: dict[Named, None] = dict.fromkeys(_relative(plain, today))
     taken = [False] * len(plain)
     for pattern in _PATTERNS:
-        for match in pattern.finditer(plain):
+        for match in re.finditer(pattern, plain):
             first, last = match.span()
             if any(taken[first:last]):
                 continue

@@ -22,7 +22,8 @@ def test_the_table_names_the_commands_that_a_module_adds(module: str) -> None:
     parser = argparse.ArgumentParser()
     import_module(f"engramlog.api.console.{module}").register(Subcommands(parser))
     (made,) = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType]
-    assert tuple(made.choices or ()) == COMMANDS[module]
+    named = {each.dest: each.help for each in made._choices_actions}  # pyright: ignore[reportPrivateUsage]
+    assert named == COMMANDS[module]
 
 
 def test_a_command_that_a_node_answers_loads_none_itself() -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from aiohttp import web
 from msgspec import UNSET, Struct
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.assertions import check_ends_everything
@@ -16,6 +16,7 @@ from engramlog.api.http.call import Call, ignored, warned
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import MomentQuery
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import NAME_LENGTH_MAX, Name, QueryShare
 from engramlog.eventlog.kinds import AliasSet
 from engramlog.projections.graph.name_similarity import entities_seen, names_like
@@ -30,7 +31,7 @@ ALIAS_KINDS = ("migration", "user")
 ALIASES_PAGE_MAX = 10_000
 
 
-class AliasRequest(BaseModel):
+class AliasRequest(Model):
     """Another name of an entity. Only admins may set or remove the ``kind`` ``migration``."""
 
     model_config = ConfigDict(extra="allow")

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from aiohttp import web
 from msgspec import UNSET, Struct
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from engramlog.api.answers.fact_record import FactRecord, Warnings
 from engramlog.api.answers.sanitizer_modes import Mode
@@ -17,6 +17,7 @@ from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import REASON_LENGTH_MAX
+from engramlog.api.schemas.model import Model
 from engramlog.eventlog.kinds import ContentReviewed
 from engramlog.projections.arrays import I32
 from engramlog.projections.image.view import View
@@ -31,7 +32,7 @@ routes = Routes("content")
 PAGE_FACTS_MAX = 200
 
 
-class FlaggedQuery(BaseModel):
+class FlaggedQuery(Model):
     """``before``: a position, from ``next_before`` of the previous page."""
 
     model_config = ConfigDict(extra="allow")
@@ -41,7 +42,7 @@ class FlaggedQuery(BaseModel):
     before: int | None = Field(default=None, ge=1)
 
 
-class ReviewRequest(BaseModel):
+class ReviewRequest(Model):
     """``release``: serve the fact again. ``keep``: withhold it for good."""
 
     model_config = ConfigDict(extra="allow")

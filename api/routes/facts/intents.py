@@ -13,7 +13,7 @@ from uuid import uuid4
 import msgspec
 from aiohttp import web
 from msgspec import UNSET, Struct
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.assertions import assertion_of
@@ -23,6 +23,7 @@ from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import plain, refused
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import AssertRequest, MomentQuery
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import FactValue, Instant, Name, Scope
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import live
@@ -37,7 +38,7 @@ TEXT_LENGTH_MAX = 20_000
 _Text = Annotated[str, Field(max_length=TEXT_LENGTH_MAX)]
 
 
-class Constraint(BaseModel):
+class Constraint(Model):
     """A hard limit, such as a budget."""
 
     kind: Name
@@ -45,7 +46,7 @@ class Constraint(BaseModel):
     unit: _Text | None = None
 
 
-class Preference(BaseModel):
+class Preference(Model):
     """A preference, and its strength."""
 
     kind: Name
@@ -53,7 +54,7 @@ class Preference(BaseModel):
     weight: Annotated[float, Field(allow_inf_nan=False)] = 1.0
 
 
-class Deference(BaseModel):
+class Deference(Model):
     """When to ask someone first; ``timeout_s`` seconds."""
 
     condition: _Text
@@ -61,14 +62,14 @@ class Deference(BaseModel):
     timeout_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
 
-class Artifact(BaseModel):
+class Artifact(Model):
     """A work product that is handed over."""
 
     name: _Text
     ref: _Text
 
 
-class Handoff(BaseModel):
+class Handoff(Model):
     """The state of the work."""
 
     summary: _Text
@@ -77,7 +78,7 @@ class Handoff(BaseModel):
     continuation: Any = None
 
 
-class Escalation(BaseModel):
+class Escalation(Model):
     """Whom to inform, and how, if the intent cannot succeed."""
 
     escalate_to: Name
@@ -86,7 +87,7 @@ class Escalation(BaseModel):
     include_context: bool = True
 
 
-class IntentRequest(BaseModel):
+class IntentRequest(Model):
     """An envelope. The caller must be allowed to write as ``from``."""
 
     model_config = ConfigDict(extra="allow")

@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 from msgspec import Struct
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.answers.wire_facts import Volatile, record_of
@@ -16,6 +16,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks.protocol_federation import take
+from engramlog.api.schemas.model import Model
 from engramlog.eventlog.clock import format_hlc, parse_hlc
 from engramlog.eventlog.kinds import FactAsserted, RefusedFact
 from engramlog.projections.normalization import lies_under
@@ -31,7 +32,7 @@ routes = Routes("federation")
 PUSHED_FACTS_MAX = 1000
 
 
-class PullQuery(BaseModel):
+class PullQuery(Model):
     """``cursor``: the ``hlc`` of the last record fetched."""
 
     model_config = ConfigDict(extra="allow")
@@ -41,7 +42,7 @@ class PullQuery(BaseModel):
     limit: int = Field(default=100, ge=1, le=500)
 
 
-class PushBody(BaseModel):
+class PushBody(Model):
     """Records to take."""
 
     model_config = ConfigDict(extra="allow")

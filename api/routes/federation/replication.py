@@ -7,13 +7,14 @@ from typing import Any
 
 from aiohttp import web
 from msgspec import Struct
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
 from engramlog.api.node.node_status import status_of_node
+from engramlog.api.schemas.model import Model
 from engramlog.replay.replication.page import PAGE_EVENTS_MAX, Diverged, encode_page, read_page
 
 routes = Routes("replication")
@@ -21,7 +22,7 @@ routes = Routes("replication")
 WAIT_SECONDS_MAX = 30.0
 
 
-class ReplicatedEventsQuery(BaseModel):
+class ReplicatedEventsQuery(Model):
     """``after``: the last position the replica has; ``hash``: the hash of the event there, in hex;
     ``wait_s``: how long to wait for the first event after it."""
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from aiohttp import web
 from msgspec import Struct
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.answers.fact_record import WireScope
@@ -22,6 +22,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, refused
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import Scope
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.view import View
@@ -64,7 +65,7 @@ def _day(text: str) -> str:
 Day = Annotated[str, Field(max_length=10), AfterValidator(_day)]
 
 
-class SummaryBody(BaseModel):
+class SummaryBody(Model):
     """A summary: its path and its Markdown; without ``text`` it is deleted."""
 
     model_config = _STRICT
@@ -73,7 +74,7 @@ class SummaryBody(BaseModel):
     text: str | None
 
 
-class SummariesRequest(BaseModel):
+class SummariesRequest(Model):
     """Summaries of one scope or garden; ``source`` is the caller by default."""
 
     model_config = _STRICT

@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded, entry, unprocessable
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks.jobs import Reindex
+from engramlog.api.schemas.model import Model
 from engramlog.projections.embedding.choosing import space_named
 from engramlog.projections.embedding.errors import UnknownModel, WrongDimensions
 from engramlog.projections.embedding.settings import EmbeddingSettings
@@ -22,7 +23,7 @@ routes = Routes("node")
 Dimensions = Annotated[int, Field(strict=True, ge=1, le=65_536)]
 
 
-class ReindexBody(BaseModel):
+class ReindexBody(Model):
     """The model to index with; all null: the configured one."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())

@@ -6,13 +6,14 @@ from typing import Annotated, Any
 
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.bodies import answer, parse_json, validated
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, entry, plain, unprocessable
 from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.model import Model
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.kinds import OrgManifestSet
 from engramlog.projections.moment import format_instant
@@ -32,7 +33,7 @@ routes = Routes("federation")
 Text = Annotated[str, StringConstraints(min_length=1, max_length=2_048)]
 
 
-class RotationEvent(BaseModel):
+class RotationEvent(Model):
     """One change of key, signed by the key that it retires."""
 
     model_config = ConfigDict(extra="allow")
@@ -45,7 +46,7 @@ class RotationEvent(BaseModel):
     signature: Text
 
 
-class ManifestBody(BaseModel):
+class ManifestBody(Model):
     """An organisation's statement about its key and its entities."""
 
     model_config = ConfigDict(extra="allow")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from aiohttp import web
 from msgspec import UNSET, Struct
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from engramlog.api.answers.fact_record import FactRecord, Warnings
 from engramlog.api.commands.entity_names import stored_uri
@@ -18,6 +18,7 @@ from engramlog.api.http.errors import coded, plain
 from engramlog.api.http.routing import Media, Routes
 from engramlog.api.http.table_files import table_as
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.rights.keys import TENANT
 from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant
 from engramlog.eventlog.identifiers import id_text
@@ -90,7 +91,7 @@ class TrailPage(Struct):
     warnings: Warnings = UNSET
 
 
-class JournalRequest(BaseModel):
+class JournalRequest(Model):
     """A filter of the log's events; ``cursor``: the ``seq`` after which to continue."""
 
     model_config = ConfigDict(extra="allow")

@@ -6,18 +6,19 @@ from collections.abc import Iterator
 from itertools import islice
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
 from engramlog.api.http.auth import require
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Media, Routes
+from engramlog.api.schemas.model import Model
 from engramlog.api.transfer.export_rights import Readable
 from engramlog.api.transfer.exporting import export_lines
 
 routes = Routes("audit")
 
 
-class ExportQuery(BaseModel):
+class ExportQuery(Model):
     """``declarations``: include policies, trust, rules, aliases and other settings of admins."""
 
     model_config = ConfigDict(extra="forbid")

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from aiohttp import web
 from msgspec import Struct
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.commands.entity_names import entity_named, stored_uri
@@ -19,6 +19,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import MomentQuery
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import NAME_LENGTH_MAX
 from engramlog.eventlog.clock import format_hlc
 from engramlog.eventlog.event import Recorded, UnknownPayload
@@ -43,7 +44,7 @@ from engramlog.projections.moment import LIVE, Moment, format_instant
 routes = Routes("time travel")
 
 
-class TimelineQuery(BaseModel):
+class TimelineQuery(Model):
     """``buckets``: how many equal time steps."""
 
     model_config = ConfigDict(extra="forbid")
@@ -61,7 +62,7 @@ class Timeline(Struct):
     head: int
 
 
-class LogQuery(BaseModel):
+class LogQuery(Model):
     """A filter of events, newest first. ``before``: lower positions only. ``stream``: a stream's
     name, or its end such as ``scope/public``. ``entity``: events that stated, ended or settled
     facts about the entity. With ``as_of`` the log ends at that moment."""

@@ -9,7 +9,7 @@ from uuid import uuid4
 import msgspec
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.answers.subscription_messages import (
@@ -27,6 +27,7 @@ from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
 from engramlog.api.http.state.cursors import Cursor, filters_digest
 from engramlog.api.node.tasks.webhook_delivery import CIRCUIT_FAILURES
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant
 from engramlog.eventlog.kinds import SubscriptionSet
 from engramlog.projections.audit.subscription_events import EVENT_TYPES
@@ -43,7 +44,7 @@ EventType = Literal[
 ]  # fmt: skip
 
 
-class SubscribeBody(BaseModel):
+class SubscribeBody(Model):
     """``target``: a scope or an entity. ``delivery_address``: a URL; for ``wake`` any text, and the
     subscriber polls. ``event_types``: default all."""
 
@@ -56,7 +57,7 @@ class SubscribeBody(BaseModel):
     event_types: list[EventType] | None = Field(default=None, min_length=1)
 
 
-class SubscriptionEventsQuery(BaseModel):
+class SubscriptionEventsQuery(Model):
     """``cursor``: of the previous page. ``since``: omit earlier events."""
 
     model_config = ConfigDict(extra="allow")
@@ -66,7 +67,7 @@ class SubscriptionEventsQuery(BaseModel):
     limit: int = Field(default=100, ge=1, le=500)
 
 
-class StreamQuery(BaseModel):
+class StreamQuery(Model):
     """``cursor``: an event's id line, as in ``Last-Event-ID``."""
 
     model_config = ConfigDict(extra="forbid")

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from engramlog.api.schemas.facts import MomentQuery
 from engramlog.api.schemas.memory.parts import (
     STRICT,
 )
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import Flag
 
 
-class RuleDocument(BaseModel):
+class RuleDocument(Model):
     """A consolidation rule; ``docs/consolidation.md`` describes its fields."""
 
     model_config = ConfigDict(extra="allow")
 
 
-class RunRequest(BaseModel):
+class RunRequest(Model):
     """Run a rule now. ``from_position`` reads again from there; ``dry_run`` writes nothing;
     ``limit``: episodes to read at most."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
 from engramlog.api.schemas.memory.parts import (
@@ -17,6 +17,7 @@ from engramlog.api.schemas.memory.parts import (
     Part,
     Payload,
 )
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import Flag, Instant, Name, Scope, Share
 from engramlog.projections.episodes.delta import REPLACES_MAX
 
@@ -24,7 +25,7 @@ DELTAS_MAX = 1_000
 TRIPLES_MAX = 1_000
 
 
-class _DeltaBody(BaseModel):
+class _DeltaBody(Model):
     """The fields of every delta."""
 
     model_config = STRICT
@@ -70,7 +71,7 @@ DeltaBody: TypeAlias = Annotated[
 ]
 
 
-class DeltasRequest(BaseModel):
+class DeltasRequest(Model):
     """Deltas for the facts of one user and agent, all or none.
 
     ``strict: false`` applies those that it can. ``source``: the source of the facts, by default the
@@ -121,7 +122,7 @@ class MemoryFactsQuery(MomentQuery):
     limit: int = Field(default=100, ge=1, le=PAGE_MAX)
 
 
-class Triple(BaseModel):
+class Triple(Model):
     """One row of a knowledge graph; ``triple_id`` by default ``s|p|o``."""
 
     model_config = STRICT
@@ -133,7 +134,7 @@ class Triple(BaseModel):
     triple_id: Identifier | None = None
 
 
-class TriplesRequest(BaseModel):
+class TriplesRequest(Model):
     """Triples to promote to facts of a user and agent. One way: removing the triple later does not
     remove its fact."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
 from engramlog.api.schemas.memory.parts import (
@@ -14,13 +14,14 @@ from engramlog.api.schemas.memory.parts import (
     Metadata,
     Part,
 )
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import Instant, Scope
 from engramlog.eventlog.kinds import EpisodeRecorded
 
 EPISODES_MAX = 1_000
 
 
-class EpisodeBody(BaseModel):
+class EpisodeBody(Model):
     """Something that happened in a session of an agent with a user.
 
     ``timestamp`` is when (by default now); ``id`` is the caller's name for it. Consolidation reads
@@ -65,7 +66,7 @@ class EpisodeRequest(EpisodeBody):
     garden_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
 
 
-class EpisodesRequest(BaseModel):
+class EpisodesRequest(Model):
     """Several episodes of one scope or garden, oldest first."""
 
     model_config = STRICT
@@ -89,7 +90,7 @@ class EpisodesQuery(MomentQuery):
     cursor: str | None = Field(default=None, max_length=4096)
 
 
-class AccessRequest(BaseModel):
+class AccessRequest(Model):
     """Episodes that were read, by id or key."""
 
     model_config = STRICT

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.attributes import Attributes, listed
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, AssertRequest
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import FactValue, Flag, Instant, Name, Scope
 from engramlog.projections.memories.attribute_rules import KEYWORDS_LENGTH_MAX
 from engramlog.projections.memories.deduplication_rules import MEMORY_RELATION
@@ -89,7 +90,7 @@ def _distinct(ids: list[str]) -> list[str]:
     return ids
 
 
-class MergeRequest(BaseModel):
+class MergeRequest(Model):
     """Two memories, in any order; the newer one remains."""
 
     model_config = ConfigDict(extra="forbid")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import Instant, Name, Scope
 from engramlog.projections.rights.capability_token import BEARER_LENGTH_MAX
 
@@ -16,7 +17,7 @@ TEXT_LENGTH_MAX = 1000
 Verb = Literal["read", "write"]
 
 
-class CapabilityRequest(BaseModel):
+class CapabilityRequest(Model):
     """A capability to sign: with at most the caller's rights.
 
     ``scopes``: by default all of the caller's. ``entity``: a prefix of the covered entities.
@@ -34,7 +35,7 @@ class CapabilityRequest(BaseModel):
     description: str | None = Field(default=None, max_length=TEXT_LENGTH_MAX)
 
 
-class CapabilitiesQuery(BaseModel):
+class CapabilitiesQuery(Model):
     """``all``: every issuer's tokens (admin only)."""
 
     model_config = ConfigDict(extra="forbid")
@@ -42,7 +43,7 @@ class CapabilitiesQuery(BaseModel):
     all: bool = False
 
 
-class TokenBody(BaseModel):
+class TokenBody(Model):
     """A token to inspect."""
 
     model_config = ConfigDict(extra="forbid")
@@ -50,7 +51,7 @@ class TokenBody(BaseModel):
     token: str = Field(min_length=1, max_length=BEARER_LENGTH_MAX)
 
 
-class RevokeBody(BaseModel):
+class RevokeBody(Model):
     """The reason; and the derived token, if only that one is to end."""
 
     model_config = ConfigDict(extra="forbid")
@@ -59,7 +60,7 @@ class RevokeBody(BaseModel):
     token: str | None = Field(default=None, max_length=BEARER_LENGTH_MAX)
 
 
-class ProtocolTokenRequest(BaseModel):
+class ProtocolTokenRequest(Model):
     """The protocol's request (wire 3.8): one verb, one object, no narrowing."""
 
     model_config = ConfigDict(extra="allow")
@@ -71,7 +72,7 @@ class ProtocolTokenRequest(BaseModel):
     ttl_seconds: int = Field(default=LIFETIME_SECONDS, ge=1, le=LIFETIME_SECONDS_MAX)
 
 
-class ProtocolVerifyRequest(BaseModel):
+class ProtocolVerifyRequest(Model):
     """A token's JSON."""
 
     model_config = ConfigDict(extra="allow")
@@ -79,7 +80,7 @@ class ProtocolVerifyRequest(BaseModel):
     token_json: str = Field(max_length=BEARER_LENGTH_MAX)
 
 
-class ProtocolRevokeRequest(BaseModel):
+class ProtocolRevokeRequest(Model):
     """The reason."""
 
     model_config = ConfigDict(extra="allow")

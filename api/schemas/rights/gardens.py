@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, REASON_LENGTH_MAX
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import NAME_LENGTH_MAX, Flag, Name, Scope
 from engramlog.projections.tables.declared.garden_directory import Role
 
@@ -29,7 +30,7 @@ GardenName = Annotated[str, Field(max_length=NAME_LENGTH_MAX)]
 """A garden by slug, uuid or URI."""
 
 
-class GardenRequest(BaseModel):
+class GardenRequest(Model):
     """A garden to create; the caller becomes its admin."""
 
     model_config = ConfigDict(extra="allow")
@@ -41,7 +42,7 @@ class GardenRequest(BaseModel):
     quarantine: Flag = False
 
 
-class MemberRequest(BaseModel):
+class MemberRequest(Model):
     """A new member of a garden, and its role."""
 
     model_config = ConfigDict(extra="allow")
@@ -50,7 +51,7 @@ class MemberRequest(BaseModel):
     role: Role = "reader"
 
 
-class RoleRequest(BaseModel):
+class RoleRequest(Model):
     """A member's new role."""
 
     model_config = ConfigDict(extra="allow")
@@ -58,7 +59,7 @@ class RoleRequest(BaseModel):
     role: Role
 
 
-class PromoteRequest(BaseModel):
+class PromoteRequest(Model):
     """A pending fact to admit: to the named garden, or outside all gardens."""
 
     model_config = ConfigDict(extra="allow")
@@ -68,7 +69,7 @@ class PromoteRequest(BaseModel):
     reason: Reason = ""
 
 
-class RejectRequest(BaseModel):
+class RejectRequest(Model):
     """A pending fact to reject."""
 
     model_config = ConfigDict(extra="allow")
@@ -77,7 +78,7 @@ class RejectRequest(BaseModel):
     reason: Reason = ""
 
 
-class ReviewQuery(BaseModel):
+class ReviewQuery(Model):
     """The same by query parameters."""
 
     model_config = ConfigDict(extra="allow")
@@ -86,7 +87,7 @@ class ReviewQuery(BaseModel):
     reason: Reason = ""
 
 
-class QuarantineQuery(BaseModel):
+class QuarantineQuery(Model):
     """A filter of quarantined facts."""
 
     model_config = ConfigDict(extra="allow")

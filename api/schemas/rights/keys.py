@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import Instant, Name, Scope
 from engramlog.projections.authorization import CEILING
 
@@ -15,7 +16,7 @@ TENANT = "default"
 """The only tenant: use separate nodes or gardens for others."""
 
 
-class KeyRequest(BaseModel):
+class KeyRequest(Model):
     """A key to make. The caller chooses the secret; the node keeps only its SHA-256.
 
     ``sources``: further sources to write as, apart from its own entity: exact, or globs ending in
@@ -36,7 +37,7 @@ class KeyRequest(BaseModel):
     tenant_id: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
 
 
-class AgentKeyRequest(BaseModel):
+class AgentKeyRequest(Model):
     """An Ed25519 public key for signatures of the caller's entity."""
 
     model_config = ConfigDict(extra="allow")
@@ -45,7 +46,7 @@ class AgentKeyRequest(BaseModel):
     description: str | None = Field(default=None, max_length=DESCRIPTION_LENGTH_MAX)
 
 
-class KeysQuery(BaseModel):
+class KeysQuery(Model):
     """``all``: every entity's keys (admin only)."""
 
     model_config = ConfigDict(extra="allow")
@@ -53,7 +54,7 @@ class KeysQuery(BaseModel):
     all: bool = False
 
 
-class ExpiringQuery(BaseModel):
+class ExpiringQuery(Model):
     """``within_days``: how far to look ahead."""
 
     model_config = ConfigDict(extra="allow")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.facts import REASON_LENGTH_MAX, MomentQuery
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import Name, Share
 
 Mode: TypeAlias = Literal["strict", "relaxed", "off"]
@@ -23,7 +24,7 @@ class TrustQuery(MomentQuery):
     limit: int = Field(default=50, ge=1, le=500)
 
 
-class TrustRequest(BaseModel):
+class TrustRequest(Model):
     """The trust in a source from now on; 0 blocks it."""
 
     model_config = ConfigDict(extra="forbid")
@@ -33,7 +34,7 @@ class TrustRequest(BaseModel):
     reason: str = Field(default="", max_length=REASON_LENGTH_MAX)
 
 
-class TrustPolicyRequest(BaseModel):
+class TrustPolicyRequest(Model):
     """The formula's parameters; omitted ones take their defaults. The weights sum to 1."""
 
     model_config = ConfigDict(extra="forbid")

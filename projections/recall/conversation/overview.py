@@ -17,14 +17,14 @@ _IN_TALKS = (
     r"\b(?:throughout|across|during|in|over|from|based on) (?:all )?(?:of )?"
     rf"(?:our|my|the|these|those) (?:\w+ )?{_TALKS}\b"
 )
-_WHOLE = re.compile(
+# Compiled by the first question and then kept by ``re``: a start would wait for them.
+_WHOLE = (
     r"\border in which\b|\b(?:what|which) order\b|\bin order\b(?! to\b)|\bchronological"
     r"|\bsummar(?:y|ies|ise|ize)|\boverview\b|\brecap\b|\bover time\b"
-    rf"|{_IN_TALKS}",
-    re.IGNORECASE,
+    rf"|{_IN_TALKS}"
 )
 _SIZE = r"(?:(?:brief|short|simple|clear|complete|comprehensive|detailed|full|and) )*"
-_FRAME = re.compile(
+_FRAME = (
     r"\b(?:can|could|would) you (?:please )?(?:also )?"
     r"(?:list|walk me through|give me|provide(?: me)?(?: with)?|tell me|show me|summari[sz]e"
     r"|describe|outline|recap)\b"
@@ -38,8 +38,7 @@ _FRAME = re.compile(
     rf"|{_IN_TALKS}"
     r"|\bin order\b(?! to\b)|\bmention only(?: and only)? \w+ items?\b\.?|\(mention \d+ items\)"
     r"|\bover time\b|\bso far\b"
-    r"|\b(?:has|have) (?:developed|progressed|evolved|changed)(?: and changed)?\b",
-    re.IGNORECASE,
+    r"|\b(?:has|have) (?:developed|progressed|evolved|changed)(?: and changed)?\b"
 )
 TOPIC_WORDS_MIN = 2
 """A topic with fewer words is not trusted: the question stays as it is."""
@@ -54,9 +53,9 @@ class Overview(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 def topic_of(query: str) -> str | None:
     """What a question about a whole conversation is about; None for other questions."""
-    if not _WHOLE.search(query):
+    if not re.search(_WHOLE, query, re.IGNORECASE):
         return None
-    left = " ".join(_FRAME.sub(" ", query).split())
+    left = " ".join(re.sub(_FRAME, " ", query, flags=re.IGNORECASE).split())
     left = re.sub(r"\s+([,.?!])", r"\1", left)
     left = re.sub(r"(?:[,.!]\s*)+(\?|$)", r"\1", left).strip(" ,.").lstrip("?! ")
     return left if len(left.split()) >= TOPIC_WORDS_MIN else query

@@ -1,0 +1,12 @@
+"""The base of the requests' models."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Model(BaseModel):
+    """A part of a request. Its validator is built on first use: building all of them at start takes
+    longer than opening an empty node, and most are never used."""
+
+    model_config = ConfigDict(defer_build=True)
