@@ -34,7 +34,7 @@ from engramlog.api.node.process.control_file import read_control
 from engramlog.api.node.process.process_tuning import settle_heap
 from engramlog.projections.arrays import F32, I32
 from engramlog.projections.embedding.current import vectors_file
-from engramlog.projections.embedding.providers.bundled.minilm import MiniLM
+from engramlog.projections.embedding.providers.bundled.minilm import INT8, MiniLM
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.vectors.vec_facts import VecFacts
 
@@ -103,7 +103,7 @@ class ModelWorld(RecallWorld):
 
     def __init__(self, facts: int) -> None:
         super().__init__(facts)
-        self.space = Space("minilm", MiniLM.model, MiniLM.dimensions)
+        self.space = Space("minilm", INT8, MiniLM.dimensions)
         texts = [" ".join(self.topic_words(topic)[:20]) for topic in range(self.topics)]
         self._topics_seen = MiniLM().embed(texts)
 

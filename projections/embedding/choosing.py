@@ -118,20 +118,26 @@ def _open_configured(
     reindex: bool,
 ) -> Choice:
     name = settings.provider
-    card, space = space_named(settings)
+    card, space = space_named(settings, None if reindex else pinned)
     if pinned is not None and not reindex:
         check_same(pinned, space)
     provider = open_provider(name, space.model, settings.url, settings.dimensions, environment)
     return Choice(provider, card, space, pinned != space)
 
 
-def space_named(settings: EmbeddingSettings) -> tuple[ModelCard, Space]:
-    """The model and space of settings that name a provider; the model is optional.
+def space_named(
+    settings: EmbeddingSettings, pinned: Space | None = None
+) -> tuple[ModelCard, Space]:
+    """The model and space of settings that name a provider. Without a model, that of ``pinned`` if
+    it is the provider's, else the provider's default.
 
     Raises: UnknownModel: the model does not exist. WrongDimensions: it does not have these
     dimensions.
     """
-    model = settings.model or next(iter(MODELS[settings.provider]))
+    known = next(iter(MODELS[settings.provider]))
+    if pinned is not None and pinned.provider == settings.provider:
+        known = pinned.model
+    model = settings.model or known
     card = card_of(settings.provider, model, settings.dimensions)
     check_truncation(card, model, settings.truncated_dimensions)
     space = Space(settings.provider, model, card.dimensions, settings.truncated_dimensions)

@@ -47,7 +47,7 @@ MODELS: dict[str, dict[str, ModelCard]] = {
     },
     "openai": {"text-embedding-3-small": ModelCard(1536, floor=512)},
     "voyage": {"voyage-3-lite": ModelCard(512)},
-    "minilm": {"all-MiniLM-L6-v2": ModelCard(384)},
+    "minilm": {"all-MiniLM-L6-v2-int8": ModelCard(384), "all-MiniLM-L6-v2": ModelCard(384)},
 }
 """By provider; the first is the provider's default."""
 

@@ -9,7 +9,8 @@ from engramlog.projections.embedding.recipe import Space
 from tests.worlds.provider_servers import ollama_api, serving, unused_port
 
 NOMIC = Space("ollama", "nomic-embed-text", 768)
-MINILM = Space("minilm", "all-MiniLM-L6-v2", 384)
+MINILM = Space("minilm", "all-MiniLM-L6-v2-int8", 384)
+FLOAT32 = Space("minilm", "all-MiniLM-L6-v2", 384)
 
 
 def absent() -> str:
@@ -65,6 +66,17 @@ def test_reindexing_follows_the_settings_and_pins_them() -> None:
     chosen = choose(EmbeddingSettings(provider="minilm"), NOMIC, {}, reindex=True)
     assert chosen.space == MINILM
     assert chosen.pin
+
+
+def test_a_provider_without_a_model_keeps_the_pinned_one_until_a_reindexing() -> None:
+    settings = EmbeddingSettings(provider="minilm")
+    kept = choose(settings, FLOAT32, {})
+    assert (kept.space, kept.pin) == (FLOAT32, False)
+    changed = choose(settings, FLOAT32, {}, reindex=True)
+    assert (changed.space, changed.pin) == (MINILM, True)
+    named = EmbeddingSettings(provider="minilm", model=MINILM.model)
+    with pytest.raises(ModelMismatch):
+        choose(named, FLOAT32, {})
 
 
 def test_an_equal_setting_is_not_pinned_again() -> None:

@@ -10,9 +10,11 @@ from safetensors.numpy import load
 from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.errors import ModelFileError
 from engramlog.projections.embedding.providers.bundled import weights
-from engramlog.projections.embedding.providers.bundled.bert import HEADS
+from engramlog.projections.embedding.providers.bundled.bert_graph import HEADS
 from engramlog.projections.embedding.providers.bundled.minilm import (
     BATCH_TOKENS,
+    FLOAT32,
+    INT8,
     TEXT_TOKENS_MAX,
     MiniLM,
     batches,
@@ -23,9 +25,13 @@ from engramlog.projections.embedding.providers.bundled.minilm import (
 HAPPY = "That is a happy person"
 
 
-@pytest.fixture(scope="module")
-def model() -> MiniLM:
-    return MiniLM()
+OFF_MAX = {FLOAT32: 1e-6, INT8: 1e-2}
+"""How far a vector's cosine with the exact one may be from 1."""
+
+
+@pytest.fixture(scope="module", params=[FLOAT32, INT8])
+def model(request: pytest.FixtureRequest) -> MiniLM:
+    return MiniLM(request.param)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +46,8 @@ def test_the_similarities_published_for_the_model_come_out(
     model: MiniLM, other: str, similarity: float
 ) -> None:
     one, two = model.embed([HAPPY, other])
-    assert float(one @ two) == pytest.approx(similarity, abs=1e-4)
+    off = 1e-4 if model.model == FLOAT32 else 2e-2
+    assert float(one @ two) == pytest.approx(similarity, abs=off)
 
 
 def test_vectors_agree_with_the_exact_formulas(model: MiniLM) -> None:
@@ -54,7 +61,7 @@ def test_vectors_agree_with_the_exact_formulas(model: MiniLM) -> None:
     tensors = load(bytes(verified(model_folder(), "model.safetensors")))
     exact = np.stack([by_the_book(tensors, numbers) for numbers in model.tokenize(texts)])
     cosines = np.einsum("ij,ij->i", model.embed(texts).astype(np.float64), exact)
-    assert cosines.min() > 0.999999
+    assert cosines.min() > 1.0 - OFF_MAX[model.model]
 
 
 def by_the_book(tensors: dict[str, F32], numbers: list[int]) -> np.ndarray:
@@ -120,12 +127,12 @@ def test_a_long_text_counts_by_its_beginning(model: MiniLM) -> None:
 def test_weights_with_another_checksum_are_refused(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"other weights")
     with pytest.raises(ModelFileError, match="expected 53aa51172d14"):
-        MiniLM(tmp_path)
+        MiniLM(folder=tmp_path)
 
 
 def test_missing_weights_are_named(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match=r"model\.safetensors: No such file"):
-        MiniLM(tmp_path)
+        MiniLM(folder=tmp_path)
 
 
 def test_a_missing_library_is_named_before_the_first_text(

@@ -12,7 +12,7 @@ import pytest
 
 from engramlog.projections.embedding.errors import ModelFileError, ProviderUnavailable
 from engramlog.projections.embedding.providers.bundled import weights
-from engramlog.projections.embedding.providers.bundled.minilm import MiniLM
+from engramlog.projections.embedding.providers.bundled.minilm import INT8, MiniLM
 from engramlog.projections.embedding.providers.bundled.model_process import ModelProcess
 from engramlog.projections.embedding.providers.provider import Purpose
 
@@ -21,7 +21,7 @@ TEXTS = ["That is a happy person", "memory:role CEO", "one two three " * 40]
 
 @pytest.fixture
 def model() -> Generator[ModelProcess]:
-    found = ModelProcess("minilm", "all-MiniLM-L6-v2", 384)
+    found = ModelProcess("minilm", INT8, 384)
     yield found
     found.close()
 

@@ -102,18 +102,18 @@ class ModelProcess:
             if self._link is None or not self._link.alive:
                 if self._link is not None:
                     self._link.close()
-                self._link = _Link()
+                self._link = _Link(self.model)
             return self._link
 
 
 class _Link:
     """One process, its socket, and the thread that delivers its answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: str) -> None:
         here, there = Pipe()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", SERVER, str(there.fileno())],
+                [sys.executable, "-m", SERVER, str(there.fileno()), model],
                 pass_fds=(there.fileno(),),
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, **dict.fromkeys(THREADS_OF_LIBRARIES, "1")},

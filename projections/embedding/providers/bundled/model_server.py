@@ -31,8 +31,8 @@ RequestQueue = queue.SimpleQueue[EmbeddingRequest]
 Reply = Callable[[EmbeddingAnswer], None]
 
 
-def run(handle: int) -> int:
-    """Serve one socket until it is closed."""
+def run(handle: int, name: str) -> int:
+    """Serve a model on one socket until it is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the node decides when to end
     connection = Connection(handle)
     sending = threading.Lock()
@@ -42,7 +42,7 @@ def run(handle: int) -> int:
             connection.send_bytes(encode(answer))
 
     try:
-        model = MiniLM()
+        model = MiniLM(name)
     except ModelFileError as fault:
         return _refuse_all(connection, str(fault))
     questions, documents = RequestQueue(), RequestQueue()
@@ -78,4 +78,4 @@ def _refuse_all(connection: Connection, fault: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run(int(sys.argv[1])))
+    sys.exit(run(int(sys.argv[1]), sys.argv[2]))
