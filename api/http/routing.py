@@ -94,8 +94,7 @@ class Routes:
 
     def add(
         self,
-        method: str,
-        path: str,
+        where: str,
         *,
         permission: Permission,
         summary: str,
@@ -109,7 +108,9 @@ class Routes:
         delegable: bool = False,
         group: str | None = None,
     ) -> Callable[[AnyHandler], AnyHandler]:
-        """Add the row of the handler that follows; the arguments are those of ``Route``."""
+        """Add the row of the handler that follows. ``where``: method and path, as in
+        ``GET /v1/facts``; the other arguments are those of ``Route``."""
+        method, path = where.split(" ")
 
         def added(handler: AnyHandler) -> AnyHandler:
             row = Route(

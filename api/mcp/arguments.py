@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from engramlog.api.schemas.facts import (
     ID_LENGTH_MAX,
@@ -24,7 +24,6 @@ from engramlog.api.schemas.values import NAME_LENGTH_MAX, Scope
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_STRICT = ConfigDict(extra="forbid")
 _Id = Field(min_length=1, max_length=ID_LENGTH_MAX)
 _Uri = Field(min_length=1, max_length=NAME_LENGTH_MAX)
 
@@ -32,18 +31,14 @@ _Uri = Field(min_length=1, max_length=NAME_LENGTH_MAX)
 Detail = Literal["compact", "full"]
 
 
-class Recall(RecallBody):
+class Recall(RecallBody, extra="forbid"):
     """POST /v1/recall."""
-
-    model_config = _STRICT
 
     detail: Detail = "compact"
 
 
-class Remember(BaseModel):
+class Remember(BaseModel, extra="forbid"):
     """POST /v1/memories, in fewer words."""
-
-    model_config = _STRICT
 
     text: str = Field(min_length=1)
     user: str | None = Field(default=None, min_length=1, max_length=256)
@@ -58,10 +53,8 @@ class RecordEpisode(EpisodeRequest):
     agent: Part = "mcp"
 
 
-class Assert(AssertRequest):
+class Assert(AssertRequest, extra="forbid"):
     """POST /v1/facts."""
-
-    model_config = _STRICT
 
 
 class Retract(RetractRequest):
@@ -70,54 +63,40 @@ class Retract(RetractRequest):
     fact_id: str = _Id
 
 
-class QueryFacts(FactsQuery):
+class QueryFacts(FactsQuery, extra="forbid"):
     """GET /v1/facts."""
-
-    model_config = _STRICT
 
     detail: Detail = "compact"
 
 
-class Neighbors(NeighborsQuery):
+class Neighbors(NeighborsQuery, extra="forbid"):
     """GET /v1/graph/neighbors."""
-
-    model_config = _STRICT
 
     scope: str = "local"
 
 
-class GetCard(CardQuery):
+class GetCard(CardQuery, extra="forbid"):
     """GET /v1/cards/{entity}."""
-
-    model_config = _STRICT
 
     entity: str = _Uri
 
 
-class ListConflicts(ConflictsQuery):
+class ListConflicts(ConflictsQuery, extra="forbid"):
     """GET /v1/conflicts."""
 
-    model_config = _STRICT
 
-
-class Resolve(ResolveRequest):
+class Resolve(ResolveRequest, extra="forbid"):
     """POST /v1/conflicts/{conflict_id}/resolve."""
-
-    model_config = _STRICT
 
     conflict_id: str = _Id
 
 
-class LintScope(LintBody):
+class LintScope(LintBody, extra="forbid"):
     """POST /v1/lint."""
 
-    model_config = _STRICT
 
-
-class Poll(BaseModel):
+class Poll(BaseModel, extra="forbid"):
     """A look at a scope's facts, from the end of the last one."""
-
-    model_config = _STRICT
 
     scope: str = "local"
     cursor: str | None = None
@@ -125,10 +104,8 @@ class Poll(BaseModel):
     tail: bool = False
 
 
-class StateArguments(StateQuery):
+class StateArguments(StateQuery, extra="forbid"):
     """GET /v1/time-travel/state."""
-
-    model_config = _STRICT
 
     what: Literal["state"]
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    ConfigDict,
     Field,
     model_validator,
 )
@@ -79,10 +78,8 @@ Labels = Annotated[
 Whole = Annotated[int, Field(strict=True)]
 
 
-class Rankable(Model):
+class Rankable(Model, extra="forbid"):
     """The numbers and labels, which may also be set later."""
-
-    model_config = ConfigDict(extra="forbid")
 
     memory_type: MemoryType = "fact"
     emotion_score: Annotated[Whole, Field(ge=-5, le=5)] = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.model import Model
@@ -15,10 +15,8 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 RELATIONS_MAX = 1000
 
 
-class PolicyRequest(Model):
+class PolicyRequest(Model, extra="forbid"):
     """A decay policy. ``*`` covers every relation or scope; a label may end in ``*``."""
-
-    model_config = ConfigDict(extra="forbid")
 
     relation: Name = "*"
     scope: Scope | Literal["*"] = "*"
@@ -37,10 +35,8 @@ class PolicyRequest(Model):
         return self
 
 
-class SweepRequest(Model):
+class SweepRequest(Model, extra="allow"):
     """A sweep. Without ``ttl_seconds`` and ``min_confidence`` the stored policies apply."""
-
-    model_config = ConfigDict(extra="allow")
 
     dry_run: bool = False
     scope: str | None = None
@@ -48,9 +44,7 @@ class SweepRequest(Model):
     min_confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
 
 
-class SetValuedRequest(Model):
+class SetValuedRequest(Model, extra="forbid"):
     """The relations that may have several values: labels, or globs ending in ``*``."""
-
-    model_config = ConfigDict(extra="forbid")
 
     relations: list[Name] = Field(max_length=RELATIONS_MAX)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.facts import ID_LENGTH_MAX
@@ -16,15 +16,13 @@ from engramlog.projections.writing.decide.facts.erased_set import ERASED_FACTS_M
 REASON_LENGTH_MAX = 2048
 
 
-class ErasureRequest(Model):
+class ErasureRequest(Model, extra="forbid"):
     """Facts to erase for good: by id, or all about an entity.
 
     ``mentions``: with an entity, also facts, episodes and aliases that name its URI. ``derived``:
     also facts derived from erased ones. ``episodes``: also the episodes behind the facts. ``wait``:
     answer once every file is clean, or after ``timeout_s``.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     fact_ids: list[str] = Field(default=[], max_length=ERASED_FACTS_MAX)
     entity: Name | None = None
@@ -49,10 +47,8 @@ class ErasuresQuery(Model):
     limit: int = Field(default=50, ge=1, le=500)
 
 
-class HoldRequest(Model):
+class HoldRequest(Model, extra="forbid"):
     """A fact or an entity to hold, or (``held`` false) to release, and why."""
-
-    model_config = ConfigDict(extra="forbid")
 
     fact_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
     entity: Name | None = None
@@ -66,14 +62,12 @@ class HoldRequest(Model):
         return self
 
 
-class TombstoneRequest(Model):
+class TombstoneRequest(Model, extra="allow"):
     """An entity to hide from every answer. ``scope``: one scope, or ``all`` (``*`` is the same).
 
     ``erase``: also erase every fact about it, for good, as ``POST /v1/erasures`` does; ``wait``:
     answer once every file is clean, or after ``timeout_s``.
     """
-
-    model_config = ConfigDict(extra="allow")
 
     entity_uri: str
     scope: str = "all"
@@ -84,10 +78,8 @@ class TombstoneRequest(Model):
     timeout_s: float = Field(default=60.0, ge=0, le=600)
 
 
-class RevokeRequest(Model):
+class RevokeRequest(Model, extra="allow"):
     """Why to show the entity again."""
-
-    model_config = ConfigDict(extra="allow")
 
     reason: str = Field(min_length=1, max_length=REASON_LENGTH_MAX)
 
@@ -99,18 +91,14 @@ class TombstonesQuery(Model):
     limit: int = Field(default=50, ge=1, le=500)
 
 
-class SharedQuery(Model):
+class SharedQuery(Model, extra="allow"):
     """``cursor``: of the previous page."""
-
-    model_config = ConfigDict(extra="allow")
 
     cursor: Annotated[str, Field(pattern=r"^[0-9]{1,18}$")] | None = None
     limit: int = Field(default=100, ge=1, le=500)
 
 
-class SharedRecord(Model):
+class SharedRecord(Model, extra="allow"):
     """A tombstone or (with ``tombstone_id``) a revocation, signed by a peer."""
-
-    model_config = ConfigDict(extra="allow")
 
     id: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from pydantic import ConfigDict, Field, RootModel, field_validator, model_validator
+from pydantic import Field, RootModel, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.attributes import Attributes
@@ -27,10 +27,8 @@ class AttestationBody(Model):
     signature: str
 
 
-class AssertRequest(Model):
+class AssertRequest(Model, extra="allow"):
     """A fact to state. ``confidence`` 0 retracts. Unknown fields cause a warning."""
-
-    model_config = ConfigDict(extra="allow")
 
     entity: Name
     relation: Name
@@ -96,60 +94,46 @@ def _bad_parent(index: int, reason: str) -> PydanticCustomError:
     )
 
 
-class RetractRequest(Model):
+class RetractRequest(Model, extra="forbid"):
     """Why to end a fact."""
-
-    model_config = ConfigDict(extra="forbid")
 
     reason: str = Field(default="", max_length=REASON_LENGTH_MAX)
 
 
-class BatchAssert(AssertRequest):
+class BatchAssert(AssertRequest, extra="forbid"):
     """An assert item of a batch; rejects unknown fields."""
-
-    model_config = ConfigDict(extra="forbid")
 
     op: Literal["assert"] = "assert"
 
 
-class BatchRetract(Model):
+class BatchRetract(Model, extra="forbid"):
     """A retract item of a batch."""
-
-    model_config = ConfigDict(extra="forbid")
 
     op: Literal["retract"]
     id: str = Field(min_length=1, max_length=ID_LENGTH_MAX)
     reason: str = Field(default="", max_length=REASON_LENGTH_MAX)
 
 
-class BatchItem(RootModel[BatchAssert | BatchRetract]):
+class BatchItem(RootModel[BatchAssert | BatchRetract], defer_build=True):
     """One item of a batch."""
 
-    model_config = ConfigDict(defer_build=True)
 
-
-class WriteQuery(Model):
+class WriteQuery(Model, extra="allow"):
     """``wait=embedded``: answer once recall finds the fact by its meaning too."""
-
-    model_config = ConfigDict(extra="allow")
 
     wait: Literal["embedded"] | None = None
 
 
-class BatchQuery(Model):
+class BatchQuery(Model, extra="forbid"):
     """``atomic``: all items or none. ``wait`` as in ``WriteQuery``."""
-
-    model_config = ConfigDict(extra="forbid")
 
     atomic: bool = False
     wait: Literal["embedded"] | None = None
 
 
-class MomentQuery(Model):
+class MomentQuery(Model, extra="allow"):
     """The moment to read. ``as_of``: an RFC 3339 instant, an HLC, or ``position:N``. ``valid_at``:
     the instant at which facts have to be valid."""
-
-    model_config = ConfigDict(extra="allow")
 
     as_of: str | None = None
     valid_at: Instant | None = None
@@ -197,10 +181,8 @@ class ConflictsQuery(MomentQuery):
     limit: int = Field(default=50, ge=1, le=500)
 
 
-class ResolveRequest(Model):
+class ResolveRequest(Model, extra="allow"):
     """The winner: one of the two facts, or a new value."""
-
-    model_config = ConfigDict(extra="allow")
 
     winning_fact_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
     resolution_note: str = Field(default="", max_length=REASON_LENGTH_MAX)

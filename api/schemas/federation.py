@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from engramlog.api.schemas.model import Model
 from engramlog.replay.federation.page import PAGE_EVENTS_MAX
@@ -13,10 +13,8 @@ WAIT_SECONDS_MAX = 30.0
 TEXT_MAX = 2_048
 
 
-class DeclarationBody(Model):
+class DeclarationBody(Model, extra="allow"):
     """A node's signed declaration (wire 3.1)."""
-
-    model_config = ConfigDict(extra="allow")
 
     node_id: str = Field(min_length=1, max_length=200)
     node_url: str = Field(min_length=1, max_length=TEXT_MAX)
@@ -26,10 +24,8 @@ class DeclarationBody(Model):
     declaration_sig: str = Field(min_length=1, max_length=200)
 
 
-class GrantsBody(Model):
+class GrantsBody(Model, extra="forbid"):
     """The rights of a peer here. ``scopes``: by default those of its declaration."""
-
-    model_config = ConfigDict(extra="forbid")
 
     scopes: list[Literal["local", "team", "company", "public"]] | None = None
     gardens: list[str] = Field(default=[], max_length=1_000)
@@ -42,45 +38,35 @@ class GrantsBody(Model):
     instructions: bool = False
 
 
-class ApproveBody(Model):
+class ApproveBody(Model, extra="allow"):
     """The fingerprint from the peer's operator, and the peer's grants."""
-
-    model_config = ConfigDict(extra="allow")
 
     pubkey_fingerprint: str = Field(min_length=1, max_length=100)
     grants: GrantsBody = GrantsBody()
 
 
-class ReasonBody(Model):
+class ReasonBody(Model, extra="forbid"):
     """The reason."""
-
-    model_config = ConfigDict(extra="forbid")
 
     reason: str = Field(default="", max_length=1_000)
 
 
-class ReleaseBody(Model):
+class ReleaseBody(Model, extra="forbid"):
     """The stream to resume; ``reason`` for the log."""
-
-    model_config = ConfigDict(extra="forbid")
 
     stream: str = Field(min_length=1, max_length=TEXT_MAX)
     reason: str = Field(default="", max_length=1_000)
 
 
-class StreamsQuery(Model):
+class StreamsQuery(Model, extra="forbid"):
     """``seen``: the ETag of the known heads; ``wait_s``: how long to wait for others."""
-
-    model_config = ConfigDict(extra="forbid")
 
     seen: str = Field(default="", max_length=100)
     wait_s: float = Field(default=0.0, ge=0.0, le=WAIT_SECONDS_MAX)
 
 
-class StreamEventsQuery(Model):
+class StreamEventsQuery(Model, extra="forbid"):
     """Events of ``stream`` after the sequence ``after``."""
-
-    model_config = ConfigDict(extra="forbid")
 
     stream: str = Field(min_length=1, max_length=TEXT_MAX)
     after: int = Field(default=0, ge=0)

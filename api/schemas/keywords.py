@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.model import Model
@@ -30,11 +30,9 @@ When = Annotated[int, Field(strict=True, ge=0, le=EPOCH_MS_MAX)] | Instant
 """Milliseconds since 1970, as abmind counts, or an RFC 3339 instant."""
 
 
-class CurrentContext(Model):
+class CurrentContext(Model, extra="forbid"):
     """The caller's time and place; hours and days are the caller's own. The node's clock is not
     used."""
-
-    model_config = ConfigDict(extra="forbid")
 
     hour: Annotated[int, Field(strict=True, ge=0, le=23)] | None = None
     day_of_week: Annotated[int, Field(strict=True, ge=0, le=6)] | None = None

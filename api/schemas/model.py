@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 
-class Model(BaseModel):
+class Model(BaseModel, defer_build=True):
     """A part of a request. Its validator is built on first use: building all of them at start takes
     longer than opening an empty node, and most are never used."""
-
-    model_config = ConfigDict(defer_build=True)

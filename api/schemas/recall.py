@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.facts import MomentQuery
@@ -120,10 +120,8 @@ class RecallQuery(MomentQuery):
         return shape_of(self.fields, legacy=self.legacy_format)
 
 
-class ReceiptsQuery(Model):
+class ReceiptsQuery(Model, extra="forbid"):
     """A filter of receipts: ``principal``, for auditors; by default the caller's."""
-
-    model_config = ConfigDict(extra="forbid")
 
     principal: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
     limit: int = Field(default=50, ge=1, le=500)
@@ -139,11 +137,9 @@ FactIds = Annotated[
 ]
 
 
-class FeedbackRequest(Model):
+class FeedbackRequest(Model, extra="forbid"):
     """The fate of recalled facts. ``answer``: the text written with them. The node searches it for
     the receipt's facts; then ``cited`` must name no others."""
-
-    model_config = ConfigDict(extra="forbid")
 
     receipt_id: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
     cited: FactIds = Field(default_factory=list)
@@ -161,11 +157,9 @@ class FeedbackRequest(Model):
         return self
 
 
-class RecallShapeQuery(Model):
+class RecallShapeQuery(Model, extra="allow"):
     """How much of an answer to send; see ``Fields``. ``legacy_format``: omit the content and
     instructions channels of a full one."""
-
-    model_config = ConfigDict(extra="allow")
 
     legacy_format: bool = False
     fields: Fields = "full"

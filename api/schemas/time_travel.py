@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.decay import Seconds
@@ -31,11 +31,9 @@ class StateQuery(FactsQuery):
     include_contradicted: bool = True
 
 
-class DiffQuery(Model):
+class DiffQuery(Model, extra="forbid"):
     """Two moments, and a filter of facts to compare. ``change``: one kind of change only, in
     pages."""
-
-    model_config = ConfigDict(extra="forbid")
 
     from_: str = Field(alias="from", min_length=1)
     to: str | None = Field(default=None, min_length=1)
@@ -49,20 +47,16 @@ class DiffQuery(Model):
     format: Format = "json"
 
 
-class LifeQuery(Model):
+class LifeQuery(Model, extra="forbid"):
     """``as_of``: the life up to this moment. ``scope``: only its facts."""
-
-    model_config = ConfigDict(extra="forbid")
 
     as_of: str | None = None
     limit: int = Field(default=200, ge=1, le=1000)
     format: Format = "json"
 
 
-class SqlBody(Model):
+class SqlBody(Model, extra="forbid"):
     """One SELECT over the views that ``docs/audit.md`` describes."""
-
-    model_config = ConfigDict(extra="forbid")
 
     sql: Annotated[str, Field(min_length=1, max_length=SQL_LENGTH_MAX)]
     as_of: str | None = None
@@ -73,10 +67,8 @@ class SqlBody(Model):
 SUPPOSED_MAX = 200
 
 
-class SupposeResolve(ResolveRequest):
+class SupposeResolve(ResolveRequest, extra="forbid"):
     """Settle the contradiction ``conflict_id``, as ``POST /v1/conflicts/{conflict_id}/resolve``."""
-
-    model_config = ConfigDict(extra="forbid")
 
     op: Literal["resolve"]
     conflict_id: str = Field(min_length=1, max_length=ID_LENGTH_MAX)
@@ -88,10 +80,8 @@ class SupposeTrust(TrustRequest):
     op: Literal["trust"]
 
 
-class SupposeSweep(Model):
+class SupposeSweep(Model, extra="forbid"):
     """Run decay, as ``POST /v1/decay/sweep``."""
-
-    model_config = ConfigDict(extra="forbid")
 
     op: Literal["sweep"]
     scope: str | None = None
@@ -105,23 +95,17 @@ Supposed = Annotated[
 ]
 
 
-class ForkState(StateQuery):
+class ForkState(StateQuery, extra="forbid"):
     """The state of an entity, relation or scope, as ``GET /v1/time-travel/state``."""
 
-    model_config = ConfigDict(extra="forbid")
 
-
-class ForkRecall(RecallBody):
+class ForkRecall(RecallBody, extra="forbid"):
     """A question, as ``POST /v1/recall``; without counts or receipts."""
 
-    model_config = ConfigDict(extra="forbid")
 
-
-class ForkBody(Model):
+class ForkBody(Model, extra="forbid"):
     """``suppose`` in order, from ``as_of`` on, and the question: ``recall`` or ``state`` without
     ``as_of`` and ``valid_at``."""
-
-    model_config = ConfigDict(extra="forbid")
 
     as_of: str | None = None
     valid_at: Instant | None = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from engramlog.api.python.stargraph.models import (
     AnyDelta,
@@ -26,20 +26,16 @@ class EpisodeConflict(ValueError):
     """An episode with this id exists, with another body."""
 
 
-class Migration(BaseModel):
+class Migration(BaseModel, extra="forbid"):
     """One change of a store's shape."""
-
-    model_config = ConfigDict(extra="forbid")
 
     operation: Literal["add", "drop", "rename", "narrow"]
     column: str
     nullable: bool = True
 
 
-class MigrationPlan(BaseModel):
+class MigrationPlan(BaseModel, extra="forbid"):
     """Changes, in order."""
-
-    model_config = ConfigDict(extra="forbid")
 
     changes: list[Migration] = Field(default_factory=list)
 

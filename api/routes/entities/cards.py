@@ -21,8 +21,7 @@ routes = Routes("recall")
 
 
 @routes.add(
-    "GET",
-    "/v1/cards/{entity_uri:.+}",
+    "GET /v1/cards/{entity_uri:.+}",
     permission="read",
     summary="The memory card of an entity",
     query=CardQuery,

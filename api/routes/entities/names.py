@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from aiohttp import web
 from msgspec import UNSET, Struct
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.assertions import check_ends_everything
@@ -31,10 +31,8 @@ ALIAS_KINDS = ("migration", "user")
 ALIASES_PAGE_MAX = 10_000
 
 
-class AliasRequest(Model):
+class AliasRequest(Model, extra="allow"):
     """Another name of an entity. Only admins may set or remove the ``kind`` ``migration``."""
-
-    model_config = ConfigDict(extra="allow")
 
     raw_uri: Name
     canonical_uri: Name
@@ -90,8 +88,7 @@ class ResolvedName(Struct):
 
 
 @routes.add(
-    "POST",
-    "/v1/aliases",
+    "POST /v1/aliases",
     permission="write",
     summary="Give an entity another name",
     body=AliasRequest,
@@ -128,8 +125,7 @@ def _hidden_facts_warning(call: Call, raw: str) -> list[str]:
 
 
 @routes.add(
-    "GET",
-    "/v1/aliases",
+    "GET /v1/aliases",
     permission="read",
     summary="Other names of entities",
     query=AliasesQuery,
@@ -159,8 +155,7 @@ async def list_aliases(call: Call) -> web.Response:
 
 
 @routes.add(
-    "DELETE",
-    "/v1/aliases/{raw_uri:.+}",
+    "DELETE /v1/aliases/{raw_uri:.+}",
     permission="write",
     summary="Take an alias back",
     answers={204: None},
@@ -176,8 +171,7 @@ async def delete_alias(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/entities/resolve",
+    "GET /v1/entities/resolve",
     permission="read",
     summary="Which entity a name means",
     query=ResolveQuery,

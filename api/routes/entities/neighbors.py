@@ -42,8 +42,7 @@ class NeighborPage(Struct):
 
 
 @routes.add(
-    "GET",
-    "/v1/graph/neighbors",
+    "GET /v1/graph/neighbors",
     permission="read",
     summary="Neighbours of an entity",
     query=NeighborsQuery,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from aiohttp import web
 from msgspec import Struct
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from engramlog.api.answers.fact_record import FactRecord, MomentRecord, wire_moment
 from engramlog.api.http.bodies import answer
@@ -24,10 +24,8 @@ routes = Routes("facts")
 SEARCH_LENGTH_MAX = 500
 
 
-class SearchQuery(MomentQuery):
+class SearchQuery(MomentQuery, extra="forbid"):
     """``q``: words, or parts of words, that a name, an alias or a fact must contain."""
-
-    model_config = ConfigDict(extra="forbid")
 
     q: str = Field(min_length=1, max_length=SEARCH_LENGTH_MAX)
     scope: str | None = None
@@ -58,8 +56,7 @@ _LABELS = (":name", ":label", ":title")
 
 
 @routes.add(
-    "GET",
-    "/v1/search",
+    "GET /v1/search",
     permission="read",
     summary="Search names, aliases and values as one types",
     query=SearchQuery,

@@ -28,8 +28,7 @@ class AttributesTaken(Struct):
 
 
 @routes.add(
-    "PATCH",
-    "/v1/facts/{fact_id}/attributes",
+    "PATCH /v1/facts/{fact_id}/attributes",
     permission="write",
     summary="Set attributes of a fact",
     body=AttributesPatch,

@@ -67,8 +67,7 @@ class Prepared(Struct, frozen=True):
 
 
 @routes.add(
-    "POST",
-    "/v1/facts/batch",
+    "POST /v1/facts/batch",
     permission="write",
     summary="Write many items in one request",
     body=BatchItem,

@@ -61,8 +61,7 @@ class Resolution(Struct):
 
 
 @routes.add(
-    "GET",
-    "/v1/conflicts",
+    "GET /v1/conflicts",
     permission="read",
     summary="List contradictions, newest first",
     query=ConflictsQuery,
@@ -128,8 +127,7 @@ def _wire(
 
 
 @routes.add(
-    "POST",
-    "/v1/conflicts/{conflict_id}/resolve",
+    "POST /v1/conflicts/{conflict_id}/resolve",
     permission="write",
     summary="Settle a contradiction",
     body=ResolveRequest,

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from aiohttp import web
 from msgspec import UNSET, Struct
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from engramlog.api.answers.fact_record import FactRecord, Warnings
 from engramlog.api.answers.sanitizer_modes import Mode
@@ -32,20 +32,16 @@ routes = Routes("content")
 PAGE_FACTS_MAX = 200
 
 
-class FlaggedQuery(Model):
+class FlaggedQuery(Model, extra="allow"):
     """``before``: a position, from ``next_before`` of the previous page."""
-
-    model_config = ConfigDict(extra="allow")
 
     status: Literal["pending", "released", "kept", "all"] = "pending"
     limit: int = Field(default=50, ge=1, le=PAGE_FACTS_MAX)
     before: int | None = Field(default=None, ge=1)
 
 
-class ReviewRequest(Model):
+class ReviewRequest(Model, extra="allow"):
     """``release``: serve the fact again. ``keep``: withhold it for good."""
-
-    model_config = ConfigDict(extra="allow")
 
     decision: Literal["release", "keep"]
     reason: str = Field(default="", max_length=REASON_LENGTH_MAX)
@@ -98,8 +94,7 @@ _PAGE_SLOTS = 500
 
 
 @routes.add(
-    "GET",
-    "/v1/content/flagged",
+    "GET /v1/content/flagged",
     permission="admin",
     summary="Facts that the sanitizer flagged",
     query=FlaggedQuery,
@@ -179,8 +174,7 @@ def _entry(record: FactRecord, codes: tuple[str, ...], review: ContentReview | N
 
 
 @routes.add(
-    "POST",
-    "/v1/content/flagged/{fact_id}/review",
+    "POST /v1/content/flagged/{fact_id}/review",
     permission="admin",
     summary="Release a flagged fact or keep it back",
     body=ReviewRequest,

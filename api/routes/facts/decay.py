@@ -68,8 +68,7 @@ _check_id = TypeAdapter(PolicyId).validate_python
 
 
 @routes.add(
-    "GET",
-    "/v1/decay/policies",
+    "GET /v1/decay/policies",
     permission="read",
     summary="Decay policies in force",
     answers={200: Policies},
@@ -80,8 +79,7 @@ async def list_policies(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/decay/policies/{policy_id}",
+    "GET /v1/decay/policies/{policy_id}",
     permission="read",
     summary="One decay policy",
     answers={200: DecayPolicy},
@@ -92,8 +90,7 @@ async def get_policy(call: Call) -> web.Response:
 
 
 @routes.add(
-    "PUT",
-    "/v1/decay/policies/{policy_id}",
+    "PUT /v1/decay/policies/{policy_id}",
     permission="write",
     summary="Set a decay policy",
     body=PolicyRequest,
@@ -118,8 +115,7 @@ async def put_policy(call: Call) -> web.Response:
 
 
 @routes.add(
-    "DELETE",
-    "/v1/decay/policies/{policy_id}",
+    "DELETE /v1/decay/policies/{policy_id}",
     permission="write",
     summary="Remove a decay policy",
     answers={204: None},
@@ -134,8 +130,7 @@ async def delete_policy(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/decay/sweep",
+    "POST /v1/decay/sweep",
     permission="write",
     summary="Let decay act now",
     body=SweepRequest,
@@ -201,8 +196,7 @@ async def _sweep_request(call: Call) -> SweepRequest:
 
 
 @routes.add(
-    "GET",
-    "/v1/decay/jobs/{job_id}",
+    "GET /v1/decay/jobs/{job_id}",
     permission="read",
     summary="A sweep that became a job",
     answers={200: SweepJob},
@@ -215,8 +209,7 @@ async def sweep_job(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/relations/set-valued",
+    "GET /v1/relations/set-valued",
     permission="read",
     summary="Relations that may hold several values",
     answers={200: SetValued},
@@ -227,8 +220,7 @@ async def get_set_valued(call: Call) -> web.Response:
 
 
 @routes.add(
-    "PUT",
-    "/v1/relations/set-valued",
+    "PUT /v1/relations/set-valued",
     permission="write",
     summary="Replace the list of set-valued relations",
     body=SetValuedRequest,

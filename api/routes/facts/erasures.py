@@ -38,8 +38,7 @@ class Holds(Struct):
 
 
 @routes.add(
-    "POST",
-    "/v1/erasures",
+    "POST /v1/erasures",
     permission="admin",
     summary="Erase facts for good",
     body=ErasureRequest,
@@ -52,8 +51,7 @@ async def begin_erasure(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/erasures",
+    "GET /v1/erasures",
     permission="admin",
     summary="Erasures, newest first",
     query=ErasuresQuery,
@@ -70,8 +68,7 @@ async def list_erasures(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/erasures/{erasure_id}",
+    "GET /v1/erasures/{erasure_id}",
     permission="admin",
     summary="The state of an erasure, and its receipt",
     answers={200: ErasureRecord},
@@ -82,8 +79,7 @@ async def get_erasure(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/legal-holds",
+    "GET /v1/legal-holds",
     permission="admin",
     summary="Every legal hold",
     answers={200: Holds},
@@ -94,8 +90,7 @@ async def list_holds(call: Call) -> web.Response:
 
 
 @routes.add(
-    "PUT",
-    "/v1/legal-holds",
+    "PUT /v1/legal-holds",
     permission="admin",
     summary="Hold a fact or entity, or let it go",
     body=HoldRequest,

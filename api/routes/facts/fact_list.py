@@ -54,8 +54,7 @@ class FactLines(Struct):
 
 
 @routes.add(
-    "GET",
-    "/v1/facts",
+    "GET /v1/facts",
     permission="read",
     summary="List facts, newest first",
     query=FactListQuery,

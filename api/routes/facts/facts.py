@@ -56,8 +56,7 @@ class Retracted(Struct):
 
 
 @routes.add(
-    "POST",
-    "/v1/facts",
+    "POST /v1/facts",
     permission="write",
     summary="State a fact",
     body=AssertRequest,
@@ -67,8 +66,7 @@ class Retracted(Struct):
     delegable=True,
 )
 @routes.add(
-    "PUT",
-    "/v1/facts",
+    "PUT /v1/facts",
     permission="write",
     summary="State a fact (the same as POST)",
     body=AssertRequest,
@@ -170,8 +168,7 @@ def as_written(record: FactRecord, warnings: list[str]) -> FactRecord:
 
 
 @routes.add(
-    "PATCH",
-    "/v1/facts/{fact_id}",
+    "PATCH /v1/facts/{fact_id}",
     permission="write",
     summary="Refused: facts never change",
     errors=(400, 405, 413, 422),
@@ -186,8 +183,7 @@ async def patch_fact(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/facts/{fact_id}",
+    "GET /v1/facts/{fact_id}",
     permission="read",
     summary="One fact, by id or by sha256: content id",
     query=MomentQuery,
@@ -275,8 +271,7 @@ def _check_cid(row: FactRow) -> None:
 
 
 @routes.add(
-    "POST",
-    "/v1/facts/{fact_id}/verify-cid",
+    "POST /v1/facts/{fact_id}/verify-cid",
     permission="read",
     summary="Check a fact against its content id",
     answers={200: CidCheck},
@@ -298,8 +293,7 @@ async def verify_cid(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/facts/{fact_id}/retract",
+    "POST /v1/facts/{fact_id}/retract",
     permission="write",
     summary="Retract a fact",
     body=RetractRequest,

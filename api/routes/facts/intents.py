@@ -13,7 +13,7 @@ from uuid import uuid4
 import msgspec
 from aiohttp import web
 from msgspec import UNSET, Struct
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.assertions import assertion_of
@@ -87,10 +87,8 @@ class Escalation(Model):
     include_context: bool = True
 
 
-class IntentRequest(Model):
+class IntentRequest(Model, extra="allow"):
     """An envelope. The caller must be allowed to write as ``from``."""
-
-    model_config = ConfigDict(extra="allow")
 
     id: Name | None = None
     from_: Name = Field(alias="from")
@@ -131,8 +129,7 @@ RELATIONS = frozenset({ENVELOPE, RECIPIENT, "intent:goal", "intent:from"})
 
 
 @routes.add(
-    "POST",
-    "/v1/intents",
+    "POST /v1/intents",
     permission="write",
     summary="State an intent",
     body=IntentRequest,
@@ -168,8 +165,7 @@ async def create_intent(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/intents/{intent_id:.+}",
+    "GET /v1/intents/{intent_id:.+}",
     permission="read",
     summary="One intent",
     query=MomentQuery,

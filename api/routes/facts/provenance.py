@@ -63,8 +63,7 @@ class Provenance(Struct):
 
 
 @routes.add(
-    "GET",
-    "/v1/facts/{fact_id}/provenance",
+    "GET /v1/facts/{fact_id}/provenance",
     permission="read",
     summary="A fact's ancestors, hop by hop",
     query=ProvenanceQuery,

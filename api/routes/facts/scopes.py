@@ -83,8 +83,7 @@ class Synthesis(Struct):
 
 
 @routes.add(
-    "POST",
-    "/v1/lint",
+    "POST /v1/lint",
     permission="read",
     summary="Find questionable facts in a scope",
     body=LintBody,
@@ -144,8 +143,7 @@ def _linted(call: Call, body: LintBody, checks: tuple[str, ...]) -> tuple[LintFi
 
 
 @routes.add(
-    "GET",
-    "/v1/lint/jobs/{job_id}",
+    "GET /v1/lint/jobs/{job_id}",
     permission="read",
     summary="A lint that became a job",
     answers={200: LintJob},
@@ -157,8 +155,7 @@ async def lint_job(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/scopes/{scope}/synthesize",
+    "GET /v1/scopes/{scope}/synthesize",
     permission="read",
     summary="A scope in numbers",
     query=SynthesisQuery,

@@ -41,8 +41,7 @@ class TombstonePage(Struct):
 
 
 @routes.add(
-    "POST",
-    "/v1/tombstones",
+    "POST /v1/tombstones",
     permission="admin",
     summary="Hide an entity from every answer",
     body=TombstoneRequest,
@@ -56,8 +55,7 @@ async def set_tombstone(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/tombstones/{entity_uri:.+}",
+    "GET /v1/tombstones/{entity_uri:.+}",
     permission="admin",
     summary="An entity's tombstones",
     answers={200: TombstoneStatus},
@@ -77,8 +75,7 @@ async def tombstone_status(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/tombstones/{tombstone_id}/revoke",
+    "POST /v1/tombstones/{tombstone_id}/revoke",
     permission="admin",
     summary="Let a tombstone hide nothing any more",
     body=RevokeRequest,
@@ -94,8 +91,7 @@ async def revoke_tombstone(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/tombstones",
+    "GET /v1/tombstones",
     permission="admin",
     summary="Tombstones, newest first",
     query=TombstonesQuery,

@@ -52,8 +52,7 @@ class PeerComparison(Struct):
 
 
 @routes.add(
-    "GET",
-    "/v1/federation/digests",
+    "GET /v1/federation/digests",
     permission="peer",
     summary="Digests of streams and tombstones, for peers",
     answers={200: PeerDigests},
@@ -67,8 +66,7 @@ async def digests(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/federation/peers/{peer_id}/compare",
+    "GET /v1/federation/peers/{peer_id}/compare",
     permission="admin",
     summary="Compare digests with a peer",
     answers={200: PeerComparison},

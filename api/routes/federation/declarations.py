@@ -44,8 +44,7 @@ class PeerRegistered(Struct):
 
 
 @routes.add(
-    "GET",
-    "/v1/federation/declaration",
+    "GET /v1/federation/declaration",
     permission="none",
     summary="This node's own declaration",
     answers={200: OwnDeclaration},
@@ -64,8 +63,7 @@ async def own_declaration(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/federation/peers",
+    "POST /v1/federation/peers",
     permission="federate",
     summary="Register a node's declaration",
     body=DeclarationBody,

@@ -99,8 +99,7 @@ REFUSED_SHOWN = 100
 
 
 @routes.add(
-    "POST",
-    "/v1/federation/peers/{peer_id}/approve",
+    "POST /v1/federation/peers/{peer_id}/approve",
     permission="admin",
     summary="Approve a peer by its key's fingerprint",
     body=ApproveBody,
@@ -148,8 +147,7 @@ async def _grants(call: Call, body: GrantsBody, row: PeerRow) -> PeerGrants:
 
 
 @routes.add(
-    "PUT",
-    "/v1/federation/peers/{peer_id}/grants",
+    "PUT /v1/federation/peers/{peer_id}/grants",
     permission="admin",
     summary="Set a peer's grants",
     body=GrantsBody,
@@ -170,8 +168,7 @@ async def set_grants(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/federation/peers/{peer_id}/revoke",
+    "POST /v1/federation/peers/{peer_id}/revoke",
     permission="admin",
     summary="End a peering",
     body=ReasonBody,
@@ -188,8 +185,7 @@ async def revoke_peer(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/federation/peers/{peer_id}/release",
+    "POST /v1/federation/peers/{peer_id}/release",
     permission="admin",
     summary="Replay a held stream again",
     body=ReleaseBody,
@@ -214,8 +210,7 @@ async def release_stream(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/federation/peers",
+    "GET /v1/federation/peers",
     permission="federate",
     summary="Peers",
     answers={200: Peers},
@@ -226,8 +221,7 @@ async def list_peers(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/federation/peers/{peer_id}",
+    "GET /v1/federation/peers/{peer_id}",
     permission="admin",
     summary="A peer: grants, streams, evidence",
     answers={200: PeerDetail},

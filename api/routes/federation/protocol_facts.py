@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 from msgspec import Struct
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.answers.wire_facts import Volatile, record_of
@@ -32,20 +32,16 @@ routes = Routes("federation")
 PUSHED_FACTS_MAX = 1000
 
 
-class PullQuery(Model):
+class PullQuery(Model, extra="allow"):
     """``cursor``: the ``hlc`` of the last record fetched."""
-
-    model_config = ConfigDict(extra="allow")
 
     scope: str | None = None
     cursor: str | None = Field(default=None, max_length=100)
     limit: int = Field(default=100, ge=1, le=500)
 
 
-class PushBody(Model):
+class PushBody(Model, extra="allow"):
     """Records to take."""
-
-    model_config = ConfigDict(extra="allow")
 
     facts: list[Any] = Field(max_length=PUSHED_FACTS_MAX)
 
@@ -109,8 +105,7 @@ _WIRE_ERRORS = frozenset({"scope_not_permitted", "source_not_owned", "hlc_skew",
 
 
 @routes.add(
-    "GET",
-    "/v1/federation/facts",
+    "GET /v1/federation/facts",
     permission="peer",
     summary="Facts for peers (wire 3.3)",
     query=PullQuery,
@@ -166,8 +161,7 @@ def _cursor(text: str | None) -> int:
 
 
 @routes.add(
-    "POST",
-    "/v1/federation/facts/push",
+    "POST /v1/federation/facts/push",
     permission="peer",
     summary="Facts from peers (wire 3.4)",
     body=PushBody,
@@ -252,8 +246,7 @@ def _sorted_out(
 
 
 @routes.add(
-    "GET",
-    "/v1/federation/pulls",
+    "GET /v1/federation/pulls",
     permission="federate",
     summary="The state of pulling each peer",
     answers={200: PulledPeers},

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 from msgspec import Struct
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
@@ -22,11 +22,9 @@ routes = Routes("replication")
 WAIT_SECONDS_MAX = 30.0
 
 
-class ReplicatedEventsQuery(Model):
+class ReplicatedEventsQuery(Model, extra="forbid"):
     """``after``: the last position the replica has; ``hash``: the hash of the event there, in hex;
     ``wait_s``: how long to wait for the first event after it."""
-
-    model_config = ConfigDict(extra="forbid")
 
     after: int = Field(default=0, ge=0)
     hash: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
@@ -55,8 +53,7 @@ PAGE_TYPE = "application/vnd.engramlog.replication"
 
 
 @routes.add(
-    "GET",
-    "/v1/replication/events",
+    "GET /v1/replication/events",
     permission="replicate",
     summary="The log, for replicas",
     query=ReplicatedEventsQuery,
@@ -93,8 +90,7 @@ async def events(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/replication",
+    "GET /v1/replication",
     permission="admin",
     summary="Primary or replica, and its state",
     answers={200: ReplicationStatus},
@@ -115,8 +111,7 @@ async def status(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/replication/promote",
+    "POST /v1/replication/promote",
     permission="admin",
     summary="Make a replica an independent node",
     answers={200: Promoted},

@@ -31,8 +31,7 @@ class Taken(Struct):
 
 
 @routes.add(
-    "GET",
-    "/v1/federation/tombstones",
+    "GET /v1/federation/tombstones",
     permission="peer",
     summary="Tombstones for peers",
     query=SharedQuery,
@@ -50,8 +49,7 @@ async def shared(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/federation/tombstones/ingest",
+    "POST /v1/federation/tombstones/ingest",
     permission="peer",
     summary="A tombstone from a peer",
     body=SharedRecord,

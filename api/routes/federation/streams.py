@@ -52,8 +52,7 @@ def _tag(heads: dict[str, StreamHead]) -> str:
 
 
 @routes.add(
-    "GET",
-    "/v1/federation/streams",
+    "GET /v1/federation/streams",
     permission="peer",
     summary="Signed heads, for peers",
     query=StreamsQuery,
@@ -80,8 +79,7 @@ async def streams(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/federation/events",
+    "GET /v1/federation/events",
     permission="peer",
     summary="Events of a stream, for peers",
     query=StreamEventsQuery,

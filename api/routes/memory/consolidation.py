@@ -85,8 +85,7 @@ class ConsolidationStatus(Struct):
 
 
 @routes.add(
-    "GET",
-    "/v1/consolidation/rules",
+    "GET /v1/consolidation/rules",
     permission="read",
     summary="Consolidation rules",
     query=RunsQuery,
@@ -100,8 +99,7 @@ async def list_rules(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/consolidation/rules/{rule_id}",
+    "GET /v1/consolidation/rules/{rule_id}",
     permission="read",
     summary="One consolidation rule",
     query=RunsQuery,
@@ -115,8 +113,7 @@ async def get_rule(call: Call) -> web.Response:
 
 
 @routes.add(
-    "PUT",
-    "/v1/consolidation/rules/{rule_id}",
+    "PUT /v1/consolidation/rules/{rule_id}",
     permission="operator",
     summary="Install a consolidation rule",
     body=RuleDocument,
@@ -143,8 +140,7 @@ async def put_rule(call: Call) -> web.Response:
 
 
 @routes.add(
-    "DELETE",
-    "/v1/consolidation/rules/{rule_id}",
+    "DELETE /v1/consolidation/rules/{rule_id}",
     permission="operator",
     summary="Remove a consolidation rule",
     answers={204: None},
@@ -158,8 +154,7 @@ async def delete_rule(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/consolidation/rules/{rule_id}/run",
+    "POST /v1/consolidation/rules/{rule_id}/run",
     permission="write",
     summary="Run a consolidation rule now",
     body=RunRequest,
@@ -190,8 +185,7 @@ async def run_rule(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/consolidation/status",
+    "GET /v1/consolidation/status",
     permission="read",
     summary="How far consolidation is",
     query=RunsQuery,

@@ -58,8 +58,7 @@ _KIND = "deltas"
 
 
 @routes.add(
-    "POST",
-    "/v1/deltas",
+    "POST /v1/deltas",
     permission="write",
     summary="Apply deltas to a user's facts",
     body=DeltasRequest,
@@ -73,8 +72,7 @@ async def apply_deltas(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/consolidation/triples",
+    "POST /v1/consolidation/triples",
     permission="write",
     summary="Promote triples to facts",
     body=TriplesRequest,
@@ -106,8 +104,7 @@ async def _applied(call: Call, command: ApplyDeltas) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/deltas",
+    "GET /v1/deltas",
     permission="read",
     summary="Deltas, newest first",
     query=DeltasQuery,
@@ -147,8 +144,7 @@ async def list_deltas(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/deltas/facts",
+    "GET /v1/deltas/facts",
     permission="read",
     summary="Facts that deltas wrote, with their lineage",
     query=MemoryFactsQuery,

@@ -76,8 +76,7 @@ class AccessAnswer(Struct):
 
 
 @routes.add(
-    "POST",
-    "/v1/episodes",
+    "POST /v1/episodes",
     permission="write",
     summary="Record an episode",
     body=EpisodeRequest,
@@ -95,8 +94,7 @@ async def record_episode(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/episodes/batch",
+    "POST /v1/episodes/batch",
     permission="write",
     summary="Record several episodes",
     body=EpisodesRequest,
@@ -119,8 +117,7 @@ async def record_episodes(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/episodes",
+    "GET /v1/episodes",
     permission="read",
     summary="A user's episodes, newest first",
     query=EpisodesQuery,
@@ -162,8 +159,7 @@ async def list_episodes(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/episodes/{episode_id}",
+    "GET /v1/episodes/{episode_id}",
     permission="read",
     summary="One episode and its deltas",
     query=RunsQuery,
@@ -195,8 +191,7 @@ async def get_episode(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/episodes/accesses",
+    "POST /v1/episodes/accesses",
     permission="read",
     summary="Note accesses to episodes",
     body=AccessRequest,

@@ -54,8 +54,7 @@ PARAPHRASE = "paraphrase duplicate (skipped)"
 
 
 @routes.add(
-    "POST",
-    "/v1/memories",
+    "POST /v1/memories",
     permission="write",
     summary="Store a memory, unless it repeats a recent one (abmind)",
     body=MemoryRequest,
@@ -119,8 +118,7 @@ def _skipped(call: Call, memory: MemoryToStore, done: Done) -> MemoryStored:
 
 
 @routes.add(
-    "POST",
-    "/v1/memories/merge",
+    "POST /v1/memories/merge",
     permission="write",
     summary="Merge two memories into the newer (abmind)",
     body=MergeRequest,

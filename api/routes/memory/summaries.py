@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from aiohttp import web
 from msgspec import Struct
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.answers.fact_record import WireScope
@@ -44,7 +44,6 @@ routes = Routes("summaries")
 
 SUMMARIES_MAX = 200
 PAGE_MAX = 200
-_STRICT = ConfigDict(extra="forbid")
 
 
 def _name(text: str) -> str:
@@ -65,19 +64,15 @@ def _day(text: str) -> str:
 Day = Annotated[str, Field(max_length=10), AfterValidator(_day)]
 
 
-class SummaryBody(Model):
+class SummaryBody(Model, extra="forbid"):
     """A summary: its path and its Markdown; without ``text`` it is deleted."""
-
-    model_config = _STRICT
 
     name: Annotated[str, Field(max_length=NAME_LENGTH_MAX), AfterValidator(_name)]
     text: str | None
 
 
-class SummariesRequest(Model):
+class SummariesRequest(Model, extra="forbid"):
     """Summaries of one scope or garden; ``source`` is the caller by default."""
-
-    model_config = _STRICT
 
     summaries: list[SummaryBody] = Field(min_length=1, max_length=SUMMARIES_MAX)
     scope: Scope = "local"
@@ -85,10 +80,8 @@ class SummariesRequest(Model):
     source: str | None = Field(default=None, min_length=1, max_length=URI_LENGTH_MAX)
 
 
-class SummariesQuery(MomentQuery):
+class SummariesQuery(MomentQuery, extra="forbid"):
     """A filter of summaries; ``since`` and ``until`` are days, both inclusive."""
-
-    model_config = _STRICT
 
     tier: Tier | None = None
     since: Day | None = None
@@ -155,8 +148,7 @@ _ROWS = 200
 
 
 @routes.add(
-    "POST",
-    "/v1/summaries",
+    "POST /v1/summaries",
     permission="write",
     summary="Record new, changed and deleted summaries",
     body=SummariesRequest,
@@ -218,8 +210,7 @@ def _commands(call: Call, request: SummariesRequest) -> list[RecordSummary]:
 
 
 @routes.add(
-    "GET",
-    "/v1/summaries",
+    "GET /v1/summaries",
     permission="read",
     summary="Summaries of days, weeks and quarters, newest first",
     query=SummariesQuery,

@@ -43,8 +43,7 @@ class DoctorReport(Struct):
 
 
 @routes.add(
-    "GET",
-    "/v1/doctor",
+    "GET /v1/doctor",
     permission="any",
     summary="A short self-check",
     answers={200: DoctorReport},

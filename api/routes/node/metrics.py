@@ -28,8 +28,7 @@ routes = Routes("node")
 
 
 @routes.add(
-    "GET",
-    "/metrics",
+    "GET /metrics",
     permission="none",
     summary="Prometheus metrics",
     answers={200: None},

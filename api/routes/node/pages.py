@@ -52,8 +52,7 @@ start the node again. A released wheel carries the console.</p>
 
 
 @routes.add(
-    "GET",
-    "/",
+    "GET /",
     permission="none",
     summary="To the console",
     answers={302: None},
@@ -65,8 +64,7 @@ async def start(_: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/ui",
+    "GET /ui",
     permission="none",
     summary="The console",
     answers={200: None},
@@ -79,8 +77,7 @@ async def console(_: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/ui/{file}",
+    "GET /ui/{file}",
     permission="none",
     summary="A file of the console",
     answers={200: None},

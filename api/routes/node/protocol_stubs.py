@@ -57,8 +57,7 @@ CONNECTORS: tuple[tuple[str, str, str, Literal["json", "jsonc", "toml"]], ...] =
 
 
 @routes.add(
-    "GET",
-    "/v1/admin/cid-backfill/status",
+    "GET /v1/admin/cid-backfill/status",
     permission="read",
     summary="Whether every fact has a content id",
     answers={200: CidBackfill},
@@ -71,8 +70,7 @@ async def cid_backfill(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/auth/oidc/exchange",
+    "POST /v1/auth/oidc/exchange",
     permission="none",
     summary="Not enabled: admins make keys",
     errors=(503,),
@@ -83,8 +81,7 @@ async def oidc_exchange(_: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/mcp/connectors",
+    "GET /v1/mcp/connectors",
     permission="none",
     summary="Editors that speak MCP, and their configuration files",
     answers={200: Connectors},

@@ -31,8 +31,7 @@ SNAPSHOT_TYPE = "application/vnd.engramlog.snapshot"
 
 
 @routes.add(
-    "POST",
-    "/v1/admin/snapshots",
+    "POST /v1/admin/snapshots",
     permission="admin",
     summary="Take a snapshot of the tables",
     body=SnapshotBody,
@@ -48,8 +47,7 @@ async def take(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/admin/snapshots",
+    "GET /v1/admin/snapshots",
     permission="admin",
     summary="Snapshots of the tables",
     answers={200: SnapshotList},
@@ -60,8 +58,7 @@ async def list_all(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/admin/snapshots/verify",
+    "POST /v1/admin/snapshots/verify",
     permission="admin",
     summary="Read every row of snapshots",
     body=VerifyBody,
@@ -77,8 +74,7 @@ async def verify(call: Call) -> web.Response:
 
 
 @routes.add(
-    "DELETE",
-    "/v1/admin/snapshots/{position}",
+    "DELETE /v1/admin/snapshots/{position}",
     permission="admin",
     summary="Remove a snapshot",
     answers={200: SnapshotRemoved},
@@ -94,8 +90,7 @@ async def remove(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/replication/snapshots",
+    "GET /v1/replication/snapshots",
     permission="replicate",
     summary="Snapshots, for new replicas",
     answers={200: Media("application/x-ndjson", "one document a line, newest first")},
@@ -109,8 +104,7 @@ async def documents(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/replication/snapshots/{position}",
+    "GET /v1/replication/snapshots/{position}",
     permission="replicate",
     summary="The file of a snapshot",
     answers={200: Media(SNAPSHOT_TYPE, "a file of tables")},

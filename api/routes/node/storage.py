@@ -39,8 +39,7 @@ class Storage(Struct):
 
 
 @routes.add(
-    "GET",
-    "/v1/admin/storage",
+    "GET /v1/admin/storage",
     permission="admin",
     summary="The files of the data directory",
     answers={200: Storage},

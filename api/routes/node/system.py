@@ -91,8 +91,7 @@ _READY_EMBEDDING = ("provider", "model", "dimensions", "lag", "error")
 
 
 @routes.add(
-    "GET",
-    "/.well-known/stigmem",
+    "GET /.well-known/stigmem",
     permission="none",
     summary="Discovery",
     answers={200: NodeInfo},
@@ -134,16 +133,14 @@ async def discovery(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/healthz",
+    "GET /healthz",
     permission="none",
     summary="The process answers",
     answers={200: Health},
     delegable=True,
 )
 @routes.add(
-    "GET",
-    "/v1/health",
+    "GET /v1/health",
     permission="none",
     summary="The process answers (alias)",
     answers={200: Health},
@@ -155,8 +152,7 @@ async def health(_: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/readyz",
+    "GET /readyz",
     permission="none",
     summary="The node can serve",
     answers={200: Ready, 503: Ready},
@@ -190,8 +186,7 @@ async def _retried(node: Node) -> None:
 
 
 @routes.add(
-    "GET",
-    "/v1/me",
+    "GET /v1/me",
     permission="any",
     summary="Who the caller is",
     answers={200: Me},
@@ -204,8 +199,7 @@ async def me(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/admin/rebuild",
+    "POST /v1/admin/rebuild",
     permission="admin",
     summary="Rebuild the projections",
     body=RebuildBody,
@@ -221,8 +215,7 @@ async def start_rebuild(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/admin/rebuild",
+    "GET /v1/admin/rebuild",
     permission="admin",
     summary="How far the rebuild is",
     answers={200: Rebuild},
@@ -233,8 +226,7 @@ async def rebuild_progress(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/openapi.json",
+    "GET /openapi.json",
     permission="none",
     summary="This API's description",
     answers={200: "OpenAPI 3.1"},
@@ -247,8 +239,7 @@ async def openapi(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/docs",
+    "GET /docs",
     permission="none",
     summary="This API's documentation",
     answers={200: None},

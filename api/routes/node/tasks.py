@@ -20,8 +20,7 @@ class TaskList(Struct):
 
 
 @routes.add(
-    "GET",
-    "/v1/admin/tasks",
+    "GET /v1/admin/tasks",
     permission="admin",
     summary="Background tasks",
     answers={200: TaskList},

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
@@ -23,10 +23,8 @@ routes = Routes("node")
 Dimensions = Annotated[int, Field(strict=True, ge=1, le=65_536)]
 
 
-class ReindexBody(Model):
+class ReindexBody(Model, extra="forbid", protected_namespaces=()):
     """The model to index with; all null: the configured one."""
-
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     provider: Literal["auto", "ollama", "openai", "voyage", "minilm"] | None = None
     model: str | None = Field(default=None, min_length=1, max_length=200)
@@ -60,8 +58,7 @@ class EmbeddingRecord(Struct):
 
 
 @routes.add(
-    "GET",
-    "/v1/embeddings",
+    "GET /v1/embeddings",
     permission="admin",
     summary="The embedding model and its progress",
     answers={200: EmbeddingRecord},
@@ -74,8 +71,7 @@ async def embedding_status(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/embeddings/reindex",
+    "POST /v1/embeddings/reindex",
     permission="admin",
     summary="Embed all facts with another model",
     body=ReindexBody,

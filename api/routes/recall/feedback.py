@@ -34,8 +34,7 @@ _WORDED = ("string", "text")
 
 
 @routes.add(
-    "POST",
-    "/v1/recall/feedback",
+    "POST /v1/recall/feedback",
     permission="write",
     summary="Report recalled facts as cited or wrong",
     body=FeedbackRequest,

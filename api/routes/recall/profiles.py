@@ -47,8 +47,7 @@ class ProfileDocument(RootModel[dict[str, Any]]):
 
 
 @routes.add(
-    "GET",
-    "/v1/profiles",
+    "GET /v1/profiles",
     permission="read",
     summary="Recall profiles",
     answers={200: Profiles},
@@ -64,8 +63,7 @@ async def list_profiles(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/profiles/{name}",
+    "GET /v1/profiles/{name}",
     permission="read",
     summary="One recall profile",
     answers={200: ProfileRecord},
@@ -84,8 +82,7 @@ async def get_profile(call: Call) -> web.Response:
 
 
 @routes.add(
-    "PUT",
-    "/v1/profiles/{name}",
+    "PUT /v1/profiles/{name}",
     permission="operator",
     summary="Install a recall profile",
     body=ProfileDocument,
@@ -116,8 +113,7 @@ async def put_profile(call: Call) -> web.Response:
 
 
 @routes.add(
-    "DELETE",
-    "/v1/profiles/{name}",
+    "DELETE /v1/profiles/{name}",
     permission="operator",
     summary="Remove an installed profile",
     answers={204: None},

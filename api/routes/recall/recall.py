@@ -20,8 +20,7 @@ _SEED_CODES = frozenset({"invalid_token_budget", "recall_depth_exceeded", "inval
 
 
 @routes.add(
-    "POST",
-    "/v1/recall",
+    "POST /v1/recall",
     permission="read",
     summary="Recall facts for a question",
     body=RecallBody,
@@ -44,8 +43,7 @@ async def recall_by_post(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/recall",
+    "GET /v1/recall",
     permission="read",
     summary="Recall facts for a short question",
     query=RecallQuery,

@@ -32,8 +32,7 @@ _KIND = "recall-receipts"
 
 
 @routes.add(
-    "GET",
-    "/v1/recall/receipts",
+    "GET /v1/recall/receipts",
     permission="read",
     summary="Receipts of recalls, newest first",
     query=ReceiptsQuery,
@@ -95,8 +94,7 @@ def _sealed(call: Call, digest: bytes, before: int) -> str:
 
 
 @routes.add(
-    "GET",
-    "/v1/recall/receipts/{receipt_id}",
+    "GET /v1/recall/receipts/{receipt_id}",
     permission="read",
     summary="The receipt of a recall",
     answers={200: Receipt},
@@ -108,8 +106,7 @@ async def get_receipt(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/recall/receipts/{receipt_id}/replay",
+    "POST /v1/recall/receipts/{receipt_id}/replay",
     permission="read",
     summary="Ask a receipt's question again, then and now",
     answers={200: ReplayedRecall},

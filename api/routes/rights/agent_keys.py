@@ -36,8 +36,7 @@ class AgentKey(Struct):
 
 
 @routes.add(
-    "POST",
-    "/v1/auth/agent-keys",
+    "POST /v1/auth/agent-keys",
     permission="write",
     summary="Register a public key for attestations",
     body=AgentKeyRequest,
@@ -65,8 +64,7 @@ async def register(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/auth/agent-keys",
+    "GET /v1/auth/agent-keys",
     permission="any",
     summary="Public keys of the caller's entity",
     answers={200: [AgentKey]},
@@ -78,8 +76,7 @@ async def list_own(call: Call) -> web.Response:
 
 
 @routes.add(
-    "DELETE",
-    "/v1/auth/agent-keys/{key_id}",
+    "DELETE /v1/auth/agent-keys/{key_id}",
     permission="any",
     summary="Revoke a public key",
     answers={204: None},

@@ -101,8 +101,7 @@ class RevokedCapability(Struct):
 
 
 @routes.add(
-    "POST",
-    "/v1/capabilities",
+    "POST /v1/capabilities",
     permission="any",
     summary="Sign a capability token",
     body=CapabilityRequest,
@@ -207,8 +206,7 @@ def _check_rights(call: Call, subject: str, grant: Grant) -> None:
 
 
 @routes.add(
-    "GET",
-    "/v1/capabilities",
+    "GET /v1/capabilities",
     permission="any",
     summary="Capabilities that the caller issued",
     query=CapabilitiesQuery,
@@ -225,8 +223,7 @@ async def list_capabilities(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/capabilities/{token_id}/revoke",
+    "POST /v1/capabilities/{token_id}/revoke",
     permission="any",
     summary="Revoke a token, or one derived from it",
     body=RevokeBody,
@@ -268,8 +265,7 @@ async def revoked(call: Call, token_id: str, reason: str, revocation_id: str) ->
 
 
 @routes.add(
-    "POST",
-    "/v1/capabilities/inspect",
+    "POST /v1/capabilities/inspect",
     permission="any",
     summary="A token's claims and validity",
     body=TokenBody,

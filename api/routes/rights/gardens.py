@@ -57,8 +57,7 @@ class GardenRecord(Struct):
 
 
 @routes.add(
-    "POST",
-    "/v1/gardens",
+    "POST /v1/gardens",
     permission="write",
     summary="Make a garden",
     body=GardenRequest,
@@ -86,8 +85,7 @@ async def create_garden(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/gardens",
+    "GET /v1/gardens",
     permission="read",
     summary="The caller's gardens",
     answers={200: [GardenRecord]},
@@ -106,8 +104,7 @@ async def list_gardens(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/gardens/{garden_id}",
+    "GET /v1/gardens/{garden_id}",
     permission="read",
     summary="One garden, by slug, id or URI",
     answers={200: GardenRecord},
@@ -118,8 +115,7 @@ async def get_garden(call: Call) -> web.Response:
 
 
 @routes.add(
-    "DELETE",
-    "/v1/gardens/{garden_id}",
+    "DELETE /v1/gardens/{garden_id}",
     permission="write",
     summary="Delete a garden",
     answers={204: None},
@@ -133,8 +129,7 @@ async def delete_garden(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/gardens/{garden_id}/members",
+    "GET /v1/gardens/{garden_id}/members",
     permission="read",
     summary="Members of a garden",
     answers={200: [GardenMember]},
@@ -148,8 +143,7 @@ async def list_members(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/gardens/{garden_id}/members",
+    "POST /v1/gardens/{garden_id}/members",
     permission="write",
     summary="Add a member",
     body=MemberRequest,
@@ -164,8 +158,7 @@ async def add_member(call: Call) -> web.Response:
 
 
 @routes.add(
-    "PATCH",
-    "/v1/gardens/{garden_id}/members/{entity_uri:.+}",
+    "PATCH /v1/gardens/{garden_id}/members/{entity_uri:.+}",
     permission="write",
     summary="Change a member's role",
     body=RoleRequest,
@@ -180,8 +173,7 @@ async def change_member(call: Call) -> web.Response:
 
 
 @routes.add(
-    "DELETE",
-    "/v1/gardens/{garden_id}/members/{entity_uri:.+}",
+    "DELETE /v1/gardens/{garden_id}/members/{entity_uri:.+}",
     permission="write",
     summary="Remove a member",
     answers={204: None},

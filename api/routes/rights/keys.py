@@ -50,8 +50,7 @@ class KeyRecord(Struct, kw_only=True):
 
 
 @routes.add(
-    "POST",
-    "/v1/auth/keys",
+    "POST /v1/auth/keys",
     permission="admin",
     summary="Accept an API key",
     body=KeyRequest,
@@ -145,8 +144,7 @@ def _source(text: str) -> str:
 
 
 @routes.add(
-    "GET",
-    "/v1/auth/keys",
+    "GET /v1/auth/keys",
     permission="any",
     summary="The caller's keys",
     query=KeysQuery,
@@ -160,8 +158,7 @@ async def list_keys(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/auth/keys/expiring-soon",
+    "GET /v1/auth/keys/expiring-soon",
     permission="admin",
     summary="Keys that expire soon",
     query=ExpiringQuery,
@@ -186,8 +183,7 @@ async def expiring_keys(call: Call) -> web.Response:
 
 
 @routes.add(
-    "DELETE",
-    "/v1/auth/keys/{key_id}",
+    "DELETE /v1/auth/keys/{key_id}",
     permission="any",
     summary="Revoke a key",
     answers={204: None},

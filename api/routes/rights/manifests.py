@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.bodies import answer, parse_json, validated
@@ -33,10 +33,8 @@ routes = Routes("federation")
 Text = Annotated[str, StringConstraints(min_length=1, max_length=2_048)]
 
 
-class RotationEvent(Model):
+class RotationEvent(Model, extra="allow"):
     """One change of key, signed by the key that it retires."""
-
-    model_config = ConfigDict(extra="allow")
 
     previous_key_id: Text
     new_key_id: Text
@@ -46,10 +44,8 @@ class RotationEvent(Model):
     signature: Text
 
 
-class ManifestBody(Model):
+class ManifestBody(Model, extra="allow"):
     """An organisation's statement about its key and its entities."""
-
-    model_config = ConfigDict(extra="allow")
 
     entity_uri: Text
     key_id: Text
@@ -91,8 +87,7 @@ NO_LOG = "no transparency log is configured: only its signature vouches for the 
 
 
 @routes.add(
-    "PUT",
-    "/v1/federation/manifest",
+    "PUT /v1/federation/manifest",
     permission="write",
     summary="Put an organisation's manifest",
     body=ManifestBody,
@@ -148,8 +143,7 @@ def _refusal(fault: str) -> ApiError:
 
 
 @routes.add(
-    "GET",
-    "/v1/federation/manifest/{entity_uri:.+}",
+    "GET /v1/federation/manifest/{entity_uri:.+}",
     permission="read",
     summary="An organisation's manifest",
     answers={200: ManifestAnswer},
@@ -165,8 +159,7 @@ async def get_manifest(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/.well-known/stigmem-manifest.json",
+    "GET /.well-known/stigmem-manifest.json",
     permission="none",
     summary="This node's own manifest",
     answers={200: ManifestAnswer},

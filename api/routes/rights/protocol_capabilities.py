@@ -57,8 +57,7 @@ class ProtocolVerified(Struct):
 
 
 @routes.add(
-    "POST",
-    "/v1/federation/capability-tokens",
+    "POST /v1/federation/capability-tokens",
     permission="any",
     summary="Sign a token in the protocol's form",
     body=ProtocolTokenRequest,
@@ -106,8 +105,7 @@ def _check_manifest(call: Call, subject: str, now_us: int) -> None:
 
 
 @routes.add(
-    "POST",
-    "/v1/federation/capability-tokens/verify",
+    "POST /v1/federation/capability-tokens/verify",
     permission="any",
     summary="Whether a token's JSON holds",
     body=ProtocolVerifyRequest,
@@ -127,8 +125,7 @@ async def protocol_verify(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/federation/capability-tokens/{token_id}/revoke",
+    "POST /v1/federation/capability-tokens/{token_id}/revoke",
     permission="any",
     summary="Revoke a token",
     body=ProtocolRevokeRequest,

@@ -85,8 +85,7 @@ _STATUS_NAMES = {"admitted": "promoted"}
 
 
 @routes.add(
-    "GET",
-    "/v1/quarantine",
+    "GET /v1/quarantine",
     permission="read",
     summary="Facts in quarantine",
     query=QuarantineQuery,
@@ -143,8 +142,7 @@ def _wire(row: FactRow, now: Volatile, review: QuarantineReview | None) -> Quara
 
 
 @routes.add(
-    "POST",
-    "/v1/gardens/{garden_id}/promote",
+    "POST /v1/gardens/{garden_id}/promote",
     permission="write",
     summary="Admit a fact from quarantine",
     body=PromoteRequest,
@@ -164,8 +162,7 @@ async def promote(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/gardens/{garden_id}/reject",
+    "POST /v1/gardens/{garden_id}/reject",
     permission="write",
     summary="Reject a fact from quarantine",
     body=RejectRequest,
@@ -182,8 +179,7 @@ async def reject(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/quarantine/{fact_id}/admit",
+    "POST /v1/quarantine/{fact_id}/admit",
     permission="write",
     summary="Admit a fact from quarantine, by its id",
     query=ReviewQuery,
@@ -199,8 +195,7 @@ async def admit_fact(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/quarantine/{fact_id}/reject",
+    "POST /v1/quarantine/{fact_id}/reject",
     permission="write",
     summary="Reject a fact from quarantine, by its id",
     query=ReviewQuery,

@@ -50,8 +50,7 @@ class TrustPage(Struct):
 
 
 @routes.add(
-    "GET",
-    "/v1/trust/sources",
+    "GET /v1/trust/sources",
     permission="admin",
     summary="Trust in sources",
     query=TrustQuery,
@@ -65,8 +64,7 @@ async def list_sources(call: Call) -> web.Response:
 
 
 @routes.add(
-    "PUT",
-    "/v1/trust/sources",
+    "PUT /v1/trust/sources",
     permission="admin",
     summary="Set the trust in a source",
     body=TrustRequest,
@@ -83,8 +81,7 @@ async def put_source(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/trust/policy",
+    "GET /v1/trust/policy",
     permission="admin",
     summary="The formula's parameters",
     query=MomentQuery,
@@ -99,8 +96,7 @@ async def get_policy(call: Call) -> web.Response:
 
 
 @routes.add(
-    "PUT",
-    "/v1/trust/policy",
+    "PUT /v1/trust/policy",
     permission="admin",
     summary="Replace the formula's parameters",
     body=TrustPolicyRequest,

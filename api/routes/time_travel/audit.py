@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from aiohttp import web
 from msgspec import UNSET, Struct
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from engramlog.api.answers.fact_record import FactRecord, Warnings
 from engramlog.api.commands.entity_names import stored_uri
@@ -91,10 +91,8 @@ class TrailPage(Struct):
     warnings: Warnings = UNSET
 
 
-class JournalRequest(Model):
+class JournalRequest(Model, extra="allow"):
     """A filter of the log's events; ``cursor``: the ``seq`` after which to continue."""
-
-    model_config = ConfigDict(extra="allow")
 
     since: Instant | None = None
     until: Instant | None = None
@@ -162,8 +160,7 @@ EXPORTED = {
 
 
 @routes.add(
-    "GET",
-    "/v1/audit",
+    "GET /v1/audit",
     permission="read",
     summary="Who wrote and ended which facts",
     query=TrailQuery,
@@ -181,8 +178,7 @@ async def list_trail(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/audit/export",
+    "GET /v1/audit/export",
     permission="read",
     summary="The same as CSV",
     query=TrailExportQuery,
@@ -205,8 +201,7 @@ async def export_trail(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/audit/facts/{fact_id}",
+    "GET /v1/audit/facts/{fact_id}",
     permission="read",
     summary="Who wrote and ended a fact",
     query=MomentQuery,
@@ -311,8 +306,7 @@ def _entries(call: Call, view: View, moment: Moment, steps: Sequence[Step]) -> l
 
 
 @routes.add(
-    "GET",
-    "/v1/admin/audit",
+    "GET /v1/admin/audit",
     permission="audit.read",
     summary="Every event of the log",
     query=JournalRequest,

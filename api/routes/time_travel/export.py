@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from itertools import islice
 
 from aiohttp import web
-from pydantic import ConfigDict
 
 from engramlog.api.http.auth import require
 from engramlog.api.http.call import Call
@@ -18,10 +17,8 @@ from engramlog.api.transfer.exporting import export_lines
 routes = Routes("audit")
 
 
-class ExportQuery(Model):
+class ExportQuery(Model, extra="forbid"):
     """``declarations``: include policies, trust, rules, aliases and other settings of admins."""
-
-    model_config = ConfigDict(extra="forbid")
 
     declarations: bool = False
 
@@ -31,8 +28,7 @@ CONTENT_TYPE = "application/x-ndjson"
 
 
 @routes.add(
-    "GET",
-    "/v1/export",
+    "GET /v1/export",
     permission="read",
     summary="The caller's readable log, as import lines",
     query=ExportQuery,

@@ -36,8 +36,7 @@ routes = Routes("time travel")
 
 
 @routes.add(
-    "GET",
-    "/v1/time-travel/facts/{fact_id}",
+    "GET /v1/time-travel/facts/{fact_id}",
     permission="read",
     summary="The life of a fact",
     query=LifeQuery,
@@ -104,8 +103,7 @@ def _erased_life(call: Call, view: View, moment: Moment, limit: int) -> FactLife
 
 
 @routes.add(
-    "GET",
-    "/v1/time-travel/entities/{entity_uri:.+}",
+    "GET /v1/time-travel/entities/{entity_uri:.+}",
     permission="read",
     summary="The life of an entity",
     query=LifeQuery,

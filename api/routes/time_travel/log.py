@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from aiohttp import web
 from msgspec import Struct
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.commands.entity_names import entity_named, stored_uri
@@ -44,10 +44,8 @@ from engramlog.projections.moment import LIVE, Moment, format_instant
 routes = Routes("time travel")
 
 
-class TimelineQuery(Model):
+class TimelineQuery(Model, extra="forbid"):
     """``buckets``: how many equal time steps."""
-
-    model_config = ConfigDict(extra="forbid")
 
     buckets: int = Field(default=100, ge=1, le=500)
 
@@ -62,12 +60,10 @@ class Timeline(Struct):
     head: int
 
 
-class LogQuery(Model):
+class LogQuery(Model, extra="forbid"):
     """A filter of events, newest first. ``before``: lower positions only. ``stream``: a stream's
     name, or its end such as ``scope/public``. ``entity``: events that stated, ended or settled
     facts about the entity. With ``as_of`` the log ends at that moment."""
-
-    model_config = ConfigDict(extra="forbid")
 
     as_of: str | None = None
     before: int | None = Field(default=None, ge=1)
@@ -153,8 +149,7 @@ _KINDS_WITHOUT_MORE = frozenset({"fact_retracted", "conflict_resolved", "fact_at
 
 
 @routes.add(
-    "GET",
-    "/v1/time-travel/timeline",
+    "GET /v1/time-travel/timeline",
     permission="read",
     summary="How the log's events lie in time",
     query=TimelineQuery,
@@ -171,8 +166,7 @@ async def show_timeline(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/log",
+    "GET /v1/log",
     permission="read",
     summary="Events of the log, newest first",
     query=LogQuery,
@@ -223,8 +217,7 @@ def _positions_of(call: Call, view: View, name: str, moment: Moment) -> I64:
 
 
 @routes.add(
-    "GET",
-    "/v1/log/{position}",
+    "GET /v1/log/{position}",
     permission="read",
     summary="One event of the log",
     answers={200: LogEventAnswer},

@@ -40,8 +40,7 @@ CHANGES = ("added", "retracted", "decayed", "resolved")
 
 
 @routes.add(
-    "GET",
-    "/v1/time-travel/state",
+    "GET /v1/time-travel/state",
     permission="read",
     summary="The facts at a moment",
     query=StateQuery,
@@ -60,8 +59,7 @@ async def state(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/time-travel/diff",
+    "GET /v1/time-travel/diff",
     permission="read",
     summary="The difference between two moments",
     query=DiffQuery,
@@ -147,8 +145,7 @@ def _records(
 
 
 @routes.add(
-    "POST",
-    "/v1/time-travel/sql",
+    "POST /v1/time-travel/sql",
     permission="audit.read",
     summary="Read-only SQL over the log",
     body=SqlBody,
@@ -175,8 +172,7 @@ async def sql(call: Call) -> web.Response:
 
 
 @routes.add(
-    "POST",
-    "/v1/time-travel/fork",
+    "POST /v1/time-travel/fork",
     permission="read",
     summary="Recall after hypothetical facts",
     body=ForkBody,

@@ -9,7 +9,7 @@ from uuid import uuid4
 import msgspec
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.answers.subscription_messages import (
@@ -44,11 +44,9 @@ EventType = Literal[
 ]  # fmt: skip
 
 
-class SubscribeBody(Model):
+class SubscribeBody(Model, extra="allow"):
     """``target``: a scope or an entity. ``delivery_address``: a URL; for ``wake`` any text, and the
     subscriber polls. ``event_types``: default all."""
-
-    model_config = ConfigDict(extra="allow")
 
     target: str = Field(min_length=1, max_length=NAME_LENGTH_MAX)
     on_change: Literal["webhook", "wake"]
@@ -57,20 +55,16 @@ class SubscribeBody(Model):
     event_types: list[EventType] | None = Field(default=None, min_length=1)
 
 
-class SubscriptionEventsQuery(Model):
+class SubscriptionEventsQuery(Model, extra="allow"):
     """``cursor``: of the previous page. ``since``: omit earlier events."""
-
-    model_config = ConfigDict(extra="allow")
 
     cursor: str | None = None
     since: Instant | None = None
     limit: int = Field(default=100, ge=1, le=500)
 
 
-class StreamQuery(Model):
+class StreamQuery(Model, extra="forbid"):
     """``cursor``: an event's id line, as in ``Last-Event-ID``."""
-
-    model_config = ConfigDict(extra="forbid")
 
     cursor: str | None = None
 
@@ -117,8 +111,7 @@ last id."""
 
 
 @routes.add(
-    "POST",
-    "/v1/subscriptions",
+    "POST /v1/subscriptions",
     permission="read",
     summary="Subscribe to changes",
     body=SubscribeBody,
@@ -158,8 +151,7 @@ async def create(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/subscriptions",
+    "GET /v1/subscriptions",
     permission="read",
     summary="The caller's subscriptions",
     answers={200: Subscriptions},
@@ -171,8 +163,7 @@ async def list_own(call: Call) -> web.Response:
 
 
 @routes.add(
-    "GET",
-    "/v1/subscriptions/{subscription_id}",
+    "GET /v1/subscriptions/{subscription_id}",
     permission="read",
     summary="One subscription",
     answers={200: SubscriptionRecord},
@@ -183,8 +174,7 @@ async def get_one(call: Call) -> web.Response:
 
 
 @routes.add(
-    "DELETE",
-    "/v1/subscriptions/{subscription_id}",
+    "DELETE /v1/subscriptions/{subscription_id}",
     permission="read",
     summary="End a subscription",
     answers={204: None},
@@ -230,8 +220,7 @@ def _record(call: Call, row: SubscriptionRow) -> SubscriptionRecord:
 
 
 @routes.add(
-    "GET",
-    "/v1/subscriptions/{subscription_id}/events",
+    "GET /v1/subscriptions/{subscription_id}/events",
     permission="read",
     summary="A subscription's events",
     query=SubscriptionEventsQuery,
@@ -285,8 +274,7 @@ def _opened(call: Call, row: SubscriptionRow, text: str) -> int:
 
 
 @routes.add(
-    "GET",
-    "/v1/subscriptions/{subscription_id}/stream",
+    "GET /v1/subscriptions/{subscription_id}/stream",
     permission="read",
     summary="The same as server-sent events",
     query=StreamQuery,

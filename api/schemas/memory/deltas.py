@@ -11,7 +11,6 @@ from engramlog.api.schemas.memory.parts import (
     CONTENT_LENGTH_MAX,
     ID_BYTES_MAX,
     PAGE_MAX,
-    STRICT,
     Identifier,
     Identifiers,
     Part,
@@ -25,10 +24,8 @@ DELTAS_MAX = 1_000
 TRIPLES_MAX = 1_000
 
 
-class _DeltaBody(Model):
+class _DeltaBody(Model, extra="forbid"):
     """The fields of every delta."""
-
-    model_config = STRICT
 
     source_episode_ids: Identifiers
     promotion_ts: Instant
@@ -71,14 +68,12 @@ DeltaBody: TypeAlias = Annotated[
 ]
 
 
-class DeltasRequest(Model):
+class DeltasRequest(Model, extra="forbid"):
     """Deltas for the facts of one user and agent, all or none.
 
     ``strict: false`` applies those that it can. ``source``: the source of the facts, by default the
     caller; ``single_valued`` relations refuse a second value.
     """
-
-    model_config = STRICT
 
     user: Part
     agent: Part
@@ -92,10 +87,8 @@ class DeltasRequest(Model):
     single_valued: list[Name] = Field(default_factory=list, max_length=100)
 
 
-class DeltasQuery(MomentQuery):
+class DeltasQuery(MomentQuery, extra="forbid"):
     """A filter of deltas, newest first. ``name``: the fact's id in the payload."""
-
-    model_config = STRICT
 
     user: Part | None = None
     agent: Part | None = None
@@ -109,10 +102,8 @@ class DeltasQuery(MomentQuery):
     cursor: str | None = Field(default=None, max_length=4096)
 
 
-class MemoryFactsQuery(MomentQuery):
+class MemoryFactsQuery(MomentQuery, extra="forbid"):
     """A filter of facts that deltas wrote; each given field must be equal."""
-
-    model_config = STRICT
 
     user: Part
     agent: Part | None = None
@@ -122,10 +113,8 @@ class MemoryFactsQuery(MomentQuery):
     limit: int = Field(default=100, ge=1, le=PAGE_MAX)
 
 
-class Triple(Model):
+class Triple(Model, extra="forbid"):
     """One row of a knowledge graph; ``triple_id`` by default ``s|p|o``."""
-
-    model_config = STRICT
 
     subject: Name
     predicate: Name
@@ -134,11 +123,9 @@ class Triple(Model):
     triple_id: Identifier | None = None
 
 
-class TriplesRequest(Model):
+class TriplesRequest(Model, extra="forbid"):
     """Triples to promote to facts of a user and agent. One way: removing the triple later does not
     remove its fact."""
-
-    model_config = STRICT
 
     rule_id: str = Field(min_length=1, max_length=ID_BYTES_MAX)
     user: Part

@@ -9,7 +9,6 @@ from engramlog.api.schemas.memory.parts import (
     CONTENT_LENGTH_MAX,
     ID_BYTES_MAX,
     PAGE_MAX,
-    STRICT,
     Identifier,
     Metadata,
     Part,
@@ -21,14 +20,12 @@ from engramlog.eventlog.kinds import EpisodeRecorded
 EPISODES_MAX = 1_000
 
 
-class EpisodeBody(Model):
+class EpisodeBody(Model, extra="forbid"):
     """Something that happened in a session of an agent with a user.
 
     ``timestamp`` is when (by default now); ``id`` is the caller's name for it. Consolidation reads
     ``metadata``: ``intent``, ``replaces``, ``subject``, ``predicate``, ``object``.
     """
-
-    model_config = STRICT
 
     user: Part
     session: Part
@@ -66,20 +63,16 @@ class EpisodeRequest(EpisodeBody):
     garden_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
 
 
-class EpisodesRequest(Model):
+class EpisodesRequest(Model, extra="forbid"):
     """Several episodes of one scope or garden, oldest first."""
-
-    model_config = STRICT
 
     episodes: list[EpisodeBody] = Field(min_length=1, max_length=EPISODES_MAX)
     scope: Scope = "local"
     garden_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
 
 
-class EpisodesQuery(MomentQuery):
+class EpisodesQuery(MomentQuery, extra="forbid"):
     """A filter of episodes. Omitted fields widen the answer; only ``user`` is required."""
-
-    model_config = STRICT
 
     user: Part
     session: Part | None = None
@@ -90,9 +83,7 @@ class EpisodesQuery(MomentQuery):
     cursor: str | None = Field(default=None, max_length=4096)
 
 
-class AccessRequest(Model):
+class AccessRequest(Model, extra="forbid"):
     """Episodes that were read, by id or key."""
-
-    model_config = STRICT
 
     episodes: list[Identifier] = Field(min_length=1, max_length=EPISODES_MAX)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.attributes import Attributes, listed
@@ -20,14 +20,12 @@ TAG_LENGTH_MAX = 100
 Tag = Annotated[str, Field(min_length=1, max_length=TAG_LENGTH_MAX)]
 
 
-class MemoryRequest(Attributes):
+class MemoryRequest(Attributes, extra="forbid"):
     """A memory to store: its words, its owner and place, and all attributes of a fact.
 
     ``content`` is in the language of the searches, ``original`` is verbatim. ``tags`` join
     ``keywords``. The owner is ``source``, or ``user:USER_ID``, else the caller.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     content: str
     tags: Annotated[list[Tag], Field(max_length=TAGS_MAX), BeforeValidator(listed)] = Field(
@@ -90,10 +88,8 @@ def _distinct(ids: list[str]) -> list[str]:
     return ids
 
 
-class MergeRequest(Model):
+class MergeRequest(Model, extra="forbid"):
     """Two memories, in any order; the newer one remains."""
-
-    model_config = ConfigDict(extra="forbid")
 
     ids: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=ID_LENGTH_MAX)]],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from engramlog.projections.episodes.delta import SOURCES_MAX
@@ -16,7 +16,6 @@ METADATA_FIELDS_MAX = 64
 PAYLOAD_FIELDS_MAX = 32
 PAGE_MAX = 1_000
 ID_BYTES_MAX = 256
-STRICT = ConfigDict(extra="forbid")
 
 
 def _part(text: str) -> str:

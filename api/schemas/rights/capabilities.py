@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import Instant, Name, Scope
@@ -17,14 +17,12 @@ TEXT_LENGTH_MAX = 1000
 Verb = Literal["read", "write"]
 
 
-class CapabilityRequest(Model):
+class CapabilityRequest(Model, extra="forbid"):
     """A capability to sign: with at most the caller's rights.
 
     ``scopes``: by default all of the caller's. ``entity``: a prefix of the covered entities.
     ``expires_at`` or ``ttl_seconds`` (one hour), at most 90 days.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     subject: Name
     verbs: list[Verb] = Field(default=["read"], min_length=1, max_length=2)
@@ -35,35 +33,27 @@ class CapabilityRequest(Model):
     description: str | None = Field(default=None, max_length=TEXT_LENGTH_MAX)
 
 
-class CapabilitiesQuery(Model):
+class CapabilitiesQuery(Model, extra="forbid"):
     """``all``: every issuer's tokens (admin only)."""
-
-    model_config = ConfigDict(extra="forbid")
 
     all: bool = False
 
 
-class TokenBody(Model):
+class TokenBody(Model, extra="forbid"):
     """A token to inspect."""
-
-    model_config = ConfigDict(extra="forbid")
 
     token: str = Field(min_length=1, max_length=BEARER_LENGTH_MAX)
 
 
-class RevokeBody(Model):
+class RevokeBody(Model, extra="forbid"):
     """The reason; and the derived token, if only that one is to end."""
-
-    model_config = ConfigDict(extra="forbid")
 
     reason: str = Field(default="", max_length=TEXT_LENGTH_MAX)
     token: str | None = Field(default=None, max_length=BEARER_LENGTH_MAX)
 
 
-class ProtocolTokenRequest(Model):
+class ProtocolTokenRequest(Model, extra="allow"):
     """The protocol's request (wire 3.8): one verb, one object, no narrowing."""
-
-    model_config = ConfigDict(extra="allow")
 
     issuer: Name
     subject: Name
@@ -72,17 +62,13 @@ class ProtocolTokenRequest(Model):
     ttl_seconds: int = Field(default=LIFETIME_SECONDS, ge=1, le=LIFETIME_SECONDS_MAX)
 
 
-class ProtocolVerifyRequest(Model):
+class ProtocolVerifyRequest(Model, extra="allow"):
     """A token's JSON."""
-
-    model_config = ConfigDict(extra="allow")
 
     token_json: str = Field(max_length=BEARER_LENGTH_MAX)
 
 
-class ProtocolRevokeRequest(Model):
+class ProtocolRevokeRequest(Model, extra="allow"):
     """The reason."""
-
-    model_config = ConfigDict(extra="allow")
 
     reason: str = Field(default="", max_length=TEXT_LENGTH_MAX)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, REASON_LENGTH_MAX
@@ -30,10 +30,8 @@ GardenName = Annotated[str, Field(max_length=NAME_LENGTH_MAX)]
 """A garden by slug, uuid or URI."""
 
 
-class GardenRequest(Model):
+class GardenRequest(Model, extra="allow"):
     """A garden to create; the caller becomes its admin."""
-
-    model_config = ConfigDict(extra="allow")
 
     slug: Slug
     name: str = Field(min_length=1, max_length=200)
@@ -42,55 +40,43 @@ class GardenRequest(Model):
     quarantine: Flag = False
 
 
-class MemberRequest(Model):
+class MemberRequest(Model, extra="allow"):
     """A new member of a garden, and its role."""
-
-    model_config = ConfigDict(extra="allow")
 
     entity_uri: Name
     role: Role = "reader"
 
 
-class RoleRequest(Model):
+class RoleRequest(Model, extra="allow"):
     """A member's new role."""
-
-    model_config = ConfigDict(extra="allow")
 
     role: Role
 
 
-class PromoteRequest(Model):
+class PromoteRequest(Model, extra="allow"):
     """A pending fact to admit: to the named garden, or outside all gardens."""
 
-    model_config = ConfigDict(extra="allow")
-
     fact_id: str = Field(min_length=1, max_length=ID_LENGTH_MAX)
     target_garden_id: GardenName | None = None
     reason: Reason = ""
 
 
-class RejectRequest(Model):
+class RejectRequest(Model, extra="allow"):
     """A pending fact to reject."""
 
-    model_config = ConfigDict(extra="allow")
-
     fact_id: str = Field(min_length=1, max_length=ID_LENGTH_MAX)
     reason: Reason = ""
 
 
-class ReviewQuery(Model):
+class ReviewQuery(Model, extra="allow"):
     """The same by query parameters."""
-
-    model_config = ConfigDict(extra="allow")
 
     target_garden_id: GardenName | None = None
     reason: Reason = ""
 
 
-class QuarantineQuery(Model):
+class QuarantineQuery(Model, extra="allow"):
     """A filter of quarantined facts."""
-
-    model_config = ConfigDict(extra="allow")
 
     garden_id: GardenName | None = None
     quarantine_status: Literal["pending", "promoted", "admitted", "rejected"] | None = None

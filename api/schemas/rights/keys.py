@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import Instant, Name, Scope
@@ -16,15 +16,13 @@ TENANT = "default"
 """The only tenant: use separate nodes or gardens for others."""
 
 
-class KeyRequest(Model):
+class KeyRequest(Model, extra="allow"):
     """A key to make. The caller chooses the secret; the node keeps only its SHA-256.
 
     ``sources``: further sources to write as, apart from its own entity: exact, or globs ending in
     ``*``. Default: all for admins, none for others. ``max_classification``: the key does not see
     facts with a higher one.
     """
-
-    model_config = ConfigDict(extra="allow")
 
     raw_key: str = Field(min_length=32, max_length=512, pattern=r"^[\x21-\x7e]+$")
     entity_uri: Name
@@ -37,26 +35,20 @@ class KeyRequest(Model):
     tenant_id: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
 
 
-class AgentKeyRequest(Model):
+class AgentKeyRequest(Model, extra="allow"):
     """An Ed25519 public key for signatures of the caller's entity."""
-
-    model_config = ConfigDict(extra="allow")
 
     public_key: str = Field(min_length=1, max_length=100)
     description: str | None = Field(default=None, max_length=DESCRIPTION_LENGTH_MAX)
 
 
-class KeysQuery(Model):
+class KeysQuery(Model, extra="allow"):
     """``all``: every entity's keys (admin only)."""
-
-    model_config = ConfigDict(extra="allow")
 
     all: bool = False
 
 
-class ExpiringQuery(Model):
+class ExpiringQuery(Model, extra="allow"):
     """``within_days``: how far to look ahead."""
-
-    model_config = ConfigDict(extra="allow")
 
     within_days: Annotated[int, Field(ge=0, le=3650)] = 30

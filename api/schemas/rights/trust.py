@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self, TypeAlias
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.facts import REASON_LENGTH_MAX, MomentQuery
@@ -24,20 +24,16 @@ class TrustQuery(MomentQuery):
     limit: int = Field(default=50, ge=1, le=500)
 
 
-class TrustRequest(Model):
+class TrustRequest(Model, extra="forbid"):
     """The trust in a source from now on; 0 blocks it."""
-
-    model_config = ConfigDict(extra="forbid")
 
     source: Name
     trust: Share
     reason: str = Field(default="", max_length=REASON_LENGTH_MAX)
 
 
-class TrustPolicyRequest(Model):
+class TrustPolicyRequest(Model, extra="forbid"):
     """The formula's parameters; omitted ones take their defaults. The weights sum to 1."""
-
-    model_config = ConfigDict(extra="forbid")
 
     mode: Mode = "relaxed"
     identity_weight: Share = 0.35
