@@ -6,8 +6,6 @@ programs share the prefix. ``docs/settings.md`` lists each setting; a test compa
 this file.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Annotated, Literal

@@ -5,8 +5,6 @@ position, sequence, clock reading, salt and hash, and can undo a whole transacti
 is for readers: whether stored bytes continue their stream. Neither does I/O.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256

@@ -5,8 +5,6 @@ wire form is ``"{wall_ms:013d}.{counter:03d}"``. Unpadded input is accepted; tex
 compared. Source: Kulkarni et al. 2014, and the protocol's clock rules.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from typing import Protocol

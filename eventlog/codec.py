@@ -1,7 +1,5 @@
 """Events to bytes and back: canonical encoding, hashes, upcasters. FORMAT.md describes them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from typing import Any

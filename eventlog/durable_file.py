@@ -1,8 +1,6 @@
 """Writes small private files so that a crash leaves the complete old one or the complete new
 one."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -24,8 +24,6 @@ EventLogError
 └── LogClosed                  the log was used after close
 """
 
-from __future__ import annotations
-
 
 class EventLogError(Exception):
     """Base of everything this package raises on purpose."""

@@ -4,8 +4,6 @@ Events cannot form cycles, so the garbage collector need not follow them: every 
 thousands.
 """
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from engramlog.eventlog.kinds import Payload

@@ -5,8 +5,6 @@ of events show nothing of it. Erasures and revoked capabilities are exceptions, 
 data that a node may have in other files.
 """
 
-from __future__ import annotations
-
 from typing import get_args
 
 import msgspec

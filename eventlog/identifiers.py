@@ -6,8 +6,6 @@ event id: the id would not match its origin (``is_foreign``). Ids of release 0.1
 name no origin.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from functools import lru_cache

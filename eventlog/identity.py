@@ -5,8 +5,6 @@
 key that others can read is refused, never repaired silently.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

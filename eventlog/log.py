@@ -6,8 +6,6 @@ thread writes; any number read. Every engine passes the same contract tests
 (``tests/eventlog/contract.py``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 

@@ -4,8 +4,6 @@ A chain cannot detect that its own tail was cut off; heads kept elsewhere can. T
 of one node that contradict each other prove that it has two histories.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping
 from pathlib import Path

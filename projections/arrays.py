@@ -1,7 +1,5 @@
 """The array types of the memory image's columns."""
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 import numpy as np

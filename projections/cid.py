@@ -5,8 +5,6 @@ hashed (a test compares it with ``json.dumps``). A number is ``repr(float(v))``,
 float forms of one number share a CID and survive a round trip.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from json.encoder import encode_basestring

@@ -1,7 +1,5 @@
 """Text to small numbers and back; append-only, so a number never changes its meaning."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice

@@ -4,8 +4,6 @@ Live reads use (head, wall clock), reads of the past (position, instant). No sta
 a clock; it gets a Moment.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 from functools import lru_cache

@@ -4,8 +4,6 @@ Source: the protocol's normaliser (trim; formal URIs lower-cased part by part; i
 lower-cased; runs of white space become ``-``).
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

@@ -5,8 +5,6 @@ finds a number, so chosen texts cannot crowd it. A number with an empty text is 
 removed and is not found any more.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterator, Sequence
 from hashlib import blake2b

@@ -6,8 +6,6 @@ backup. A restore checks every byte first, and writes in a new epoch, because ev
 backup are unknown.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Copies a log into another engine, byte for byte and position for position, and proves it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from engramlog.eventlog.errors import CorruptLog

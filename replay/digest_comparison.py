@@ -1,7 +1,5 @@
 """Compares rebuilt tables with those in use, by the digests of all rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import apsw

@@ -6,8 +6,6 @@ and projects like the node's, over a log that keeps new events in memory. Nothin
 written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path

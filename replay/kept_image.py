@@ -1,7 +1,5 @@
 """Keeps the memory image in files beside the tables, so that a start need not fold every event."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import time

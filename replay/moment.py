@@ -1,7 +1,5 @@
 """The moment that a caller names: an instant, a clock reading, or a position."""
 
-from __future__ import annotations
-
 import re
 
 from engramlog.eventlog.clock import parse_hlc

@@ -1,7 +1,5 @@
 """Opens the tables: brings those in use up to the log's head, or makes them again."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One snapshot: a copy of the tables at a position, and the document that describes it."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -7,8 +7,6 @@ unique identifiers, and the storage as a whole. ``against`` compares with signed
 elsewhere; without them a cut-off tail cannot be detected.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 A key without its row lets a repeated request write again.
 """
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from engramlog.eventlog.engines.appending import KeyUse

@@ -4,8 +4,6 @@ It is a function of the log, so nothing is stored. Memory keeps the running head
 scopes, and each request continues from there. On the way it recomputes every fact's content id.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

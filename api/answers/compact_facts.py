@@ -4,8 +4,6 @@ A line is ``entity | relation | value | date | … | source | id``. Texts are JS
 can end its line or imitate another.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """Answers about erasures, legal holds and tombstones."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType

@@ -4,8 +4,6 @@ Newest first by (hlc, id). ``total`` counts every match at the walk's moment, so
 do not change it. Source: wire 2.2.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from msgspec import Struct
 

@@ -1,7 +1,5 @@
 """Facts and moments in answers. ``wire_facts.py`` builds the facts."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType

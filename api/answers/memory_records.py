@@ -1,7 +1,5 @@
 """Episodes and deltas in the form of answers."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import msgspec

@@ -13,8 +13,6 @@ A content id covers the recorded bytes alone. So a record with a changed value h
 the id under ``recorded_cid``; no unchanged record ever fails a check.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 

@@ -1,7 +1,5 @@
 """Messages to subscribers as JSON: present rights, facts, signatures."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from typing import Any, Literal

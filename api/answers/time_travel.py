@@ -1,7 +1,5 @@
 """Answers about the past: the state at a moment, a difference, the lives of facts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType

@@ -1,7 +1,5 @@
 """Facts in the form of answers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

@@ -4,8 +4,6 @@ It calls a node by URL, with a key if the node needs one. Failures of either sid
 ``ClientError`` with an actionable sentence.
 """
 
-from __future__ import annotations
-
 import http.client
 from collections.abc import Iterator, Mapping
 from typing import Any, Self, TypeVar

@@ -1,7 +1,5 @@
 """Reads the discovery document of another node."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

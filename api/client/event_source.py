@@ -1,7 +1,5 @@
 """A peer's streams over HTTP, for the thread that replays it (``pulling.PeerSource``)."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future

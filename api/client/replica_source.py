@@ -1,8 +1,6 @@
 """A primary's log and snapshots over HTTP, for a replica's thread (``LogSource`` and
 ``SnapshotSource`` of ``engramlog.replay.replication``)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from urllib.parse import urlencode
 

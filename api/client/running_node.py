@@ -1,7 +1,5 @@
 """Finds the node that serves a data directory, through its control file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from engramlog.api.client.client import Client, ClientError

@@ -1,7 +1,5 @@
 """Allowed addresses of outgoing requests: public ones, resolved once per connection."""
 
-from __future__ import annotations
-
 import errno
 import ipaddress
 import socket

@@ -1,7 +1,5 @@
 """From an assert request to the writer's command: the rules that need the caller or the node."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import Struct

@@ -4,8 +4,6 @@ The message is ``entity\\nrelation\\ntype\\nv\\nsource`` in UTF-8: entity and so
 request, ``v`` as the content id covers it. The signature is Ed25519, base64url without padding.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 

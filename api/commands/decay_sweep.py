@@ -1,7 +1,5 @@
 """Sweeps: which policies apply, and how many facts they would change."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

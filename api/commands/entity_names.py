@@ -1,8 +1,6 @@
 """From a name as given to its meaning: the stored form, and for entities the alias' target (wire
 1.3)."""
 
-from __future__ import annotations
-
 from engramlog.api.commands.request_context import ReadingContext
 from engramlog.api.http.errors import ApiError
 from engramlog.eventlog.kinds import Value

@@ -1,7 +1,5 @@
 """Episodes, deltas and their facts between the wire and the node: rights and commands."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID, uuid5

@@ -1,7 +1,5 @@
 """What an event of the log did: the rows it changed, and what an erasure removed."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct

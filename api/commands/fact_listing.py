@@ -1,7 +1,5 @@
 """A page of the list of facts: filters, order, and a cursor to resume from."""
 
-from __future__ import annotations
-
 import msgspec
 import numpy as np
 

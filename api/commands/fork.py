@@ -1,7 +1,5 @@
 """A fork: the answer to a question after hypothetical writes, without changing anything."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from pathlib import Path

@@ -4,8 +4,6 @@ For callers who are not members, a garden does not exist (404, as if absent). Fo
 it exists, but its facts are forbidden (403).
 """
 
-from __future__ import annotations
-
 import re
 from urllib.parse import urlsplit
 

@@ -1,7 +1,5 @@
 """From a request to store or merge memories to the writer's command."""
 
-from __future__ import annotations
-
 import numpy as np
 from msgspec import Struct
 

@@ -1,7 +1,5 @@
 """Memory cards on the wire: as an answer, in a recall, and as facts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType

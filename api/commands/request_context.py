@@ -3,8 +3,6 @@
 Independent of HTTP: recall workers and forks make their own contexts.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field

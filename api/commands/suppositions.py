@@ -4,8 +4,6 @@ A supposition needs both: the caller's present rights, and the node's state at t
 the same code as a real write.
 """
 
-from __future__ import annotations
-
 import msgspec
 import numpy as np
 from msgspec import Struct

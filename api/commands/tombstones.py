@@ -1,7 +1,5 @@
 """Setting and revoking tombstones, and naming those that hide facts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

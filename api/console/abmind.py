@@ -3,8 +3,6 @@
 ``recall``, ``store`` and ``hook`` are commands of ``engramlog`` under abmind's names.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

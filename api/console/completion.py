@@ -1,7 +1,5 @@
 """``engramlog completion``: completions for the shell, from the command line's own parser."""
 
-from __future__ import annotations
-
 import argparse
 
 from engramlog.api.console.subcommands import Subcommands

@@ -1,7 +1,5 @@
 """Opening a data directory in this process, for commands that reach no running node."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Literal

@@ -1,7 +1,5 @@
 """Progress of long work, shown on stderr."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager

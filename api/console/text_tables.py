@@ -1,7 +1,5 @@
 """Answers as text for people: aligned columns, with short values and instants."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ msgspec reads JSON: no NaN or Infinity, no lone surrogates, UTF-8 only. NUL is r
 Repeated query parameters are refused; unknown ones cause a warning.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """One request on its way through a handler: its caller, its target, its moment."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches

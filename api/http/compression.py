@@ -1,7 +1,5 @@
 """Large answers as gzip, for clients that accept it."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 

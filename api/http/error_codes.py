@@ -1,7 +1,5 @@
 """The error codes with their statuses and meanings, and the protocol's sentences for some."""
 
-from __future__ import annotations
-
 from itertools import groupby
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ follow the protocol: ``{"detail": text}``, ``{"detail": {"code", "message", …}
 ``{"type", "loc", "msg", "input"}`` of a 422. Never a stack trace.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, cast

@@ -1,8 +1,6 @@
 """Read-your-writes on any node: an answer names the node's visible position, and a request may
 require a minimum."""
 
-from __future__ import annotations
-
 from aiohttp import web
 
 from engramlog.api.http.errors import coded

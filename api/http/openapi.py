@@ -3,8 +3,6 @@
 Requests are pydantic models. Answers are the structs that handlers build.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Answers as files: the rows of the JSON answer, flat, in CSV or Parquet."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Arguments of the tools: the models of the HTTP routes, without unknown fields."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 

@@ -4,8 +4,6 @@ A tool takes every argument of its route. The list shows those that a model need
 and limits, which the node checks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """A tool's request to the node, and the node's refusals in words for a model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 

@@ -3,8 +3,6 @@
 ``engramlog://entity/URI`` has an entity's facts, ``engramlog://card/URI`` its card.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote

@@ -1,7 +1,5 @@
 """Builds the service of an open node, with its tasks in start order."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 from engramlog.api.answers.chain_proof import FactChains

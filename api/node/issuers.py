@@ -1,7 +1,5 @@
 """Whose capabilities a node believes."""
 
-from __future__ import annotations
-
 from engramlog.api.http.auth import own_issuer
 from engramlog.api.node.node import Node
 from engramlog.projections.rights.capability_grant import Grant

@@ -4,8 +4,6 @@ serves callers in turn, so that a busy caller delays the others little.
 Used from the event loop alone; the work itself runs in threads.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable

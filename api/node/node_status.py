@@ -1,7 +1,5 @@
 """The state of a node for its operator."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,8 +1,6 @@
 """The events that a node writes to its own stream when it opens: its epoch, keys and
 declarations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal

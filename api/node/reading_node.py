@@ -3,8 +3,6 @@
 The node that holds the data directory is one (``Node``); a process that follows a node is another.
 """
 
-from __future__ import annotations
-
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.directory import DataDirectory
 from engramlog.eventlog.identity import Identity

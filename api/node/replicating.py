@@ -1,7 +1,5 @@
 """Prepares a data directory as a replica, and copies its primary's log before it serves."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from pathlib import Path

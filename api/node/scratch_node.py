@@ -1,7 +1,5 @@
 """A node that answers from a scratch copy (``engramlog.replay.fork``) of another node."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import numpy as np

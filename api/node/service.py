@@ -1,7 +1,5 @@
 """The service of an open node: the state that all requests share."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor

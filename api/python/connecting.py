@@ -1,8 +1,6 @@
 """Connecting to a memory: by URL, to a directory that a node serves, or by opening the directory
 here."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from pathlib import Path

@@ -1,8 +1,6 @@
 """The results of verbs: typed values that print well in consoles, notebooks and prompts. ``record``
 is always the node's own answer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from html import escape

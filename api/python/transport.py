@@ -1,7 +1,5 @@
 """Connections from verbs to a node: one coroutine, in the background loop."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future

@@ -1,7 +1,5 @@
 """Values and moments, converted between Python and the wire."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeAlias

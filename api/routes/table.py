@@ -4,8 +4,6 @@ The router, the permission check, OpenAPI and the docs page use this table. Each
 handler.
 """
 
-from __future__ import annotations
-
 from engramlog.api.http.routing import Route, Routes
 from engramlog.api.routes.entities import cards, names, neighbors, search
 from engramlog.api.routes.facts import (

@@ -1,7 +1,5 @@
 """Attributes in requests: the numbers and labels by which the abmind profiles rank facts."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Literal, Self
 

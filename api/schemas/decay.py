@@ -1,7 +1,5 @@
 """Requests about decay and declared cardinality."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator

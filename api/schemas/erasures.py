@@ -1,7 +1,5 @@
 """Requests about erasures, legal holds and tombstones (wire 5.5)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator

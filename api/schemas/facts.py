@@ -1,7 +1,5 @@
 """Requests about facts and their contradictions."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, Self
 
 from pydantic import Field, RootModel, field_validator, model_validator

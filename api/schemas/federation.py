@@ -1,7 +1,5 @@
 """Requests of peering and of the replay of streams."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The fields' meanings: one source for ``/openapi.json`` and for the tools for models."""
 
-from __future__ import annotations
-
 import tomllib
 from functools import cache
 from importlib.resources import files

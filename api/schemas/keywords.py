@@ -1,7 +1,5 @@
 """The fields of a recall that abmind's callers use besides a question (its seed, "CLI usage")."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator

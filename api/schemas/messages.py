@@ -3,8 +3,6 @@
 The entries' types stay pydantic's (``string_type``), which the protocol's clients know.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

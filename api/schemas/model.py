@@ -1,7 +1,5 @@
 """The base of the requests' models."""
 
-from __future__ import annotations
-
 from pydantic import BaseModel
 
 

@@ -1,7 +1,5 @@
 """Requests of recall and of the graph."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator

@@ -1,7 +1,5 @@
 """A whole scope: requests of lint and synthesis."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

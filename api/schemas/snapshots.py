@@ -1,7 +1,5 @@
 """Requests about snapshots of the tables."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Requests of the time-travel and audit routes, including forks."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator

@@ -1,7 +1,5 @@
 """Typed values and the small validated types of requests."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Annotated, Any, Literal, TypeAlias, get_args

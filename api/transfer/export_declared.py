@@ -1,7 +1,5 @@
 """Import lines of declarations, and of events about facts."""
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 import msgspec

@@ -5,8 +5,6 @@ events of a batch may arrive apart, with others in between. Then the events so f
 line that may name them, and the rest follows.
 """
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from engramlog.api.transfer.export_names import Names

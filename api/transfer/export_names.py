@@ -1,8 +1,6 @@
 """The names that an export has written so far, for later lines, and the limits of what it may
 write."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Protocol

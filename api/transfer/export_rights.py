@@ -1,7 +1,5 @@
 """The part of a log that a caller may export: everything they may read, and no more."""
 
-from __future__ import annotations
-
 from engramlog.eventlog.event import fact_partition
 from engramlog.eventlog.kinds import DeltaRejected, EpisodeRecorded
 from engramlog.projections.arrays import Bool

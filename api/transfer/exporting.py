@@ -4,8 +4,6 @@
 signatures belong to the new log. Each kind of event has a ``line`` if it travels.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The files of an import: the lines it reads, and the receipts it writes."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Iterator
 from pathlib import Path

@@ -6,8 +6,6 @@ after. With ``skip``, refused lines are reported and left out. ``Translator`` ho
 replaces them before a line is written.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Destinations of imported lines: an open node, a running node of this machine, or one by URL."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

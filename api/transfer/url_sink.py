@@ -1,7 +1,5 @@
 """Import lines into a node by its URL."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any

@@ -5,8 +5,6 @@ memory, and passes everything to its ``Ledger`` on commit. An append that raises
 transaction unchanged.
 """
 
-from __future__ import annotations
-
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The events that an erasure names, the same for every engine."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 

@@ -3,8 +3,6 @@
 In the writing process a commit wakes it; in another process it polls every ``POLL_SECONDS``.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Collection, Iterator

@@ -4,8 +4,6 @@ For tests, for folding a prefix of another log, and as proof that the contract d
 SQLite.
 """
 
-from __future__ import annotations
-
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence

@@ -4,8 +4,6 @@ Reads up to the position come from the underlying log, which is never written; a
 vanish with this object. It answers what-if questions.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 

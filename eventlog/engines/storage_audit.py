@@ -1,7 +1,5 @@
 """An engine's storage details for ``verify``, beyond the log's contract."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Protocol, runtime_checkable
 

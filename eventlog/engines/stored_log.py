@@ -1,7 +1,5 @@
 """What the engines over a database share: copying, closing, and the check of the log's end."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Self

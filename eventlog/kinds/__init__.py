@@ -8,8 +8,6 @@ left out of the bytes, so a released default never changes within a schema versi
 golden bytes in ``fixtures/events``. ``docs/add-an-event-kind.md`` explains how to add a kind.
 """
 
-from __future__ import annotations
-
 from typing import TypeAlias, get_args
 
 from engramlog.eventlog.kinds.conversations import *

@@ -1,7 +1,5 @@
 """Memory of conversations: episodes, deltas, consolidation rules and their runs, summaries."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field

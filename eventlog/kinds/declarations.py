@@ -1,7 +1,5 @@
 """Declarations by operators: policies, profiles, aliases, trust, subscriptions."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field

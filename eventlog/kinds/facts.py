@@ -1,7 +1,5 @@
 """Facts: stated, ended, settled, described, erased."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field

@@ -1,7 +1,5 @@
 """Judgements of existing facts by people and other nodes, and the facts that recalls returned."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field

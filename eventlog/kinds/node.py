@@ -1,7 +1,5 @@
 """The node itself: its epochs, keys, promotion from a replica, and answered requests."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, field

@@ -1,7 +1,5 @@
 """The base of all payloads."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Meta, Struct

@@ -1,7 +1,5 @@
 """Other nodes: declarations, approval, and their events."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field

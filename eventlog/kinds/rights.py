@@ -1,7 +1,5 @@
 """Rights: API keys, agents' keys, gardens, capabilities, organisations' manifests."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import field

@@ -5,8 +5,6 @@ missing, truncated or altered file is detected before it is read, logged, and wr
 events.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 import threading

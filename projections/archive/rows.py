@@ -1,7 +1,5 @@
 """One event as one row of the archive: typed columns and the exact bytes."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Collection
 from typing import Any, cast

@@ -1,8 +1,6 @@
 """Parquet files of consecutive events: written by DuckDB, described so that any change is
 detected."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Both come from the memory image's intervals, so they agree with every other answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

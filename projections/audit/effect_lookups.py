@@ -5,8 +5,6 @@ such as a count, is said in words (``WORDS``). So are conflicts: which of them t
 depends on facts that a caller may not read.
 """
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 MARKS = {

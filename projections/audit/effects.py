@@ -1,7 +1,5 @@
 """The rows of each projection that an event changed, as far as its reader may know of them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection
 from typing import Any

@@ -7,8 +7,6 @@ on another would reveal that gardens exist.
 Erasures are for admins of every scope, who may list them anyway.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

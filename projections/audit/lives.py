@@ -1,7 +1,5 @@
 """The events that touched a fact, from the archive: asserted, retracted, settled, recalled."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -5,8 +5,6 @@ The journal decides what a caller may know of an event. Callers without ``audit.
 events about facts that they may read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The operating system limits it as well: address space, processor time, and no writes to any file.
 """
 
-from __future__ import annotations
-
 import base64
 import math
 import os

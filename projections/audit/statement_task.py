@@ -1,8 +1,6 @@
 """The input and output of a statement's process. Imports as little as possible: every answer waits
 for the process to start."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import Struct

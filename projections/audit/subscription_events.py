@@ -4,8 +4,6 @@ A notice is a function of the event, the subscription and the readable facts: hi
 notice, no gap and no count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from uuid import UUID, uuid5
 

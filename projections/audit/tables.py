@@ -1,7 +1,5 @@
 """Tables as files: CSV and Parquet."""
 
-from __future__ import annotations
-
 import csv
 import io
 import tempfile

@@ -4,8 +4,6 @@ An entry is a (position, fact): the event that asserted a fact, or the one that 
 readable facts have entries, so that counts reveal nothing of others.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The views of audit SQL. ``docs/audit.md`` describes each."""
 
-from __future__ import annotations
-
 EVENT_COLUMNS = (
     "position",
     "make_timestamp(received_at_us) AS received_at",

@@ -1,7 +1,5 @@
 """A cache of written cards that drops the least recently used first."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 

@@ -6,8 +6,6 @@ and never one side of a contradiction alone: a contradiction that is too large i
 best sides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from hashlib import sha256
 

@@ -1,7 +1,5 @@
 """One fact in a card."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct

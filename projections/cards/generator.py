@@ -1,7 +1,5 @@
 """Makes a card from a reader's facts: groups them, fetches their rows, writes the text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

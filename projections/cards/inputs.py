@@ -4,8 +4,6 @@ Every read uses the reader's rights at the reader's Moment. So readers who see d
 share a fingerprint or a text.
 """
 
-from __future__ import annotations
-
 from hashlib import blake2b
 
 import numpy as np

@@ -3,8 +3,6 @@
 Values are data, never structure: line breaks and bars cannot leave their cell.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

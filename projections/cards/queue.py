@@ -4,8 +4,6 @@ The queue holds optional requests ("wishes"): a missing card is written on deman
 queue refuses wishes and a stop drops them.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections import OrderedDict

@@ -1,7 +1,5 @@
 """A card in the shape of a stored fact, for answers made of facts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import msgspec

@@ -5,8 +5,6 @@ that text, or with the mark that it is stale. The seeds' triggers (§20.4.3) que
 warms the cache and changes no exact answer.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Sequence
 

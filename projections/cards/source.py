@@ -1,7 +1,5 @@
 """Where readers get cards from, and what comes with a card."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import numpy as np

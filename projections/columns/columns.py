@@ -1,7 +1,5 @@
 """Growing numpy arrays with a row per fact: the storage of the memory image."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Entities by the words of their display names, as questions may name them."""
 
-from __future__ import annotations
-
 import re
 import threading
 

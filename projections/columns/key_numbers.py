@@ -1,7 +1,5 @@
 """Numbers of keys: (entity, relation, scope, garden), each by its number."""
 
-from __future__ import annotations
-
 import struct
 
 from engramlog.projections.text_table import TextTable

@@ -1,7 +1,5 @@
 """Whether a speaker is a machine, judged by the client's name for it."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

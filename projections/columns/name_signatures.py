@@ -1,7 +1,5 @@
 """64-bit signatures of entities' names; names that share pairs of letters get similar ones."""
 
-from __future__ import annotations
-
 import threading
 from itertools import pairwise
 from zlib import crc32

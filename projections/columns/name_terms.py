@@ -4,8 +4,6 @@ Built on the first request, because not every node needs it; afterwards it only 
 thread.
 """
 
-from __future__ import annotations
-
 import threading
 from array import array
 from collections.abc import Callable, Sequence

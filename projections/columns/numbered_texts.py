@@ -3,8 +3,6 @@
 Unlike names, they can be forgotten; a forgotten number is not used again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 

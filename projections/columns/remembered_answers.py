@@ -1,7 +1,5 @@
 """The last few answers to repeated questions."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable

@@ -1,7 +1,5 @@
 """Counts by slot, as of any position."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable
 

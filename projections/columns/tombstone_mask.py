@@ -1,7 +1,5 @@
 """Which facts tombstones hide: a column of bits per entity, tested before all counting."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 

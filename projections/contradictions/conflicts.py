@@ -7,8 +7,6 @@ still open. A side that the caller may not read hides the whole conflict. For ke
 wire 5.1, 5.2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from heapq import merge
 from typing import Literal

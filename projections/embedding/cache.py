@@ -5,8 +5,6 @@ once per model. It is only a cache and may be deleted. The keys are unsalted has
 so erasing a fact deletes its entry here too.
 """
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ The first start decides and pins the model in the log; later starts follow the p
 ``auto`` means Ollama if it answers at that first start, else the bundled model.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 

@@ -1,7 +1,5 @@
 """Texts to vectors of one space: from the cache, else from the model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

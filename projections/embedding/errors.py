@@ -13,8 +13,6 @@ EmbeddingError
     └── ModelMismatch         … with as many: nothing would break, and every answer be wrong
 """
 
-from __future__ import annotations
-
 
 class EmbeddingError(Exception):
     """Base of everything this package raises on purpose."""

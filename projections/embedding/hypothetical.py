@@ -4,8 +4,6 @@ It copies nothing: it reads the node's vectors by the node's slots, and drops a 
 vector with the question.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from engramlog.projections.arrays import F32, F64, I32, I64, Bool

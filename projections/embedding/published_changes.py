@@ -1,7 +1,5 @@
 """What published events change for vectors: passed from the writer's thread to the worker's."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """From a fact to its embedded text, and from a model's vector to the stored one."""
 
-from __future__ import annotations
-
 import numpy as np
 from msgspec import Struct
 

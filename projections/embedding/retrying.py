@@ -1,7 +1,5 @@
 """When to retry a provider after a failure: after doubling pauses, or after its own."""
 
-from __future__ import annotations
-
 import logging
 import time
 

@@ -1,7 +1,5 @@
 """An operator's settings for embeddings."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 

@@ -5,8 +5,6 @@ contested facts keep theirs (§20.2.6). At start it compares all facts with the 
 continues where it stopped. A provider that does not answer only makes it fall behind.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Generator, Sequence

@@ -4,8 +4,6 @@ Timetables follow Debian's cron, daylight saving included: a time that the clock
 just after the change; a time that comes twice fires once.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from datetime import datetime

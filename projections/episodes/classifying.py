@@ -4,8 +4,6 @@ A pure function of the episodes, in order, and of the facts before them. One pas
 difference: a pass carries the state that the tables would have if each episode had its own pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 

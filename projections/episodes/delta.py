@@ -4,8 +4,6 @@ The decoder finds schema faults (a missing or ill-typed field). ``check_delta`` 
 content; it runs when a delta is emitted and again when it is applied.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Literal, TypeAlias
 from uuid import UUID, uuid5

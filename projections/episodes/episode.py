@@ -1,7 +1,5 @@
 """An episode and a fact of the two memories, as their stores return them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import Struct, field

@@ -5,8 +5,6 @@ bundle's names, which would forge provenance. Source: the Stargraph seed's
 ``assert_with_provenance``.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

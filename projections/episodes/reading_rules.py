@@ -1,7 +1,5 @@
 """Questions about rules and their runs: rules in force, progress, outcomes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import apsw

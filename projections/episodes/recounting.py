@@ -1,7 +1,5 @@
 """Rebuilds a fact as a delta wrote it: its present content, and its sources."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ decides (``classifying``); with them, the first that matches an episode. A rule 
 no SQL.
 """
 
-from __future__ import annotations
-
 import re
 from hashlib import sha256
 from typing import Annotated, Any, Literal, TypeAlias

@@ -6,8 +6,6 @@ has salience 0. ``add`` (the default) lets these range from one half to one inst
 seed's formula.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Literal, Protocol, runtime_checkable
 

@@ -5,8 +5,6 @@ the ``content`` is the value, as text. A subject that is not a URI belongs to it
 Alice and ``self`` of Bob are two entities.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from hashlib import sha256

@@ -4,8 +4,6 @@ Entities are compared by their last segment (``entity_display``); a shared place
 little. A signature of letter pairs selects the few for exact comparison.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 

@@ -4,8 +4,6 @@ It finds any part of a word, ignoring case and accents. It reads only facts that
 at the moment, so no order or count reveals others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The first few of many names in order, without sorting all of them."""
 
-from __future__ import annotations
-
 from heapq import nsmallest
 
 from engramlog.projections.arrays import I32

@@ -5,8 +5,6 @@ start, then folded from published events. Only the writer's thread changes it; r
 ``View`` at a published position and never wait.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby

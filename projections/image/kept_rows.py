@@ -1,7 +1,5 @@
 """A cache of facts' rows: the immutable part never changes."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """The reading side of a node: the memory image, row look-ups, keys and declarations."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence

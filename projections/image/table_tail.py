@@ -4,8 +4,6 @@ The log and the memory image have them; the tables follow in bounded batches. A 
 waits until they have followed.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Sequence

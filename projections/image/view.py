@@ -1,7 +1,5 @@
 """A pinned view of the memory image, for every stage that reads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

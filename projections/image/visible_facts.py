@@ -1,7 +1,5 @@
 """Which facts a caller sees at a moment: the gate that every read goes through first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

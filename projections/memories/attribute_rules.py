@@ -1,7 +1,5 @@
 """Which attributes are valid, and which events may set them: pure rules."""
 
-from __future__ import annotations
-
 import msgspec
 
 from engramlog.eventlog.event import Recorded

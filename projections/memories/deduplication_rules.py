@@ -4,8 +4,6 @@ A memory is a fact like any other. These rules detect a repetition, and a memory
 another.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Protocol

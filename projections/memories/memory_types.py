@@ -1,7 +1,5 @@
 """Kinds of memories, and how their confidence fades with time (abmind A2.1, A12)."""
 
-from __future__ import annotations
-
 from math import log2
 from typing import Literal, TypeAlias
 

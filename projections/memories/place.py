@@ -4,8 +4,6 @@ Every look-up compares columns for equality. The encoded key is derived from the
 scan by prefix; no look-up here uses it.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from urllib.parse import quote
 

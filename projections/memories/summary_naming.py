@@ -4,8 +4,6 @@
 the same kind. A path in another form is not a summary and is ignored. Source: abmind's S6.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, date, datetime
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The answer of recall: plain data, which the API turns into the protocol's shapes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """Compares two answers to one question, fact by fact: the recorded one and a repeated one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """A profile's parameters for the certainty of an answer (see ``ranking.chance``)."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta, Struct

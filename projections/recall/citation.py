@@ -1,7 +1,5 @@
 """Whether an answer used a memory (abmind's citation detector, #824)."""
 
-from __future__ import annotations
-
 import re
 
 from engramlog.projections.text.stop_words import STOP_WORDS

@@ -5,8 +5,6 @@ and use only what the answer shows.
 ``interference`` warns of facts of one topic with nearly the same words but different content.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime

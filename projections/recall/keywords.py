@@ -5,8 +5,6 @@ A message that comes as one entry of several words is not a phrase: no fact hold
 word by word. It is split into its terms.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The plan: the profile, overridden by the request."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from engramlog.projections.recall.profile import Profile

@@ -4,8 +4,6 @@
 of stages, factors, fusions, similarities and estimators.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from functools import cache, lru_cache

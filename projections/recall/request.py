@@ -3,8 +3,6 @@
 The API checks the wire's limits (depth, budget, lengths); this module assumes them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Literal, TypeAlias

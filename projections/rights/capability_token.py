@@ -7,8 +7,6 @@ so no block can be dropped, changed or moved. The secret of the last key travels
 proves that no block was cut off.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import os

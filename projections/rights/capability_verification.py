@@ -4,8 +4,6 @@ No check needs a request: a token carries the key that signed it, and the issuin
 derived from its first key. The caller decides which issuers to trust (``ring``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import msgspec

@@ -5,8 +5,6 @@ fields as sent, without ``signature``. A rotation event is signed likewise, by t
 retires.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

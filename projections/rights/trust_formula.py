@@ -5,8 +5,6 @@ that write under their own name, and sources with a key of this node. The formul
 evidence on all other sources. An operator's setting overrides both.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Splits a summary's text into paragraphs."""
 
-from __future__ import annotations
-
 import re
 
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")

@@ -1,7 +1,5 @@
 """Questions about summaries: the current ones, and those visible to a caller at a moment."""
 
-from __future__ import annotations
-
 import json
 
 import apsw

@@ -1,7 +1,5 @@
 """Connections to ``projections.db``: opening, settings, pool."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager

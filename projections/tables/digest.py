@@ -5,8 +5,6 @@ which peers with the same events must agree: no positions, access counts, trust 
 the sum of SHA-256 over encoded rows, modulo 2^256.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The state of a file of tables: its projectors and its last event."""
 
-from __future__ import annotations
-
 import apsw
 from msgspec import Struct
 

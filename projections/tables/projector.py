@@ -6,8 +6,6 @@ image.
 projector's sources are written before it runs.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Protocol

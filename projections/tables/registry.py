@@ -1,7 +1,5 @@
 """All projectors, in the order in which they apply."""
 
-from __future__ import annotations
-
 from engramlog.projections.tables.conflicts.contradictions import ContradictionsProjector
 from engramlog.projections.tables.conflicts.denials import DenialsProjector
 from engramlog.projections.tables.conflicts.resolutions import ResolutionsProjector

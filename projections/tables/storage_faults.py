@@ -1,7 +1,5 @@
 """Turns SQLite's disk errors into the log's, so that storage failures look the same everywhere."""
 
-from __future__ import annotations
-
 from types import TracebackType
 
 import apsw

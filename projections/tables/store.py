@@ -4,8 +4,6 @@ One transaction moves all projectors' rows and checkpoints. ``projections.db`` i
 the current generation, so a rebuilt file is swapped in atomically.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path

@@ -4,8 +4,6 @@ A pattern is searched only near its cues. Every quantifier is bounded and every 
 whole words, so a search takes time linear in the text, whatever its content.
 """
 
-from __future__ import annotations
-
 import re
 
 from msgspec import Struct

@@ -8,8 +8,6 @@ selectors without a base, and control characters. Follows UAX #31 (joiners), UTS
 sequences) and UAX #9 (bidirectional controls).
 """
 
-from __future__ import annotations
-
 import re
 
 _NEVER = re.compile(

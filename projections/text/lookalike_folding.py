@@ -3,8 +3,6 @@
 One way only: the result finds words and is never shown.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

@@ -5,8 +5,6 @@ A date without a year means that day or month of any year. ``yesterday``, ``two 
 month in the same month.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from datetime import MAXYEAR, MINYEAR, date, timedelta

@@ -1,7 +1,5 @@
 """How much of a text only asks: a question states nothing to recall."""
 
-from __future__ import annotations
-
 import re
 
 _ASKING = "?\uff1f\u061f\u037e"

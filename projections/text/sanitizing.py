@@ -6,8 +6,6 @@ tries to command a model, or hides that it does. The modes ``strip``, ``block`` 
 change or hold back facts with a sentinel. Source: wire 1.8, recall guide "Content sanitizer".
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from operator import itemgetter

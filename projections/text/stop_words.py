@@ -1,7 +1,5 @@
 """English words that say almost nothing about a text's subject."""
 
-from __future__ import annotations
-
 import re
 
 _STOP_TEXT = """

@@ -1,7 +1,5 @@
 """Brings the tables and the memory image up to the log, and records why that failed."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Which stored memories a new one is compared with: only those that its writer may read."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from engramlog.eventlog.kinds import Value

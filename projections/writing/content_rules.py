@@ -6,8 +6,6 @@ format (``eventlog/FORMAT.md``), not settings. A changed rule makes a new ``CONT
 received pages keep the judgement of their version.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable

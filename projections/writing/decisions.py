@@ -4,8 +4,6 @@ Decisions read their group's projection transaction, plus ``Undecided``: earlier
 that are not applied yet. They write nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

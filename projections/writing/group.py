@@ -5,8 +5,6 @@ applied first. The first decision that needs the tables opens them: a group that
 its events to the tail. Nothing here commits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter

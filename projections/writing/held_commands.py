@@ -5,8 +5,6 @@ one that needs all scopes, goes to a node that holds all. Most rights and declar
 scopes, so every node decides them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from engramlog.eventlog import kinds

@@ -6,8 +6,6 @@ fact that answered it then. A request that wrote nothing and has no answer was r
 decided again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

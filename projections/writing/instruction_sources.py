@@ -6,8 +6,6 @@ Without it, a caller's write is refused, and a value that another log already ho
 plain content.
 """
 
-from __future__ import annotations
-
 from collections.abc import Set
 
 import msgspec

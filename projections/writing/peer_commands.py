@@ -1,7 +1,5 @@
 """Commands that take what other nodes sent (see ``commands``)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from engramlog.eventlog.event import Foreign

@@ -1,7 +1,5 @@
 """A submission: one caller's commands, queued for the writer."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future

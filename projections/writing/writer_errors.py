@@ -1,7 +1,5 @@
 """Why the writer refuses a submission."""
 
-from __future__ import annotations
-
 
 class WriterBusy(Exception):
     """More submissions wait than the writer's bound; nothing was written. Try again later."""

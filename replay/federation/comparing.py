@@ -1,7 +1,5 @@
 """Compares two nodes' copies of each other's streams and tombstones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """A node's declaration that it asks to be a peer, signed with its federation key (wire 3.1)."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -5,8 +5,6 @@ the stream of a peer that may erase here. Until it arrives, the stream waits and
 is taken.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from typing import Any
 

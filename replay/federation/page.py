@@ -1,7 +1,5 @@
 """A page of one stream in transit between peers: whole events, and the sender's signed head."""
 
-from __future__ import annotations
-
 import zlib
 
 import msgspec

@@ -3,8 +3,6 @@
 Nothing here depends on the transport. One fault stops one stream; the others continue.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 

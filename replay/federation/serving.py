@@ -1,7 +1,5 @@
 """The part of this node that a peer may replay: granted streams, signed heads, pages."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from engramlog.eventlog.codec import decode_header

@@ -1,7 +1,5 @@
 """Checks a page before any of it is appended. Pure."""
 
-from __future__ import annotations
-
 import msgspec
 from msgspec import Struct
 

@@ -4,8 +4,6 @@ One thread, one request at a time. The primary holds the request until an event 
 is behind by little more than one round trip.
 """
 
-from __future__ import annotations
-
 import logging
 import random
 import threading

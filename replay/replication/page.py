@@ -1,7 +1,5 @@
 """Pages of the log in transit from a primary to its replicas: whole events, as stored."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Sequence
 

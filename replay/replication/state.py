@@ -1,7 +1,5 @@
 """``replica.json``: the primary of a replica's data directory. A primary has no such file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -4,8 +4,6 @@ A primary that was lost between an erased event and its erasure leaves such a co
 is promoted, it names them itself: it never had them.
 """
 
-from __future__ import annotations
-
 from uuid import uuid4
 
 from engramlog.eventlog.codec import decode_header

@@ -3,8 +3,6 @@
 Times are in milliseconds, as in the protocol.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any

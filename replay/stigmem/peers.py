@@ -1,7 +1,5 @@
 """The record of a peer for the protocol's federation."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from msgspec import Struct

@@ -7,8 +7,6 @@ its beginning. The cursor sent is a little earlier than the one reached: nodes t
 as text hide facts behind a cursor that they have already returned.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast

@@ -4,8 +4,6 @@ Nothing here trusts the peer: every field is checked. An invalid fact is refused
 does not affect the rest of its page.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """A page of this node's facts, for peers that pull by the protocol (wire 3.3)."""
 
-from __future__ import annotations
-
 import apsw
 import msgspec
 import numpy as np

@@ -4,8 +4,6 @@ The signature covers a record's canonical JSON (sorted keys, no spaces, UTF-8) w
 and ``reason``: a reason may be deleted later, and the record stays valid.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any
 from uuid import uuid4

@@ -1,7 +1,5 @@
 """The outcome of a recall: recall workers send it to the serving process."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from engramlog.eventlog.kinds import RecallAnswered

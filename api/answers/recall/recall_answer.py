@@ -1,7 +1,5 @@
 """A recall's answer, in its full and its short shapes."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, TypeAlias
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType

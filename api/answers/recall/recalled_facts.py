@@ -1,8 +1,6 @@
 """Recalled facts in the form of full answers. An answer contains a record four times, so the record
 is encoded once and its bytes are joined."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import Raw, Struct

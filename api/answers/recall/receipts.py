@@ -1,7 +1,5 @@
 """Receipts of recalls, and the answer to a receipt's question today."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """The short shapes of a recall's answer: ``facts`` for programs, ``compact`` for models."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Recalled facts as sentences that are clear alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from engramlog.projections.normalization import entity_display

@@ -1,7 +1,5 @@
 """A recall from its parsed request to the bytes of its answer."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from uuid import uuid4
 

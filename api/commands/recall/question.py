@@ -4,8 +4,6 @@ If the requested scope has no good answer, asks the same question in the caller'
 answer names the better one (``hint_of``).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ A receipt is visible to its caller and to auditors. Present rights decide which 
 see, as for every look at the past.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """From a recall request to the pipeline's question, and from its answer to every shape."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``engramlog consolidation``: rules, their runs, and their progress."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``engramlog content``: facts that the sanitizer flagged, and decisions on them."""
 
-from __future__ import annotations
-
 import argparse
 from urllib.parse import quote
 

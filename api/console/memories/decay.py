@@ -1,7 +1,5 @@
 """``engramlog decay``: policies and sweeps."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """``engramlog episodes``: record episodes, and list their facts."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``engramlog erase`` and ``engramlog hold``: erasing facts for good, and preventing it."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """``engramlog memory store``: abmind's command that writes, with its flags and its output."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """``engramlog summaries``: import a folder of Markdown summaries, and list summaries."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``engramlog tombstone``: hiding an entity from every answer, and showing it again."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """``engramlog remember``, ``assert`` and ``retract``: one fact at a time."""
 
-from __future__ import annotations
-
 import argparse
 import getpass
 import json

@@ -1,7 +1,5 @@
 """``engramlog backup`` and ``engramlog restore``."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

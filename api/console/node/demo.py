@@ -1,7 +1,5 @@
 """``engramlog demo``: a node with real history, and a few questions to it."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``engramlog doctor`` and ``engramlog tasks``: a node's self-check, and its background tasks."""
 
-from __future__ import annotations
-
 import argparse
 
 from engramlog.api.console.arguments import add_target_arguments

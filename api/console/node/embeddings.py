@@ -1,7 +1,5 @@
 """``engramlog embeddings``: the embedding model, and re-indexing with another one."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """``engramlog peer``: nodes that replay each other."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """``engramlog promote``: a replica becomes an independent node."""
 
-from __future__ import annotations
-
 import argparse
 
 from engramlog.api.console.arguments import add_target_arguments

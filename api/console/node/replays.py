@@ -1,7 +1,5 @@
 """``engramlog replay``: rebuild the views, verify the log, export signed heads, show the status."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

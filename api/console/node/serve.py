@@ -1,7 +1,5 @@
 """``engramlog serve``: run a node."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

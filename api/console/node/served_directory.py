@@ -1,7 +1,5 @@
 """A data directory as a node, whichever process serves it."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from threading import Lock
 from time import monotonic, sleep

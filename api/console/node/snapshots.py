@@ -1,7 +1,5 @@
 """``engramlog snapshot``: copies of the tables at chosen positions, from which rebuilds start."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """``engramlog ui``: the console in a browser, on a running node or on its own."""
 
-from __future__ import annotations
-
 import argparse
 import webbrowser
 

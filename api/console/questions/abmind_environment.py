@@ -1,8 +1,6 @@
 """abmind's settings, from an environment as abmind reads them: an unusable number causes a warning,
 and the default stays."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """``--user-id``: the owner of the memories, for commands in abmind's style."""
 
-from __future__ import annotations
-
 import argparse
 import os
 

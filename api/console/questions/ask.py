@@ -1,7 +1,5 @@
 """``engramlog recall`` and ``engramlog facts``: questions, now or as of an earlier moment."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

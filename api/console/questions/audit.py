@@ -1,7 +1,5 @@
 """``engramlog audit``: past states, changes, who made them, and SQL over the log."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """``engramlog show`` and ``engramlog history``: an entity's facts, and their past."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 from typing import Any

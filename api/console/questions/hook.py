@@ -4,8 +4,6 @@ The host gives the turn as JSON on stdin and adds stdout to the prompt. No failu
 turn: faults go to stderr, and the exit code is always 0.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

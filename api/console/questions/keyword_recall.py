@@ -3,8 +3,6 @@
 Hits go to stdout as a JSON array, and the search's summary to stderr in one line.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """``engramlog names``: other names of entities, and which entity a name means."""
 
-from __future__ import annotations
-
 import argparse
 from urllib.parse import quote
 

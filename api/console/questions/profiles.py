@@ -1,7 +1,5 @@
 """``engramlog profile``: show a recall profile's document, and install a changed one."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

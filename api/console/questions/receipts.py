@@ -1,7 +1,5 @@
 """``engramlog receipts`` and ``engramlog recall replay``: questions and answers of recalls."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """``engramlog capability``: tokens that carry rights and can be verified anywhere."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from datetime import UTC, datetime

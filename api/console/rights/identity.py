@@ -1,7 +1,5 @@
 """``engramlog identity``: the node's key, its backup and rotation, and copied directories."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

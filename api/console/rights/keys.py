@@ -1,7 +1,5 @@
 """``engramlog key``: API keys."""
 
-from __future__ import annotations
-
 import argparse
 import secrets
 import sys

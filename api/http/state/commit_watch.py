@@ -1,7 +1,5 @@
 """Waiting in the event loop until the log grows, for requests that follow it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 

@@ -4,8 +4,6 @@ A cursor grants no right: the node authorises each page again. Its text is base6
 MessagePack body and a 16-byte HMAC-SHA256; after an alteration it answers ``invalid_cursor``.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

@@ -5,8 +5,6 @@ passes if it gets a token. A batch pays for each of its items, on credit if nece
 pass, and none is cheaper than single writes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from time import monotonic

@@ -4,8 +4,6 @@ State per (caller, session id), bounded and in memory; a restart drops it.
 Source: wire 1.7.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """The file in a data directory that says how to reach the node which serves it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

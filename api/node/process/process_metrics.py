@@ -1,7 +1,5 @@
 """Figures of this process and its release, under Prometheus' usual names."""
 
-from __future__ import annotations
-
 import os
 import platform
 import resource

@@ -1,7 +1,5 @@
 """How this process collects garbage, and how its threads take turns at the interpreter."""
 
-from __future__ import annotations
-
 import gc
 import sys
 

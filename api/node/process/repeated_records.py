@@ -1,7 +1,5 @@
 """A bound on the error log: at most so many equal records per minute."""
 
-from __future__ import annotations
-
 import logging
 from threading import Lock
 

@@ -5,8 +5,6 @@ The serving process names its published position; the follower then reads the lo
 there. Positions, their order and so every answer are the same in both.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

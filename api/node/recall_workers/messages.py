@@ -5,8 +5,6 @@ then answers each ``Question`` in turn. It has no model: before an answer it may
 texts (``Wanted``). Vectors of facts arrive without a request.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -3,8 +3,6 @@
 ``pool`` starts it with one end of a socket; it ends when the other end closes.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

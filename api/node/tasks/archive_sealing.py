@@ -1,7 +1,5 @@
 """The task that seals full segments of the log into the archive while the node serves."""
 
-from __future__ import annotations
-
 import asyncio
 
 from engramlog.api.node.tasks.task import LoopTask

@@ -1,7 +1,5 @@
 """The task that rewrites memory cards in the background after events that change them."""
 
-from __future__ import annotations
-
 import asyncio
 
 from engramlog.api.node.tasks.task import TaskStatus

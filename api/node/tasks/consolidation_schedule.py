@@ -5,8 +5,6 @@ Rules that count episodes run after a write with an episode, timed rules at thei
 that fell due while the node was down run at its start.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

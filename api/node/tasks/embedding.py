@@ -1,8 +1,6 @@
 """Embedding as a task. Its worker lives as long as the open node. When the app stops, a running
 re-indexing is given up, so that its job ends."""
 
-from __future__ import annotations
-
 from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.task import TaskStatus
 

@@ -1,8 +1,6 @@
 """The task that keeps the files of the memory image and the vectors close to the log's end, for a
 quick start."""
 
-from __future__ import annotations
-
 import asyncio
 
 from engramlog.api.node.node import Node

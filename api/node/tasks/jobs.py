@@ -8,8 +8,6 @@ results for ten minutes; a restart drops them.
 thread, with its progress.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable

@@ -5,8 +5,6 @@ enough of them wait, and at shutdown. A failed flush keeps them for the next. Re
 here before the log has them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -4,8 +4,6 @@ At the start it reads the changes made while the node was down. Each file writte
 deleted becomes a ``summary_recorded`` event; the task only reads the folder.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """The protocol of background tasks, and their owner, which starts and stops them."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,8 +1,6 @@
 """Webhooks: one task per subscription delivers at least once and in order, backs off, and gives up
 in the end."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

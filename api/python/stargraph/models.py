@@ -3,8 +3,6 @@
 An instant without an offset is in UTC.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypeAlias
 

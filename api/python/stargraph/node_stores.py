@@ -1,7 +1,5 @@
 """Both stores over a node: a directory, or any memory that ``AsyncMemory`` reaches."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -3,8 +3,6 @@
 Source: the Stargraph seed. Stores compare names by equality, and None widens.
 """
 
-from __future__ import annotations
-
 from typing import Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, Field

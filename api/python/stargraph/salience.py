@@ -1,7 +1,5 @@
 """Salience in Stargraph's protocol, by the formula of the node's own rules."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Protocol, runtime_checkable
 

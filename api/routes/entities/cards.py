@@ -1,7 +1,5 @@
 """Memory cards over HTTP."""
 
-from __future__ import annotations
-
 from aiohttp import web
 
 from engramlog.api.answers.fact_record import wire_moment

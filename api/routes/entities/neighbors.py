@@ -1,7 +1,5 @@
 """The neighbours of an entity over HTTP, page by page."""
 
-from __future__ import annotations
-
 from aiohttp import web
 from msgspec import UNSET, Struct
 

@@ -1,7 +1,5 @@
 """Setting a fact's attributes over HTTP."""
 
-from __future__ import annotations
-
 from aiohttp import web
 from msgspec import Struct
 

@@ -1,7 +1,5 @@
 """Many writes in one request: an array or lines; answers each item in order."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Contradictions over HTTP: list them, and settle one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import islice
 from typing import Literal

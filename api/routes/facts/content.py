@@ -1,7 +1,5 @@
 """Facts that the sanitizer flagged, its findings, and the decisions of admins."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

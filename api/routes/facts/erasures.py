@@ -1,7 +1,5 @@
 """Erasures and legal holds over HTTP: for admins only."""
 
-from __future__ import annotations
-
 from aiohttp import web
 from msgspec import Struct
 

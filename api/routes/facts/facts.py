@@ -1,7 +1,5 @@
 """Facts: state, look up, retract, and verify a content id."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

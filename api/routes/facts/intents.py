@@ -5,8 +5,6 @@ The goal, the sender and the recipients become separate facts (and edges), so th
 graph find them. One more fact holds the envelope for GET.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, cast
 from uuid import uuid4
 

@@ -1,7 +1,5 @@
 """Provenance over HTTP: the facts that a fact derives from, hop by hop."""
 
-from __future__ import annotations
-
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType, field
 

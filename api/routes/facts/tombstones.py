@@ -1,7 +1,5 @@
 """Tombstones over HTTP: for admins only (wire 5.5)."""
 
-from __future__ import annotations
-
 from aiohttp import web
 from msgspec import Struct
 from msgspec.structs import asdict

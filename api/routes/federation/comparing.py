@@ -1,7 +1,5 @@
 """Compares by digests whether two peers hold the same events of each other."""
 
-from __future__ import annotations
-
 import asyncio
 
 from aiohttp import web

@@ -1,7 +1,5 @@
 """Declarations over HTTP: this node's own, and those of nodes that want to be peers."""
 
-from __future__ import annotations
-
 from typing import Literal
 from uuid import uuid4
 

@@ -1,7 +1,5 @@
 """Peers over HTTP: approve, grant, revoke, list."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import msgspec

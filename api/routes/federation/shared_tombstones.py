@@ -1,7 +1,5 @@
 """Tombstones for peers, and from them (wire 2.2, 5.5)."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, cast
 
 from aiohttp import web

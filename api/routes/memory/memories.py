@@ -1,7 +1,5 @@
 """Memories over HTTP: facts written in abmind's manner, and answered in its shape."""
 
-from __future__ import annotations
-
 import numpy as np
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType

@@ -1,7 +1,5 @@
 """Summaries over HTTP: recorded by name, listed as of a moment."""
 
-from __future__ import annotations
-
 from datetime import date
 from typing import Annotated
 

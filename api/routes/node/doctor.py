@@ -1,7 +1,5 @@
 """The self-check: examines possible faults of a node one by one."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from typing import Literal

@@ -4,8 +4,6 @@ Anyone may read them. So no label names a principal, a peer or an entity, and no
 restricted data beyond what positions and requests show.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from aiohttp import web

@@ -4,8 +4,6 @@ The page contains no data: its reader's key decides what it shows. Requests can 
 files' names, so no path leads outside.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.resources import files
 

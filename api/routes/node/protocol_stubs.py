@@ -1,7 +1,5 @@
 """Routes that the protocol requires of every node, with little to answer here (wire 2.2)."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Snapshots of the tables: take, list, verify, remove, and send to replicas."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from typing import BinaryIO

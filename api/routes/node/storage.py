@@ -1,7 +1,5 @@
 """The node's files on disk."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

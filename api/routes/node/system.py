@@ -1,7 +1,5 @@
 """The node itself: discovery, health, who am I, rebuild, and the API's description."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """Background tasks."""
 
-from __future__ import annotations
-
 from aiohttp import web
 from msgspec import Struct
 

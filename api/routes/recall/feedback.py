@@ -1,7 +1,5 @@
 """Feedback on recalled facts over HTTP."""
 
-from __future__ import annotations
-
 import numpy as np
 from aiohttp import web
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """Recall profiles: built-in ones, and those in the node's log."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, TypeAlias, cast
 
 from aiohttp import web

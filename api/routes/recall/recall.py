@@ -1,7 +1,5 @@
 """Recall over HTTP: POST for the protocol's clients, GET as in the seed."""
 
-from __future__ import annotations
-
 from aiohttp import web
 
 from engramlog.api.answers.recall.recall_answer import RecalledLines, RecallResponse, ShortRecords

@@ -1,7 +1,5 @@
 """Receipts of recalls over HTTP: question, answer, and today's answer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 

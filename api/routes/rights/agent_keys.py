@@ -1,7 +1,5 @@
 """Agents' public keys over HTTP (wire 1.6)."""
 
-from __future__ import annotations
-
 from typing import Literal
 from uuid import uuid4
 

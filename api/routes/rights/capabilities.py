@@ -1,7 +1,5 @@
 """Capability tokens: signed for a holder, with at most the caller's rights."""
 
-from __future__ import annotations
-
 from uuid import uuid4
 
 import msgspec

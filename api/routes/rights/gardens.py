@@ -1,7 +1,5 @@
 """Gardens and their members over HTTP (wire 2.2, 4)."""
 
-from __future__ import annotations
-
 from typing import Literal
 from uuid import uuid4
 

@@ -1,7 +1,5 @@
 """API keys: admins make them; their owner or an admin revokes them."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from uuid import uuid4

@@ -1,7 +1,5 @@
 """Manifests: their entity puts them, all callers may read them (wire 3.8)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from aiohttp import web

@@ -1,7 +1,5 @@
 """Capability tokens in the protocol's form (wire 3.8): plain JSON."""
 
-from __future__ import annotations
-
 import msgspec
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType

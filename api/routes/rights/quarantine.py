@@ -1,7 +1,5 @@
 """Quarantine over HTTP: pending facts and their review (wire 2.2)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Trust in sources over HTTP: settings, computed trust, and the formula's parameters."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

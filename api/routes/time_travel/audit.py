@@ -1,7 +1,5 @@
 """The protocol's audit routes: the trail of facts, and the node's journal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The log as import lines over HTTP, limited to the caller's rights."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 

@@ -1,7 +1,5 @@
 """The lives of facts and entities: every event that touched them."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

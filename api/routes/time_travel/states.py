@@ -1,7 +1,5 @@
 """The state at a moment, the difference between two, SQL over the log, and forks of it."""
 
-from __future__ import annotations
-
 import numpy as np
 from aiohttp import web
 from msgspec import to_builtins

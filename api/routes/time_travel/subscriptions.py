@@ -1,7 +1,5 @@
 """Subscriptions over HTTP: make, list, end; their events in pages and as a stream."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Literal
 from uuid import uuid4

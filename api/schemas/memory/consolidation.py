@@ -1,7 +1,5 @@
 """Requests about consolidation rules and their runs."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from engramlog.api.schemas.facts import MomentQuery

@@ -1,7 +1,5 @@
 """Requests about deltas, triples and facts. Unknown fields are rejected."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field

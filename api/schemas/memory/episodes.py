@@ -1,7 +1,5 @@
 """Requests about episodes. Unknown fields are rejected."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery

@@ -1,7 +1,5 @@
 """Requests about memories: facts written in abmind's manner."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator

@@ -1,7 +1,5 @@
 """Parts of requests about memories."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any
 

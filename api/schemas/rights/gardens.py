@@ -1,7 +1,5 @@
 """Requests about gardens, their members and quarantine."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """Requests about API keys."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

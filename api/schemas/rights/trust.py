@@ -1,7 +1,5 @@
 """Requests about trust in sources."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator

@@ -1,7 +1,5 @@
 """The base of all lines of an import file, and their errors."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """Lines of an import file that declare something: policies, sweeps, holds."""
 
-from __future__ import annotations
-
 from msgspec import field
 from msgspec.structs import asdict
 from pydantic import ValidationError

@@ -1,7 +1,5 @@
 """Lines of an import file that state facts and end them, and their commands."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Literal
 

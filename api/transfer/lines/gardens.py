@@ -1,7 +1,5 @@
 """Lines of an import file about gardens and their members, and their commands."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeAlias
 from uuid import UUID, uuid4

@@ -5,8 +5,6 @@ to the file and never reach the log: ids and content hashes replace them first
 (``translating.Translator``).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any, TypeAlias, get_args

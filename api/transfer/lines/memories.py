@@ -4,8 +4,6 @@ Another log applied the deltas: a line has their outcome, and the import decides
 has their stated and ended facts in order, as lines.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field

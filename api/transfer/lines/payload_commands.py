@@ -1,7 +1,5 @@
 """The commands of lines with a payload: the payload, after checks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,8 +5,6 @@ episodes are keys. ``SHAPES`` has the exceptions. A kind with a ``line`` needs n
 another file of this folder makes its line.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, cast
 

@@ -4,8 +4,6 @@ A run names its episodes by the file's keys. Positions of the other log become t
 these episodes here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 

@@ -1,8 +1,6 @@
 """Lines of an import file about tombstones, and their commands. A node signs its own tombstones, so
 a line has the decision and not the record."""
 
-from __future__ import annotations
-
 from engramlog.api.node.node import Node
 from engramlog.api.transfer.lines.base import IMPORT_ACTOR, Line, LineError, line_uri
 from engramlog.eventlog.kinds import TombstoneRevoked, TombstoneSet

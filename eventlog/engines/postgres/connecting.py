@@ -4,8 +4,6 @@ No call waits for ever: a stopped server, or a network that drops packets, must 
 that is gone.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Generator

@@ -1,7 +1,5 @@
 """Follows the log's head from a thread: by NOTIFY, and by polling as a fallback."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """Checks on opening a log or taking its lock: its owner, and its history."""
 
-from __future__ import annotations
-
 from engramlog.eventlog.engines.postgres.connecting import Connection
 from engramlog.eventlog.engines.postgres.reading import fetch
 from engramlog.eventlog.engines.postgres.server import ServerState

@@ -1,7 +1,5 @@
 """Reading the log over a pool of connections. Each read is one statement, so it sees one state."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any

@@ -7,8 +7,6 @@ decides, and moves it with its events. So positions follow the order of commits 
 gap.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import psycopg

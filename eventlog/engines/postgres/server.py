@@ -4,8 +4,6 @@ Read under the log's lock for every group of writes: an operator may change sett
 the server, at any time.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """All statements that read or write the events of a log."""
 
-from __future__ import annotations
-
 _STORED = """
 SELECT e.position, e.received_at, e.received_hlc, e.peer, e.header, e.hash, p.salt, p.payload
 """

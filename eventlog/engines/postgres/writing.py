@@ -1,7 +1,5 @@
 """Writing a transaction's events under the log's lock: one round trip for few, COPY for many."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any

@@ -1,7 +1,5 @@
 """The other tables of ``log.db``, checked against the events."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import apsw

@@ -1,7 +1,5 @@
 """A consistent copy of a SQLite file that another process may be writing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import apsw

@@ -1,7 +1,5 @@
 """Erases payloads in ``log.db``: deletes them, then empties the write-ahead log."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from typing import cast

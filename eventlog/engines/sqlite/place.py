@@ -4,8 +4,6 @@ A file that is removed under a process keeps taking writes and ends with the pro
 events would be lost.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

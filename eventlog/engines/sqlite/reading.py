@@ -4,8 +4,6 @@ Every query is read to its end or closed: an open one would keep its connection 
 the file.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import deque
 from collections.abc import Collection, Generator, Iterator, Sequence

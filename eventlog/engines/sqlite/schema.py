@@ -4,8 +4,6 @@ The triggers are part of the format: nothing in the log is updated or deleted, e
 a ``fact_erased`` event in it names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path

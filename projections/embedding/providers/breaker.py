@@ -1,7 +1,5 @@
 """A circuit breaker: after repeated failures requests pause, then a single one tries."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ Requests block the calling thread. Redirects are not followed, so a key goes onl
 messages never contain keys.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Mapping

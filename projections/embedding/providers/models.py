@@ -1,7 +1,5 @@
 """The known models: their dimensions and their requirements."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from engramlog.projections.embedding.errors import UnknownModel, WrongDimensions

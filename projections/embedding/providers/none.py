@@ -1,7 +1,5 @@
 """No model: recall uses words and graph alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from engramlog.projections.arrays import F32

@@ -4,8 +4,6 @@ Request ``{"model", "input": [texts], "truncate": true}``; answer ``{"embeddings
 ``{"error": "…"}``, 404 for a model that was not pulled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

@@ -5,8 +5,6 @@ Request ``{"model", "input": [texts], "encoding_format": "float"}``; answer ``{"
 per request, 8,192 tokens per input, none empty.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

@@ -1,7 +1,5 @@
 """The interface to embedding models: one method, and the check of its answer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, Protocol
 

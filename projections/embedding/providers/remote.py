@@ -1,7 +1,5 @@
 """Shared by the HTTP providers: splitting texts into requests, and joining the answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 

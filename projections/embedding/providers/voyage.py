@@ -5,8 +5,6 @@ answer ``{"data": [{"index", "embedding"}]}``; errors ``{"detail": "…"}``. At 
 request (128 for older accounts) and 1,000,000 tokens for ``voyage-3-lite``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from engramlog.projections.embedding.providers.http import HttpClient

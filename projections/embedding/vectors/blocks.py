@@ -9,8 +9,6 @@ A full block hardly changes, so each is written once, and again after it gained 
 lost a vector to an erasure is removed, then written again.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 import shutil

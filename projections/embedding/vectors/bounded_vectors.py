@@ -6,8 +6,6 @@ the caller may not read, or of another moment, are skipped; they neither count n
 The cosines come from the vectors themselves.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 

@@ -4,8 +4,6 @@ A vector lives exactly as long as its card, so nothing of an old card remains. I
 ``vec_facts`` goes at the next start, like the card itself.
 """
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

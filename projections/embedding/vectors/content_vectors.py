@@ -5,8 +5,6 @@ and never calls a model. Each memory's vector is made first, so of two memories 
 second finds the first one's.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence

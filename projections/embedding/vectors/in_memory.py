@@ -6,8 +6,6 @@ block has a sketch, for preselection among very many. A block may be a mapped fi
 stay in this process.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

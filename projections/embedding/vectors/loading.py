@@ -1,8 +1,6 @@
 """Loads stored vectors: the search file if they exceed memory, or blocks from files, then the rest
 from the table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ differing signs ranks them roughly, at a thirtieth of the memory to read. The sk
 for exact comparison and never gives a score.
 """
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 import numpy as np

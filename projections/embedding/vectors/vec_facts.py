@@ -6,8 +6,6 @@ then needs no copy of vectors. The file may be deleted: the worker fills it agai
 possible.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Container, Iterator, Sequence
 from itertools import islice

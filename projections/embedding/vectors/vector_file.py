@@ -6,8 +6,6 @@ and may be deleted. It is not used if the log has another event at its last fact
 Positions are the key because other processes may number the slots of the memory image differently.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A profile's parameters for conversations: their length, and how their facts share scores."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta, Struct

@@ -5,8 +5,6 @@ resembles facts about lists and conversations. So recall searches for its topic 
 and spreads the answer over conversations. English only; other questions stay as they are.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Annotated
 

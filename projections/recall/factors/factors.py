@@ -5,8 +5,6 @@ weight, ``boost`` adds the factor itself, and ``floor`` raises the score to it. 
 features.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated, Any
 

@@ -5,8 +5,6 @@ evidence rules).
 ``boost`` factors add their value, ``floor`` factors raise a score to it.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import numpy as np

@@ -4,8 +4,6 @@
 ``weighted_total * scale = score``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from engramlog.projections.arrays import F64

@@ -4,8 +4,6 @@ A chooser proposes one candidate at a time. Packing answers with ``take`` or ``r
 packed facts count as selected.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from itertools import chain
 from typing import Protocol

@@ -4,8 +4,6 @@ The weights of stages that did not complete go to the others in proportion. If a
 a fact yet, its weight for that fact goes to the stages that judge facts by themselves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Literal
 

@@ -3,8 +3,6 @@
 Packed facts never cost more than the budget and never exceed the limit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from engramlog.projections.recall.ranking.diversity import Chooser

@@ -1,7 +1,5 @@
 """From the fused candidates to one score each: factors in the profile's order."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

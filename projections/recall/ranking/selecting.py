@@ -1,7 +1,5 @@
 """From scores to packed facts: order, diversity, budget, and the parents of derived facts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 import msgspec

@@ -5,8 +5,6 @@
 decay_days) * (1 + |e| * emotion_recency)``.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import numpy as np

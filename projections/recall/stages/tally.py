@@ -1,7 +1,5 @@
 """Adds up scores by slot when few of very many facts get any."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How assertions enter the claims of their keys and open conflicts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import apsw

@@ -10,8 +10,6 @@ Every read of ``facts`` is as of the event's position, so the rows do not depend
 batched. Source: wire 5.1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import apsw

@@ -6,8 +6,6 @@ target and its record are live, and the target's source has not restated the val
 wire 5.2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import apsw

@@ -1,7 +1,5 @@
 """Identities of keys, values and conflicts: pure functions, equal on every node."""
 
-from __future__ import annotations
-
 import hashlib
 
 from engramlog.eventlog.identifiers import id_text

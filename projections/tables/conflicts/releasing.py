@@ -1,7 +1,5 @@
 """How facts leave the claims of their keys: retracted, expired, settled or made set-valued."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import apsw

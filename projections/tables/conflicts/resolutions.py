@@ -8,8 +8,6 @@ fact never applies them, but must hide the same notes as the others. Only a reso
 own node counts, so that a peer cannot hide other nodes' facts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import apsw

@@ -1,7 +1,5 @@
 """SQL statements over ``claims`` and ``conflicts``."""
 
-from __future__ import annotations
-
 from engramlog.projections.moment import LIVE
 
 TOP = """

@@ -1,7 +1,5 @@
 """``agent_keys``: the public keys with which agents sign their facts (wire 1.6)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,8 +1,6 @@
 """``capabilities``: tokens that this node signed. ``capability_revocations``: revocations of any
 node's tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import apsw

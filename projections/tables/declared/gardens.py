@@ -4,8 +4,6 @@
 reviewed fact. Visibility always follows the present state. Source: wire 2.2 and 4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import apsw

@@ -1,7 +1,5 @@
 """``manifests``: every manifest, an entity's newest last."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

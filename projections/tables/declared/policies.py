@@ -1,7 +1,5 @@
 """Declarations over time: decay policies, set-valued relations, profiles, the pinned model."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Subscriptions: who subscribes to what, and how far each was delivered."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from pathlib import Path

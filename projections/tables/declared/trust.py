@@ -4,8 +4,6 @@
 stay vouched for after the key ends. ``trust_policies`` holds the parameters of ``trust_formula``.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 

@@ -1,8 +1,6 @@
 """Relations that usually hold several values: a new node declares them set-valued at its first
 start."""
 
-from __future__ import annotations
-
 _NAMES = """
     allergic_to attended belongs_to child colleague dislikes event friend goal has hobby
     interested_in interest knows language likes mentioned mentions member_of note owns parent

@@ -4,8 +4,6 @@ A rule's watermark is the highest position that its runs reached: a function of 
 survives restarts and no episode is counted twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import apsw

@@ -7,8 +7,6 @@ is known only on the node that applied it. ``delta_sources`` leads from an episo
 back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeAlias
 

@@ -4,8 +4,6 @@ Name, owner, scope and garden identify a summary. A peer's summaries lie beside 
 ours (``voice``: the peer's origin, empty for ours).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import apsw

@@ -1,7 +1,5 @@
 """Attributes of facts, which abmind ranks by: as first stated, and each later change."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

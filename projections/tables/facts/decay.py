@@ -6,8 +6,6 @@ fact. Tables and memory image use the same functions, so both hold the same bits
 protocol's §15, DESIGN §2.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Links are stored as given and may dangle. The writer refuses a fact that closes 
 Two nodes may each accept half of a cycle, so walks tolerate cycles.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter

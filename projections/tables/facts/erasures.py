@@ -4,8 +4,6 @@ which of them are proven clean, and the facts that may not be erased.
 No row holds erased text. Source: DESIGN section 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 

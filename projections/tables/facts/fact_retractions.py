@@ -5,8 +5,6 @@ share, from a local decay sweep. If both happened, the source's retraction is th
 came first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import apsw

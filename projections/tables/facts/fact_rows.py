@@ -1,7 +1,5 @@
 """Rows of ``facts`` for queries."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import apsw

@@ -4,8 +4,6 @@ FTS5 tokenizes and stores. Scores come from the memory image's posting lists, co
 caller's visible facts. So no statistic reveals unreadable facts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import apsw

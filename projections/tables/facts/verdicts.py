@@ -5,8 +5,6 @@ judges facts of other nodes itself. A review applies to the whole history of its
 rights do: an as-of query does not undo it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import apsw

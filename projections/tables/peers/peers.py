@@ -1,8 +1,6 @@
 """Peers: which nodes may replay this node, which it replays, their streams' progress, and
 evidence."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

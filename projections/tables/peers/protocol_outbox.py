@@ -1,7 +1,5 @@
 """This node's facts in the order of their assertion, for the protocol's federation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from uuid import NAMESPACE_URL, uuid5
 

@@ -4,8 +4,6 @@ The receipt of their page lists them (``PeerPageReceived.refused``) and precedes
 rules do not change the meaning of a log.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import apsw

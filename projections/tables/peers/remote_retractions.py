@@ -7,8 +7,6 @@ log, or the peer has the grant over others' facts. So arrival order does not mat
 grant covers earlier claims.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 import apsw

@@ -1,7 +1,5 @@
 """Access counts: how often recalls returned a fact (seed §20.3.3, §20.7)."""
 
-from __future__ import annotations
-
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence

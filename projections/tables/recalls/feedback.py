@@ -1,7 +1,5 @@
 """Feedback on facts that recalls returned: cited in an answer, or rejected (abmind #824)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter

@@ -3,8 +3,6 @@
 Only the log holds the receipt itself and its question, so erasing the event erases both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import apsw

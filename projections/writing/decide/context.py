@@ -1,7 +1,5 @@
 """The input and output of a decision."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A BERT encoder in ONNX Runtime, from the tensors of a checkpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 

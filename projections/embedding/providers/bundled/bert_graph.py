@@ -4,8 +4,6 @@ Loading joins the three attention products and adds the embedding of the first s
 the places.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 

@@ -4,8 +4,6 @@ It downloads nothing. It checks the files' checksums before use, so two nodes wi
 vectors of the same model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

@@ -4,8 +4,6 @@ In trained weights exponents take few values and fractions are noise. So a file 
 exponents, entropy-coded to a third, and fraction and sign, three bytes per number, unchanged.
 """
 
-from __future__ import annotations
-
 import zlib
 from pathlib import Path
 

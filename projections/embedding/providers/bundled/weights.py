@@ -1,7 +1,5 @@
 """The bundled model's files: their place and their checksums."""
 
-from __future__ import annotations
-
 import hashlib
 from importlib.util import find_spec
 from pathlib import Path

@@ -4,8 +4,6 @@ The result equals that of the `tokenizers` library, number for number; tests com
 library would add a model hub's client and 27 MB.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from bisect import bisect_right

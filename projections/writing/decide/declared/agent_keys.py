@@ -1,7 +1,5 @@
 """Agents' public keys: each is revoked once."""
 
-from __future__ import annotations
-
 from engramlog.eventlog.kinds import AgentKeySet
 from engramlog.projections.tables.database import query_one
 from engramlog.projections.writing import commands as ask

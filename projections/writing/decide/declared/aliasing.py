@@ -1,7 +1,5 @@
 """Other names of entities: set, changed, removed."""
 
-from __future__ import annotations
-
 from engramlog.eventlog.kinds import AliasSet
 from engramlog.projections.normalization import is_reserved
 from engramlog.projections.tables.declared.aliases import live_alias

@@ -1,7 +1,5 @@
 """Capability tokens: a revocation goes into every stream that their holders read."""
 
-from __future__ import annotations
-
 from engramlog.eventlog.event import Draft, scope_partition
 from engramlog.eventlog.kinds import CapabilityRevoked
 from engramlog.projections.normalization import SCOPES

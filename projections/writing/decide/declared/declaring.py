@@ -1,7 +1,5 @@
 """What operators declare: keys, policies, sweeps, set-valued relations, the embedding model."""
 
-from __future__ import annotations
-
 import msgspec
 
 from engramlog.eventlog.kinds import (

@@ -4,8 +4,6 @@ Roles come from the writing transaction, so a removed member cannot write any mo
 means the node's own tools, which may do anything.
 """
 
-from __future__ import annotations
-
 from uuid import uuid4
 
 import apsw

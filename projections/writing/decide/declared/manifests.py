@@ -1,7 +1,5 @@
 """Manifests: limited in rate, never an older one, a new key only by rotation."""
 
-from __future__ import annotations
-
 from engramlog.projections.rights.manifest_document import rotation_fault
 from engramlog.projections.tables.declared.manifests import load_manifest, puts_since
 from engramlog.projections.writing.commands import Refused

@@ -1,7 +1,5 @@
 """Subscribing to changes, and ending a subscription."""
 
-from __future__ import annotations
-
 import msgspec
 
 from engramlog.eventlog.kinds import SubscriptionSet

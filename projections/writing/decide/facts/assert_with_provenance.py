@@ -4,8 +4,6 @@ A payload cannot claim another provenance, and the bundle's values are checked t
 its episodes by the hashes of their events.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """Stating a fact: a new fact, the existing equal one, or a retraction."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

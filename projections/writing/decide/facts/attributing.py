@@ -1,7 +1,5 @@
 """Setting attributes of a fact, live or ended."""
 
-from __future__ import annotations
-
 import msgspec
 
 from engramlog.eventlog.event import fact_partition

@@ -5,8 +5,6 @@ retractions and reviews with their reasons, resolutions whose losers are all era
 still affects a remaining fact stays, with its note (docs/erasure.md).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable
 
 import msgspec

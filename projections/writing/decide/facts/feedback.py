@@ -1,7 +1,5 @@
 """Recording feedback on recalled facts."""
 
-from __future__ import annotations
-
 import msgspec
 
 from engramlog.eventlog.kinds import FactFeedback

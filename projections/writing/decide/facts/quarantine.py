@@ -5,8 +5,6 @@ and nothing of the quarantine. In both cases the quarantined fact ends; its reco
 the quarantine's members.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """A person's decision on a fact that the sanitizer flagged."""
 
-from __future__ import annotations
-
 from engramlog.projections.tables.database import query_one
 from engramlog.projections.tables.declared.garden_directory import role_in
 from engramlog.projections.tables.facts.verdicts import reviews_of

@@ -1,7 +1,5 @@
 """Tombstones: set and revoked (wire 5.5), and the effect of grants on those of peers."""
 
-from __future__ import annotations
-
 from engramlog.eventlog.event import Draft
 from engramlog.eventlog.kinds import PeerGrants, TombstoneRevoked, TombstoneSet
 from engramlog.projections.tables.facts.tombstones import (

@@ -4,8 +4,6 @@ One command applies the deltas and records the run: both or neither. So a waterm
 of or behind the deltas.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import msgspec

@@ -1,7 +1,5 @@
 """The facts that a batch of deltas needs to know, and its effects on them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 

@@ -5,8 +5,6 @@ anything: in a strict batch the first conflict rejects the batch (only the rejec
 otherwise it rejects its own delta.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal

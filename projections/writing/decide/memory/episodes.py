@@ -5,8 +5,6 @@ other content is refused. Another scope or garden may use the same id, so a refu
 unreadable. Episodes of peers take no id here.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -6,8 +6,6 @@ the second finds the first. Every look-up uses the writer's rights: unreadable f
 the write nor the answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import msgspec

@@ -4,8 +4,6 @@ A fact never changes, its confidence included. If the older one had more confide
 words are restated with that confidence, derived from both, and both end.
 """
 
-from __future__ import annotations
-
 import msgspec
 import numpy as np
 

@@ -5,8 +5,6 @@ Nothing is derived again: changed rules, or other decisions that this node would
 what happened. Parts already applied here are skipped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import msgspec

@@ -1,8 +1,6 @@
 """Recording a summary: new paragraphs are stated, removed ones retracted, and unchanged ones keep
 their facts; all or nothing."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 

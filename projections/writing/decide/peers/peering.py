@@ -1,7 +1,5 @@
 """Peers: declarations, approval, pages of events, and the facts that these end."""
 
-from __future__ import annotations
-
 import json
 from itertools import groupby
 

@@ -1,7 +1,5 @@
 """Taking facts of nodes that speak only the protocol's federation."""
 
-from __future__ import annotations
-
 from engramlog.eventlog.event import Draft, scope_partition
 from engramlog.eventlog.kinds import FactAsserted, ForeignPageReceived, RefusedFact
 from engramlog.projections.moment import LIVE
