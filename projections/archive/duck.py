@@ -1,4 +1,4 @@
-"""The process's one DuckDB database, which is empty: statements name the files that they read."""
+"""DuckDB databases, which are empty: statements name the files that they read."""
 
 from __future__ import annotations
 
@@ -10,9 +10,19 @@ if TYPE_CHECKING:
 
 
 def cursor() -> duckdb.DuckDBPyConnection:
-    """A connection for the caller to close; its registrations are private. Opening a database takes
-    about twenty times as long as most statements."""
-    return _database().cursor()
+    """A connection to the process's one database, for the caller to close; its registrations are
+    private. Opening a database takes about twenty times as long as most statements."""
+    return _shared().cursor()
+
+
+def database() -> duckdb.DuckDBPyConnection:
+    """A database for one large piece of work, for the caller to close. Only closing returns its
+    memory: 300 MiB after a segment of the archive."""
+    # Loaded on first use: most processes never need it.
+    import duckdb
+
+    # No caching of files: they may be erased.
+    return duckdb.connect(config={"threads": 2, "enable_external_file_cache": False})
 
 
 def literal(text: str) -> str:
@@ -21,9 +31,5 @@ def literal(text: str) -> str:
 
 
 @cache
-def _database() -> duckdb.DuckDBPyConnection:
-    # Loaded on first use: most processes never need it.
-    import duckdb
-
-    # No caching of files: they may be erased.
-    return duckdb.connect(config={"threads": 2, "enable_external_file_cache": False})
+def _shared() -> duckdb.DuckDBPyConnection:
+    return database()

@@ -15,7 +15,7 @@ from engramlog.eventlog.durable_file import sync_folder
 from engramlog.eventlog.errors import CorruptLog
 from engramlog.eventlog.event import Stored
 from engramlog.eventlog.log import StreamHead
-from engramlog.projections.archive.duck import cursor, literal
+from engramlog.projections.archive.duck import database, literal
 from engramlog.projections.archive.rows import COLUMNS, row_of
 
 ROW_GROUP = 16_384
@@ -80,7 +80,7 @@ def write_parquet(target: Path, events: Sequence[Stored]) -> None:
         statement = _COPY.format(
             lines=literal(str(lines)), columns=_struct(COLUMNS), target=literal(str(target))
         )
-        with cursor() as db:
+        with database() as db:
             db.execute(statement)
     finally:
         lines.unlink(missing_ok=True)
