@@ -123,11 +123,11 @@ class Vectors:
         blocks = slots // BLOCK_SLOTS
         numbers = distinct(blocks[present]).tolist()
         if len(numbers) == 1 and present.all():
-            return self._blocks[numbers[0]][slots % BLOCK_SLOTS], present
+            return self._blocks[numbers[0]].take(slots % BLOCK_SLOTS, axis=0), present
         rows = np.zeros((len(slots), self.dimensions), dtype=np.float32)
         for block in numbers:
             chosen = np.flatnonzero(present & (blocks == block))
-            rows[chosen] = self._blocks[block][slots[chosen] % BLOCK_SLOTS]
+            rows[chosen] = self._blocks[block].take(slots[chosen] % BLOCK_SLOTS, axis=0)
         return rows, present
 
     def cosines(self, query: F32, slots: I32) -> tuple[F64, Bool]:
@@ -144,7 +144,7 @@ class Vectors:
                     stretch = np.vecdot(held[at[0] : at[-1] + 1], query)
                     cosines[start:end] = stretch[at - at[0]]
                 else:
-                    cosines[start:end] = np.vecdot(held[at], query)
+                    cosines[start:end] = np.vecdot(held.take(at, axis=0), query)
         if not present.all():
             cosines[~present] = 0.0
         return np.round(cosines, COSINE_DECIMALS), present
