@@ -111,7 +111,7 @@ def seen(text: str) -> str:
 
 def plain(text: str) -> bool:
     """Whether a text is only printable ASCII and line ends: a quick test, true for nearly all."""
-    return text.isascii() and text.replace("\n", " ").isprintable()
+    return text.isascii() and (text.isprintable() or text.replace("\n", " ").isprintable())
 
 
 def _kind(number: int) -> str:

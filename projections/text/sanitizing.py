@@ -164,6 +164,7 @@ def _name_cues(name: str) -> frozenset[str] | None:
     return _CUES.intersection(map(_stem_of, words(low)))
 
 
+@lru_cache(maxsize=4_096)
 def _candidate_families(cues: frozenset[str]) -> list[WordFamily]:
     """The families that match the cues of a text."""
     return [
