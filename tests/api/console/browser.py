@@ -171,13 +171,15 @@ def overflow_of(page: Page) -> int:
     )
 
 
-def faults_of(page: Page) -> list[str]:
-    """The serious and critical findings of axe-core. The driver evaluates it, outside the page's
-    policy."""
-    page.evaluate(AXE.read_text())
+def faults_of(page: Page, part: str = "html") -> list[str]:
+    """The serious and critical findings of axe-core in a part of the page. The driver evaluates it,
+    outside the page's policy."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.read_text())
     found = page.evaluate(
-        "axe.run(document, { resultTypes: ['violations'],"
-        " runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'] })"
+        "part => axe.run(part, { resultTypes: ['violations'],"
+        " runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'] })",
+        part,
     )
     return [
         f"{each['id']}: {[node['target'] for node in each['nodes']][:3]} {each['help']}"

@@ -124,12 +124,12 @@ def test_strong_emotion_goes_to_the_core(live: LiveNode) -> None:
     ],
 )
 def test_an_impossible_attribute_is_refused_by_name(
-    live: LiveNode, attributes: dict[str, Any], field: str
+    refusing: LiveNode, attributes: dict[str, Any], field: str
 ) -> None:
-    answer = live.call("POST", "/v1/facts", json=fact(attributes=attributes))
+    answer = refusing.call("POST", "/v1/facts", json=fact(attributes=attributes))
     assert answer.status_code == 422, answer.text
     assert answer.json()["detail"][0]["loc"][:3] == ["body", "attributes", field]
-    batch = live.call("POST", "/v1/facts/batch", json=[fact(attributes=attributes)])
+    batch = refusing.call("POST", "/v1/facts/batch", json=[fact(attributes=attributes)])
     assert batch.json()["results"][0]["status"] == 422
 
 

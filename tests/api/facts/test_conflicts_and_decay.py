@@ -129,8 +129,8 @@ def test_policies_are_set_listed_and_removed(live: LiveNode) -> None:
         {"ttl_s": 1, "colour": "red"},
     ],
 )
-def test_a_bad_policy_is_422(live: LiveNode, body: dict[str, Any]) -> None:
-    assert live.call("PUT", POLICY, json=body).status_code == 422
+def test_a_bad_policy_is_422(refusing: LiveNode, body: dict[str, Any]) -> None:
+    assert refusing.call("PUT", POLICY, json=body).status_code == 422
 
 
 def test_a_policy_id_must_be_plain(live: LiveNode) -> None:

@@ -324,8 +324,8 @@ def test_as_of_a_position_equals_the_answer_then(serve: Callable[..., LiveNode])
         ("2999-01-01T00:00:00Z", "as_of_future"),
     ],
 )
-def test_a_malformed_moment_is_400(live: LiveNode, as_of: str, code: str) -> None:
-    answer = live.call("GET", "/v1/facts", params={"as_of": as_of})
+def test_a_malformed_moment_is_400(refusing: LiveNode, as_of: str, code: str) -> None:
+    answer = refusing.call("GET", "/v1/facts", params={"as_of": as_of})
     assert (answer.status_code, answer.json()["detail"]["code"]) == (400, code)
 
 

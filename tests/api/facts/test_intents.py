@@ -84,10 +84,10 @@ def test_everything_comes_back_as_sent(live: LiveNode) -> None:
         {"escalation": {"escalate_to": CTO, "priority": "yesterday"}},
     ],
 )  # fmt: skip
-def test_bad_envelopes_write_nothing(live: LiveNode, change: dict[str, Any]) -> None:
-    before = live.node.log.head().position
-    assert live.call("POST", "/v1/intents", json=envelope(**change)).status_code == 422
-    assert live.node.log.head().position == before
+def test_bad_envelopes_write_nothing(refusing: LiveNode, change: dict[str, Any]) -> None:
+    before = refusing.node.log.head().position
+    assert refusing.call("POST", "/v1/intents", json=envelope(**change)).status_code == 422
+    assert refusing.node.log.head().position == before
 
 
 def test_intents_need_the_rights_of_facts(serve: Callable[..., LiveNode]) -> None:

@@ -122,8 +122,8 @@ def test_a_relation_without_a_namespace_warns_once_per_key(live: LiveNode) -> No
         ({"scope": "company", "entity": ""}, 422),
     ],
 )
-def test_bad_lints(live: LiveNode, body: dict[str, Any], status: int) -> None:
-    assert live.call("POST", "/v1/lint", json=body).status_code == status
+def test_bad_lints(refusing: LiveNode, body: dict[str, Any], status: int) -> None:
+    assert refusing.call("POST", "/v1/lint", json=body).status_code == status
 
 
 def test_lint_skips_and_does_not_count_unreadable_facts(

@@ -69,14 +69,14 @@ def without(name: str) -> dict[str, Any]:
     ],
 )
 def test_a_wrong_field_is_422_and_named(
-    live: LiveNode, body: dict[str, Any], where: list[str]
+    refusing: LiveNode, body: dict[str, Any], where: list[str]
 ) -> None:
-    answer = live.call("POST", "/v1/facts", json=body)
+    answer = refusing.call("POST", "/v1/facts", json=body)
     assert answer.status_code == 422, answer.text
     entries = answer.json()["detail"]
     assert [entry["loc"] for entry in entries] == [["body", *where]]
     assert set(entries[0]) >= {"type", "loc", "msg", "input"}
-    assert live.node.log.head().position == 1
+    assert refusing.node.log.head().position == 1
 
 
 def test_all_missing_fields_are_named_at_once(live: LiveNode) -> None:
@@ -122,8 +122,8 @@ def test_a_malformed_entity_is_400(live: LiveNode, entity: str) -> None:
         b"\xef\xbb\xbf{}", b"[" * 100_000,
     ],
 )  # fmt: skip
-def test_a_body_that_is_not_json_is_400(live: LiveNode, data: bytes) -> None:
-    answer = live.call("POST", "/v1/facts", content=data)
+def test_a_body_that_is_not_json_is_400(refusing: LiveNode, data: bytes) -> None:
+    answer = refusing.call("POST", "/v1/facts", content=data)
     assert answer.status_code == 400, answer.text
     assert answer.json()["detail"]["code"] == "malformed_json"
 
@@ -145,8 +145,10 @@ def test_a_body_that_is_not_json_is_400(live: LiveNode, data: bytes) -> None:
         ("/v1/memories", {"content": "x", "owner": "y"}, "no such field"),
     ],
 )  # fmt: skip
-def test_errors_name_no_python_types(live: LiveNode, path: str, body: object, told: str) -> None:
-    answer = live.call("POST", path, json=body)
+def test_errors_name_no_python_types(
+    refusing: LiveNode, path: str, body: object, told: str
+) -> None:
+    answer = refusing.call("POST", path, json=body)
     assert answer.status_code == 422, answer.text
     (entry,) = answer.json()["detail"]
     assert entry["msg"] == told

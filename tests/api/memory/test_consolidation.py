@@ -325,9 +325,9 @@ def test_salience_gates_consolidation(live: LiveNode) -> None:
     ],
 )  # fmt: skip
 def test_an_invalid_rule_is_never_stored(
-    live: LiveNode, document: dict[str, Any], path: str
+    refusing: LiveNode, document: dict[str, Any], path: str
 ) -> None:
-    answer = live.call("PUT", "/v1/consolidation/rules/r", json=document, key=admin(live))
+    answer = refusing.call("PUT", "/v1/consolidation/rules/r", json=document, key=admin(refusing))
     assert answer.status_code == 422
     assert answer.json()["detail"][0]["loc"] == ["body", path]
 

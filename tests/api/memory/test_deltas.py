@@ -189,8 +189,8 @@ def test_a_delta_without_a_mandatory_field_is_refused(live: LiveNode) -> None:
         (delta("delete", replaces=[]), "replaces must be non-empty for update/delete"),
     ],
 )
-def test_invalid_deltas(live: LiveNode, body: dict[str, Any], violation: str) -> None:
-    answer = apply(live, body)
+def test_invalid_deltas(refusing: LiveNode, body: dict[str, Any], violation: str) -> None:
+    answer = apply(refusing, body)
     assert answer.status_code == 422
     assert answer.json()["detail"][0]["msg"] == violation
 

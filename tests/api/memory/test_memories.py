@@ -96,9 +96,9 @@ def test_an_anonymous_caller_owns_no_memories(live: LiveNode, user: str) -> None
     ],
 )
 def test_contradictory_fields_are_refused_by_name(
-    live: LiveNode, fields: dict[str, Any], field: str
+    refusing: LiveNode, fields: dict[str, Any], field: str
 ) -> None:
-    answer = post(live, "Ann likes tea", **fields)
+    answer = post(refusing, "Ann likes tea", **fields)
     assert answer.status_code == 422, answer.text
     assert field in answer.text
 

@@ -219,13 +219,13 @@ def wait_for(live: LiveNode, wanted: list[list[str]]) -> None:
         ({"summaries": [{"name": WEEK, "text": "x\n\n" * 2_001}]}, "invalid_summary"),
     ],
 )
-def test_bad_input_names_its_field(live: LiveNode, body: dict[str, Any], code: str) -> None:
-    answer = live.call("POST", "/v1/summaries", json=body)
+def test_bad_input_names_its_field(refusing: LiveNode, body: dict[str, Any], code: str) -> None:
+    answer = refusing.call("POST", "/v1/summaries", json=body)
     assert answer.status_code == 422, answer.text
     (fault,) = answer.json()["detail"]
     assert fault["type"] == code
     assert fault["loc"][0] == "body"
-    assert listed(live) == []
+    assert listed(refusing) == []
 
 
 @pytest.mark.parametrize("params", [{"since": "June"}, {"tier": "yearly"}, {"colour": "red"}])

@@ -81,10 +81,10 @@ def test_taking_listing_verifying_and_removing(live: LiveNode) -> None:
     ],
 )
 def test_bad_requests_are_refused(
-    live: LiveNode, method: str, path: str, body: Any, status: int, code: str | None
+    refusing: LiveNode, method: str, path: str, body: Any, status: int, code: str | None
 ) -> None:
-    live.state()
-    answer = ask(live, method, path, json=body)
+    refusing.state()
+    answer = ask(refusing, method, path, json=body)
     assert answer.status_code == status, answer.text
     if code is not None:
         assert answer.json()["detail"]["code"] == code

@@ -140,10 +140,10 @@ def test_the_context_is_the_askers_own(kittens: LiveNode) -> None:
     ],
 )
 def test_invalid_keyword_requests_are_refused_by_name(
-    live: LiveNode, body: dict[str, Any], field: str
+    refusing: LiveNode, body: dict[str, Any], field: str
 ) -> None:
     asked = {"query": "kitten", "profile": "abmind", "scope": "company"} | body
-    answer = live.call("POST", "/v1/recall", json=asked)
+    answer = refusing.call("POST", "/v1/recall", json=asked)
     assert answer.status_code == 422, answer.text
     assert field in answer.text
 

@@ -338,9 +338,9 @@ def test_pages_of_neighbours_hold_still_while_edges_arrive(live: LiveNode) -> No
     ],
 )
 def test_bad_neighbour_questions(
-    live: LiveNode, params: dict[str, Any], status: int, code: str | None
+    refusing: LiveNode, params: dict[str, Any], status: int, code: str | None
 ) -> None:
-    answer = neighbors(live, **{"entity": HUB, **params})
+    answer = neighbors(refusing, **{"entity": HUB, **params})
     assert answer.status_code == status
     if code is not None:
         assert answer.json()["detail"]["code"] == code

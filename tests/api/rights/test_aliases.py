@@ -118,10 +118,10 @@ def test_chains_resolve_and_cycles_are_refused(live: LiveNode) -> None:
         ({"raw_uri": "user:a", "canonical_uri": "user:b", "kind": "other"}, 422),
     ],
 )
-def test_bad_input_changes_nothing(live: LiveNode, body: dict[str, Any], status: int) -> None:
-    position = head(live)
-    assert live.call("POST", "/v1/aliases", json=body).status_code == status
-    assert head(live) == position
+def test_bad_input_changes_nothing(refusing: LiveNode, body: dict[str, Any], status: int) -> None:
+    position = head(refusing)
+    assert refusing.call("POST", "/v1/aliases", json=body).status_code == status
+    assert head(refusing) == position
 
 
 def test_who_may(serve: Callable[..., LiveNode]) -> None:

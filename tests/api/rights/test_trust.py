@@ -134,9 +134,9 @@ def test_only_admins_see_or_set_trust(guarded: LiveNode) -> None:
     ],
 )
 def test_invalid_trust_is_refused(
-    live: LiveNode, path: str, body: dict[str, Any], field: str
+    refusing: LiveNode, path: str, body: dict[str, Any], field: str
 ) -> None:
-    answer = live.call("PUT", f"/v1/trust/{path}", key=CONTROL_TOKEN, json=body)
+    answer = refusing.call("PUT", f"/v1/trust/{path}", key=CONTROL_TOKEN, json=body)
     assert answer.status_code == 422
     assert answer.json()["detail"][0]["loc"][-1] == field
 

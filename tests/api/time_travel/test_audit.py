@@ -222,9 +222,9 @@ def test_journal_filters_and_cursor(serve: Serve) -> None:
         ("/v1/admin/audit", {"cursor": 10**9}, 400),
     ],
 )
-def test_bad_questions(live: LiveNode, path: str, params: dict[str, Any], status: int) -> None:
-    live.state()
-    answer = live.call("GET", path, key=CONTROL_TOKEN, params=params)
+def test_bad_questions(refusing: LiveNode, path: str, params: dict[str, Any], status: int) -> None:
+    refusing.state()
+    answer = refusing.call("GET", path, key=CONTROL_TOKEN, params=params)
     assert answer.status_code == status, answer.text
 
 

@@ -178,9 +178,9 @@ def test_a_fork_shows_nothing_that_its_caller_may_not_read(serve: Serve) -> None
     ],
 )
 def test_invalid_forks_are_refused(
-    live: LiveNode, body: dict[str, Any], status: int, code: str | None
+    refusing: LiveNode, body: dict[str, Any], status: int, code: str | None
 ) -> None:
-    answer = live.call("POST", FORK, json=body)
+    answer = refusing.call("POST", FORK, json=body)
     assert answer.status_code == status, answer.text
     if code is not None:
         assert answer.json()["detail"]["code"] == code

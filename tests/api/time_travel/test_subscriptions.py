@@ -349,12 +349,12 @@ def _asserts(*values: str) -> list[Any]:
         "https://[fe80::1]/", "no url",
     ],
 )  # fmt: skip
-def test_private_and_plain_addresses_are_refused(live: LiveNode, url: str) -> None:
+def test_private_and_plain_addresses_are_refused(refusing: LiveNode, url: str) -> None:
     asked = {"target": "company", "on_change": "webhook", "delivery_address": url}
-    answer = live.call("POST", "/v1/subscriptions", json=asked)
+    answer = refusing.call("POST", "/v1/subscriptions", json=asked)
     assert answer.status_code == 422
     assert answer.json()["detail"]["code"] == "delivery_address_refused"
-    assert live.call("GET", "/v1/subscriptions").json()["total"] == 0
+    assert refusing.call("GET", "/v1/subscriptions").json()["total"] == 0
 
 
 def test_names_that_resolve_to_private_addresses_are_refused() -> None:

@@ -76,10 +76,10 @@ def test_a_difference_of_one_kind_comes_in_pages(live: LiveNode) -> None:
     ],
 )
 def test_invalid_questions_are_refused(
-    live: LiveNode, params: dict[str, str], status: int, code: str | None
+    refusing: LiveNode, params: dict[str, str], status: int, code: str | None
 ) -> None:
-    live.state()
-    answer = live.call("GET", RANGE, params=params)
+    refusing.state()
+    answer = refusing.call("GET", RANGE, params=params)
     assert answer.status_code == status, answer.text
     if code is not None:
         assert answer.json()["detail"]["code"] == code
