@@ -277,7 +277,7 @@ def test_a_revoked_key_gets_nothing_more(
     (of_ann,) = [row.key_id for row in live.node.reader.keys.list("agent:ann")]
     assert live.call("DELETE", f"/v1/auth/keys/{of_ann}", key=CONTROL_TOKEN).status_code < 300
     live.state(key=bob, v="two", relation="memory:two")
-    time.sleep(1.0)
+    time.sleep(0.5)
     assert len(receiver.got) == 1
 
 

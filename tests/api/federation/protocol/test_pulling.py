@@ -182,14 +182,14 @@ def test_a_broken_peer_delays_no_other(live: LiveNode, peer: ReferenceNode) -> N
 def test_an_inactive_peer_is_not_pulled(live: LiveNode, peer: ReferenceNode) -> None:
     peer.state("x")
     acquaint(live, peer, active=False)
-    time.sleep(1.0)
+    time.sleep(0.3)
     assert peer.requests == []
     acquaint(live, peer)
     until(lambda: len(held(live)) == 1)
     acquaint(live, peer, active=False)
     time.sleep(0.8)
     before = len(peer.requests)
-    time.sleep(0.5)
+    time.sleep(0.3)
     assert len(peer.requests) == before
 
 
