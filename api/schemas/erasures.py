@@ -45,6 +45,13 @@ class ErasuresQuery(Model):
     limit: int = Field(default=50, ge=1, le=500)
 
 
+class HoldsQuery(Model):
+    """``cursor``: of the page before."""
+
+    cursor: int | None = Field(default=None, ge=0)
+    limit: int = Field(default=50, ge=1, le=500)
+
+
 class HoldRequest(Model, extra="forbid"):
     """A fact or an entity to hold, or (``held`` false) to release, and why."""
 

@@ -34,7 +34,8 @@ _READ_CHOSEN = 200
 CAUSES_MAX = 32
 """Most events in a chain of causes; a longer one ends there."""
 FOLLOWING_READ = 64
-"""Events read to find what one caused."""
+"""Events read at once to find what one caused."""
+CONSEQUENCES_MAX = 200
 
 
 class LogFilter(Struct, frozen=True, kw_only=True):
@@ -76,6 +77,65 @@ def placed(sources: Sequence[Path], asked: LogFilter, before: int) -> LogFilter:
     return structs.replace(asked, positions=places)
 
 
+class Chains:
+    """Events as one caller may know of them, what led to them and what followed. A chain ends at
+    the first event that the caller may not know of, as if the log did not have it.
+
+    Args:
+        audits: whether the caller may see events that concern no fact.
+    """
+
+    def __init__(self, journal: Journal, *, audits: bool) -> None:
+        self.log = journal.log
+        self._journal = journal
+        self._audits = audits
+        self._found: dict[bytes, JournalEntry | None] = {}
+
+    def entry(self, event: Recorded) -> JournalEntry | None:
+        """The visible part of an event; None if the caller may not know of it."""
+        entry = self._journal.entry(event)
+        if entry is not None and not (self._audits or entry.fact_ids):
+            entry = None
+        self._found[event.event_id] = entry
+        return entry
+
+    def known(self, event_id: bytes | None) -> JournalEntry | None:
+        """The event of an id; None if the log has none, or none that the caller may know of."""
+        if event_id is not None and event_id not in self._found:
+            position = self.log.positions_of([event_id]).get(event_id)
+            events = [] if position is None else self.log.read(position - 1, 1)
+            self._found[event_id] = self.entry(events[0]) if events else None
+        return None if event_id is None else self._found[event_id]
+
+    def causes(self, event: Recorded) -> list[JournalEntry]:
+        """The event's cause, the cause of that, and so on, the first cause first."""
+        path: list[JournalEntry] = []
+        cause = self.known(event.header.causation_id)
+        while cause is not None and len(path) < CAUSES_MAX:
+            if cause in path or cause.event.event_id == event.event_id:
+                break  # a peer's events may lead in a circle
+            path.append(cause)
+            cause = self.known(cause.event.header.causation_id)
+        return path[::-1]
+
+    def consequences(self, event: Recorded) -> list[JournalEntry]:
+        """The events that this one caused, and those that they caused, in log order; at most
+        ``CONSEQUENCES_MAX``. A command's events follow each other, so reading ends with the first
+        ``FOLLOWING_READ`` events of which none belongs to them."""
+        caused = {event.event_id}
+        found: list[JournalEntry] = []
+        position, counted = event.position, -1
+        while counted < len(found) < CONSEQUENCES_MAX:
+            counted = len(found)
+            for each in self.log.read(position, FOLLOWING_READ):
+                position = each.position
+                entry = self.entry(each) if each.header.causation_id in caused else None
+                if entry is not None:
+                    caused.add(each.event_id)
+                    found.append(entry)
+        return found[:CONSEQUENCES_MAX]
+
+
 class EventPage(Struct, frozen=True):
     """Entries, newest first; ``reached``: continue before this position, None at the start of the
     log."""
@@ -84,21 +144,15 @@ class EventPage(Struct, frozen=True):
     reached: int | None
 
 
-def newest_first(
-    journal: Journal, asked: LogFilter, before: int, limit: int, *, audits: bool
-) -> EventPage:
-    """Events at positions below ``before``. One page reads at most ``SCANNED_MAX`` events.
-
-    Args:
-        audits: whether the caller may see events that concern no fact.
-    """
+def newest_first(chains: Chains, asked: LogFilter, before: int, limit: int) -> EventPage:
+    """Events at positions below ``before``. One page reads at most ``SCANNED_MAX`` events."""
     entries: list[JournalEntry] = []
     reached = before
-    for events in _runs_before(journal.log, asked, before, limit):
+    for events in _runs_before(chains.log, asked, before, limit):
         for event in reversed(events):
             reached = event.position
-            entry = journal.entry(event) if asked.keeps(event) else None
-            if entry is not None and (audits or entry.fact_ids):
+            entry = chains.entry(event) if asked.keeps(event) else None
+            if entry is not None:
                 entries.append(entry)
                 if len(entries) == limit:
                     return EventPage(entries, reached if reached > 1 else None)
@@ -170,32 +224,6 @@ def linked(log: EventLog, position: int) -> Linked | None:
             following = each.position
     fault = link_fault(before, stored, header, erasable=True)
     return Linked(stored, recorded, previous, following, fault)
-
-
-def causes(log: EventLog, event: Recorded) -> list[Recorded]:
-    """The event's cause, the cause of that, and so on, the first cause first."""
-    path: list[Recorded] = []
-    cause = event.header.causation_id
-    while cause is not None and len(path) < CAUSES_MAX:
-        position = log.positions_of([cause]).get(cause)
-        found = [] if position is None else log.read(position - 1, 1)
-        if not found or found[0].position in {each.position for each in path}:
-            break
-        path.append(found[0])
-        cause = found[0].header.causation_id
-    return path[::-1]
-
-
-def consequences(log: EventLog, event: Recorded) -> list[Recorded]:
-    """The events that this one caused, and those that they caused, in log order. A command's
-    events follow each other, so only the next ``FOLLOWING_READ`` are read."""
-    caused = {event.event_id}
-    found: list[Recorded] = []
-    for each in log.read(event.position, FOLLOWING_READ):
-        if each.header.causation_id in caused:
-            caused.add(each.event_id)
-            found.append(each)
-    return found
 
 
 def timeline(log: EventLog, buckets: int) -> tuple[list[int], list[int]]:

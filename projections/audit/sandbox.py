@@ -101,6 +101,11 @@ SELECT position, fact_ids, detail FROM readable
 WHERE list_has_any(coalesce(fact_ids, []), (SELECT coalesce(list(fact_id), []) FROM gone))
    OR (kind = 'delta_applied' AND EXISTS (SELECT 1 FROM gone))
 """
+_CAUSES = """
+CREATE TABLE causes AS SELECT event_id FROM readable
+WHERE event_id IN (SELECT causation_id FROM readable WHERE causation_id IS NOT NULL)
+  AND position NOT IN (SELECT position FROM unseen)
+"""
 _TOLD = """
 SELECT {columns} FROM readable LEFT JOIN parts USING (position)
 WHERE position NOT IN (SELECT position FROM unseen) ORDER BY position
@@ -148,6 +153,7 @@ def extract_events(
                 at for at, kind, said in partial if not sees(kind, msgspec.json.decode(said))
             ]
         db.register("unseen", {"position": np.array(unseen, dtype=np.int64)})
+        db.execute(_CAUSES)
         db.execute("CREATE TABLE parts (position BIGINT, kept VARCHAR[], said VARCHAR)")
         if parts:
             db.executemany("INSERT INTO parts VALUES (?, ?, ?)", parts)
@@ -158,9 +164,12 @@ def extract_events(
 
 
 def _redacted_column(column: str) -> str:
-    """A column of the events, redacted in partly visible events."""
+    """A column of the events, redacted in partly visible events. Causes that the caller may not
+    read are not named."""
     if column == "fact_ids":
         return "coalesce(parts.kept, fact_ids) AS fact_ids"
+    if column == "causation_id":
+        return "CASE WHEN causation_id IN (FROM causes) THEN causation_id END AS causation_id"
     return column.replace("ELSE detail END", "ELSE coalesce(parts.said, detail) END")
 
 

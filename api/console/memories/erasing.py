@@ -175,20 +175,21 @@ def _hold(args: argparse.Namespace, *, held: bool) -> int:
     target = {"fact_id": args.fact} if args.fact is not None else {"entity": args.entity}
     body = {**target, "held": held, "reason": args.reason}
     with reach(args) as client:
-        found = client.request("PUT", "/v1/legal-holds", body=body)
-    return _print_holds(args, found)
+        client.request("PUT", "/v1/legal-holds", body=body)
+        return _print_holds(args, client)
 
 
 def run_holds(args: argparse.Namespace) -> int:
     """Print every hold."""
     with reach(args) as client:
-        found = client.get("/v1/legal-holds")
-    return _print_holds(args, found)
+        return _print_holds(args, client)
 
 
-def _print_holds(args: argparse.Namespace, found: dict[str, Any]) -> int:
+def _print_holds(args: argparse.Namespace, client: Client) -> int:
+    pages = client.pages("/v1/legal-holds", {"limit": 500})
+    holds = [each for page in pages for each in page["holds"]]
     if args.json:
-        return print_json(found)
+        return print_json({"holds": holds})
     print_table(
         ("held", "target", "by", "since", "reason"),
         [
@@ -199,7 +200,7 @@ def _print_holds(args: argparse.Namespace, found: dict[str, Any]) -> int:
                 each["set_at"],
                 each["reason"],
             )
-            for each in found["holds"]
+            for each in holds
         ],
     )
     return 0

@@ -14,8 +14,9 @@ from engramlog.api.commands.erasures import erase, erasure_record, known_erasure
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.erasures import ErasureRequest, ErasuresQuery, HoldRequest
+from engramlog.api.schemas.erasures import ErasureRequest, ErasuresQuery, HoldRequest, HoldsQuery
 from engramlog.eventlog.kinds import LegalHoldSet
+from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.facts.erasures import legal_holds
 from engramlog.projections.tables.facts.erasures import list_erasures as erasures_before
 
@@ -29,10 +30,11 @@ class ErasurePage(Struct):
     before: int | None
 
 
-class Holds(Struct):
-    """Every legal hold in force."""
+class HoldPage(Struct):
+    """Legal holds in force. ``cursor``: requests the next page; null on the last one."""
 
     holds: list[HoldRecord]
+    cursor: int | None
 
 
 @routes.add(
@@ -79,12 +81,21 @@ async def get_erasure(call: Call) -> web.Response:
 @routes.add(
     "GET /v1/legal-holds",
     permission="admin",
-    summary="Every legal hold",
-    answers={200: Holds},
+    summary="Legal holds, newest first",
+    query=HoldsQuery,
+    answers={200: HoldPage},
 )
 async def list_holds(call: Call) -> web.Response:
-    """Every legal hold."""
-    return answer(Holds([hold_record(hold) for hold in call.node.reader.ask(legal_holds)]))
+    """Legal holds in force, newest first."""
+    return answer(_holds(call, call.query(HoldsQuery)))
+
+
+def _holds(call: Call, query: HoldsQuery) -> HoldPage:
+    before = LIVE if query.cursor is None else query.cursor
+    rows = call.node.reader.ask(legal_holds, before, query.limit + 1)
+    shown = rows[: query.limit]
+    more = shown[-1].position if len(rows) > len(shown) else None
+    return HoldPage([hold_record(hold) for hold in shown], more)
 
 
 @routes.add(
@@ -92,11 +103,12 @@ async def list_holds(call: Call) -> web.Response:
     permission="admin",
     summary="Hold a fact or entity, or let it go",
     body=HoldRequest,
-    answers={200: Holds},
+    answers={200: HoldPage},
     errors=(404, 503, 507),
 )
 async def put_hold(call: Call) -> web.Response:
-    """Set or release the legal hold of a fact or an entity, with the reason; answers every hold."""
+    """Set or release the legal hold of a fact or an entity, with the reason; answers the newest
+    holds."""
     request = await call.body(HoldRequest)
     held, reason = request.held, request.reason
     if request.fact_id is not None:
@@ -105,4 +117,4 @@ async def put_hold(call: Call) -> web.Response:
         assert request.entity is not None
         command = LegalHoldSet("entity", stored_uri(request.entity), held, reason)
     await call.do(command)
-    return await list_holds(call)
+    return answer(_holds(call, HoldsQuery()))

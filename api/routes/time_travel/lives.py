@@ -1,5 +1,6 @@
 """The lives of facts and entities: every event that touched them."""
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -22,9 +23,12 @@ from engramlog.api.http.routing import Routes
 from engramlog.api.http.table_files import records_as
 from engramlog.api.schemas.facts import MomentQuery
 from engramlog.api.schemas.time_travel import LifeQuery
+from engramlog.eventlog.identifiers import id_bytes
 from engramlog.projections.arrays import I32
 from engramlog.projections.audit.changes import belief_curve
+from engramlog.projections.audit.journal import Journal
 from engramlog.projections.audit.lives import Touch, touches
+from engramlog.projections.audit.log_pages import Chains
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import may_know_settlement
 from engramlog.projections.moment import Moment, format_instant
@@ -68,7 +72,7 @@ def _life(call: Call, query: LifeQuery) -> FactLife:
     sweeps = view.sweep_positions()
     return FactLife(
         fact=record,
-        events=[_event(call, view, touch) for touch in found],
+        events=_events(call, view, found),
         belief=[
             BeliefPoint(
                 position=point.position,
@@ -93,7 +97,7 @@ def _erased_life(call: Call, view: View, moment: Moment, limit: int) -> FactLife
         found = touches(sources, 1, moment.position, [fact], limit)
     return FactLife(
         fact=None,
-        events=[_event(call, view, touch) for touch in found],
+        events=_events(call, view, found),
         belief=[],
         moment=wire_moment(moment),
         erased=ErasedFact(fact, erasure),
@@ -137,7 +141,7 @@ def _entity_life(call: Call, query: LifeQuery) -> EntityLife:
     return EntityLife(
         entity=entity,
         facts=len(ids),
-        events=[_event(call, view, touch) for touch in found[: query.limit]],
+        events=_events(call, view, found[: query.limit]),
         truncated=len(found) > query.limit,
         moment=wire_moment(moment),
     )
@@ -176,7 +180,14 @@ def _may_see(call: Call, view: View, touch: Touch) -> bool:
     )
 
 
-def _event(call: Call, view: View, touch: Touch) -> TouchRecord:
+def _events(call: Call, view: View, found: Sequence[Touch]) -> list[TouchRecord]:
+    node, rights = call.node, call.authorization
+    journal = Journal(node.log, view, rights, node.reader.slot_of)
+    chains = Chains(journal, audits=rights.may("audit.read"))
+    return [_event(call, view, touch, chains) for touch in found]
+
+
+def _event(call: Call, view: View, touch: Touch, chains: Chains) -> TouchRecord:
     """An event, redacted to the facts that the caller may read."""
     slot_of = call.node.reader.slot_of
     shown = [
@@ -185,6 +196,9 @@ def _event(call: Call, view: View, touch: Touch) -> TouchRecord:
         if (slot := slot_of(fact)) is not None and _readable(call, view, slot)
     ]
     winner = touch.winner_id if touch.winner_id in shown else None
+    cause = touch.causation_id
+    if cause is not None and chains.known(id_bytes(cause)) is None:
+        cause = None
     return TouchRecord(
         position=touch.position,
         received_at=format_instant(touch.received_at_us),
@@ -192,7 +206,7 @@ def _event(call: Call, view: View, touch: Touch) -> TouchRecord:
         kind=touch.kind,
         actor=touch.actor,
         event_id=touch.event_id,
-        causation_id=touch.causation_id,
+        causation_id=cause,
         origin=touch.origin,
         peer=touch.peer,
         fact_ids=shown,

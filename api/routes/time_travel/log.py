@@ -28,10 +28,9 @@ from engramlog.projections.arrays import I64
 from engramlog.projections.audit.event_subjects import OF_MANY_FACTS, about
 from engramlog.projections.audit.journal import Journal, JournalEntry
 from engramlog.projections.audit.log_pages import (
+    Chains,
     Linked,
     LogFilter,
-    causes,
-    consequences,
     linked,
     newest_first,
     placed,
@@ -80,7 +79,8 @@ class LogEvent(Struct):
     caller may read; ``entity`` and ``relation``: of the first fact, if the event is about it.
     ``about``: the subject, if it is not one fact, such as a recall's question. ``stream_seq`` is
     null except for the operator (the machine's own command line; every caller if the node needs no
-    keys): it counts events that others may not know of."""
+    keys): it counts events that others may not know of. ``causation_id``: the event that it follows
+    from; null unless the caller may know of that one."""
 
     position: int
     event_id: str
@@ -126,8 +126,9 @@ class ChainLink(Struct):
 class LogEventAnswer(Struct):
     """``payload``: only if it is not a fact itself; redacted for the caller. ``causes``: the events
     that led to it, the earliest first; ``consequences``: those it caused. ``facts``: in their
-    present state. ``chain`` is null if ``stream_seq`` is. ``erasure``: the one that the event is,
-    or that removed its payload."""
+    present state. ``correlation_id``: the first of the causes, or the event itself. ``related``: what
+    else followed from that. ``chain`` is null if ``stream_seq`` is. ``erasure``: the one that the
+    event is, or that removed its payload."""
 
     event: LogEvent
     hlc: str
@@ -136,6 +137,8 @@ class LogEventAnswer(Struct):
     chain: ChainLink | None
     causes: list[LogEvent]
     consequences: list[LogEvent]
+    correlation_id: str
+    related: list[LogEvent]
     facts: list[FactRecord]
     read_by: list[ReadBy]
     erasure: EventErasure | None
@@ -194,9 +197,9 @@ def _page(call: Call, query: LogQuery) -> LogPage:
     if log_filter.by_header and log_filter.positions is None:
         with call.service.archive.reading(moment.position) as sources:
             log_filter = placed(sources, log_filter, before)
-    audits = call.authorization.may("audit.read")
-    page = newest_first(_journal(call, view), log_filter, before, query.limit, audits=audits)
-    events = [_event(call, view, entry) for entry in page.entries]
+    chains = Chains(_journal(call, view), audits=call.authorization.may("audit.read"))
+    page = newest_first(chains, log_filter, before, query.limit)
+    events = [_event(call, view, entry, chains) for entry in page.entries]
     return LogPage(events, page.reached, moment.position)
 
 
@@ -238,25 +241,31 @@ def _unknown(text: str) -> Exception:
 def _one(call: Call, position: int) -> LogEventAnswer:
     view = call.view()
     journal = _journal(call, view)
-    audits = call.authorization.may("audit.read")
+    chains = Chains(journal, audits=call.authorization.may("audit.read"))
     found = linked(call.node.log, position) if 0 < position <= view.position else None
-    entry = None if found is None else journal.entry(found.recorded)
-    if found is None or entry is None or not (audits or entry.fact_ids):
+    entry = None if found is None else chains.entry(found.recorded)
+    if found is None or entry is None:
         raise _unknown(str(position))
 
-    def events_of(path: Sequence[Recorded]) -> list[LogEvent]:
-        known = filter(None, map(journal.entry, path))
-        return [_event(call, view, each) for each in known if audits or each.fact_ids]
+    def events_of(path: Sequence[JournalEntry]) -> list[LogEvent]:
+        return [_event(call, view, each, chains) for each in path]
 
+    causes = chains.causes(entry.event)
+    consequences = chains.consequences(entry.event)
+    beside = {each.event.event_id for each in (*causes, entry, *consequences)}
+    first = causes[0].event if causes else entry.event
+    related = chains.consequences(first) if causes else []
     slots = [slot for fact in entry.fact_ids if (slot := view.slot_of(fact)) is not None]
     return LogEventAnswer(
-        event=_event(call, view, entry, named=None),
+        event=_event(call, view, entry, chains, named=None),
         hlc=format_hlc(found.recorded.header.hlc),
         erased=found.stored.payload is None,
         payload=_payload(entry),
         chain=_chain(found) if _sees_chains(call) else None,
-        causes=events_of(causes(call.node.log, found.recorded)),
-        consequences=events_of(consequences(call.node.log, found.recorded)),
+        causes=events_of(causes),
+        consequences=events_of(consequences),
+        correlation_id=id_text(first.event_id),
+        related=events_of([each for each in related if each.event.event_id not in beside]),
         facts=call.records(view, slots[:FACTS_SHOWN_MAX], call.moment(view)),
         read_by=read_by(call, journal, entry),
         erasure=erasure_of_event(call, found.recorded),
@@ -302,10 +311,15 @@ def _chain(found: Linked) -> ChainLink:
 
 
 def _event(
-    call: Call, view: View, entry: JournalEntry, named: int | None = FACTS_NAMED_MAX
+    call: Call,
+    view: View,
+    entry: JournalEntry,
+    chains: Chains,
+    named: int | None = FACTS_NAMED_MAX,
 ) -> LogEvent:
     event: Recorded = entry.event
     header = event.header
+    cause = chains.known(header.causation_id)
     of_many = event.kind in OF_MANY_FACTS
     entity, relation = _subject(view, [] if of_many else entry.fact_ids)
     return LogEvent(
@@ -320,7 +334,7 @@ def _event(
         peer=event.peer,
         recorded_at=format_instant(header.recorded_at),
         received_at=format_instant(event.received_at),
-        causation_id=None if header.causation_id is None else id_text(header.causation_id),
+        causation_id=None if cause is None else id_text(cause.event.event_id),
         fact_ids=entry.fact_ids[:named],
         facts=len(entry.fact_ids),
         entity=entity,

@@ -33,6 +33,17 @@ _HELD_BY_TOMBSTONE = f"""
 SELECT entity FROM tombstones WHERE legal_hold AND node_id='' AND to_position={LIVE}
   AND entity IN (SELECT value FROM json_each(?)) LIMIT 1
 """
+_HOLDS = f"""
+SELECT * FROM (
+  SELECT target_kind, target, actor, set_at, reason, NULL, from_position FROM legal_holds
+  WHERE to_position={LIVE} AND from_position<?1 ORDER BY from_position DESC LIMIT ?2
+) UNION ALL SELECT * FROM (
+  SELECT 'entity', entity, signed_by, set_at, ifnull(reason, ''), tombstone_id, from_position
+  FROM tombstones
+  WHERE legal_hold AND node_id='' AND to_position={LIVE} AND from_position<?1
+  ORDER BY from_position DESC LIMIT ?2
+) ORDER BY 7 DESC LIMIT ?2
+"""
 
 
 class ErasuresProjector(Projector):
@@ -185,6 +196,7 @@ class LegalHold(Struct, frozen=True):
     set_at: int
     reason: str
     tombstone_id: str | None
+    position: int
 
 
 def find_erasure(db: apsw.Connection, erasure_id: str) -> ErasureRow | None:
@@ -258,17 +270,9 @@ def naming_positions(db: apsw.Connection, erasure_id: str) -> list[int]:
     return [position for (position,) in rows]
 
 
-def legal_holds(db: apsw.Connection) -> list[LegalHold]:
-    """All holds in force, those of tombstones too, oldest first."""
-    rows = query(
-        db,
-        "SELECT target_kind, target, actor, set_at, reason, NULL, from_position FROM legal_holds"
-        f" WHERE to_position={LIVE}"
-        " UNION SELECT 'entity', entity, signed_by, set_at, ifnull(reason, ''), tombstone_id,"
-        " from_position FROM tombstones"
-        f" WHERE legal_hold AND node_id='' AND to_position={LIVE} ORDER BY 7",
-    )
-    return [LegalHold(*row[:6]) for row in rows]
+def legal_holds(db: apsw.Connection, before: int, limit: int) -> list[LegalHold]:
+    """Holds in force set before a position, those of tombstones too, newest first."""
+    return [LegalHold(*row) for row in query(db, _HOLDS, (before, limit))]
 
 
 def held(db: apsw.Connection, facts: Iterable[str], entities: Collection[str]) -> bool:

@@ -11,7 +11,7 @@ from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 
 Visit = Callable[..., Console]
 HUB = "stigmem://t.example/team/everyone"
-CONFLICTS, HUB_FACTS = 130, 230
+CONFLICTS, HUB_FACTS, HOLDS = 130, 230, 130
 DRAWN_MAX = 40
 REFUSED = {"detail": {"code": "not_now", "message": "not now, says the node"}}
 KEY = {"key": CONTROL_TOKEN}
@@ -63,6 +63,48 @@ def test_long_lists_draw_only_rows_in_sight(live: LiveNode, visit: Visit) -> Non
     to_the_end(tab)
     expect(page.locator(".row").last).to_contain_text("fewer")
     assert "pages=2" in page.url
+    assert tab.faults == []
+
+
+def test_legal_holds_come_in_pages(live: LiveNode, visit: Visit) -> None:
+    for n in range(HOLDS):
+        asked = {"entity": f"user:u{n}", "reason": f"lawsuit {n}"}
+        held = live.call("PUT", "/v1/legal-holds", json=asked, **KEY)
+        assert held.status_code == 200, held.text
+    tab = visit(live)
+    page = tab.open("review", tab="holds")
+    expect(page.locator(".held").first).to_contain_text(f"lawsuit {HOLDS - 1}")
+    assert drawn(page, ".held") == 50, "short enough to be drawn whole"
+    to_the_end(tab)
+    expect(page.locator(".held").last).to_contain_text("lawsuit 0")
+    assert drawn(page, ".held") < DRAWN_MAX
+    assert faults_of(page) == []
+    page.locator(".held").last.get_by_role("button", name="Let go").click()
+    page.locator("dialog[open]").get_by_role("button", name="Let go").click()
+    expect(page.locator(".held").last).to_contain_text("lawsuit 1")
+    tab.resize("phone")
+    assert overflow_of(page) <= 0
+    assert tab.faults == []
+
+
+def test_the_log_is_walked_from_end_to_end(spaceflight: LiveNode, visit: Visit) -> None:
+    tab = visit(spaceflight)
+    page = tab.open("log", event="1200")
+    row = page.locator(".event-row")
+    expect(page.locator(".event-row.opened")).to_contain_text("1,200")
+    expect(row.first).to_contain_text("1,205")
+    page.get_by_role("link", name="Older", exact=True).click()
+    expect(page.locator(".event-detail h2")).to_have_text("Event 1,199")
+    page.get_by_role("button", name="Oldest").click()
+    expect(row.first).to_contain_text("200")
+    page.get_by_role("button", name="Newer", exact=True).click()
+    expect(row.first).to_contain_text("400")
+    page.get_by_role("spinbutton", name="Event").fill("3000")
+    page.keyboard.press("Enter")
+    expect(page.locator(".event-row.opened")).to_contain_text("3,000")
+    page.get_by_role("button", name="Newest").click()
+    expect(page.get_by_role("button", name="Live")).to_be_visible()
+    assert faults_of(page) == []
     assert tab.faults == []
 
 

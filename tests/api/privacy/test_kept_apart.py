@@ -113,6 +113,50 @@ def test_an_event_about_several_facts_names_the_readable_ones(
         assert (kept in rows[0][1]) is (kept in named)
 
 
+def test_a_chain_ends_at_an_event_that_the_reader_may_not_know_of(
+    live: LiveNode, owner: str, other: str
+) -> None:
+    """An event whose cause is hidden looks like one without a cause, on every route."""
+    told = stated(live, owner, "one", "owner")
+    marker = stated(live, owner, "retracted", "owner", confidence=0.0)["id"]
+    before = seen_of_chain(live, other, told)
+    assert before["causes"] == [marker] == before["named"]
+    changed = live.call(
+        "PATCH", f"/v1/facts/{marker}/attributes", key=owner, json={"classification": 2}
+    )
+    assert changed.status_code == 200, changed.text
+    assert seen_of_chain(live, owner, told) == before
+    alone = seen_of_chain(live, other, told)
+    assert alone == {"causes": [], "alone": True, "beside": [], "named": []}
+
+
+def seen_of_chain(live: LiveNode, key: str, told: dict[str, Any]) -> dict[str, Any]:
+    """What a caller sees of what led to the end of a fact; ``named``: ids of causes by all routes,
+    each of which has to say the same."""
+    page = live.call("GET", "/v1/log", key=key, params={"kind": "fact_retracted"}).json()
+    [ended] = page["events"]
+    shown = live.call("GET", f"/v1/log/{ended['position']}", key=key).json()
+    fact = live.call("GET", f"/v1/time-travel/facts/{told['id']}", key=key).json()
+    entity = live.call("GET", f"/v1/time-travel/entities/{told['entity']}", key=key).json()
+    touches = [
+        each["causation_id"]
+        for life in (fact, entity)
+        for each in life["events"]
+        if each["kind"] == "fact_retracted"
+    ]
+    sql = {"sql": "SELECT causation_id FROM events WHERE kind = 'fact_retracted'"}
+    [[by_sql]] = live.call("POST", "/v1/time-travel/sql", key=key, json=sql).json()["rows"]
+    named = {ended["causation_id"], shown["event"]["causation_id"], by_sql, *touches}
+    assert len(touches) == 2
+    assert len(named) == 1, named
+    return {
+        "causes": [each["event_id"] for each in shown["causes"]],
+        "alone": shown["correlation_id"] == ended["event_id"],
+        "beside": [each["event_id"] for each in shown["related"]],
+        "named": [each for each in named if each is not None],
+    }
+
+
 def test_a_denial_shows_to_those_alone_who_may_read_it(
     live: LiveNode, owner: str, other: str
 ) -> None:

@@ -102,3 +102,27 @@ def test_a_path_leads_from_the_cause_to_what_followed(live: LiveNode) -> None:
         back = live.call("GET", f"/v1/log/{other['position']}", key=CONTROL_TOKEN).json()
         named = {each["position"] for each in back["causes"] + back["consequences"]}
         assert resolved["position"] in named
+
+
+def test_a_chain_shows_all_that_followed_from_its_first_cause(live: LiveNode) -> None:
+    """From each of its events: itself, its causes and consequences, and what lies beside."""
+    for text in ("\n\n".join(f"the plan has a part {n}" for n in range(80)), "another plan"):
+        body = {"summaries": [{"name": "weekly/weekly_2026-W25.md", "text": text}]}
+        answer = live.call("POST", "/v1/summaries", key=CONTROL_TOKEN, json=body)
+        assert answer.status_code in (200, 201), answer.text
+    events = page(live, limit=500)["events"]
+    caused = [each for each in events if each["causation_id"] is not None]
+    assert len(caused) >= 80
+    first = {each["event_id"]: each["position"] for each in events}
+    for some in (caused[0], caused[len(caused) // 2], caused[-1]):
+        path = f"/v1/log/{some['position']}"
+        shown = live.call("GET", path, key=CONTROL_TOKEN).json()
+        parts = [shown["causes"], [shown["event"]], shown["consequences"], shown["related"]]
+        assert shown["causes"][0]["position"] == first[shown["correlation_id"]]
+        chain = sorted(each["position"] for part in parts for each in part)
+        assert chain == sorted(set(chain))
+        root = live.call("GET", f"/v1/log/{first[shown['correlation_id']]}", key=CONTROL_TOKEN)
+        whole = root.json()
+        assert whole["related"] == [] == whole["causes"]
+        assert whole["correlation_id"] == shown["correlation_id"]
+        assert chain == [each["position"] for each in (whole["event"], *whole["consequences"])]

@@ -1,5 +1,6 @@
 // What the page as a whole knows of its node: who asks, where the log ends, how it lies in time.
 import { effect, signal } from "@preact/signals";
+import { written } from "../net/answer";
 import { Refused, send } from "../net/send";
 import type { Ready, Timeline } from "../net/types";
 import { head, timeline } from "../state/moments";
@@ -54,7 +55,10 @@ export const listen = (): void => {
     void identify();
     void measure();
   });
-  void beat();
+  effect(() => {
+    void written.value;
+    void beat();
+  });
   setInterval(() => {
     if (!document.hidden) void beat();
   }, BEAT_MS);

@@ -112,7 +112,7 @@ const Groups = ({ facts, more }: { facts: readonly Fact[]; more: (() => void) | 
       more={last !== undefined && opened.includes(last) ? more : null} keyOf={({ key }) => key}
       draw={(part) => (
         <div class={part.size === null ? "group" : "group begins"}>
-          {part.size !== null && <h3 class="group-name"><Relation name={part.relation} />{part.size > 1 && <span class="muted"> {count(part.size)}</span>}</h3>}
+          {part.size !== null && <h3 class="group-name"><a class="plain" href={addressOf("search", { relation: part.relation })} title="Every fact of this relation"><Relation name={part.relation} /></a>{part.size > 1 && <span class="muted"> {count(part.size)}</span>}</h3>}
           <div class="group-facts">
             {part.kind === "stated" && part.facts.map((fact) => <Stated key={fact.id} fact={fact} />)}
             {part.kind === "dispute" && <Dispute facts={part.facts} all={disputes.get(part.relation) ?? 0} />}
@@ -142,7 +142,7 @@ export const Stated = ({ fact }: { fact: Fact }): JSX.Element => (
       <Bar part={fact.effective_confidence} label="confidence" />
       <a href={addressOf("fact", { id: fact.id })} title="Where it comes from and what became of it"><When at={fact.timestamp} /></a>
       <span class="source"><a class="plain" href={addressOf("search", { source: fact.source })}><NameText uri={fact.source} /></a></span>
-      <span class="scope">{fact.scope}</span>
+      <span class="scope" title="The scope: who may read it">{fact.scope}</span>
       {(fact.valid_from !== null || fact.valid_until !== null) && (
         <span class="muted">holds {fact.valid_from !== null && <>from <When at={fact.valid_from} /></>} {fact.valid_until !== null && <>until <When at={fact.valid_until} /></>}</span>
       )}
@@ -164,7 +164,7 @@ const Card = ({ ask }: { ask: Ask }): JSX.Element | null => {
   if (fault !== null || data === null) return null;
   const lines = data.summary.split("\n").filter((line) => line.startsWith("  ")).map((line) => line.trim());
   return (
-    <Section title="Card" aside={data.is_stale ? <span class="tag warn">stale</span> : <When at={data.refreshed_at} />}>
+    <Section title="Card" aside={data.is_stale ? <span class="tag warn">stale</span> : <span class="muted">of <When at={data.refreshed_at} /></span>}>
       <div class="memory-card">
         <ul>{lines.slice(0, 12).map((line) => <li key={line}><bdi>{visible(line.replace(/ \(conf=[\d.]+\)$/, "").replace(/^[^\s:]*:([^:]+):/, "$1:").replaceAll(/stigmem:\/\/\S*\/([^\s/]+)/g, "$1")).slice(0, 300)}</bdi></li>)}</ul>
         <p class="fact-foot"><Bar part={data.avg_confidence} label="confidence" /> <span class="muted">what a model is given of it: {plural(data.fact_hashes.length, "fact")}</span></p>

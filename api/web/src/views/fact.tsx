@@ -69,11 +69,12 @@ export const FactView = (): JSX.Element => {
         <>
           <div class="statement">
             <p class="statement-says"><Name uri={fact.entity} /> <Relation name={fact.relation} /> <Value value={fact.value} /></p>
-            <p class="fact-foot"><Marks fact={fact} /> {(ended || expected?.ends) && <span class="tag">ended</span>} <span class="scope">{fact.scope}</span></p>
+            <p class="fact-foot"><Marks fact={fact} /> {(ended || expected?.ends) && <span class="tag">ended</span>}</p>
             <dl class="record">
               <div><dt>says</dt><dd><a href={addressOf("search", { source: fact.source })}><NameText uri={fact.source} /></a></dd></div>
               <div><dt>recorded</dt><dd><When at={fact.timestamp} exact /></dd></div>
               <div><dt>event</dt><dd><a href={addressOf("log", { event: String(fact.position) })}>{fact.position}</a></dd></div>
+              <div><dt>scope</dt><dd>{fact.scope}</dd></div>
               <div><dt>confidence</dt><dd><Bar part={fact.confidence} label="confidence" /></dd></div>
               <div><dt>trust in source</dt><dd><Bar part={fact.source_trust} label="trust" tone="trust" /></dd></div>
               <div><dt>counts as</dt><dd><Bar part={fact.effective_confidence} label="confidence times trust" /></dd></div>

@@ -50,13 +50,13 @@ const Results = ({ text }: { text: string }): JSX.Element => {
             </ul>
           </Section>
         )}
-        {data !== null && limit === FOUND && Math.max(data.entities.length, data.facts.length) === FOUND && (
-          <p><button type="button" onClick={() => amend({ all: "1" })}>Up to {FOUND_MAX} of each</button></p>
-        )}
         {data !== null && data.facts.length > 0 && (
           <Section title="Facts" aside={<a href={addressOf("recall", { q: text })}>ask as a question</a>}>
             <ol class="facts">{data.facts.map((fact) => <li key={fact.id}><FactRow fact={fact} /></li>)}</ol>
           </Section>
+        )}
+        {data !== null && limit === FOUND && Math.max(data.entities.length, data.facts.length) === FOUND && (
+          <p><button type="button" onClick={() => amend({ all: "1" })}>Show up to {FOUND_MAX} of each</button></p>
         )}
       </div>
     </View>
@@ -71,13 +71,13 @@ const found = (number: number, limit: number, one: string, many: string): string
 export const FactRow = ({ fact, note }: { fact: Fact; note?: JSX.Element | string }): JSX.Element => (
   <div class="fact">
     <div class="fact-says" title={valueText(fact.value)}>
-      <Name uri={fact.entity} /> <Relation name={fact.relation} /> <Value value={fact.value} /> <Marks fact={fact} />
+      <Name uri={fact.entity} /> <a class="plain" href={addressOf("search", { relation: fact.relation })} title="Every fact of this relation"><Relation name={fact.relation} /></a> <Value value={fact.value} /> <Marks fact={fact} />
     </div>
     <div class="fact-foot">
       <Bar part={fact.effective_confidence} label="confidence" />
       <a href={addressOf("fact", { id: fact.id })} title="Where it comes from and what became of it"><When at={fact.timestamp} /></a>
-      <span class="source">says <NameText uri={fact.source} /></span>
-      <span class="scope">{fact.scope}</span>
+      <span class="source">says <a class="plain" href={addressOf("search", { source: fact.source })} title="Every fact of this source"><NameText uri={fact.source} /></a></span>
+      <span class="scope" title="The scope: who may read it">{fact.scope}</span>
       {note}
     </div>
   </div>
@@ -107,13 +107,13 @@ const Overview = (): JSX.Element => {
       <dl class="figures">
         <div><dt>facts</dt><dd>{facts.total === null ? "…" : count(facts.total)}</dd></div>
         <div><dt>events in the log</dt><dd>{count(looking.value.now ? head.value : looking.value.position)}</dd></div>
-        <div><dt>from</dt><dd>{whole === null ? "…" : dayText(new Date(whole.beginMs).toISOString())}</dd></div>
+        <div><dt>the log begins</dt><dd>{whole === null ? "…" : dayText(new Date(whole.beginMs).toISOString())}</dd></div>
         <div><dt>open conflicts</dt><dd><a href={addressOf("review")}>{conflicts.data === null ? "…" : conflicts.data.cursor === null ? count(conflicts.data.conflicts.length) : `${OPEN}+`}</a></dd></div>
       </dl>
       {(param("relation") || param("source")) && (
         <p class="filters">
-          {param("relation") && <a class="tag" href={addressOf("search")}>relation {visible(param("relation"))} ×</a>}
-          {param("source") && <a class="tag" href={addressOf("search")}>source <NameText uri={param("source")} /> ×</a>}
+          {param("relation") && <a class="tag" href={addressOf("search", { source: param("source") })} title="Show every relation">relation <Relation name={param("relation")} /> ×</a>}
+          {param("source") && <a class="tag" href={addressOf("search", { relation: param("relation") })} title="Show every source">source <NameText uri={param("source")} /> ×</a>}
         </p>
       )}
       {facts.data !== null && (

@@ -41,11 +41,12 @@ export const SqlView = (): JSX.Element => {
   const field = useRef<HTMLTextAreaElement>(null);
   const allowed = may("audit.read");
   const body = { sql: statement, limit: LIMIT, ...(at.value === "" ? {} : { as_of: at.value }) };
-  const ask: Ask | null = statement === "" || !allowed ? null : { method: "POST", path: "/v1/time-travel/sql", body };
+  const asking = (sql: string): Ask => ({ method: "POST", path: "/v1/time-travel/sql", body: { ...body, sql } });
+  const ask: Ask | null = statement === "" || !allowed ? null : asking(statement);
   const { data, fault, waiting } = useAnswer<Result>(ask);
   const run = (): void => amend({ sql: field.current?.value.trim() ?? "", order: "" });
   return (
-    <View title="SQL" asks={[ask]} lead="One SELECT over the log, read-only, in a process of its own that has your rows and nothing else">
+    <View title="SQL" asks={[asking(statement || (EXAMPLES[0]?.[1] ?? ""))]} lead="One SELECT over the log, read-only, in a process of its own that has your rows and nothing else">
       {!allowed && <p class="notice"><span>This needs a key with the permission <strong>audit.read</strong>.</span></p>}
       <form class="stack" onSubmit={(event) => { event.preventDefault(); run(); }}>
         <textarea ref={field} class="code" key={statement} defaultValue={statement || EXAMPLES[0]?.[1]} rows={6} spellcheck={false} aria-label="SQL statement" disabled={!allowed}
@@ -178,11 +179,12 @@ const Drawn = ({ data }: { data: Result }): JSX.Element => {
   if (across === undefined || chosen.length === 0) return <Empty>A chart needs a column of numbers after the first.</Empty>;
   const first = data.rows.map((row) => row[0]);
   const time = /TIMESTAMP|DATE/.test(across.type);
-  const x = time ? first.map((each) => Date.parse(`${String(each).replace(" ", "T").replace(/Z$/, "")}Z`) / 1000) : numeric(across.type) ? first.map(Number) : first.map((_, n) => n);
-  const named = !time && !numeric(across.type);
+  // One number alone makes no axis.
+  const named = data.rows.length === 1 || (!time && !numeric(across.type));
+  const x = named ? first.map((_, n) => n) : time ? first.map((each) => Date.parse(`${String(each).replace(" ", "T").replace(/Z$/, "")}Z`) / 1000) : first.map(Number);
   return (
     <>
-      <Chart label="Result" height={340} x={x} time={time} bars={named || data.rows.length < 40} {...(named ? { names: first.map((each) => visible(String(each)).split("/").at(-1) ?? "") } : {})}
+      <Chart label="Result" height={340} x={x} time={time && !named} bars={named || data.rows.length < 40} {...(named ? { names: first.map((each) => visible(String(each)).split("/").at(-1) ?? "") } : {})}
         series={chosen.slice(0, 6).map(({ column, n }) => ({ name: column.name, values: data.rows.map((row) => (row[n] === null ? null : Number(row[n]))) }))} />
       <ul class="legend-line">{chosen.slice(0, 6).map(({ column }, n) => <li key={column.name}><i class={`dot-${n + 1}`} />{visible(column.name)}</li>)}</ul>
     </>

@@ -74,7 +74,7 @@ const shortMoment = (text: string): string => text.replace(/T00:00:00(\.0+)?Z$/,
 const steps = (): [string, string][] => {
   const { ms, position } = looking.value;
   const back = (days: number): string => new Date(ms - days * 86_400_000).toISOString();
-  return [["a day", back(1)], ["a month", back(30)], ["a year", back(365.25)], ["100 events", `position:${Math.max(1, position - 100)}`]];
+  return [["the last day", back(1)], ["the last month", back(30)], ["the last year", back(365.25)], ["the last 100 events", `position:${Math.max(1, position - 100)}`]];
 };
 
 /** A value that ended and one that came in its place, of the same entity, relation and scope. */
@@ -191,7 +191,7 @@ const Knew = (): JSX.Element => {
       {data !== null && data.rows.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="Who knew this when">
           <table class="table">
-            <thead><tr><th scope="col">First</th><th scope="col">Who</th><th scope="col" /><th scope="col" class="number">Times</th></tr></thead>
+            <thead><tr><th scope="col">First</th><th scope="col">Who</th><th scope="col">How</th><th scope="col" class="number">Times</th></tr></thead>
             <tbody>{data.rows.map(([who, how, first, times], place) => (
               <tr key={place}><td><When at={`${String(first)}Z`} exact /></td><td><NameText uri={String(who)} /></td><td>{String(how)}</td><td class="number">{String(times)}</td></tr>
             ))}</tbody>

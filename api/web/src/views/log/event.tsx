@@ -25,7 +25,14 @@ const FACTS = 5;
 const CHANGES = ["added", "retracted", "resolved", "decayed"] as const;
 const SAID: Record<(typeof CHANGES)[number], string> = { added: "now known", retracted: "no longer holds", resolved: "set aside", decayed: "fell in confidence" };
 
-export const EventDetail = ({ ask }: { ask: Ask }): JSX.Element => {
+interface DetailProps {
+  readonly ask: Ask;
+  /** The neighbours in the list beside it. */
+  readonly newer: number | null;
+  readonly older: number | null;
+}
+
+export const EventDetail = ({ ask, newer, older }: DetailProps): JSX.Element => {
   const { data, fault } = useAnswer<LogEventAnswer>(ask);
   const [all, setAll] = useState(false);
   if (fault !== null) return <aside class="event-detail"><Fault fault={fault} /></aside>;
@@ -35,20 +42,16 @@ export const EventDetail = ({ ask }: { ask: Ask }): JSX.Element => {
     <aside class="event-detail" aria-label={`Event ${event.position}`}>
       <div class="sheet-head">
         <h2>Event {count(event.position)}</h2>
-        <a class="tool" href={addressOf("log", keptParams({ event: "" }))}>Close</a>
+        <span class="graph-acts">
+          {([["Newer", newer], ["Older", older]] as const).map(([label, to]) => to !== null && (
+            <a class="tool" key={label} href={addressOf("log", keptParams({ event: String(to) }))} title={`The next ${label.toLowerCase()} event of the list`}>{label}</a>
+          ))}
+          <a class="tool" href={addressOf("log", keptParams({ event: "" }))}>Close</a>
+        </span>
       </div>
       <p class="event-title"><strong>{kindText(event.kind)}</strong> <span class="muted">version {event.schema_version}, by</span> <NameText uri={event.actor} /></p>
       {chain !== null && <Chain chain={chain} event={event} />}
-      {data.causes.length + data.consequences.length > 0 && (
-        <>
-          <h3>{data.causes.length > 0 ? "What led to it" : "What it led to"}</h3>
-          <ol class="path" aria-label="Causes and consequences">
-            {data.causes.map((each) => <Step key={each.position} event={each} />)}
-            <li aria-current="true"><strong>{kindText(event.kind)}</strong> {count(event.position)}</li>
-            {data.consequences.map((each) => <Step key={each.position} event={each} />)}
-          </ol>
-        </>
-      )}
+      {data.causes.length + data.consequences.length > 0 && <Path data={data} />}
       <h3>What it says</h3>
       {data.erased && <p class="notice warn">Erased. Its header and hash remain, so the chain holds.</p>}
       {data.erasure !== null && <Erasure erasure={data.erasure} position={event.position} />}
@@ -81,6 +84,8 @@ export const EventDetail = ({ ask }: { ask: Ask }): JSX.Element => {
         <div><dt>came through</dt><dd>{event.peer === null ? "this node" : <a href={addressOf("log", { peer: event.peer })}><NameText uri={event.peer} /></a>}</dd></div>
         <div><dt>actor</dt><dd><a href={addressOf("log", { actor: event.actor })}><NameText uri={event.actor} /></a></dd></div>
         <div class="long"><dt>event id</dt><dd><code>{event.event_id}</code></dd></div>
+        {event.causation_id !== null && <div class="long"><dt>caused by the event</dt><dd><code>{event.causation_id}</code></dd></div>}
+        <div class="long"><dt>correlation</dt><dd><code>{data.correlation_id}</code></dd></div>
         <div class="long"><dt>origin</dt><dd><code>{visible(event.origin)}</code></dd></div>
         {chain !== null && <Hashes chain={chain} />}
       </dl>
@@ -135,11 +140,38 @@ const Chain = ({ chain, event }: { chain: Links; event: LogEvent }): JSX.Element
   </nav>
 );
 
-const Step = ({ event }: { event: LogEvent }): JSX.Element => (
-  <li>
-    <a href={addressOf("log", keptParams({ event: String(event.position) }))}>{kindText(event.kind)} {count(event.position)}</a>{" "}
-    <span class="muted"><NameText uri={event.actor} />, <When at={event.received_at} /></span>
-  </li>
+const STEPS = 12;
+
+/** From the first cause over the event to all that followed: what shares one correlation. */
+const Path = ({ data: { event, causes, consequences, related } }: { data: LogEventAnswer }): JSX.Element => {
+  const [all, setAll] = useState(false);
+  const own = new Set([event.position, ...causes.map(({ position }) => position)]);
+  const led = new Set(consequences.map(({ position }) => position));
+  const steps = [...causes, event, ...consequences, ...related].sort((a, b) => a.position - b.position);
+  const shown = all ? steps : steps.filter((each, place) => place < STEPS || own.has(each.position));
+  return (
+    <>
+      <h3>What belongs together <span class="muted">{plural(steps.length, "event")}</span></h3>
+      <ol class="path" aria-label="Causes and consequences">
+        {shown.map((each) => (
+          <li key={each.position} aria-current={each === event ? "true" : undefined} class={own.has(each.position) || led.has(each.position) ? "" : "beside"}>
+            <Step event={each} current={each === event} />{" "}
+            {each === steps[0] && <span class="tag" title="The first cause: its id names the correlation of all these events">correlation</span>}
+            {each !== steps[0] && each !== event && <span class="muted">{own.has(each.position) ? "led to this" : led.has(each.position) ? "follows from this" : "has the same cause"}</span>}
+          </li>
+        ))}
+      </ol>
+      {steps.length > STEPS && <button type="button" class="quiet" aria-expanded={all} onClick={() => setAll(!all)}>{all ? "fewer" : `all ${plural(steps.length, "event")}`}</button>}
+    </>
+  );
+};
+
+const Step = ({ event, current }: { event: LogEvent; current: boolean }): JSX.Element => (
+  <>
+    {current ? <><strong>{kindText(event.kind)}</strong> {count(event.position)}</>
+      : <a href={addressOf("log", keptParams({ event: String(event.position) }))}>{kindText(event.kind)} {count(event.position)}</a>}{" "}
+    <span class="muted"><About event={event} /></span>
+  </>
 );
 
 /** The difference between the memory before the event and after it. */

@@ -44,6 +44,10 @@ export interface LogEventAnswer {
   } | null;
   readonly causes: readonly LogEvent[];
   readonly consequences: readonly LogEvent[];
+  /** The id of the first cause; of the event itself, if it has none. */
+  readonly correlation_id: string;
+  /** What else followed from the first cause. */
+  readonly related: readonly LogEvent[];
   readonly facts: readonly Fact[];
   readonly read_by: readonly ReadBy[];
   /** The erasure that the event is, or that took it. */

@@ -1,5 +1,6 @@
 // The log: every event the reader may know of, newest first, live; one of them opened beside.
 import type { JSX } from "preact";
+import { useEffect } from "preact/hooks";
 import { usePages } from "../../net/answer";
 import type { Ask } from "../../net/send";
 import { Empty, Fault, View } from "../../parts/frame";
@@ -13,6 +14,8 @@ import { EventDetail } from "./event";
 
 const PAGE = 200;
 const ROW = 44;
+/** So many newer events stand above one that was gone to. */
+const ABOVE = 5;
 const FILTERS = ["kind", "stream", "actor", "peer", "entity"] as const;
 const KINDS = [
   "fact_asserted", "fact_retracted", "conflict_resolved", "fact_attributes_set", "fact_erased", "episode_recorded",
@@ -37,6 +40,14 @@ export const LogView = (): JSX.Element => {
   const seen = (name: "entity" | "actor" | "stream" | "peer"): string[] =>
     [...new Set((found.data ?? []).flatMap((event) => (event[name] === null ? [] : [name === "stream" ? partition(event.stream) : event[name]])))].slice(0, 50);
   const opened = Number(param("event")) || null;
+  const filtered = FILTERS.some((name) => param(name) !== "");
+  const positions = (found.data ?? []).map(({ position }) => position);
+  const place = opened === null ? -1 : positions.indexOf(opened);
+  const list = (last: number): Record<string, string> => ({ tail: "off", held: String(Math.min(head.value, Math.max(1, last))) });
+  // A link to an event of long ago: the list begins there too.
+  useEffect(() => {
+    if (opened !== null && live && !filtered && param("pages") === "" && head.value > 0 && opened < head.value - PAGE) amend(list(opened + ABOVE), true);
+  }, [head.value > 0]);
   const detailAsk: Ask | null = opened === null ? null : { path: `/v1/log/${opened}` };
   return (
     <View title="Log" wide asks={[ask, detailAsk]} lead={live ? "Every event as it comes, newest first" : `Events up to ${at.value === "" ? count(until) : visible(at.value)}, newest first`}
@@ -57,8 +68,24 @@ export const LogView = (): JSX.Element => {
             <input value={param(name)} list={`seen-${name}`} onChange={(event) => amend({ [name]: event.currentTarget.value.trim() })} placeholder="any" size={name === "entity" ? 24 : 14} spellcheck={false} />
           </label>
         ))}
-        {FILTERS.some((name) => param(name) !== "") && (
+        {filtered && (
           <button type="button" onClick={() => amend(Object.fromEntries(FILTERS.map((name) => [name, ""])))}>Clear</button>
+        )}
+        {at.value === "" && !filtered && (
+          <label>Event
+            <input type="number" min={1} max={head.value} value={opened ?? ""} size={9} placeholder="number" onChange={(event) => {
+              const to = Number(event.currentTarget.value);
+              if (to >= 1) amend({ event: String(to), ...list(to + ABOVE) });
+            }} />
+          </label>
+        )}
+        {at.value === "" && !filtered && (
+          <span class="choices" role="group" aria-label="Where in the log">
+            <button type="button" disabled={live} onClick={() => amend({ tail: "", held: "" })}>Newest</button>
+            <button type="button" disabled={until >= head.value} onClick={() => amend(list(until + PAGE))}>Newer</button>
+            <button type="button" disabled={until <= PAGE} onClick={() => amend(list(until - PAGE))}>Older</button>
+            <button type="button" disabled={until <= PAGE} onClick={() => amend(list(PAGE))}>Oldest</button>
+          </span>
         )}
       </form>
       <Fault fault={found.fault} />
@@ -69,9 +96,9 @@ export const LogView = (): JSX.Element => {
               draw={(event) => <EventRow event={event} opened={event.position === opened} />} />
           )}
           {found.data?.length === 0 && <Empty>{found.more === null ? "No event that you may know of passes these filters." : "None among the newest; looking further back."}</Empty>}
-          {found.data !== null && found.more === null && found.data.length > 0 && <p class="muted end">{plural(found.data.length, "event")}: this is where the log begins for you.</p>}
+          {found.data !== null && found.more === null && found.data.length > 0 && <p class="muted end">{plural(found.data.length, "event")}: {filtered ? "no older one passes these filters." : "this is where the log begins for you."}</p>}
         </div>
-        {detailAsk !== null && <EventDetail ask={detailAsk} />}
+        {detailAsk !== null && <EventDetail ask={detailAsk} newer={place < 1 ? null : positions[place - 1] ?? null} older={place < 0 ? null : positions[place + 1] ?? null} />}
       </div>
     </View>
   );

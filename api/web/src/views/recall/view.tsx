@@ -52,7 +52,7 @@ export const RecallView = (): JSX.Element => {
       {question !== "" && (
         <div class="form-line" role="group" aria-label="Compare with">
           <label>Compare with profile <Choice names={names} value={param("other")} none="the same" onChange={(other) => amend({ other })} /></label>
-          <label>or with the moment <input key={`w${param("when")}`} defaultValue={param("when")} size={24} placeholder="2001-06-01, position:10, now" spellcheck={false}
+          <label>or with the moment <input key={`w${param("when")}`} defaultValue={shortMoment(param("when"))} size={24} placeholder="2001-06-01, position:10, now" spellcheck={false}
             onChange={(event) => amend({ when: moment(event.currentTarget.value) })} /></label>
           {other !== null && <button type="button" onClick={() => amend({ other: "", when: "" })}>Stop comparing</button>}
         </div>
@@ -71,6 +71,9 @@ export const RecallView = (): JSX.Element => {
     </View>
   );
 };
+
+/** Midnight as its day. */
+const shortMoment = (text: string): string => text.replace(/T00:00:00(\.0+)?Z$/, "");
 
 const moment = (text: string): string => (/^\d{4}-\d\d-\d\d$/.test(text.trim()) ? `${text.trim()}T00:00:00Z` : text.trim());
 

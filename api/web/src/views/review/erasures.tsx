@@ -36,11 +36,15 @@ export const HoldFact = ({ fact, meanwhile }: ActProps): JSX.Element => (
 );
 
 export const Holds = ({ ask }: { ask: Ask }): JSX.Element => {
-  const { data, fault } = useAnswer<{ holds: readonly Hold[] }>(ask);
-  const { taken, take } = useTaken(data);
-  const added = useTaken(data);
+  const found = usePages<{ holds: readonly Hold[]; cursor: number | null }, Hold>(ask, ({ holds, cursor }, asked) => ({
+    rows: holds, total: null, next: cursor === null ? null : { ...asked, query: { ...asked.query, cursor } },
+  }));
+  const { taken, take } = useTaken(found.round);
+  const added = useTaken(found.round);
   const [coming, setComing] = useState<readonly Hold[]>([]);
-  const holds = data === null ? [] : [...coming.filter(({ target }) => added.taken.has(target)), ...data.holds];
+  // One that is held again shows its new reason alone.
+  const again = (hold: Hold): boolean => hold.target_kind === "entity" && hold.tombstone_id === null && added.taken.has(hold.target);
+  const holds = found.data === null ? [] : [...coming.filter(again), ...found.data.filter((hold) => !again(hold))];
   const toCome: Meanwhile = (reason, fields) => {
     const target = String(fields.get("entity")).trim();
     const actor = me.value === null || me.value === "none" ? "" : me.value.entity_uri;
@@ -49,17 +53,17 @@ export const Holds = ({ ask }: { ask: Ask }): JSX.Element => {
   };
   return (
     <div class="columns">
-      <Fault fault={fault} />
+      <Fault fault={found.fault} />
       <div class="section-head">
         <p class="muted">What is held cannot be erased until it is let go. A fact is held from its own page.</p>
         <Doing label="Hold an entity" primary title="Hold an entity" meanwhile={toCome}
           fields={<label>Entity<input name="entity" required maxLength={2048} spellcheck={false} /></label>}
           ask={(reason, fields) => holding("entity", String(fields.get("entity")).trim(), true, reason)} />
       </div>
-      {data !== null && holds.every((hold) => taken.has(nameOf(hold))) && <Empty>Nothing is held.</Empty>}
-      <ul class="facts">
-        {holds.map((hold) => (
-          <li class="fact held" key={nameOf(hold)} hidden={taken.has(nameOf(hold))}>
+      {found.data !== null && holds.every((hold) => taken.has(nameOf(hold))) && <Empty>Nothing is held.</Empty>}
+      <Rows rows={holds} label="Legal holds, newest first" height={74} measured more={found.more} keyOf={nameOf} taken={taken}
+        draw={(hold) => (
+          <div class="fact held">
             <span>
               <span>{hold.target_kind === "entity" ? <Name uri={hold.target} /> : <a href={addressOf("fact", { id: hold.target })}>fact <code>{visible(hold.target)}</code></a>} {hold.reason === "" ? <span class="muted">no reason given</span> : <bdi>{visible(hold.reason)}</bdi>}</span>
               <span class="fact-foot"><span>since <When at={hold.set_at} exact /></span><span>by <NameText uri={hold.actor} /></span>{hold.tombstone_id !== null && <span class="tag">by a tombstone</span>}</span>
@@ -67,9 +71,8 @@ export const Holds = ({ ask }: { ask: Ask }): JSX.Element => {
             {hold.tombstone_id === null
               ? <Doing label="Let go" title="Let it go" meanwhile={() => take(nameOf(hold))} ask={(reason) => holding(hold.target_kind, hold.target, false, reason)}><p class="quoted"><bdi>{visible(hold.reason) || "held without a reason"}</bdi></p></Doing>
               : <Doing label="Revoke" title="Revoke the tombstone" reason="needed" meanwhile={() => take(nameOf(hold))} ask={(reason) => ({ method: "POST", path: `/v1/tombstones/${segment(hold.tombstone_id ?? "")}/revoke`, body: { reason } })}><p>The entity is shown again and can be erased.</p></Doing>}
-          </li>
-        ))}
-      </ul>
+          </div>
+        )} />
     </div>
   );
 };

@@ -23,7 +23,7 @@ export const ReviewView = (): JSX.Element => {
     conflicts: { path: "/v1/conflicts", query: { status: param("status") || "unresolved", limit: 50, ...momentQuery.value } },
     quarantine: quarantineAsk(param("status")),
     flagged: flaggedAsk(param("status")),
-    holds: { path: "/v1/legal-holds" },
+    holds: { path: "/v1/legal-holds", query: { limit: 50 } },
     erasures: { path: "/v1/erasures", query: { limit: 50 } },
   };
   const chosen = ask[tab] ?? null;
