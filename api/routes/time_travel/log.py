@@ -216,7 +216,8 @@ def _positions_of(call: Call, view: View, name: str, moment: Moment) -> I64:
     ended = view.to_position[slots]
     settled = view.set_aside[slots]
     found = np.concatenate((view.from_position[slots], ended, settled))
-    return np.unique(found[(found > 0) & (found < LIVE) & (found <= moment.position)])
+    found = np.sort(found[(found > 0) & (found < LIVE) & (found <= moment.position)])
+    return found[np.diff(found, prepend=0) > 0]  # np.unique hashes: ten times the work
 
 
 @routes.add(

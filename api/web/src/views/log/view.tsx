@@ -1,6 +1,6 @@
 // The log: every event the reader may know of, newest first, live; one of them opened beside.
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { usePages } from "../../net/answer";
 import type { Ask } from "../../net/send";
 import { Empty, Fault, View } from "../../parts/frame";
@@ -26,7 +26,19 @@ const KINDS = [
 ];
 
 export const LogView = (): JSX.Element => {
-  const until = param("tail") === "off" && at.value === "" ? Number(param("held")) : head.value;
+  const opened = Number(param("event")) || null;
+  const filtered = FILTERS.some((name) => param(name) !== "");
+  const live = at.value === "" && param("tail") !== "off";
+  const list = (last: number): Record<string, string> => ({ tail: "off", held: String(Math.min(head.value, Math.max(1, last))) });
+  // A link to an event of long ago: the list begins there too.
+  const begins = useRef<number | null>(null);
+  if (begins.current === null && head.value > 0)
+    begins.current = opened !== null && live && !filtered && param("pages") === "" && opened < head.value - PAGE ? opened + ABOVE : 0;
+  useEffect(() => {
+    if (begins.current) amend(list(begins.current), true);
+    if (begins.current !== null) begins.current = 0;
+  }, [head.value > 0]);
+  const until = param("tail") === "off" && at.value === "" ? Number(param("held")) : begins.current || head.value;
   const filters = Object.fromEntries(FILTERS.map((name) => [name, param(name)]));
   const ask: Ask | null = until > 0 ? {
     path: "/v1/log", query: { ...filters, ...(at.value === "" ? { before: until + 1 } : momentQuery.value), limit: PAGE },
@@ -36,18 +48,10 @@ export const LogView = (): JSX.Element => {
     total: null,
     next: page.next_before === null ? null : { ...asked, query: { ...asked.query, before: page.next_before } },
   }));
-  const live = at.value === "" && param("tail") !== "off";
   const seen = (name: "entity" | "actor" | "stream" | "peer"): string[] =>
     [...new Set((found.data ?? []).flatMap((event) => (event[name] === null ? [] : [name === "stream" ? partition(event.stream) : event[name]])))].slice(0, 50);
-  const opened = Number(param("event")) || null;
-  const filtered = FILTERS.some((name) => param(name) !== "");
   const positions = (found.data ?? []).map(({ position }) => position);
   const place = opened === null ? -1 : positions.indexOf(opened);
-  const list = (last: number): Record<string, string> => ({ tail: "off", held: String(Math.min(head.value, Math.max(1, last))) });
-  // A link to an event of long ago: the list begins there too.
-  useEffect(() => {
-    if (opened !== null && live && !filtered && param("pages") === "" && head.value > 0 && opened < head.value - PAGE) amend(list(opened + ABOVE), true);
-  }, [head.value > 0]);
   const detailAsk: Ask | null = opened === null ? null : { path: `/v1/log/${opened}` };
   return (
     <View title="Log" wide asks={[ask, detailAsk]} lead={live ? "Every event as it comes, newest first" : `Events up to ${at.value === "" ? count(until) : visible(at.value)}, newest first`}
