@@ -126,9 +126,9 @@ class ChainLink(Struct):
 class LogEventAnswer(Struct):
     """``payload``: only if it is not a fact itself; redacted for the caller. ``causes``: the events
     that led to it, the earliest first; ``consequences``: those it caused. ``facts``: in their
-    present state. ``correlation_id``: the first of the causes, or the event itself. ``related``: what
-    else followed from that. ``chain`` is null if ``stream_seq`` is. ``erasure``: the one that the
-    event is, or that removed its payload."""
+    present state. ``correlation_id``: the first of the causes, or the event itself; ``related``:
+    what else followed from that. ``chain`` is null if ``stream_seq`` is. ``erasure``: the one that
+    the event is, or that removed its payload."""
 
     event: LogEvent
     hlc: str
