@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
-from engramlog.projections.columns.name_signatures import signature_of
+from engramlog.projections.columns.names.name_signatures import signature_of
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import live
 from engramlog.projections.interner import Interner

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from engramlog.projections.arrays import I32, I64, Bool
 from engramlog.projections.authorization import Authorization
-from engramlog.projections.columns.entity_names import phrase_of, words_of
+from engramlog.projections.columns.names.entity_names import phrase_of, words_of
 from engramlog.projections.columns.substring_index import strip_diacritics
 from engramlog.projections.image.fact_texts import PieceOfFacts
 from engramlog.projections.image.view import View

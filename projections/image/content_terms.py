@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from engramlog.projections.arrays import I32
-from engramlog.projections.columns.name_terms import NameTerms
+from engramlog.projections.columns.names.name_terms import NameTerms
 from engramlog.projections.text.terms import uri_path
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded, UnknownPayload
 from engramlog.eventlog.kinds import FactErased
-from engramlog.projections.columns.entity_names import EntityNames
 from engramlog.projections.columns.fact_columns import FactColumns
-from engramlog.projections.columns.machine_names import MachineNames
-from engramlog.projections.columns.name_signatures import NameSignatures
+from engramlog.projections.columns.names.entity_names import EntityNames
+from engramlog.projections.columns.names.machine_names import MachineNames
+from engramlog.projections.columns.names.name_signatures import NameSignatures
 from engramlog.projections.columns.remembered_answers import Remembered
 from engramlog.projections.columns.sealed_facts import (
     FactsCut,

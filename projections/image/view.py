@@ -8,7 +8,7 @@ from engramlog.eventlog.kinds import FactAttributes, TrustPolicy
 from engramlog.projections.arrays import F64, I32, I64, U8, Bool, Keys
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.columns.fact_columns import ColumnView
-from engramlog.projections.columns.machine_names import MachineNames
+from engramlog.projections.columns.names.machine_names import MachineNames
 from engramlog.projections.columns.remembered_answers import Remembered
 from engramlog.projections.columns.tombstone_mask import Hiding
 from engramlog.projections.image.fact_texts import FactTexts

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engramlog.projections.arrays import I32
-from engramlog.projections.columns.entity_names import words_of
+from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.normalization import entity_display
 from engramlog.projections.recall.conversation.speakers import capitalised_words, is_speaker
 

@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import F32, F64, I32
-from engramlog.projections.columns.entity_names import words_of
+from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.normalization import entity_display
 from engramlog.projections.text.stop_words import STOP_WORDS
 

@@ -22,7 +22,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import F64, I64
-from engramlog.projections.columns.entity_names import words_of
+from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.normalization import entity_display
 from engramlog.projections.recall.conversation.speakers import without_speakers
 from engramlog.projections.recall.ranking.missing import missing_word

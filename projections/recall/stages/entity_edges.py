@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import I32
-from engramlog.projections.columns.entity_names import words_of
+from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.graph.paths import Path, edges_of, paths_between
 from engramlog.projections.normalization import normalize_uri
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import AliasSet
-from engramlog.projections.columns.entity_names import phrase_of
+from engramlog.projections.columns.names.entity_names import phrase_of
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import POSITIONS

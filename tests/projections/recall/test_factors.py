@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramlog.projections.columns.machine_names import is_machine
+from engramlog.projections.columns.names.machine_names import is_machine
 from engramlog.projections.recall.factors.factors import (
     FACTORS,
     NAMED_STAGES,

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramlog.projections.columns.name_signatures import NameSignatures
+from engramlog.projections.columns.names.name_signatures import NameSignatures
 from engramlog.projections.graph.name_similarity import (
     COMPARED_MAX,
     likeness,

@@ -1,0 +1,1 @@
+"""The names of entities: what they say, and how alike they are."""
