@@ -1,12 +1,17 @@
-"""Progress of long work, shown on stderr."""
+"""Long work of a node: waiting for it, with its progress on stderr."""
 
 import sys
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from engramlog.api.console.arguments import CommandError
 
 if TYPE_CHECKING:  # only long work loads it
     from tqdm import tqdm
+
+POLL_SECONDS = 0.2
 
 
 class Bar:
@@ -45,3 +50,20 @@ def progress_bar(title: str, unit: str, *, quiet: bool = False) -> Generator[Bar
         yield bar
     finally:
         bar.close()
+
+
+def finished(job: Callable[[], dict[str, Any]], what: str, bar: Bar, unit: str) -> dict[str, Any]:
+    """The result of a job, which ``job`` reads, once it is done. ``unit``: what it counts.
+
+    Raises: CommandError: it failed; the message begins with ``what``.
+    """
+    while True:
+        state = job()
+        if state["status"] == "error":
+            raise CommandError(f"{what}{state['error']}")
+        if state["status"] == "done":
+            result: dict[str, Any] = state["result"]
+            return result
+        if state[f"{unit}_total"]:
+            bar.show(state[unit], state[f"{unit}_total"])
+        time.sleep(POLL_SECONDS)

@@ -1,17 +1,13 @@
 """``engramlog embeddings``: the embedding model, and re-indexing with another one."""
 
 import argparse
-import time
-from typing import Any
 
-from engramlog.api.client.client import Client
 from engramlog.api.console.arguments import CommandError, add_target_arguments
-from engramlog.api.console.progress import progress_bar
+from engramlog.api.console.progress import finished, progress_bar
 from engramlog.api.console.reach import reach
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import print_json
 
-POLL_SECONDS = 0.2
 EXAMPLES = """\
 examples:
   engramlog embeddings status --data memory
@@ -79,7 +75,9 @@ def run_reindex(args: argparse.Namespace) -> int:
         raise CommandError("--model and dimensions need --provider")
     with reach(args, embedding="begun") as client, progress_bar("reindex", "fact") as bar:
         client.post("/v1/embeddings/reindex", body)
-        report = _finished(client, bar.show)
+        report = finished(
+            lambda: client.get("/v1/embeddings")["reindex"], "re-indexing failed: ", bar, "facts"
+        )
     if not report["changed"]:
         print(f"the index has model {report['space']} already; nothing to do")
         return 0
@@ -87,16 +85,3 @@ def run_reindex(args: argparse.Namespace) -> int:
     print(f"{report['vectors']:,} facts indexed with {report['space']}{skipped}")
     print("the log pins this model now: change settings that name another one")
     return 0
-
-
-def _finished(client: Client, show: Any) -> dict[str, Any]:
-    while True:
-        state = client.get("/v1/embeddings")["reindex"]
-        if state["status"] == "error":
-            raise CommandError(f"re-indexing failed: {state['error']}")
-        if state["status"] == "done":
-            result: dict[str, Any] = state["result"]
-            return result
-        if state["facts_total"]:
-            show(state["facts"], state["facts_total"])
-        time.sleep(POLL_SECONDS)

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from engramlog.api.client.client import Client
 from engramlog.api.client.running_node import running_node
 from engramlog.api.console.arguments import CommandError, add_data_arguments, settings_of
 from engramlog.api.console.opening import open_node
-from engramlog.api.console.progress import progress_bar
+from engramlog.api.console.progress import finished, progress_bar
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import print_json
 from engramlog.api.node.log_place import open_log_to_read, require_own_log
@@ -25,7 +24,6 @@ from engramlog.eventlog.signing import SignedHeads, read_heads, write_heads
 from engramlog.projections.moment import format_instant
 from engramlog.replay.verify import Progress, VerifyReport, verify, verify_file
 
-POLL_SECONDS = 0.2
 EXAMPLES = """\
 examples:
   engramlog replay status --data memory
@@ -110,7 +108,10 @@ def run_rebuild(args: argparse.Namespace) -> int:
             node = open_node(settings, create=False)
         except DirectoryLocked as fault:
             client = _held_by(settings, fault)
-            report = _rebuild_running(client, bar.show, from_scratch=args.from_scratch)
+            client.post("/v1/admin/rebuild", {"from_scratch": args.from_scratch})
+            report = finished(
+                lambda: client.get("/v1/admin/rebuild"), "the rebuild failed: ", bar, "events"
+            )
         else:
             try:
                 done = node.rebuild(bar.show, from_scratch=args.from_scratch)
@@ -128,20 +129,6 @@ def run_rebuild(args: argparse.Namespace) -> int:
         f"at position {report['position']}; digest {report['digest'][:16]}…, {compared}"
     )
     return 0
-
-
-def _rebuild_running(client: Client, show: Any, *, from_scratch: bool) -> dict[str, Any]:
-    client.post("/v1/admin/rebuild", {"from_scratch": from_scratch})
-    while True:
-        state = client.get("/v1/admin/rebuild")
-        if state["status"] == "error":
-            raise CommandError(f"the rebuild failed: {state['error']}")
-        if state["status"] == "done":
-            result: dict[str, Any] = state["result"]
-            return result
-        if state["events_total"]:
-            show(state["events"], state["events_total"])
-        time.sleep(POLL_SECONDS)
 
 
 def run_verify(args: argparse.Namespace) -> int:

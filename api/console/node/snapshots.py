@@ -1,18 +1,16 @@
 """``engramlog snapshot``: copies of the tables at chosen positions, from which rebuilds start."""
 
 import argparse
-import time
 from typing import Any
 
 from engramlog.api.client.client import Client
-from engramlog.api.console.arguments import CommandError, add_target_arguments
-from engramlog.api.console.progress import Bar, progress_bar
+from engramlog.api.console.arguments import add_target_arguments
+from engramlog.api.console.progress import Bar, finished, progress_bar
 from engramlog.api.console.reach import reach
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import print_json, print_table
 
 PATH = "/v1/admin/snapshots"
-POLL_SECONDS = 0.1
 EXAMPLES = """\
 examples:
   engramlog snapshot take --data memory                     (served or not)
@@ -109,13 +107,4 @@ def run_remove(args: argparse.Namespace) -> int:
 
 def _finished(client: Client, bar: Bar) -> dict[str, Any]:
     """Wait for the job; its result. Raises CommandError if it failed."""
-    while True:
-        job = client.get(PATH)["job"]
-        if job["status"] == "error":
-            raise CommandError(job["error"])
-        if job["status"] == "done":
-            result: dict[str, Any] = job["result"]
-            return result
-        if job["steps_total"]:
-            bar.show(job["steps"], job["steps_total"])
-        time.sleep(POLL_SECONDS)
+    return finished(lambda: client.get(PATH)["job"], "", bar, "steps")

@@ -1,1 +1,1 @@
-"""The names of entities: what they say, and how alike they are."""
+"""The names of entities: their words, and which of them are alike."""
