@@ -11,6 +11,7 @@ import gc
 import zlib
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from operator import itemgetter
 from typing import Any
 
@@ -52,6 +53,8 @@ from engramlog.projections.tables.projector import Projector
 from engramlog.projections.text.question_share import asking_percent
 from engramlog.projections.text.terms import lexical_text
 
+SWEEP_PAGE_ROWS = 20_000
+"""Rows that a sweep judges in one step: all at once would take half a gigabyte per million."""
 SCHEMA = f"""
 CREATE TABLE facts (
     from_position INTEGER PRIMARY KEY,
@@ -207,16 +210,15 @@ class FactsProjector(Projector):
             return
         position, sweep = next(iter(sweeps.values()))
         bindings = (position, _encode(list(sweeps)).decode(), gardens_json(sweep))
-        rows: dict[str, list[tuple[Any, ...]]] = {scope: [] for scope in sweeps}
-        everywhere = rows.get("*")
-        for row in query(db, _SWEEP_CANDIDATES, bindings):
-            (everywhere if everywhere is not None else rows[row[3]]).append(row)
         ended: list[tuple[int, int]] = []
         weaker: list[tuple[float, int]] = []
-        for scope, (position, sweep) in sweeps.items():
-            gone, decayed = swept_rows(sweep, rows[scope])
-            weaker += [(confidence, row) for row, confidence in decayed]
-            ended += [(position, row) for row in gone]
+        candidates = db.execute(_SWEEP_CANDIDATES, bindings)
+        while page := list(islice(candidates, SWEEP_PAGE_ROWS)):
+            for scope, (position, sweep) in sweeps.items():
+                rows = page if scope == "*" else [row for row in page if row[3] == scope]
+                gone, decayed = swept_rows(sweep, rows)
+                weaker += [(confidence, row) for row, confidence in decayed]
+                ended += [(position, row) for row in gone]
         weaker.sort(key=itemgetter(1))
         db.executemany(_DECAYED, weaker)
         ended.sort(key=itemgetter(1))
