@@ -33,6 +33,7 @@ from engramlog.api.node.service import Service
 from engramlog.api.routes.table import ROUTES
 from engramlog.api.settings import Settings
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
+from engramlog.eventlog.struct_types import complete_struct_types
 from engramlog.projections.rights.capability_token import BEARER_PREFIX
 
 SERVICE = web.AppKey("service", Service)
@@ -50,6 +51,7 @@ def create_app(
 
     ``control_token``: a bearer token with every right, for the machine's own command line.
     """
+    complete_struct_types()
     service = create_service(node, settings, control_token=control_token)
     guard = _Guard(service)
     app = web.Application(

@@ -21,6 +21,7 @@ from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.durable_file import replace
 from engramlog.eventlog.kinds import EmbeddingModelPinned
 from engramlog.eventlog.log import WholeLog
+from engramlog.eventlog.struct_types import complete_struct_types
 from engramlog.projections.embedding.choosing import follow_pin
 from engramlog.projections.embedding.current import CurrentEmbeddings, ReindexReport
 from engramlog.projections.embedding.current import Progress as IndexProgress
@@ -116,6 +117,7 @@ class Node(ReadingNode):
             EmbeddingError: ``embedding`` names another model than the log pins, or one that is not
                 available.
         """
+        complete_struct_types()
         clock = clock or SystemClock()
         directory = HeldDirectory.open(path)
         opened: list[Callable[[], None]] = [directory.close]
