@@ -44,10 +44,12 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
 def test_without_its_framework_an_adapter_says_what_to_install(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    framework = FRAMEWORKS[name]
+    loaded = (f"engramlog.{name}", "engramlog.api.python.adapters.", f"{framework}.")
     for module in [*sys.modules]:
-        if module.startswith((f"engramlog.{name}", "engramlog.api.python.adapters.")):
+        if module.startswith(loaded):
             monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, FRAMEWORKS[name], None)
+    monkeypatch.setitem(sys.modules, framework, None)
     with pytest.raises(ImportError, match=r"is not installed: pip install engramlog\["):
         importlib.import_module(f"engramlog.{name}")
 
