@@ -7,7 +7,7 @@ continues where it stopped. A provider that does not answer only makes it fall b
 
 import logging
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
@@ -39,6 +39,9 @@ from engramlog.projections.tables.facts.fact_rows import SaidRow
 CHUNK_FACTS = 256
 PAST_CHUNK_FACTS = 5_000
 TAKE_SECONDS = 1.0
+GATHER_SECONDS = 0.05
+"""The rest after each round, so that the writes of a burst are embedded and stored together: one
+by one, each takes three transactions."""
 
 _log = logging.getLogger(__name__)
 
@@ -93,6 +96,7 @@ class EmbeddingWorker:
         # Read under the condition; only the worker's thread writes.
         self._waiting: dict[int, None] = {}
         self._skipped: set[int] = set()
+        self._callers = 0
         self._stored: Bool = np.zeros(1024, dtype=np.bool_)
         self._seen = 0
         self._seen_position = 0
@@ -132,11 +136,20 @@ class EmbeddingWorker:
 
     def wait(self, position: int, timeout_seconds: float) -> bool:
         """Whether everything up to ``position`` has its vector; waits at most that long."""
+        return self._wait_for(lambda: self._position() >= position, timeout_seconds)
+
+    def _wait_for(self, reached: Callable[[], bool], timeout_seconds: float) -> bool:
+        """Whether it gets there in time; meanwhile the worker does not rest."""
         with self._condition:
-            self._condition.wait_for(
-                lambda: self._position() >= position or self._closing.is_set(), timeout_seconds
-            )
-            return self._position() >= position
+            self._callers += 1
+            self._condition.notify_all()
+            try:
+                self._condition.wait_for(
+                    lambda: reached() or self._closing.is_set(), timeout_seconds
+                )
+            finally:
+                self._callers -= 1
+            return reached()
 
     def close(self) -> None:
         """Stop after the current request. Idempotent."""
@@ -157,6 +170,7 @@ class EmbeddingWorker:
     # -- following ------------------------------------------------------------------------
 
     def _run(self) -> None:
+        change: Change | None = None
         while not self._closing.is_set():
             try:
                 if self._begun is not None:
@@ -164,6 +178,8 @@ class EmbeddingWorker:
                     self._compare(self._begun, everything(self._begun))
                     self._begun = None
                 self._embed_waiting()
+                if change is not None:
+                    self._gather()
                 if not self._waiting:
                     self._recover_past()
                 change = self._changes.take(self._patience())
@@ -173,6 +189,14 @@ class EmbeddingWorker:
                 _log.exception("embedding worker")
                 self._retrying.failed(fault)
                 self._closing.wait(PAUSE_SECONDS)
+
+    def _gather(self) -> None:
+        """Rest, unless there is work or a caller waits."""
+        with self._condition:
+            if not self._waiting:
+                self._condition.wait_for(
+                    lambda: self._callers > 0 or self._closing.is_set(), GATHER_SECONDS
+                )
 
     def _patience(self) -> float:
         """How long to wait for events before the next possible work."""
@@ -223,11 +247,7 @@ class EmbeddingWorker:
 
     def followed(self, position: int, timeout_seconds: float) -> bool:
         """Whether it has processed every event up to ``position``; waits at most that long."""
-        with self._condition:
-            self._condition.wait_for(
-                lambda: self._seen_position >= position or self._closing.is_set(), timeout_seconds
-            )
-            return self._seen_position >= position
+        return self._wait_for(lambda: self._seen_position >= position, timeout_seconds)
 
     def _slot(self, fact: str, count: int) -> int:
         """The slot of a fact, -1 unless it is below ``count``."""

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -10,9 +10,12 @@ import pytest
 
 from engramlog.api.node.node import Node
 from engramlog.eventlog.kinds import DecayPolicy, EmbeddingModelPinned, Value
+from engramlog.projections.arrays import F32
+from engramlog.projections.embedding import worker
 from engramlog.projections.embedding.cache import text_key
 from engramlog.projections.embedding.choosing import Choice
 from engramlog.projections.embedding.errors import BadAnswer, ProviderRefused, ProviderUnavailable
+from engramlog.projections.embedding.providers.provider import Purpose
 from engramlog.projections.embedding.recipe import Space, composed
 from engramlog.projections.embedding.service import Embeddings
 from engramlog.projections.embedding.vectors import blocks as blocks_module
@@ -156,6 +159,25 @@ def test_vectors_beyond_the_budget_lie_in_a_file_from_start_to_erasure(stage: St
 
 def files(stage: Stage) -> bytes:
     return b"".join(each.read_bytes() for each in stage.folder.glob("*.db*"))
+
+
+def test_the_writes_of_a_burst_are_embedded_together_and_no_caller_waits_for_more(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    embed = stage.provider.embed
+
+    def counted(texts: Sequence[str], purpose: Purpose = "document") -> F32:
+        sizes.append(len(texts))
+        return embed(texts, purpose)
+
+    monkeypatch.setattr(stage.provider, "embed", counted)
+    monkeypatch.setattr(worker, "GATHER_SECONDS", 10 * SECONDS_MAX)
+    first = stage.say("one")
+    until(lambda: stage.in_table() == [first])
+    burst = [stage.say(text) for text in ("two", "three", "four")]
+    assert stage.settled() == sorted([first, *burst])
+    assert sizes == [1, 3]
 
 
 def test_facts_under_the_threshold_are_not_embedded(stage: Stage) -> None:
