@@ -9,8 +9,11 @@ from safetensors.numpy import load
 
 from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.errors import ModelFileError
-from engramlog.projections.embedding.providers.bundled import weights
-from engramlog.projections.embedding.providers.bundled.bert_graph import HEADS
+from engramlog.projections.embedding.providers.bundled import bert, weights
+from engramlog.projections.embedding.providers.bundled.bert_graph import (
+    HEADS,
+    multiplies_signed_bytes,
+)
 from engramlog.projections.embedding.providers.bundled.minilm import (
     BATCH_TOKENS,
     FLOAT32,
@@ -25,8 +28,9 @@ from engramlog.projections.embedding.providers.bundled.minilm import (
 HAPPY = "That is a happy person"
 
 
-OFF_MAX = {FLOAT32: 1e-6, INT8: 1e-2}
-"""How far a vector's cosine with the exact one may be from 1."""
+OFF_MAX = {FLOAT32: 1e-6, INT8: 2e-2}
+"""How far a vector's cosine with the exact one may be from 1. In 8 bits, the last bit of a float
+decides some roundings, and differs between processors."""
 
 
 @pytest.fixture(scope="module", params=[FLOAT32, INT8])
@@ -46,7 +50,7 @@ def test_the_similarities_published_for_the_model_come_out(
     model: MiniLM, other: str, similarity: float
 ) -> None:
     one, two = model.embed([HAPPY, other])
-    off = 1e-4 if model.model == FLOAT32 else 2e-2
+    off = 1e-4 if model.model == FLOAT32 else 3e-2
     assert float(one @ two) == pytest.approx(similarity, abs=off)
 
 
@@ -103,7 +107,19 @@ def test_rows_keep_the_order_of_texts_of_any_lengths(model: MiniLM) -> None:
     texts = [("word " * (n * 7 % 90 + 1)).strip() + str(n) for n in range(40)]
     together = model.embed(texts)
     for n in (0, 13, 39):
-        assert float(together[n] @ model.embed([texts[n]])[0]) == pytest.approx(1.0, abs=1e-6)
+        cosine = float(together[n] @ model.embed([texts[n]])[0])
+        assert cosine == pytest.approx(1.0, abs=1e-6 if model.model == FLOAT32 else 5e-3)
+
+
+def test_signed_and_unsigned_weights_give_the_same_vectors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not multiplies_signed_bytes():
+        pytest.skip("this processor cuts sums of signed products off")
+    texts = [HAPPY, "x", "one two three " * 40]
+    signed = MiniLM().embed(texts)
+    monkeypatch.setattr(bert, "multiplies_signed_bytes", lambda: False)
+    np.testing.assert_array_equal(signed, MiniLM().embed(texts))
 
 
 def test_all_texts_are_batched_once_within_the_bound(model: MiniLM) -> None:

@@ -7,7 +7,11 @@ import numpy as np
 import onnxruntime
 
 from engramlog.projections.arrays import F32
-from engramlog.projections.embedding.providers.bundled.bert_graph import FloatGraph, Int8Graph
+from engramlog.projections.embedding.providers.bundled.bert_graph import (
+    FloatGraph,
+    Int8Graph,
+    multiplies_signed_bytes,
+)
 
 ERRORS_ONLY = 3
 _runtime = cast("Any", onnxruntime)
@@ -23,7 +27,10 @@ class Bert:
     """
 
     def __init__(self, tensors: Mapping[str, F32], threads: int, *, int8: bool) -> None:
-        graph = Int8Graph(tensors) if int8 else FloatGraph(tensors)
+        if int8:
+            graph = Int8Graph(tensors, signed=multiplies_signed_bytes())
+        else:
+            graph = FloatGraph(tensors)
         options = _runtime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1

@@ -4,7 +4,9 @@ Loading joins the three attention products and adds the embedding of the first s
 the places.
 """
 
+import platform
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,7 +22,7 @@ OPSETS = {"": 17, "com.microsoft": 1}
 IR_VERSION = 8
 INT8_MAX = 127
 UINT8_ZERO = 128
-"""The unsigned byte that stands for 0: the runtime multiplies unsigned by signed bytes fastest."""
+"""The unsigned byte that stands for 0."""
 Weight: TypeAlias = np.ndarray[Any, Any]
 """Numbers of a type in ``_TYPES``."""
 _TYPES: dict[np.dtype[Any], int] = {
@@ -120,7 +122,16 @@ class Int8Graph(FloatGraph):
     A column of the weights and a row of the inputs (one token) are each scaled by their greatest
     number. So a token's numbers do not depend on the other texts of a batch. Everything between the
     products stays float32.
+
+    Args:
+        signed: whether the weights are signed bytes. The runtime multiplies unsigned by signed
+            bytes fastest, but sums pairs in 16 bits where the processor lacks an instruction, and
+            cuts large sums off. With unsigned weights it never does.
     """
+
+    def __init__(self, tensors: Mapping[str, F32], *, signed: bool) -> None:
+        self._signed = signed
+        super().__init__(tensors)
 
     def _mixed(self, at: str, hidden: str) -> str:
         own = [f"{at}attention.self.{part}" for part in ("query", "key", "value")]
@@ -136,14 +147,18 @@ class Int8Graph(FloatGraph):
 
     def _int8_product(self, name: str, of: str, weight: F32) -> str:
         """The product with a weight of (outputs, inputs)."""
-        one, zero = self._constant("one", np.float32(1)), self._constant("zero", np.int8(0))
+        one = self._constant("one", np.float32(1))
         middle = self._constant("middle", np.uint8(UINT8_ZERO))
         peaks = self._node("ReduceMax", self._node("Abs", of), axes=[-1], keepdims=1)
         step = self._constant("step", np.float32(1 / INT8_MAX))
         scales = self._node("Mul", peaks, step)
         rows = self._node("QuantizeLinear", self._node("Div", of, scales), one, middle)
         column_scales = np.abs(weight).max(axis=1) / np.float32(INT8_MAX)
-        columns = np.rint(weight / column_scales[:, None]).astype(np.int8).T
+        columns = np.rint(weight / column_scales[:, None]).T
+        if self._signed:
+            columns, zero = columns.astype(np.int8), self._constant("zero", np.int8(0))
+        else:
+            columns, zero = (columns + UINT8_ZERO).astype(np.uint8), middle
         whole = self._fused(
             "MatMulIntegerToFloat",
             rows,
@@ -157,6 +172,17 @@ class Int8Graph(FloatGraph):
 
     def _constant(self, name: str, value: np.generic) -> str:
         return self._weight(name, np.asarray(value))
+
+
+def multiplies_signed_bytes() -> bool:
+    """Whether this processor sums products of unsigned and signed bytes in 32 bits: one that is no
+    x86, or that has VNNI."""
+    if platform.machine() not in {"x86_64", "AMD64"}:
+        return True
+    try:
+        return "vnni" in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
 
 
 def _outside(name: str, values: Weight) -> onnx.TensorProto:
