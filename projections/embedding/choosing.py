@@ -132,10 +132,10 @@ def space_named(
     Raises: UnknownModel: the model does not exist. WrongDimensions: it does not have these
     dimensions.
     """
-    known = next(iter(MODELS[settings.provider]))
+    default = next(iter(MODELS[settings.provider]))
     if pinned is not None and pinned.provider == settings.provider:
-        known = pinned.model
-    model = settings.model or known
+        default = pinned.model
+    model = settings.model or default
     card = card_of(settings.provider, model, settings.dimensions)
     check_truncation(card, model, settings.truncated_dimensions)
     space = Space(settings.provider, model, card.dimensions, settings.truncated_dimensions)
