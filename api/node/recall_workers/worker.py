@@ -39,6 +39,7 @@ from engramlog.api.node.recall_workers.messages import (
 from engramlog.api.node.service import STAGE_THREADS, ReadingService
 from engramlog.api.schemas.recall import RecallBody
 from engramlog.api.settings import Settings
+from engramlog.eventlog.struct_types import complete_struct_types
 from engramlog.projections.arrays import F32
 from engramlog.projections.cards.source import PastCards
 from engramlog.projections.embedding.errors import ProviderUnavailable
@@ -62,6 +63,7 @@ def run(handle: int) -> int:
     if first is None:
         return 0
     settings = Settings(**json.loads(first))
+    complete_struct_types()
     take_short_turns()
     follower = LogFollower(settings.data_dir, settings.embedding, link.vector, settings.log)
     node = follower.node
