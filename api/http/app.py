@@ -114,7 +114,11 @@ def _serve(route: Route, service: Service, known: KnownCallers) -> _Handler:
             service.quotas.take(charged, dimension)
         if names_position(request):
             request = await at_position(request, service)
-        response = await route.handler(Call(service, caller, request))
+        response = await route.answer(Call(service, caller, request))
+        if response is None:
+            response = web.Response(status=route.status)
+        elif not isinstance(response, web.StreamResponse):
+            response = answer(response, route.status)
         if not response.prepared:
             note_position(response, service)
             if request.query_string:

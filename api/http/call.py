@@ -26,6 +26,8 @@ WARNED_MAX = 5
 """Names in the header of warnings, each cut to this many characters:"""
 _WARNED_LENGTH_MAX = 60
 
+_BODY = web.RequestKey("body", bytes)
+
 Model = TypeVar("Model", bound=BaseModel)
 Row = TypeVar("Row")
 
@@ -44,8 +46,11 @@ class Call(RequestContext):
 
     async def raw(self, limit: int | None = None) -> bytes:
         """The raw body, at most ``limit`` bytes. Raises ApiError 413."""
-        most = self.service.settings.request_body_bytes_max if limit is None else limit
-        return await read_bytes(self.request, most)
+        data = self.request.get(_BODY)
+        if data is None:
+            most = self.service.settings.request_body_bytes_max if limit is None else limit
+            data = self.request[_BODY] = await read_bytes(self.request, most)
+        return data
 
     async def body(self, model: type[Model]) -> Model:
         """The JSON body as ``model``. Raises ApiError 400, 413 or 422."""
@@ -145,8 +150,8 @@ class Call(RequestContext):
 
     # -- repeated requests ------------------------------------------------------------------
 
-    def idempotency(self, body: bytes) -> Idempotency | None:
-        """The ``Idempotency-Key`` header with a digest of this request.
+    def idempotency(self) -> Idempotency | None:
+        """The ``Idempotency-Key`` header with a digest of this request, whose body has been read.
 
         Raises:
             ApiError: 400 for a key that is empty, over 255 characters or not printable ASCII.
@@ -164,7 +169,7 @@ class Call(RequestContext):
                 f"Idempotency-Key must be 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} printable characters",
             )
         what = f"{self.request.method} {self.request.path_qs}\n".encode()
-        return Idempotency(self.caller.principal, key, sha256(what + body).digest())
+        return Idempotency(self.caller.principal, key, sha256(what + self.request[_BODY]).digest())
 
 
 class Warns(Protocol):

@@ -3,13 +3,13 @@
 Requests are pydantic models. Answers are the structs that handlers build.
 """
 
-import inspect
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
-from typing import Any, cast
+from types import UnionType
+from typing import Any, cast, get_args
 
 import msgspec
 from aiohttp import web
@@ -17,12 +17,14 @@ from pydantic.json_schema import models_json_schema
 
 from engramlog.api import schemas
 from engramlog.api.http.routing import Media, Route
+from engramlog.api.schemas.facts import MomentQuery
 from engramlog.api.schemas.field_texts import field_text
 
 DOCUMENT: web.AppKey[Callable[[], bytes]] = web.AppKey("document")
 """The document as JSON, made on first use: few processes need it."""
 _SEGMENT = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
 _TEMPLATE = "#/components/schemas/{model}"
+_STRUCT = _TEMPLATE.format(model="{name}")
 _MEANINGS = {
     400: "The request cannot be understood; `detail.code` says why.",
     401: "The request needs a key, or the key is not valid.",
@@ -90,7 +92,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "operationId": route.operation_id,
         "tags": [route.group],
         "summary": route.summary,
-        "description": inspect.getdoc(route.handler) or route.summary,
+        "description": route.description,
         "parameters": _parameters(route),
         "responses": _responses(route),
         "x-permission": route.permission,
@@ -187,6 +189,10 @@ def _responses(route: Route) -> dict[str, Any]:
         errors |= {400, 413}
     if route.body is not None or route.query is not None:
         errors.add(422)
+    if route.query is not None and issubclass(route.query, MomentQuery):
+        errors |= {400, 501}
+    if route.changes:
+        errors |= {409, 503, 507}
     for status in sorted(errors):
         kind = "Unprocessable" if status == 422 else "Error"
         responses.setdefault(
@@ -209,15 +215,12 @@ def _media(media_type: str) -> dict[str, Any]:
 
 
 def _answer_schema(model: Any) -> dict[str, Any]:
-    if isinstance(model, list):
-        inner: Any = model[0]  # pyright: ignore[reportUnknownVariableType]
-        return {"type": "array", "items": _answer_schema(inner)}
-    if isinstance(model, tuple):
-        several = cast("tuple[Any, ...]", model)
-        return {"anyOf": [_answer_schema(each) for each in several]}
     if isinstance(model, str):
         return {"type": "object", "description": model}
-    return _reference(model)
+    if isinstance(model, UnionType):
+        return {"anyOf": [_answer_schema(each) for each in get_args(model)]}
+    (schema,), _ = msgspec.json.schema_components((model,), ref_template=_STRUCT)
+    return schema
 
 
 def _reference(model: type[Any]) -> dict[str, Any]:
@@ -225,16 +228,15 @@ def _reference(model: type[Any]) -> dict[str, Any]:
 
 
 def _schemas(routes: Sequence[Route]) -> dict[str, Any]:
-    structs = dict.fromkeys(
+    answered = [
         model
         for route in routes
         for answer in route.answers.values()
-        for model in _models_of(answer)
-    )
+        if answer is not None and not isinstance(answer, str | Media)
+        for model in (get_args(answer) if isinstance(answer, UnionType) else (answer,))
+    ]
     bodies = dict.fromkeys(route.body for route in routes if route.body is not None)
-    _, of_structs = msgspec.json.schema_components(
-        structs, ref_template=_TEMPLATE.format(model="{name}")
-    )
+    _, of_structs = msgspec.json.schema_components(answered, ref_template=_STRUCT)
     _, of_models = models_json_schema(
         [(model, "validation") for model in bodies], ref_template=_TEMPLATE
     )
@@ -283,13 +285,6 @@ def _as_sent(schema: dict[str, Any]) -> dict[str, Any]:
         for name, field in fields.items()
     }
     return {**schema, "properties": plain, "required": [name for name in fields if name in always]}
-
-
-def _models_of(model: Any) -> list[type[msgspec.Struct]]:
-    if isinstance(model, list | tuple):
-        several = cast("Sequence[Any]", model)
-        return [found for each in several for found in _models_of(each)]
-    return [model] if isinstance(model, type) else []
 
 
 _CODED: dict[str, Any] = {

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, TypeAlias, TypeVar
+from inspect import getdoc
+from types import NoneType
+from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, get_type_hints
 
-from aiohttp import web
 from msgspec import Struct
 from pydantic import BaseModel
 
@@ -31,7 +32,7 @@ Permission: TypeAlias = Literal[
 """``any``: every known caller. ``none``: all callers. ``peer``: a peer, by its token. ``operator``:
 an admin; on a node without keys, every caller."""
 
-Handler: TypeAlias = Callable[[Call], Awaitable[web.StreamResponse]]
+Handler: TypeAlias = Callable[..., Awaitable[object]]
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
@@ -46,12 +47,16 @@ class Route(Struct, frozen=True, kw_only=True):
     """One method of one path.
 
     Attributes:
+        handler: takes the ``Call``, and the models of the request that it names: ``query``, and the
+            body under any other name. It returns the answer: a struct, a list of structs, None for
+            no body, or a response. Its docstring begins with the route's summary.
         group: the docs chapter.
         body, query: models of the request; ``lines`` if the body has many of them.
-        answers: status → model, a list of one, several models (any of them), a description of a
-            JSON object, ``Media``, or None (no body, or a page).
-        errors: statuses in addition to 401, 403, 422, 429 and 500; to 400 and 413 with a body; to
-            404 with a name in the path.
+        takes: the handler's parameter for each of them that it names.
+        status: of an answer that is no response.
+        answers: status → type of the answer, a description of a JSON object, ``Media``, or None (no
+            body, or a page).
+        errors: statuses in addition to those that follow from the rest of the row.
         headers: request headers it reads.
         delegable: whether capabilities open it. Then everything it shows or changes has a scope and
             an entity, and passes the caller's mask first. All other routes need a key.
@@ -62,23 +67,56 @@ class Route(Struct, frozen=True, kw_only=True):
     handler: Handler
     permission: Permission
     group: str
-    summary: str
-    body: type[BaseModel] | None = None
-    body_required: bool = True
-    lines: bool = False
-    query: type[BaseModel] | None = None
-    answers: dict[int, Any] = {}
-    errors: tuple[int, ...] = ()
-    headers: tuple[str, ...] = ()
-    delegable: bool = False
+    body: type[BaseModel] | None
+    body_required: bool
+    lines: bool
+    query: type[BaseModel] | None
+    takes: dict[str, type[BaseModel]]
+    status: int
+    answers: dict[int, Any]
+    errors: tuple[int, ...]
+    headers: tuple[str, ...]
+    delegable: bool
 
     @property
     def operation_id(self) -> str:
         """A unique name from method and path."""
         return "_".join((self.method.lower(), *_WORD.findall(self.path)))
 
+    @property
+    def summary(self) -> str:
+        """The handler's first sentence."""
+        words = " ".join(self.description.replace("``", "").split())
+        return _SENTENCE_END.split(words)[0]
 
+    @property
+    def description(self) -> str:
+        """The handler's docstring."""
+        return getdoc(self.handler) or ""
+
+    @property
+    def changes(self) -> bool:
+        """Whether it may change something, judged by its method and permission."""
+        return self.method != "GET" and self.permission not in _ASKING
+
+    async def answer(self, call: Call) -> object:
+        """The handler's answer to a call. Raises ApiError for a malformed request."""
+        given: dict[str, BaseModel] = {}
+        for name, model in self.takes.items():
+            if name == QUERY:
+                given[name] = call.query(model)
+            elif self.body_required:
+                given[name] = await call.body(model)
+            else:
+                given[name] = await call.body_if_any(model)
+        return await self.handler(call, **given)
+
+
+QUERY = "query"
+"""The parameter of a handler that takes the query string."""
 _WORD = re.compile(r"[A-Za-z0-9]+")
+_SENTENCE_END = re.compile(r"\.(?: |$)")
+_ASKING = frozenset({"read", "audit.read", "any", "none"})
 
 
 class Routes:
@@ -97,11 +135,11 @@ class Routes:
         where: str,
         *,
         permission: Permission,
-        summary: str,
         body: type[BaseModel] | None = None,
         body_required: bool = True,
         lines: bool = False,
         query: type[BaseModel] | None = None,
+        status: int = 200,
         answers: dict[int, Any] | None = None,
         errors: tuple[int, ...] = (),
         headers: tuple[str, ...] = (),
@@ -109,22 +147,30 @@ class Routes:
         group: str | None = None,
     ) -> Callable[[AnyHandler], AnyHandler]:
         """Add the row of the handler that follows. ``where``: method and path, as in
-        ``GET /v1/facts``; the other arguments are those of ``Route``."""
+        ``GET /v1/facts``; the other arguments are those of ``Route``. Give ``body``, ``query`` and
+        ``answers`` only if the handler's parameters and result do not say them."""
         method, path = where.split(" ")
 
         def added(handler: AnyHandler) -> AnyHandler:
+            hints = get_type_hints(handler)
+            result = hints.pop("return")
+            takes: dict[str, type[BaseModel]] = {
+                name: hint for name, hint in hints.items() if issubclass(hint, BaseModel)
+            }
+            bodies = [model for name, model in takes.items() if name != QUERY]
             row = Route(
                 method=method,
                 path=path,
                 handler=handler,
                 permission=permission,
                 group=group or self._group,
-                summary=summary,
-                body=body,
+                body=bodies[0] if bodies else body,
                 body_required=body_required,
                 lines=lines,
-                query=query,
-                answers=answers or {},
+                query=takes.get(QUERY, query),
+                takes=takes,
+                status=status,
+                answers=_answered(result, status) if answers is None else answers,
                 errors=errors,
                 headers=headers,
                 delegable=delegable,
@@ -133,3 +179,10 @@ class Routes:
             return handler
 
         return added
+
+
+def _answered(result: Any, status: int) -> dict[int, Any]:
+    """The answers of a handler with this result."""
+    if result is NoReturn:
+        return {}
+    return {status: None if result is NoneType else result}

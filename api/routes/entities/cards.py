@@ -1,12 +1,9 @@
 """Memory cards over HTTP."""
 
-from aiohttp import web
-
 from engramlog.api.answers.fact_record import wire_moment
 from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.commands.garden_access import entered_garden
 from engramlog.api.commands.memory_cards import MemoryCard, card_answer
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import coded, plain
 from engramlog.api.http.routing import Routes
@@ -21,16 +18,12 @@ routes = Routes("recall")
 @routes.add(
     "GET /v1/cards/{entity_uri:.+}",
     permission="read",
-    summary="The memory card of an entity",
-    query=CardQuery,
-    answers={200: MemoryCard},
-    errors=(400, 501, 503),
+    errors=(503,),
     headers=("Stigmem-Session",),
     delegable=True,
 )
-async def get_card(call: Call) -> web.Response:
+async def get_card(call: Call, query: CardQuery) -> MemoryCard:
     """The card of an entity in one scope and at most one garden."""
-    query = call.query(CardQuery)
     served, moment = await call.in_pool(lambda: _served(call, query))
     if served.card is None:
         if served.timed_out:
@@ -39,7 +32,7 @@ async def get_card(call: Call) -> web.Response:
     call.note_read((query.scope,))
     body = card_answer(served.card, served, call.service.settings.sanitizer_mode)
     body.moment = wire_moment(moment)
-    return answer(warned(body, query))
+    return warned(body, query)
 
 
 def _served(call: Call, query: CardQuery) -> tuple[Served, Moment]:

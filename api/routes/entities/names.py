@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from aiohttp import web
 from msgspec import UNSET, Struct
 from pydantic import Field
 
 from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.assertions import check_ends_everything
 from engramlog.api.commands.entity_names import entity_named, stored_uri
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, ignored, warned
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.routing import Routes
@@ -87,17 +85,9 @@ class ResolvedName(Struct):
     warnings: Warnings = UNSET
 
 
-@routes.add(
-    "POST /v1/aliases",
-    permission="write",
-    summary="Give an entity another name",
-    body=AliasRequest,
-    answers={201: AliasRecord},
-    errors=(404, 409, 503, 507),
-)
-async def set_alias(call: Call) -> web.Response:
+@routes.add("POST /v1/aliases", permission="write", status=201, errors=(404,))
+async def set_alias(call: Call, request: AliasRequest) -> AliasRecord:
     """Give an entity another name: from here on the name means the entity."""
-    request = await call.body(AliasRequest)
     _check_rights(call)
     if request.kind == "migration" and not call.authorization.may("admin"):
         raise coded("alias_is_migration", "only admins set aliases of kind migration")
@@ -109,7 +99,7 @@ async def set_alias(call: Call) -> web.Response:
     if row is None:  # another request has removed it meanwhile
         raise coded("alias_not_found", "alias not found")
     warnings = ignored(request) + await call.in_pool(lambda: _hidden_facts_warning(call, raw))
-    return answer(_wire(row, warnings), 201)
+    return _wire(row, warnings)
 
 
 def _hidden_facts_warning(call: Call, raw: str) -> list[str]:
@@ -124,17 +114,9 @@ def _hidden_facts_warning(call: Call, raw: str) -> list[str]:
     return [f"{len(slots)} facts are under {raw!r}; asking for that name no longer finds them"]
 
 
-@routes.add(
-    "GET /v1/aliases",
-    permission="read",
-    summary="Other names of entities",
-    query=AliasesQuery,
-    answers={200: [AliasRecord]},
-    errors=(400, 501),
-)
-async def list_aliases(call: Call) -> web.Response:
+@routes.add("GET /v1/aliases", permission="read")
+async def list_aliases(call: Call, query: AliasesQuery) -> list[AliasRecord]:
     """Aliases by name."""
-    query = call.query(AliasesQuery)
     if query.kind not in (None, *ALIAS_KINDS):
         raise ApiError(400, f"kind must be one of {sorted(ALIAS_KINDS)}")
     wanted = None if query.canonical_uri is None else stored_uri(query.canonical_uri)
@@ -151,38 +133,23 @@ async def list_aliases(call: Call) -> web.Response:
         )
 
     rows = call.node.reader.aliases.list(moment.position, query.after, query.limit, shown)
-    return answer([_wire(row) for row in rows])
+    return [_wire(row) for row in rows]
 
 
-@routes.add(
-    "DELETE /v1/aliases/{raw_uri:.+}",
-    permission="write",
-    summary="Take an alias back",
-    answers={204: None},
-    errors=(400, 503, 507),
-)
-async def delete_alias(call: Call) -> web.Response:
+@routes.add("DELETE /v1/aliases/{raw_uri:.+}", permission="write", status=204, errors=(400,))
+async def delete_alias(call: Call) -> None:
     """Remove an alias: the name means itself again."""
     _check_rights(call)
     raw = stored_uri(call.segment("raw_uri"))
     kind = "migration" if call.authorization.may("admin") else "user"
     await call.do(AliasSet(raw_uri=raw, alias_kind=kind))
-    return web.Response(status=204)
 
 
-@routes.add(
-    "GET /v1/entities/resolve",
-    permission="read",
-    summary="Which entity a name means",
-    query=ResolveQuery,
-    answers={200: ResolvedName},
-    errors=(400, 501),
-)
-async def resolve_entity(call: Call) -> web.Response:
+@routes.add("GET /v1/entities/resolve", permission="read")
+async def resolve_entity(call: Call, query: ResolveQuery) -> ResolvedName:
     """The entity that a name means: itself, through an alias, or perhaps one with a similar
     name."""
-    query = call.query(ResolveQuery)
-    return answer(warned(await call.in_pool(lambda: _resolved(call, query)), query))
+    return warned(await call.in_pool(lambda: _resolved(call, query)), query)
 
 
 def _resolved(call: Call, query: ResolveQuery) -> ResolvedName:

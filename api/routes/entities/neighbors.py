@@ -1,11 +1,9 @@
 """The neighbours of an entity over HTTP, page by page."""
 
-from aiohttp import web
 from msgspec import UNSET, Struct
 
 from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.entity_names import entity_named
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.routing import Routes
@@ -42,16 +40,11 @@ class NeighborPage(Struct):
 @routes.add(
     "GET /v1/graph/neighbors",
     permission="read",
-    summary="Neighbours of an entity",
-    query=NeighborsQuery,
-    answers={200: NeighborPage},
-    errors=(400, 501),
     headers=("Stigmem-Session",),
     delegable=True,
 )
-async def list_neighbors(call: Call) -> web.Response:
+async def list_neighbors(call: Call, query: NeighborsQuery) -> NeighborPage:
     """Entities within a few hops, by shortest path, nearest first."""
-    query = call.query(NeighborsQuery)
     if query.depth > DEPTH_MAX:
         raise coded("graph_depth_exceeded", f"depth must be ≤ {DEPTH_MAX}")
     scopes = tuple(SCOPES) if query.scope in EVERY_SCOPE else (query.scope,)
@@ -62,7 +55,7 @@ async def list_neighbors(call: Call) -> web.Response:
     if page.neighbors:
         call.note_read(scopes)
     body = NeighborPage(entity, query.depth, page.neighbors, cursor, page.total)
-    return answer(warned(body, query))
+    return warned(body, query)
 
 
 def _page(call: Call, query: NeighborsQuery) -> tuple[NeighborSlice, str, str | None]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from aiohttp import web
 from msgspec import Struct
 from pydantic import Field
 
 from engramlog.api.answers.fact_record import FactRecord, MomentRecord, wire_moment
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import MomentQuery
@@ -55,23 +53,13 @@ _LABELS = (":name", ":label", ":title")
 """Endings of relations that hold an entity's name."""
 
 
-@routes.add(
-    "GET /v1/search",
-    permission="read",
-    summary="Search names, aliases and values as one types",
-    query=SearchQuery,
-    answers={200: SearchAnswer},
-    errors=(400, 501),
-    headers=("Stigmem-Session",),
-    delegable=True,
-)
-async def search_facts(call: Call) -> web.Response:
+@routes.add("GET /v1/search", permission="read", headers=("Stigmem-Session",), delegable=True)
+async def search_facts(call: Call, query: SearchQuery) -> SearchAnswer:
     """Entities and facts whose names, aliases and values contain all words."""
-    query = call.query(SearchQuery)
     call.session()
     body = await call.in_pool(lambda: _found(call, query))
     call.note_facts(body.facts)
-    return answer(body)
+    return body
 
 
 def _found(call: Call, query: SearchQuery) -> SearchAnswer:

@@ -1,12 +1,10 @@
 """Setting a fact's attributes over HTTP."""
 
-from aiohttp import web
 from msgspec import Struct
 
 from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.commands.assertions import check_source
 from engramlog.api.commands.garden_access import member_of
-from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import entry, unprocessable
 from engramlog.api.http.routing import Routes
@@ -28,21 +26,15 @@ class AttributesTaken(Struct):
 @routes.add(
     "PATCH /v1/facts/{fact_id}/attributes",
     permission="write",
-    summary="Set attributes of a fact",
-    body=AttributesPatch,
-    answers={200: AttributesTaken},
-    errors=(409, 503, 507),
     headers=("Idempotency-Key",),
 )
-async def set_attributes(call: Call) -> web.Response:
+async def set_attributes(call: Call, patch: AttributesPatch) -> AttributesTaken:
     """Set attributes of a fact: the caller's own, or any for admins. Answers the fact's record.
 
     Raises:
         ApiError: 404 if the fact is not visible to the caller; 403 if the caller may not change it,
             or not to these values.
     """
-    data = await call.raw()
-    patch = parse_body(AttributesPatch, data)
     changes = patch.changes()
     if not changes and not patch.relevance_change:
         raise unprocessable([entry("missing", ["body"], "name at least one attribute")])
@@ -63,7 +55,7 @@ async def set_attributes(call: Call) -> web.Response:
         admin=admin,
         member=member_of(call),
     )
-    done = await call.do(command, idempotency=call.idempotency(data))
+    done = await call.do(command, idempotency=call.idempotency())
     view = call.view()
     record = call.records(view, [slot], call.moment(view))[0]
-    return answer(AttributesTaken(row.id, done.position, record))
+    return AttributesTaken(row.id, done.position, record)

@@ -67,18 +67,14 @@ class Prepared(Struct, frozen=True):
 @routes.add(
     "POST /v1/facts/batch",
     permission="write",
-    summary="Write many items in one request",
     body=BatchItem,
     lines=True,
-    query=BatchQuery,
     answers={200: BatchAnswer},
-    errors=(409, 503, 507),
     headers=("Stigmem-Session", "Idempotency-Key"),
     delegable=True,
 )
-async def write_batch(call: Call) -> web.Response:
+async def write_batch(call: Call, query: BatchQuery) -> web.Response:
     """Write items in order. Each has its own status; ``atomic=true`` writes all or none."""
-    query = call.query(BatchQuery)
     data = await call.raw(call.service.settings.batch_body_bytes_max)
     prepared = await call.in_pool(lambda: _prepare_all(call, data))
     if call.caller.charged is not None:
@@ -89,7 +85,7 @@ async def write_batch(call: Call) -> web.Response:
     if not commands:
         head = call.node.log.head().position
         return answer(BatchAnswer(_results(call, prepared, ()), head))
-    outcome = await call.submit(commands, idempotency=call.idempotency(data), atomic=query.atomic)
+    outcome = await call.submit(commands, idempotency=call.idempotency(), atomic=query.atomic)
     outcomes = outcome.outcomes
     if query.atomic and any(isinstance(each, Refused) for each in outcomes):
         return _nothing_written(prepared, outcomes)

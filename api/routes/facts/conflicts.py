@@ -4,14 +4,12 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Literal
 
-from aiohttp import web
 from msgspec import UNSET, Struct
 
 from engramlog.api.answers.fact_record import FactRecord, Warnings
 from engramlog.api.commands.assertions import check_value
 from engramlog.api.commands.attestations import check_unattested
 from engramlog.api.commands.garden_access import member_of
-from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
@@ -58,23 +56,13 @@ class Resolution(Struct):
     warnings: Warnings = UNSET
 
 
-@routes.add(
-    "GET /v1/conflicts",
-    permission="read",
-    summary="List contradictions, newest first",
-    query=ConflictsQuery,
-    answers={200: ConflictPage},
-    errors=(400, 501),
-    headers=("Stigmem-Session",),
-    delegable=True,
-)
-async def list_conflicts(call: Call) -> web.Response:
+@routes.add("GET /v1/conflicts", permission="read", headers=("Stigmem-Session",), delegable=True)
+async def list_conflicts(call: Call, query: ConflictsQuery) -> ConflictPage:
     """Contradictions the caller may see, newest first."""
-    query = call.query(ConflictsQuery)
     call.session()
     body = await call.in_pool(lambda: _page(call, query))
     call.note_facts(fact for each in body.conflicts for fact in (each.fact_a, each.fact_b))
-    return answer(warned(body, query))
+    return warned(body, query)
 
 
 def _page(call: Call, query: ConflictsQuery) -> ConflictPage:
@@ -127,16 +115,10 @@ def _wire(
 @routes.add(
     "POST /v1/conflicts/{conflict_id}/resolve",
     permission="write",
-    summary="Settle a contradiction",
-    body=ResolveRequest,
-    answers={200: Resolution},
-    errors=(409, 503, 507),
     headers=("Idempotency-Key",),
 )
-async def resolve_conflict(call: Call) -> web.Response:
+async def resolve_conflict(call: Call, request: ResolveRequest) -> Resolution:
     """Settle a contradiction: one of its two facts wins, or a new value does."""
-    data = await call.raw()
-    request = parse_body(ResolveRequest, data)
     if request.new_value is not None:
         check_unattested(call)
         check_value(call, request.new_value.stored())
@@ -159,8 +141,8 @@ async def resolve_conflict(call: Call) -> web.Response:
         member=member_of(call),
         rights=call.authorization,
     )
-    done = await call.do(command, idempotency=call.idempotency(data))
-    return answer(warned(Resolution(_resolution_fact(done), "resolved"), request))
+    done = await call.do(command, idempotency=call.idempotency())
+    return warned(Resolution(_resolution_fact(done), "resolved"), request)
 
 
 def _resolution_fact(done: Done) -> str:

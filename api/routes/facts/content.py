@@ -3,7 +3,6 @@
 from typing import Literal
 
 import numpy as np
-from aiohttp import web
 from msgspec import UNSET, Struct
 from pydantic import Field
 
@@ -11,7 +10,6 @@ from engramlog.api.answers.fact_record import FactRecord, Warnings
 from engramlog.api.answers.sanitizer_modes import Mode
 from engramlog.api.answers.wire_facts import records_of
 from engramlog.api.commands.garden_access import member_of
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import REASON_LENGTH_MAX
@@ -91,16 +89,9 @@ class Reviewed(Struct):
 _PAGE_SLOTS = 500
 
 
-@routes.add(
-    "GET /v1/content/flagged",
-    permission="admin",
-    summary="Facts that the sanitizer flagged",
-    query=FlaggedQuery,
-    answers={200: FlaggedPage},
-)
-async def list_flagged(call: Call) -> web.Response:
+@routes.add("GET /v1/content/flagged", permission="admin")
+async def list_flagged(call: Call, query: FlaggedQuery) -> FlaggedPage:
     """Flagged facts that the caller may read, newest first, with their full text in every mode."""
-    query = call.query(FlaggedQuery)
     flagged = await call.in_pool(lambda: _flagged(call, query))
     shown = flagged[: query.limit]
     more = len(flagged) > query.limit
@@ -110,7 +101,7 @@ async def list_flagged(call: Call) -> web.Response:
         ruleset=RULESET,
         mode=call.service.settings.sanitizer_mode,
     )
-    return answer(warned(body, query))
+    return warned(body, query)
 
 
 def _flagged(call: Call, query: FlaggedQuery) -> list[FlaggedFact]:
@@ -171,17 +162,9 @@ def _entry(record: FactRecord, codes: tuple[str, ...], review: ContentReview | N
     )
 
 
-@routes.add(
-    "POST /v1/content/flagged/{fact_id}/review",
-    permission="admin",
-    summary="Release a flagged fact or keep it back",
-    body=ReviewRequest,
-    answers={200: Reviewed},
-    errors=(409, 503, 507),
-)
-async def review(call: Call) -> web.Response:
+@routes.add("POST /v1/content/flagged/{fact_id}/review", permission="admin")
+async def review(call: Call, request: ReviewRequest) -> Reviewed:
     """Release a flagged fact, or keep it withheld."""
-    request = await call.body(ReviewRequest)
     fact_id = call.segment("fact_id")
     command = ReviewContent(
         review=ContentReviewed(fact_id=fact_id, decision=request.decision, reason=request.reason),
@@ -190,4 +173,4 @@ async def review(call: Call) -> web.Response:
     )
     done = await call.do(command)
     body = Reviewed(fact_id, request.decision, _STATUS_OF[request.decision], done.position)
-    return answer(warned(body, request))
+    return warned(body, request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from aiohttp import web
@@ -67,37 +68,20 @@ class SetValued(Struct):
 _check_id = TypeAdapter(PolicyId).validate_python
 
 
-@routes.add(
-    "GET /v1/decay/policies",
-    permission="read",
-    summary="Decay policies in force",
-    answers={200: Policies},
-)
-async def list_policies(call: Call) -> web.Response:
+@routes.add("GET /v1/decay/policies", permission="read", answers={200: Policies})
+async def list_policies(call: Call) -> dict[str, Any]:
     """Every decay policy in force."""
-    return answer({"policies": [asdict(policy) for policy in _policies(call)]})
+    return {"policies": [asdict(policy) for policy in _policies(call)]}
 
 
-@routes.add(
-    "GET /v1/decay/policies/{policy_id}",
-    permission="read",
-    summary="One decay policy",
-    answers={200: DecayPolicy},
-)
-async def get_policy(call: Call) -> web.Response:
+@routes.add("GET /v1/decay/policies/{policy_id}", permission="read", answers={200: DecayPolicy})
+async def get_policy(call: Call) -> dict[str, Any]:
     """One decay policy."""
-    return answer(asdict(_named(call, call.segment("policy_id"))))
+    return asdict(_named(call, call.segment("policy_id")))
 
 
-@routes.add(
-    "PUT /v1/decay/policies/{policy_id}",
-    permission="write",
-    summary="Set a decay policy",
-    body=PolicyRequest,
-    answers={200: DecayPolicy},
-    errors=(503, 507),
-)
-async def put_policy(call: Call) -> web.Response:
+@routes.add("PUT /v1/decay/policies/{policy_id}", permission="write", answers={200: DecayPolicy})
+async def put_policy(call: Call, request: PolicyRequest) -> dict[str, Any]:
     """Set a decay policy. It acts at the next sweep."""
     policy_id = call.segment("policy_id")
     try:
@@ -107,37 +91,27 @@ async def put_policy(call: Call) -> web.Response:
         raise unprocessable(
             [entry("policy_id", ["path", "policy_id"], message, policy_id)]
         ) from fault
-    request = await call.body(PolicyRequest)
     _check_reach(call, request.scope)
     policy = DecayPolicy(id=policy_id, **request.model_dump())
     await call.do(PolicySet(policy_id=policy_id, policy=policy))
-    return answer(asdict(policy))
+    return asdict(policy)
 
 
-@routes.add(
-    "DELETE /v1/decay/policies/{policy_id}",
-    permission="write",
-    summary="Remove a decay policy",
-    answers={204: None},
-    errors=(503, 507),
-)
-async def delete_policy(call: Call) -> web.Response:
+@routes.add("DELETE /v1/decay/policies/{policy_id}", permission="write", status=204)
+async def delete_policy(call: Call) -> None:
     """Remove a decay policy. Past sweeps keep their effect."""
     policy_id = call.segment("policy_id")
     _check_reach(call, _named(call, policy_id).scope)
     await call.do(PolicySet(policy_id=policy_id, policy=None))
-    return web.Response(status=204)
 
 
 @routes.add(
     "POST /v1/decay/sweep",
     permission="write",
-    summary="Let decay act now",
     body=SweepRequest,
     body_required=False,
     query=SweepRequest,
     answers={200: Swept, 202: JobAccepted},
-    errors=(503, 507),
 )
 async def sweep(call: Call) -> web.Response:
     """Run decay now, by the stored policies or by the given limits."""
@@ -195,41 +169,21 @@ async def _sweep_request(call: Call) -> SweepRequest:
     return validated(SweepRequest, given, "body")
 
 
-@routes.add(
-    "GET /v1/decay/jobs/{job_id}",
-    permission="read",
-    summary="A sweep that became a job",
-    answers={200: SweepJob},
-)
-async def sweep_job(call: Call) -> web.Response:
+@routes.add("GET /v1/decay/jobs/{job_id}", permission="read", answers={200: SweepJob})
+async def sweep_job(call: Call) -> JobRecord:
     """A sweep that became a job."""
-    return answer(
-        call.service.jobs.get(call.segment("job_id"), "decay", call.credential()).record()
-    )
+    return call.service.jobs.get(call.segment("job_id"), "decay", call.credential()).record()
 
 
-@routes.add(
-    "GET /v1/relations/set-valued",
-    permission="read",
-    summary="Relations that may hold several values",
-    answers={200: SetValued},
-)
-async def get_set_valued(call: Call) -> web.Response:
+@routes.add("GET /v1/relations/set-valued", permission="read")
+async def get_set_valued(call: Call) -> SetValued:
     """Relations that may have several values at once."""
-    return answer(SetValued(call.node.reader.ask(set_valued_relations, call.view().position)))
+    return SetValued(call.node.reader.ask(set_valued_relations, call.view().position))
 
 
-@routes.add(
-    "PUT /v1/relations/set-valued",
-    permission="write",
-    summary="Replace the list of set-valued relations",
-    body=SetValuedRequest,
-    answers={200: SetValued},
-    errors=(503, 507),
-)
-async def put_set_valued(call: Call) -> web.Response:
+@routes.add("PUT /v1/relations/set-valued", permission="write")
+async def put_set_valued(call: Call, request: SetValuedRequest) -> SetValued:
     """Replace the list of set-valued relations."""
-    request = await call.body(SetValuedRequest)
     _check_reach(call, "*")
     bad = [
         entry("relation_label", ["body", "relations", n], "'*' may only end a label", label)
@@ -239,7 +193,7 @@ async def put_set_valued(call: Call) -> web.Response:
     if bad:
         raise unprocessable(bad)
     await call.do(SetValuedDeclared(relations=[*request.relations]))
-    return answer(SetValued(sorted(set(request.relations))))
+    return SetValued(sorted(set(request.relations)))
 
 
 def _policies(call: Call) -> list[DecayPolicy]:

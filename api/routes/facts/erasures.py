@@ -1,6 +1,5 @@
 """Erasures and legal holds over HTTP: for admins only."""
 
-from aiohttp import web
 from msgspec import Struct
 
 from engramlog.api.answers.erasure_records import (
@@ -11,7 +10,6 @@ from engramlog.api.answers.erasure_records import (
 )
 from engramlog.api.commands.assertions import stored_uri
 from engramlog.api.commands.erasures import erase, erasure_record, known_erasure
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.erasures import ErasureRequest, ErasuresQuery, HoldRequest, HoldsQuery
@@ -37,57 +35,32 @@ class HoldPage(Struct):
     cursor: int | None
 
 
-@routes.add(
-    "POST /v1/erasures",
-    permission="admin",
-    summary="Erase facts for good",
-    body=ErasureRequest,
-    answers={202: ErasureBegun},
-    errors=(404, 423, 503, 507),
-)
-async def begin_erasure(call: Call) -> web.Response:
+@routes.add("POST /v1/erasures", permission="admin", status=202, errors=(404, 423))
+async def begin_erasure(call: Call, body: ErasureRequest) -> ErasureBegun:
     """Erase facts: at once from every answer; from every file once the status says so."""
-    return answer(await erase(call, await call.body(ErasureRequest)), 202)
+    return await erase(call, body)
 
 
-@routes.add(
-    "GET /v1/erasures",
-    permission="admin",
-    summary="Erasures, newest first",
-    query=ErasuresQuery,
-    answers={200: ErasurePage},
-)
-async def list_erasures(call: Call) -> web.Response:
+@routes.add("GET /v1/erasures", permission="admin")
+async def list_erasures(call: Call, query: ErasuresQuery) -> ErasurePage:
     """Erasures, newest first."""
-    query = call.query(ErasuresQuery)
     before = call.view().position + 1 if query.before is None else query.before
     rows = call.node.reader.ask(erasures_before, before, query.limit + 1)
     shown = rows[: query.limit]
     more = shown[-1].position if len(rows) > len(shown) else None
-    return answer(ErasurePage([erasure_record(call, row) for row in shown], more))
+    return ErasurePage([erasure_record(call, row) for row in shown], more)
 
 
-@routes.add(
-    "GET /v1/erasures/{erasure_id}",
-    permission="admin",
-    summary="The state of an erasure, and its receipt",
-    answers={200: ErasureRecord},
-)
-async def get_erasure(call: Call) -> web.Response:
+@routes.add("GET /v1/erasures/{erasure_id}", permission="admin")
+async def get_erasure(call: Call) -> ErasureRecord:
     """The state of an erasure, with its receipt once every file is clean."""
-    return answer(erasure_record(call, known_erasure(call, call.segment("erasure_id"))))
+    return erasure_record(call, known_erasure(call, call.segment("erasure_id")))
 
 
-@routes.add(
-    "GET /v1/legal-holds",
-    permission="admin",
-    summary="Legal holds, newest first",
-    query=HoldsQuery,
-    answers={200: HoldPage},
-)
-async def list_holds(call: Call) -> web.Response:
+@routes.add("GET /v1/legal-holds", permission="admin")
+async def list_holds(call: Call, query: HoldsQuery) -> HoldPage:
     """Legal holds in force, newest first."""
-    return answer(_holds(call, call.query(HoldsQuery)))
+    return _holds(call, query)
 
 
 def _holds(call: Call, query: HoldsQuery) -> HoldPage:
@@ -98,18 +71,10 @@ def _holds(call: Call, query: HoldsQuery) -> HoldPage:
     return HoldPage([hold_record(hold) for hold in shown], more)
 
 
-@routes.add(
-    "PUT /v1/legal-holds",
-    permission="admin",
-    summary="Hold a fact or entity, or let it go",
-    body=HoldRequest,
-    answers={200: HoldPage},
-    errors=(404, 503, 507),
-)
-async def put_hold(call: Call) -> web.Response:
-    """Set or release the legal hold of a fact or an entity, with the reason; answers the newest
+@routes.add("PUT /v1/legal-holds", permission="admin", errors=(404,))
+async def put_hold(call: Call, request: HoldRequest) -> HoldPage:
+    """Set or release the legal hold of a fact or an entity, with the reason. Answers the newest
     holds."""
-    request = await call.body(HoldRequest)
     held, reason = request.held, request.reason
     if request.fact_id is not None:
         command = LegalHoldSet("fact", request.fact_id, held, reason)
@@ -117,4 +82,4 @@ async def put_hold(call: Call) -> web.Response:
         assert request.entity is not None
         command = LegalHoldSet("entity", stored_uri(request.entity), held, reason)
     await call.do(command)
-    return answer(_holds(call, HoldsQuery()))
+    return _holds(call, HoldsQuery())

@@ -56,16 +56,13 @@ class FactLines(Struct):
 @routes.add(
     "GET /v1/facts",
     permission="read",
-    summary="List facts, newest first",
-    query=FactListQuery,
-    answers={200: (FactPage, ShortFactPage, FactLines)},
-    errors=(400, 404, 501),
+    answers={200: FactPage | ShortFactPage | FactLines},
+    errors=(404,),
     headers=("Stigmem-Session",),
     delegable=True,
 )
-async def list_facts(call: Call) -> web.Response:
+async def list_facts(call: Call, query: FactListQuery) -> web.Response:
     """Matching facts, newest first, in pages."""
-    query = call.query(FactListQuery)
     call.session()
 
     def found() -> tuple[FactListPage, list[FactRecord], bytes]:

@@ -1,9 +1,8 @@
 """Facts: state, look up, retract, and verify a content id."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
-from aiohttp import web
 from msgspec import Struct
 
 from engramlog.api.answers.fact_record import FactRecord
@@ -12,7 +11,7 @@ from engramlog.api.answers.wire_facts import Volatile, record_of_event
 from engramlog.api.commands.assertions import state_fact
 from engramlog.api.commands.garden_access import member_of
 from engramlog.api.commands.memory_cards import card_record
-from engramlog.api.http.bodies import answer, parse_body, parse_json, validated
+from engramlog.api.http.bodies import parse_json
 from engramlog.api.http.call import Call, ignored
 from engramlog.api.http.errors import ApiError, coded, plain
 from engramlog.api.http.routing import Routes
@@ -56,33 +55,26 @@ class Retracted(Struct):
 @routes.add(
     "POST /v1/facts",
     permission="write",
-    summary="State a fact",
-    body=AssertRequest,
-    answers={201: FactRecord},
-    errors=(404, 409, 503, 507),
+    status=201,
+    errors=(404,),
     headers=("Stigmem-Session", "Idempotency-Key"),
     delegable=True,
 )
 @routes.add(
     "PUT /v1/facts",
     permission="write",
-    summary="State a fact (the same as POST)",
-    body=AssertRequest,
-    answers={201: FactRecord},
-    errors=(404, 409, 503, 507),
+    status=201,
+    errors=(404,),
     headers=("Stigmem-Session", "Idempotency-Key"),
     delegable=True,
 )
-async def assert_fact(call: Call) -> web.Response:
+async def assert_fact(call: Call, query: WriteQuery, request: AssertRequest) -> FactRecord:
     """State a fact; the answer is its record, or that of the equal live fact."""
-    query = call.query(WriteQuery)
-    data = await call.raw()
-    request = parse_body(AssertRequest, data)
-    done, warnings = await state_fact(call, request, call.idempotency(data))
+    done, warnings = await state_fact(call, request, call.idempotency())
     record = written_record(call, done, warnings + ignored(query, request))
     if query.wait is not None:
         record.embedded = await call.embedded(call.view().position)
-    return answer(record, 201)
+    return record
 
 
 def written_record(call: Call, done: Done, warnings: list[str]) -> FactRecord:
@@ -165,13 +157,8 @@ def as_written(record: FactRecord, warnings: list[str]) -> FactRecord:
     return record
 
 
-@routes.add(
-    "PATCH /v1/facts/{fact_id}",
-    permission="write",
-    summary="Refused: facts never change",
-    errors=(400, 405, 413, 422),
-)
-async def patch_fact(call: Call) -> web.Response:
+@routes.add("PATCH /v1/facts/{fact_id}", permission="write", errors=(400, 405, 413, 422))
+async def patch_fact(call: Call) -> NoReturn:
     """Facts never change: 422 if the request names ``derived_from``, else 405."""
     data = await call.raw()
     body: Any = parse_json(data) if data.strip() else None
@@ -183,16 +170,12 @@ async def patch_fact(call: Call) -> web.Response:
 @routes.add(
     "GET /v1/facts/{fact_id}",
     permission="read",
-    summary="One fact, by id or by sha256: content id",
-    query=MomentQuery,
-    answers={200: FactRecord},
-    errors=(400, 409, 410, 501),
+    errors=(409, 410),
     headers=("Stigmem-Session",),
     delegable=True,
 )
-async def get_fact(call: Call) -> web.Response:
+async def get_fact(call: Call, query: MomentQuery) -> FactRecord:
     """One fact by id, or the newest visible one by ``sha256:`` content id."""
-    query = call.query(MomentQuery)
     view = call.view()
     moment = call.moment(view, query)
     name = call.segment("fact_id")
@@ -200,14 +183,14 @@ async def get_fact(call: Call) -> web.Response:
         card = card_record(call, view, moment, name)
         if card is not None:
             call.note_read((card.scope,))
-            return answer(card)
+            return card
         check_erased(call, name)
     slot = find(call, view, moment, name, call.authorization.alone())
     rows = call.node.reader.rows([int(view.from_position[slot])])
     _check_cid(rows[0])
     record = call.records(view, [slot], moment, rows=rows)[0]
     call.note_read((rows[0].scope,))
-    return answer(record)
+    return record
 
 
 def check_erased(call: Call, name: str) -> None:
@@ -268,15 +251,8 @@ def _check_cid(row: FactRow) -> None:
         )
 
 
-@routes.add(
-    "POST /v1/facts/{fact_id}/verify-cid",
-    permission="read",
-    summary="Check a fact against its content id",
-    answers={200: CidCheck},
-    errors=(400,),
-    delegable=True,
-)
-async def verify_cid(call: Call) -> web.Response:
+@routes.add("POST /v1/facts/{fact_id}/verify-cid", permission="read", errors=(400,), delegable=True)
+async def verify_cid(call: Call) -> CidCheck:
     """Whether a stored fact still hashes to its content id."""
     view = call.view()
     slot = find(call, view, call.moment(view), call.segment("fact_id"))
@@ -287,25 +263,18 @@ async def verify_cid(call: Call) -> web.Response:
         reason = "no_stored_cid"
     elif computed != row.cid:
         reason = "content_mismatch"
-    return answer(CidCheck(reason is None, computed, row.cid or None, reason))
+    return CidCheck(reason is None, computed, row.cid or None, reason)
 
 
 @routes.add(
     "POST /v1/facts/{fact_id}/retract",
     permission="write",
-    summary="Retract a fact",
-    body=RetractRequest,
     body_required=False,
-    answers={200: Retracted},
-    errors=(409, 503, 507),
     headers=("Idempotency-Key",),
     delegable=True,
 )
-async def retract_fact(call: Call) -> web.Response:
+async def retract_fact(call: Call, request: RetractRequest) -> Retracted:
     """End one fact by id. Its record stays readable."""
-    data = await call.raw()
-    body: Any = parse_json(data) if data.strip() else {}
-    request = validated(RetractRequest, body, "body")
     fact_id = call.segment("fact_id")
     call.check_served(fact_id)
     command = RetractFact(
@@ -315,8 +284,8 @@ async def retract_fact(call: Call) -> web.Response:
         member=member_of(call),
         rights=call.authorization.alone(),
     )
-    done = await call.do(command, idempotency=call.idempotency(data))
+    done = await call.do(command, idempotency=call.idempotency())
     view = call.view()
     moment = call.moment(view)
     slot = find(call, view, moment, fact_id, call.authorization.alone())
-    return answer(Retracted(fact_id, True, done.position, call.records(view, [slot], moment)[0]))
+    return Retracted(fact_id, True, done.position, call.records(view, [slot], moment)[0])

@@ -9,14 +9,13 @@ from typing import Annotated, Any, Literal, cast
 from uuid import uuid4
 
 import msgspec
-from aiohttp import web
 from msgspec import UNSET, Struct
 from pydantic import Field
 
 from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.assertions import assertion_of
 from engramlog.api.commands.entity_names import entity_named, stored_uri
-from engramlog.api.http.bodies import answer, parse_body, parse_json
+from engramlog.api.http.bodies import parse_json
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import plain, refused
 from engramlog.api.http.routing import Routes
@@ -129,17 +128,12 @@ RELATIONS = frozenset({ENVELOPE, RECIPIENT, "intent:goal", "intent:from"})
 @routes.add(
     "POST /v1/intents",
     permission="write",
-    summary="State an intent",
-    body=IntentRequest,
-    answers={201: IntentRecord},
-    errors=(409, 503, 507),
+    status=201,
     headers=("Stigmem-Session", "Idempotency-Key"),
 )
-async def create_intent(call: Call) -> web.Response:
+async def create_intent(call: Call, request: IntentRequest) -> IntentRecord:
     """State an intent: all of its facts or none."""
-    data = await call.raw()
-    request = parse_body(IntentRequest, data)
-    sent = cast("dict[str, Any]", parse_json(data))
+    sent = cast("dict[str, Any]", parse_json(await call.raw()))
     name = entity_named(call, request.id or f"intent:{uuid4()}", call.view().position)
     before = call.view()
     if await call.in_pool(lambda: _found(call, before, name, call.moment(before))) is not None:
@@ -147,7 +141,7 @@ async def create_intent(call: Call) -> web.Response:
     envelope = _envelope(request, sent, name)
     assertions = [assertion_of(call, each) for each in _facts(request, name, envelope)]
     written = await call.submit(
-        [each.command for each in assertions], idempotency=call.idempotency(data), atomic=True
+        [each.command for each in assertions], idempotency=call.idempotency(), atomic=True
     )
     ids: list[str] = []
     for outcome in written.outcomes:
@@ -159,25 +153,16 @@ async def create_intent(call: Call) -> web.Response:
     record = await call.in_pool(lambda: _found(call, view, name, moment))
     if record is None:  # the sanitizer withholds it; its writer still gets it
         record = _record(envelope, format_instant(moment.instant_us), ids)
-    return answer(warned(record, request), 201)
+    return warned(record, request)
 
 
-@routes.add(
-    "GET /v1/intents/{intent_id:.+}",
-    permission="read",
-    summary="One intent",
-    query=MomentQuery,
-    answers={200: IntentRecord},
-    errors=(400, 501),
-    headers=("Stigmem-Session",),
-)
-async def get_intent(call: Call) -> web.Response:
+@routes.add("GET /v1/intents/{intent_id:.+}", permission="read", headers=("Stigmem-Session",))
+async def get_intent(call: Call, query: MomentQuery) -> IntentRecord:
     """An intent that the caller may read."""
-    query = call.query(MomentQuery)
     call.session()
     body = await call.in_pool(lambda: _read(call, query))
     call.note_read([str(body.scope)])
-    return answer(body)
+    return body
 
 
 def _read(call: Call, query: MomentQuery) -> IntentRecord:

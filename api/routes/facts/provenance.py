@@ -1,10 +1,8 @@
 """Provenance over HTTP: the facts that a fact derives from, hop by hop."""
 
-from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType, field
 
 from engramlog.api.answers.fact_record import Warnings, wire_hash
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
@@ -63,16 +61,11 @@ class Provenance(Struct):
 @routes.add(
     "GET /v1/facts/{fact_id}/provenance",
     permission="read",
-    summary="A fact's ancestors, hop by hop",
-    query=ProvenanceQuery,
-    answers={200: Provenance},
-    errors=(400, 501),
     headers=("Stigmem-Session",),
     delegable=True,
 )
-async def provenance(call: Call) -> web.Response:
+async def provenance(call: Call, query: ProvenanceQuery) -> Provenance:
     """The ancestors of a fact; invisible ones look absent."""
-    query = call.query(ProvenanceQuery)
     if query.depth > DEPTH_MAX:
         raise coded("graph_depth_exceeded", f"depth must be ≤ {DEPTH_MAX}")
     call.session()
@@ -89,7 +82,7 @@ async def provenance(call: Call) -> web.Response:
         ],
         truncated=found.truncated,
     )
-    return answer(warned(body, query))
+    return warned(body, query)
 
 
 def _provenance(

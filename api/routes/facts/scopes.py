@@ -85,16 +85,13 @@ class Synthesis(Struct):
 @routes.add(
     "POST /v1/lint",
     permission="read",
-    summary="Find questionable facts in a scope",
-    body=LintBody,
     answers={200: LintReport, 202: JobAccepted},
     errors=(501, 503),
     headers=("Stigmem-Session",),
     delegable=True,
 )
-async def lint_scope(call: Call) -> web.Response:
+async def lint_scope(call: Call, body: LintBody) -> web.Response:
     """Facts of a scope that deserve a check: stale, contradicted and the like."""
-    body = await call.body(LintBody)
     call.session()
     call.narrowed(body.scope)  # answers 400 for an unknown scope
     checks = tuple(dict.fromkeys(body.checks or CHECKS))
@@ -142,36 +139,26 @@ def _linted(call: Call, body: LintBody, checks: tuple[str, ...]) -> tuple[LintFi
     return lint(call.node.reader, view, call.model_authorization, moment, request), moment
 
 
-@routes.add(
-    "GET /v1/lint/jobs/{job_id}",
-    permission="read",
-    summary="A lint that became a job",
-    answers={200: LintJob},
-    delegable=True,
-)
-async def lint_job(call: Call) -> web.Response:
+@routes.add("GET /v1/lint/jobs/{job_id}", permission="read", answers={200: LintJob}, delegable=True)
+async def lint_job(call: Call) -> JobRecord:
     """A lint that became a job."""
-    return answer(call.service.jobs.get(call.segment("job_id"), "lint", call.credential()).record())
+    return call.service.jobs.get(call.segment("job_id"), "lint", call.credential()).record()
 
 
 @routes.add(
     "GET /v1/scopes/{scope}/synthesize",
     permission="read",
-    summary="A scope in numbers",
-    query=SynthesisQuery,
-    answers={200: Synthesis},
-    errors=(400, 501, 503),
+    errors=(503,),
     headers=("Stigmem-Session",),
     delegable=True,
 )
-async def synthesize_scope(call: Call) -> web.Response:
+async def synthesize_scope(call: Call, query: SynthesisQuery) -> Synthesis:
     """A scope's most confident facts, and numbers over all of them."""
-    query = call.query(SynthesisQuery)
     call.session()
     body = await call.in_long_pool(lambda: _synthesis(call, query))
     if body.facts:
         call.note_read((body.scope,))
-    return answer(warned(body, query))
+    return warned(body, query)
 
 
 def _synthesis(call: Call, query: SynthesisQuery) -> Synthesis:

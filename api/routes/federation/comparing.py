@@ -2,10 +2,8 @@
 
 import asyncio
 
-from aiohttp import web
 from msgspec import Struct
 
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
@@ -49,29 +47,17 @@ class PeerComparison(Struct):
     first_difference: str | None
 
 
-@routes.add(
-    "GET /v1/federation/digests",
-    permission="peer",
-    summary="Digests of streams and tombstones, for peers",
-    answers={200: PeerDigests},
-    errors=(503,),
-)
-async def digests(call: Call) -> web.Response:
-    """Digests of this node's own streams and tombstones that the peer may read, and of the peer's
-    that this node holds."""
+@routes.add("GET /v1/federation/digests", permission="peer", errors=(503,))
+async def digests(call: Call) -> PeerDigests:
+    """Digests of streams and tombstones, for peers: of this node's own that the peer may read, and
+    of the peer's that this node holds."""
     row, scopes = asking_peer(call)
-    return answer(await _digests(call, row, scopes))
+    return await _digests(call, row, scopes)
 
 
-@routes.add(
-    "GET /v1/federation/peers/{peer_id}/compare",
-    permission="admin",
-    summary="Compare digests with a peer",
-    answers={200: PeerComparison},
-    errors=(503,),
-)
-async def compare_peer(call: Call) -> web.Response:
-    """Compare this node's and a peer's copies of each other's streams and tombstones; names the
+@routes.add("GET /v1/federation/peers/{peer_id}/compare", permission="admin", errors=(503,))
+async def compare_peer(call: Call) -> PeerComparison:
+    """Compare this node's and a peer's copies of each other's streams and tombstones. Names the
     first difference. The peer's own comparison gives the same result."""
     row = peer_named(call)
     source = call.service.peers.source(row)
@@ -84,22 +70,20 @@ async def compare_peer(call: Call) -> web.Response:
     ours = await _digests(call, row, call.service.peers.open_scopes() & frozenset(theirs.scopes))
     rows = comparison(row.node_id, call.node.node_id, ours, theirs)
     first = next((each.name for each in rows if not each.equal), None)
-    return answer(
-        PeerComparison(
-            node_id=row.node_id,
-            equal=first is None,
-            streams=[
-                ComparedStream(each.stream, each.equal, each.ours, each.theirs)
-                for each in rows
-                if each.stream is not None
-            ],
-            tombstones=[
-                ComparedTombstones(each.node_id, each.equal, each.ours, each.theirs)
-                for each in rows
-                if each.stream is None
-            ],
-            first_difference=first,
-        )
+    return PeerComparison(
+        node_id=row.node_id,
+        equal=first is None,
+        streams=[
+            ComparedStream(each.stream, each.equal, each.ours, each.theirs)
+            for each in rows
+            if each.stream is not None
+        ],
+        tombstones=[
+            ComparedTombstones(each.node_id, each.equal, each.ours, each.theirs)
+            for each in rows
+            if each.stream is None
+        ],
+        first_difference=first,
     )
 
 

@@ -4,11 +4,9 @@ from typing import Literal
 from uuid import uuid4
 
 import msgspec
-from aiohttp import web
 from msgspec import Struct
 
 from engramlog.api.client.discovery import discovered
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.federation.peers import require_federation
@@ -41,36 +39,21 @@ class PeerRegistered(Struct):
     pubkey_fingerprint: str
 
 
-@routes.add(
-    "GET /v1/federation/declaration",
-    permission="none",
-    summary="This node's own declaration",
-    answers={200: OwnDeclaration},
-)
-async def own_declaration(call: Call) -> web.Response:
+@routes.add("GET /v1/federation/declaration", permission="none")
+async def own_declaration(call: Call) -> OwnDeclaration:
     """The declaration that this node sends to future peers."""
     scopes = sorted(call.service.peers.open_scopes())
     made = declare(
         call.node.identity, call.service.settings.public_url, scopes, call.node.clock.now_us()
     )
-    return answer(
-        OwnDeclaration(
-            **msgspec.structs.asdict(made), pubkey_fingerprint=fingerprint(made.federation_pubkey)
-        )
+    return OwnDeclaration(
+        **msgspec.structs.asdict(made), pubkey_fingerprint=fingerprint(made.federation_pubkey)
     )
 
 
-@routes.add(
-    "POST /v1/federation/peers",
-    permission="federate",
-    summary="Register a node's declaration",
-    body=DeclarationBody,
-    answers={201: PeerRegistered},
-    errors=(409, 503, 507),
-)
-async def register_peer(call: Call) -> web.Response:
+@routes.add("POST /v1/federation/peers", permission="federate", status=201)
+async def register_peer(call: Call, body: DeclarationBody) -> PeerRegistered:
     """Register another node's declaration; an administrator must approve it."""
-    body = await call.body(DeclarationBody)
     require_federation(call)
     declaration = Declaration(
         body.node_id, body.node_url, body.federation_pubkey, body.allowed_scopes,
@@ -98,7 +81,7 @@ async def register_peer(call: Call) -> web.Response:
             fault=fault or "",
         )
     )
-    registered = PeerRegistered(
+    return PeerRegistered(
         peer_id=peer_id,
         status="pending_approval" if fault is None else "rejected",
         verified_at=None,
@@ -106,7 +89,6 @@ async def register_peer(call: Call) -> web.Response:
         reason=None if fault is None else "could not verify the declaration",
         pubkey_fingerprint=fingerprint(body.federation_pubkey),
     )
-    return answer(registered, 201)
 
 
 async def _discovery_fault(call: Call, declaration: Declaration) -> str | None:

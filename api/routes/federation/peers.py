@@ -3,11 +3,9 @@
 from typing import Any, Literal
 
 import msgspec
-from aiohttp import web
 from msgspec import Struct
 
 from engramlog.api.client.discovery import EVENTS_WIRE, discovered
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded, entry, unprocessable
 from engramlog.api.http.routing import Routes
@@ -96,18 +94,10 @@ REFUSED_SHOWN = 100
 """Newest rule-breaking events of a peer to show."""
 
 
-@routes.add(
-    "POST /v1/federation/peers/{peer_id}/approve",
-    permission="admin",
-    summary="Approve a peer by its key's fingerprint",
-    body=ApproveBody,
-    answers={200: PeerApproved},
-    errors=(409, 503, 507),
-)
-async def approve_peer(call: Call) -> web.Response:
+@routes.add("POST /v1/federation/peers/{peer_id}/approve", permission="admin")
+async def approve_peer(call: Call, body: ApproveBody) -> PeerApproved:
     """Make a declared node a peer, by the fingerprint from its operator."""
     require_federation(call)
-    body = await call.body(ApproveBody)
     row = peer_named(call)
     if row.state != "pending":
         raise coded("peer_not_pending", f"the peer is {row.state}")
@@ -118,7 +108,7 @@ async def approve_peer(call: Call) -> web.Response:
         [PeerStateSet(peer_id=row.peer_id, state="active", grants=grants), TakeForeignEnds()]
     )
     approved_at = format_instant(call.node.clock.now_us())
-    return answer(PeerApproved(row.peer_id, row.node_id, "active", approved_at))
+    return PeerApproved(row.peer_id, row.node_id, "active", approved_at)
 
 
 async def _grants(call: Call, body: GrantsBody, row: PeerRow) -> PeerGrants:
@@ -147,14 +137,9 @@ async def _grants(call: Call, body: GrantsBody, row: PeerRow) -> PeerGrants:
 @routes.add(
     "PUT /v1/federation/peers/{peer_id}/grants",
     permission="admin",
-    summary="Set a peer's grants",
-    body=GrantsBody,
-    answers={200: PeerChanged},
-    errors=(409, 503, 507),
 )
-async def set_grants(call: Call) -> web.Response:
+async def set_grants(call: Call, body: GrantsBody) -> PeerChanged:
     """Set a peer's grants; events that wait for a new grant take effect."""
-    body = await call.body(GrantsBody)
     row = peer_named(call)
     if not row.active:
         raise coded("peer_not_pending", f"the peer is {row.state}")
@@ -168,15 +153,10 @@ async def set_grants(call: Call) -> web.Response:
 @routes.add(
     "POST /v1/federation/peers/{peer_id}/revoke",
     permission="admin",
-    summary="End a peering",
-    body=ReasonBody,
     body_required=False,
-    answers={200: PeerChanged},
-    errors=(409, 503, 507),
 )
-async def revoke_peer(call: Call) -> web.Response:
+async def revoke_peer(call: Call, body: ReasonBody) -> PeerChanged:
     """End a peering. Replayed events stay; nothing more passes in either direction."""
-    body = await call.body_if_any(ReasonBody)
     row = peer_named(call)
     await call.do(PeerStateSet(peer_id=row.peer_id, state="revoked", reason=body.reason))
     return _changed(call, row.peer_id)
@@ -185,14 +165,9 @@ async def revoke_peer(call: Call) -> web.Response:
 @routes.add(
     "POST /v1/federation/peers/{peer_id}/release",
     permission="admin",
-    summary="Replay a held stream again",
-    body=ReleaseBody,
-    answers={200: PeerChanged},
-    errors=(409, 503, 507),
 )
-async def release_stream(call: Call) -> web.Response:
+async def release_stream(call: Call, body: ReleaseBody) -> PeerChanged:
     """Resume the replay of a held stream where it stopped."""
-    body = await call.body(ReleaseBody)
     row = peer_named(call)
     held = {
         each.stream
@@ -207,28 +182,18 @@ async def release_stream(call: Call) -> web.Response:
     return _changed(call, row.peer_id)
 
 
-@routes.add(
-    "GET /v1/federation/peers",
-    permission="federate",
-    summary="Peers",
-    answers={200: Peers},
-)
-async def list_peers(call: Call) -> web.Response:
+@routes.add("GET /v1/federation/peers", permission="federate")
+async def list_peers(call: Call) -> Peers:
     """Every peer, oldest first."""
-    return answer(Peers([_listed(row) for row in call.service.peers.rows().values()]))
+    return Peers([_listed(row) for row in call.service.peers.rows().values()])
 
 
-@routes.add(
-    "GET /v1/federation/peers/{peer_id}",
-    permission="admin",
-    summary="A peer: grants, streams, evidence",
-    answers={200: PeerDetail},
-)
-async def get_peer(call: Call) -> web.Response:
+@routes.add("GET /v1/federation/peers/{peer_id}", permission="admin")
+async def get_peer(call: Call) -> PeerDetail:
     """One peer in full."""
     row = peer_named(call)
     reader = call.node.reader
-    detail = PeerDetail(
+    return PeerDetail(
         **msgspec.structs.asdict(_listed(row)),
         reason=row.reason,
         pubkey_fingerprint=fingerprint(wire_key(row.public_key)) if row.public_key else "",
@@ -248,7 +213,6 @@ async def get_peer(call: Call) -> web.Response:
         refused=reader.ask(refused_of, row.node_id, REFUSED_SHOWN),
         evidence=[each for each in reader.ask(load_evidence) if each.node_id == row.node_id],
     )
-    return answer(detail)
 
 
 def _listed(row: PeerRow) -> PeerRecord:
@@ -263,9 +227,9 @@ def _listed(row: PeerRow) -> PeerRecord:
     )
 
 
-def _changed(call: Call, peer_id: str) -> web.Response:
+def _changed(call: Call, peer_id: str) -> PeerChanged:
     row = next(each for each in call.node.reader.peers() if each.peer_id == peer_id)
-    return answer(PeerChanged(peer_id, row.node_id, row.state))
+    return PeerChanged(peer_id, row.node_id, row.state)
 
 
 def peer_named(call: Call) -> PeerRow:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiohttp import web
 from msgspec import Struct
 from pydantic import Field
 
 from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.answers.wire_facts import Volatile, record_of
 from engramlog.api.http.auth import own_issuer
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.routing import Routes
@@ -104,16 +102,10 @@ _WIRE_ERRORS = frozenset({"scope_not_permitted", "source_not_owned", "hlc_skew",
 """The protocol's error codes; every other refusal is ``ingest_error`` there."""
 
 
-@routes.add(
-    "GET /v1/federation/facts",
-    permission="peer",
-    summary="Facts for peers (wire 3.3)",
-    query=PullQuery,
-    answers={200: PullPage},
-    errors=(400,),
-)
-async def pull(call: Call) -> web.Response:
-    """Facts that this node stated after a clock reading, in the agreed scopes or in one of them."""
+@routes.add("GET /v1/federation/facts", permission="peer", query=PullQuery, errors=(400,))
+async def pull(call: Call) -> PullPage:
+    """Facts for peers (wire 3.3): those that this node stated after a clock reading, in the agreed
+    scopes or in one of them."""
     federation = call.service.federation
     try:
         peer, claims = federation.peer_of(call.request.headers.get("Authorization"))
@@ -139,15 +131,13 @@ async def pull(call: Call) -> web.Response:
             )
 
     found = await call.in_pool(page)
-    return answer(
-        PullPage(
-            facts=[
-                record_of(row, Volatile(row.base_confidence, contradicted=False), node.node_id)
-                for row in found.rows
-            ],
-            cursor=None if found.hlc is None else format_hlc(found.hlc),
-            has_more=found.has_more,
-        )
+    return PullPage(
+        facts=[
+            record_of(row, Volatile(row.base_confidence, contradicted=False), node.node_id)
+            for row in found.rows
+        ],
+        cursor=None if found.hlc is None else format_hlc(found.hlc),
+        has_more=found.has_more,
     )
 
 
@@ -163,14 +153,13 @@ def _cursor(text: str | None) -> int:
 @routes.add(
     "POST /v1/federation/facts/push",
     permission="peer",
-    summary="Facts from peers (wire 3.4)",
     body=PushBody,
-    answers={202: PushAnswer},
-    errors=(405, 409, 503, 507),
+    status=202,
+    errors=(405,),
     headers=("X-Stigmem-Capability",),
 )
-async def push(call: Call) -> web.Response:
-    """Take a peer's records, each on its own."""
+async def push(call: Call) -> PushAnswer:
+    """Take a peer's facts (wire 3.4), each on its own."""
     if not call.service.settings.federation_push_enabled:
         raise ApiError(405, "Method Not Allowed", headers={"Allow": "GET,HEAD"})
     bounds, prefixes = _pusher(call)
@@ -192,7 +181,7 @@ async def push(call: Call) -> web.Response:
         if code not in ("accepted", "known")
     ]
     accepted = len(states) - len(errors)
-    return answer(PushAnswer(accepted, len(errors), errors), 202)
+    return PushAnswer(accepted, len(errors), errors)
 
 
 def _pusher(call: Call) -> tuple[RecordBounds, tuple[str, ...]]:
@@ -245,13 +234,8 @@ def _sorted_out(
     return facts, refused
 
 
-@routes.add(
-    "GET /v1/federation/pulls",
-    permission="federate",
-    summary="The state of pulling each peer",
-    answers={200: PulledPeers},
-)
-async def pulls(call: Call) -> web.Response:
+@routes.add("GET /v1/federation/pulls", permission="federate")
+async def pulls(call: Call) -> PulledPeers:
     """The state of pulling each peer, and its refused facts."""
     federation, reader = call.service.federation, call.node.reader
     pulls: list[PulledPeer] = []
@@ -277,4 +261,4 @@ async def pulls(call: Call) -> web.Response:
                 ],
             )
         )
-    return answer(PulledPeers(pulls))
+    return PulledPeers(pulls)

@@ -9,7 +9,6 @@ from aiohttp import web
 from msgspec import Struct
 from pydantic import Field
 
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
@@ -55,17 +54,14 @@ PAGE_TYPE = "application/vnd.engramlog.replication"
 @routes.add(
     "GET /v1/replication/events",
     permission="replicate",
-    summary="The log, for replicas",
-    query=ReplicatedEventsQuery,
     answers={200: Media(PAGE_TYPE, "a page of events, zlib over MessagePack")},
     errors=(409,),
 )
-async def events(call: Call) -> web.Response:
-    """The stored events after a position, of all streams; waits for the first.
+async def events(call: Call, query: ReplicatedEventsQuery) -> web.Response:
+    """The stored events after a position, for replicas. Waits for the first.
 
     Needs ``replicate``, because pages contain private data too.
     """
-    query = call.query(ReplicatedEventsQuery)
     node = call.node
     await call.service.commits.wait(lambda: node.log.head().position > query.after, query.wait_s)
 
@@ -89,39 +85,26 @@ async def events(call: Call) -> web.Response:
     return web.Response(body=body, content_type=PAGE_TYPE)
 
 
-@routes.add(
-    "GET /v1/replication",
-    permission="admin",
-    summary="Primary or replica, and its state",
-    answers={200: ReplicationStatus},
-)
-async def status(call: Call) -> web.Response:
+@routes.add("GET /v1/replication", permission="admin")
+async def status(call: Call) -> ReplicationStatus:
     """Whether the node is a primary or a replica, and a replica's state."""
     node = call.node
     status = status_of_node(node)
     replica = status.get("replica")
-    return answer(
-        ReplicationStatus(
-            role="primary" if replica is None else "replica",
-            node_id=node.node_id,
-            position=status["position"],
-            replica=replica,
-        )
+    return ReplicationStatus(
+        role="primary" if replica is None else "replica",
+        node_id=node.node_id,
+        position=status["position"],
+        replica=replica,
     )
 
 
-@routes.add(
-    "POST /v1/replication/promote",
-    permission="admin",
-    summary="Make a replica an independent node",
-    answers={200: Promoted},
-    errors=(409, 503, 507),
-)
-async def promote(call: Call) -> web.Response:
+@routes.add("POST /v1/replication/promote", permission="admin")
+async def promote(call: Call) -> Promoted:
     """Stop following and take writes, under the replica's own identity."""
     node = call.node
     state = node.replica
     if state is None:
         raise coded("not_a_replica", "this node is not a replica: it takes writes already")
     await asyncio.to_thread(node.promote)
-    return answer(Promoted(node.node_id, state.node_id, node.log.head().position))
+    return Promoted(node.node_id, state.node_id, node.log.head().position)

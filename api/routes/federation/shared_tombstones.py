@@ -2,10 +2,9 @@
 
 from typing import Any, Literal, cast
 
-from aiohttp import web
 from msgspec import Struct
 
-from engramlog.api.http.bodies import answer, parse_json
+from engramlog.api.http.bodies import parse_json
 from engramlog.api.http.call import Call
 from engramlog.api.http.error_codes import PLAIN_TEXT
 from engramlog.api.http.errors import ApiError, coded, plain
@@ -28,33 +27,25 @@ class Taken(Struct):
     status: Literal["accepted"] = "accepted"
 
 
-@routes.add(
-    "GET /v1/federation/tombstones",
-    permission="peer",
-    summary="Tombstones for peers",
-    query=SharedQuery,
-    answers={200: sharing.SharedTombstones},
-)
-async def shared(call: Call) -> web.Response:
-    """This node's tombstones in the agreed scopes."""
+@routes.add("GET /v1/federation/tombstones", permission="peer", query=SharedQuery)
+async def shared(call: Call) -> sharing.SharedTombstones:
+    """This node's tombstones in the agreed scopes, for peers."""
     peer, scopes = _peer(call)
     if not scopes or not peer.served:
         raise ApiError(403, "no permitted scopes")
     query = call.query(SharedQuery)
     after = int(query.cursor or 0)
-    page = await call.in_pool(lambda: sharing.shared_page(call.node, scopes, after, query.limit))
-    return answer(page)
+    return await call.in_pool(lambda: sharing.shared_page(call.node, scopes, after, query.limit))
 
 
 @routes.add(
     "POST /v1/federation/tombstones/ingest",
     permission="peer",
-    summary="A tombstone from a peer",
     body=SharedRecord,
-    answers={201: Taken},
-    errors=(404, 409, 503, 507),
+    status=201,
+    errors=(404,),
 )
-async def ingest(call: Call) -> web.Response:
+async def ingest(call: Call) -> Taken:
     """Take one record of a peer."""
     peer, scopes = _peer(call)
     record: Any = parse_json(await call.raw(RECORD_BYTES_MAX))
@@ -65,7 +56,7 @@ async def ingest(call: Call) -> web.Response:
         taken = await sharing.take(call.node, cast("dict[str, Any]", record), bounds)
     except NotTaken as fault:
         raise _refused(fault) from fault
-    return answer(Taken(taken), 201)
+    return Taken(taken)
 
 
 def _refused(fault: NotTaken) -> ApiError:

@@ -54,12 +54,11 @@ def _tag(heads: dict[str, StreamHead]) -> str:
 @routes.add(
     "GET /v1/federation/streams",
     permission="peer",
-    summary="Signed heads, for peers",
     query=StreamsQuery,
     answers={200: "signed heads"},
 )
 async def streams(call: Call) -> web.Response:
-    """The signed heads of the streams that the peer may replay; waits until they differ from those
+    """The signed heads of the streams that the peer may replay. Waits until they differ from those
     it has seen."""
     row, scopes = asking_peer(call)
     query = call.query(StreamsQuery)
@@ -81,7 +80,6 @@ async def streams(call: Call) -> web.Response:
 @routes.add(
     "GET /v1/federation/events",
     permission="peer",
-    summary="Events of a stream, for peers",
     query=StreamEventsQuery,
     answers={200: Media(PAGE_TYPE, "a page of events, zlib over MessagePack"), 204: None},
     errors=(404,),

@@ -84,46 +84,29 @@ class ConsolidationStatus(Struct):
     rules: list[RuleStatus]
 
 
-@routes.add(
-    "GET /v1/consolidation/rules",
-    permission="read",
-    summary="Consolidation rules",
-    query=RunsQuery,
-    answers={200: RulePage},
-    errors=(400, 501),
-)
-async def list_rules(call: Call) -> web.Response:
+@routes.add("GET /v1/consolidation/rules", permission="read")
+async def list_rules(call: Call, query: RunsQuery) -> RulePage:
     """The rules whose episodes the caller may read."""
-    moment = call.moment(call.view(), call.query(RunsQuery))
-    return answer(RulePage([_record(each) for each in await _visible(call, moment)]))
+    moment = call.moment(call.view(), query)
+    return RulePage([_record(each) for each in await _visible(call, moment)])
 
 
-@routes.add(
-    "GET /v1/consolidation/rules/{rule_id}",
-    permission="read",
-    summary="One consolidation rule",
-    query=RunsQuery,
-    answers={200: RuleRecord},
-    errors=(400, 501),
-)
-async def get_rule(call: Call) -> web.Response:
-    """One rule."""
-    moment = call.moment(call.view(), call.query(RunsQuery))
-    return answer(_record(await _visible_rule(call, moment)))
+@routes.add("GET /v1/consolidation/rules/{rule_id}", permission="read")
+async def get_rule(call: Call, query: RunsQuery) -> RuleRecord:
+    """One consolidation rule."""
+    moment = call.moment(call.view(), query)
+    return _record(await _visible_rule(call, moment))
 
 
 @routes.add(
     "PUT /v1/consolidation/rules/{rule_id}",
     permission="operator",
-    summary="Install a consolidation rule",
-    body=RuleDocument,
     answers={200: RuleRecord, 201: RuleRecord},
-    errors=(503, 507),
 )
-async def put_rule(call: Call) -> web.Response:
-    """Install a rule, or replace it. Its watermark stays, so it reads each episode once."""
+async def put_rule(call: Call, body: RuleDocument) -> web.Response:
+    """Install a consolidation rule, or replace it. Its watermark stays: it reads each episode
+    once."""
     rule_id = call.segment("rule_id")
-    body = await call.body(RuleDocument)
     document = {**(body.model_extra or {}), "id": rule_id}
     given = (body.model_extra or {}).get("id", rule_id)
     if given != rule_id:
@@ -139,31 +122,16 @@ async def put_rule(call: Call) -> web.Response:
     return answer(_record(await _visible_rule(call, moment)), 201 if done.created else 200)
 
 
-@routes.add(
-    "DELETE /v1/consolidation/rules/{rule_id}",
-    permission="operator",
-    summary="Remove a consolidation rule",
-    answers={204: None},
-    errors=(503, 507),
-)
-async def delete_rule(call: Call) -> web.Response:
-    """Remove a rule. Its facts and its watermark stay."""
+@routes.add("DELETE /v1/consolidation/rules/{rule_id}", permission="operator", status=204)
+async def delete_rule(call: Call) -> None:
+    """Remove a consolidation rule. Its facts and its watermark stay."""
     rule_id, *_ = await _visible_rule(call, call.moment(call.view()))
     await call.do(ConsolidationRuleSet(rule_id=rule_id, document=None))
-    return web.Response(status=204)
 
 
-@routes.add(
-    "POST /v1/consolidation/rules/{rule_id}/run",
-    permission="write",
-    summary="Run a consolidation rule now",
-    body=RunRequest,
-    answers={200: RunAnswer},
-    errors=(409, 503, 507),
-)
-async def run_rule(call: Call) -> web.Response:
-    """Run a rule now, before its cadence, or as a dry run (``dry_run``)."""
-    request = await call.body(RunRequest)
+@routes.add("POST /v1/consolidation/rules/{rule_id}/run", permission="write")
+async def run_rule(call: Call, request: RunRequest) -> RunAnswer:
+    """Run a consolidation rule now, before its cadence, or as a dry run (``dry_run``)."""
     _, document, *_ = await _visible_rule(call, call.moment(call.view()))
     rule = parse_rule(document)
     consolidator = call.service.consolidator
@@ -181,21 +149,14 @@ async def run_rule(call: Call) -> web.Response:
             )
         except ConsolidationFailed as fault:
             raise refused(fault.refusal) from fault
-    return answer(_report(report))
+    return _report(report)
 
 
-@routes.add(
-    "GET /v1/consolidation/status",
-    permission="read",
-    summary="How far consolidation is",
-    query=RunsQuery,
-    answers={200: ConsolidationStatus},
-    errors=(400, 501),
-)
-async def status(call: Call) -> web.Response:
+@routes.add("GET /v1/consolidation/status", permission="read")
+async def status(call: Call, query: RunsQuery) -> ConsolidationStatus:
     """The watermark, backlog, next run and last runs of each rule."""
     view = call.view()
-    moment = call.moment(view, call.query(RunsQuery))
+    moment = call.moment(view, query)
     rules = await _visible(call, moment)
     now_us = moment.instant_us
 
@@ -204,7 +165,7 @@ async def status(call: Call) -> web.Response:
             return [_status(call, db, parse_rule(rule[1]), moment, now_us) for rule in rules]
 
     running = call.service.scheduler.running
-    return answer(ConsolidationStatus(running, await call.in_pool(read)))
+    return ConsolidationStatus(running, await call.in_pool(read))
 
 
 def _status(call: Call, db: Any, rule: Rule, moment: Moment, now_us: int) -> RuleStatus:

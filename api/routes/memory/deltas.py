@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from aiohttp import web
 from msgspec import Struct
 
 from engramlog.api.answers.memory_records import (
@@ -15,7 +14,6 @@ from engramlog.api.answers.memory_records import (
     rejected_record,
 )
 from engramlog.api.commands.episodes import application_of, memory_facts, promotion_of
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
@@ -57,35 +55,23 @@ class MemoryFactPage(Struct):
 _KIND = "deltas"
 
 
-@routes.add(
-    "POST /v1/deltas",
-    permission="write",
-    summary="Apply deltas to a user's facts",
-    body=DeltasRequest,
-    answers={200: DeltasAnswer},
-    errors=(404, 409, 503, 507),
-)
-async def apply_deltas(call: Call) -> web.Response:
+@routes.add("POST /v1/deltas", permission="write", errors=(404,))
+async def apply_deltas(call: Call, request: DeltasRequest) -> DeltasAnswer:
     """Apply deltas together. A conflict answers 409 ``fact_conflict`` with its reason."""
-    request = await call.body(DeltasRequest)
     return await _applied(call, application_of(call, request))
 
 
 @routes.add(
     "POST /v1/consolidation/triples",
     permission="write",
-    summary="Promote triples to facts",
-    body=TriplesRequest,
-    answers={200: DeltasAnswer},
-    errors=(404, 409, 503, 507),
+    errors=(404,),
 )
-async def promote_triples(call: Call) -> web.Response:
+async def promote_triples(call: Call, request: TriplesRequest) -> DeltasAnswer:
     """Promote triples of a knowledge graph to facts; once each, and one way."""
-    request = await call.body(TriplesRequest)
     return await _applied(call, promotion_of(call, request))
 
 
-async def _applied(call: Call, command: ApplyDeltas) -> web.Response:
+async def _applied(call: Call, command: ApplyDeltas) -> DeltasAnswer:
     if call.caller.charged is not None:
         call.service.quotas.charge(call.caller.charged, len(command.proposals) - 1)
     done: Done = await call.do(command)
@@ -100,20 +86,12 @@ async def _applied(call: Call, command: ApplyDeltas) -> web.Response:
         )
     position = done.position or call.node.reader.image.position
     results = msgspec.convert(done.detail["results"], list[DeltaOutcome])
-    return answer(DeltasAnswer(results, position))
+    return DeltasAnswer(results, position)
 
 
-@routes.add(
-    "GET /v1/deltas",
-    permission="read",
-    summary="Deltas, newest first",
-    query=DeltasQuery,
-    answers={200: DeltaPage},
-    errors=(400, 501),
-)
-async def list_deltas(call: Call) -> web.Response:
+@routes.add("GET /v1/deltas", permission="read")
+async def list_deltas(call: Call, query: DeltasQuery) -> DeltaPage:
     """Deltas, newest first: applied ones, or rejected ones (``status=rejected``)."""
-    query = call.query(DeltasQuery)
     wanted = msgspec.convert(query, DeltaFilter, from_attributes=True)
     walk = call.walk(_KIND, query, call.moment(call.view(), query))
     moment = walk.moment()
@@ -140,21 +118,12 @@ async def list_deltas(call: Call) -> web.Response:
         walk, rows, query.limit, lambda row: (row["position"], row.get("number", 0))
     )
     record = rejected_record if query.status == "rejected" else applied_record
-    return answer(DeltaPage([record(row) for row in shown], text))
+    return DeltaPage([record(row) for row in shown], text)
 
 
-@routes.add(
-    "GET /v1/deltas/facts",
-    permission="read",
-    summary="Facts that deltas wrote, with their lineage",
-    query=MemoryFactsQuery,
-    answers={200: MemoryFactPage},
-    errors=(400, 501),
-    headers=("Stigmem-Session",),
-)
-async def list_facts(call: Call) -> web.Response:
+@routes.add("GET /v1/deltas/facts", permission="read", headers=("Stigmem-Session",))
+async def list_facts(call: Call, query: MemoryFactsQuery) -> MemoryFactPage:
     """A user's current facts that deltas wrote, with their lineage."""
-    query = call.query(MemoryFactsQuery)
     view = call.view()
     moment = call.moment(view, query)
     pattern = msgspec.convert(query, FactPattern, from_attributes=True)
@@ -163,4 +132,4 @@ async def list_facts(call: Call) -> web.Response:
         lambda: memory_facts(call, view, rights, moment, pattern, query.limit)
     )
     call.note_read(frozenset(fact.scope for fact in facts))
-    return answer(MemoryFactPage(facts))
+    return MemoryFactPage(facts)

@@ -78,14 +78,11 @@ class AccessAnswer(Struct):
 @routes.add(
     "POST /v1/episodes",
     permission="write",
-    summary="Record an episode",
-    body=EpisodeRequest,
     answers={200: EpisodeRecord, 201: EpisodeRecord},
-    errors=(404, 409, 503, 507),
+    errors=(404,),
 )
-async def record_episode(call: Call) -> web.Response:
+async def record_episode(call: Call, request: EpisodeRequest) -> web.Response:
     """Record one episode. A repetition answers 200; another body under the same id is refused."""
-    request = await call.body(EpisodeRequest)
     where = writable(call, request.scope, request.garden_id)
     done = await call.do(recording_of(call, where, [request]))
     made = done.detail["episodes"][0]
@@ -96,10 +93,9 @@ async def record_episode(call: Call) -> web.Response:
 @routes.add(
     "POST /v1/episodes/batch",
     permission="write",
-    summary="Record several episodes",
     body=EpisodesRequest,
     answers={200: EpisodesAnswer, 201: EpisodesAnswer},
-    errors=(404, 409, 503, 507),
+    errors=(404,),
 )
 async def record_episodes(call: Call) -> web.Response:
     """Record several episodes of one scope or garden in order, or none of them."""
@@ -116,17 +112,9 @@ async def record_episodes(call: Call) -> web.Response:
     return answer(body, 201 if recorded else 200)
 
 
-@routes.add(
-    "GET /v1/episodes",
-    permission="read",
-    summary="A user's episodes, newest first",
-    query=EpisodesQuery,
-    answers={200: EpisodePage},
-    errors=(400, 404, 501),
-)
-async def list_episodes(call: Call) -> web.Response:
+@routes.add("GET /v1/episodes", permission="read", errors=(404,))
+async def list_episodes(call: Call, query: EpisodesQuery) -> EpisodePage:
     """A user's episodes, newest first; optionally of one session or one agent."""
-    query = call.query(EpisodesQuery)
     rights = call.narrowed(query.scope)
     garden = None if query.garden_id is None else entered_garden(call, query.garden_id).id
     walk = call.walk(_KIND, query, call.moment(call.view(), query))
@@ -155,20 +143,12 @@ async def list_episodes(call: Call) -> web.Response:
     shown, text = call.page(
         walk, found, query.limit, lambda episode: (episode.at_us, episode.position)
     )
-    return answer(EpisodePage([episode_record(each) for each in shown], text))
+    return EpisodePage([episode_record(each) for each in shown], text)
 
 
-@routes.add(
-    "GET /v1/episodes/{episode_id}",
-    permission="read",
-    summary="One episode and its deltas",
-    query=RunsQuery,
-    answers={200: EpisodeDetail},
-    errors=(400, 501),
-)
-async def get_episode(call: Call) -> web.Response:
+@routes.add("GET /v1/episodes/{episode_id}", permission="read")
+async def get_episode(call: Call, query: RunsQuery) -> EpisodeDetail:
     """One episode, by id or key, with its deltas."""
-    query = call.query(RunsQuery)
     view = call.view()
     moment = call.moment(view, query)
     episode = await _one(call, call.segment("episode_id"), moment)
@@ -187,20 +167,12 @@ async def get_episode(call: Call) -> web.Response:
         return [applied_record(row) for row in rows if row["garden_id"] == episode.garden_id]
 
     deltas = await call.in_pool(read)
-    return answer(EpisodeDetail(**asdict(episode_record(episode)), deltas=deltas))
+    return EpisodeDetail(**asdict(episode_record(episode)), deltas=deltas)
 
 
-@routes.add(
-    "POST /v1/episodes/accesses",
-    permission="read",
-    summary="Note accesses to episodes",
-    body=AccessRequest,
-    answers={200: AccessAnswer},
-    errors=(404, 503, 507),
-)
-async def note_access(call: Call) -> web.Response:
+@routes.add("POST /v1/episodes/accesses", permission="read", errors=(404, 503, 507))
+async def note_access(call: Call, request: AccessRequest) -> AccessAnswer:
     """Note accesses to episodes: salience counts from the last one."""
-    request = await call.body(AccessRequest)
     view = call.view()
     moment, shown, names = call.moment(view), call.shown(view), request.episodes
 
@@ -215,7 +187,7 @@ async def note_access(call: Call) -> web.Response:
             raise coded("episode_not_found", "episode not found")
     keys = list(dict.fromkeys(episode.key for episode in found))
     await call.do(EpisodeAccessed(episodes=keys, at_us=call.node.clock.now_us()))
-    return answer(AccessAnswer([episode.key for episode in found]))
+    return AccessAnswer([episode.key for episode in found])
 
 
 async def _one(

@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.commands.memories import MemoryToStore, memory_of, merge_of, refusal_of
-from engramlog.api.http.bodies import answer, parse_body
+from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
@@ -54,27 +54,23 @@ PARAPHRASE = "paraphrase duplicate (skipped)"
 @routes.add(
     "POST /v1/memories",
     permission="write",
-    summary="Store a memory, unless it repeats a recent one (abmind)",
-    body=MemoryRequest,
     answers={200: MemoryStored, 201: MemoryStored},
-    errors=(404, 409, 503, 507),
+    errors=(404,),
     headers=("Stigmem-Session", "Idempotency-Key"),
 )
-async def store_memory(call: Call) -> web.Response:
-    """Store a memory, unless it repeats a recent one of its owner: 201 for a new one, else 200
-    with the reason.
+async def store_memory(call: Call, request: MemoryRequest) -> web.Response:
+    """Store a memory, unless it repeats a recent one of its owner. Answers 201 for a new one, else
+    200 with the reason.
 
     Raises:
         ApiError: as for any fact.
     """
-    data = await call.raw()
-    request = parse_body(MemoryRequest, data)
     owner = stored_uri(request.owner(call.caller.principal))
     refusal = refusal_of(request, owner)
     if refusal is not None:
         return answer(MemoryStored(stored=False, memories_count=0, error=refusal))
     memory = await memory_of(call, request, owner)
-    done = await call.do(memory.command, idempotency=call.idempotency(data), atomic=True)
+    done = await call.do(memory.command, idempotency=call.idempotency(), atomic=True)
     if asserted_event(done) is None:
         return answer(_skipped(call, memory, done))
     record = written_record(call, done, memory.warnings)
@@ -118,31 +114,26 @@ def _skipped(call: Call, memory: MemoryToStore, done: Done) -> MemoryStored:
 @routes.add(
     "POST /v1/memories/merge",
     permission="write",
-    summary="Merge two memories into the newer (abmind)",
-    body=MergeRequest,
-    answers={200: MergedMemories},
-    errors=(404, 409, 503, 507),
+    errors=(404,),
     headers=("Idempotency-Key",),
 )
-async def merge_memories(call: Call) -> web.Response:
+async def merge_memories(call: Call, request: MergeRequest) -> MergedMemories:
     """Replace the older of two memories by the newer; answers its record.
 
     Raises:
         ApiError: 404 if one is not visible; 403 if one is not the caller's; 409 if one has ended;
             422 if owner or place differ.
     """
-    data = await call.raw()
-    request = parse_body(MergeRequest, data)
     command = merge_of(call, request.ids)
     await call.service.tracker.flush()  # recalls outside the log count too
-    done = await call.do(command, idempotency=call.idempotency(data), atomic=True)
+    done = await call.do(command, idempotency=call.idempotency(), atomic=True)
     view = call.view()
     moment = call.moment(view)
     slot = answering_slot(call, view, done)
     if slot is None:
         raise plain("fact_not_found")
     chosen: I32 = np.array([slot], dtype=np.int32)
-    body = MergedMemories(
+    return MergedMemories(
         kept=str(done.fact_id),
         ended=list(done.retracted),
         restated=asserted_event(done) is not None,
@@ -150,4 +141,3 @@ async def merge_memories(call: Call) -> web.Response:
         position=done.position,
         fact=call.records(view, chosen, moment)[0],
     )
-    return answer(body)

@@ -148,10 +148,9 @@ _ROWS = 200
 @routes.add(
     "POST /v1/summaries",
     permission="write",
-    summary="Record new, changed and deleted summaries",
     body=SummariesRequest,
     answers={200: SummariesAnswer, 201: SummariesAnswer},
-    errors=(404, 503, 507),
+    errors=(404,),
 )
 async def record_summaries(call: Call) -> web.Response:
     """Record several summaries of one scope or garden, or none of them."""
@@ -207,22 +206,14 @@ def _commands(call: Call, request: SummariesRequest) -> list[RecordSummary]:
     return commands
 
 
-@routes.add(
-    "GET /v1/summaries",
-    permission="read",
-    summary="Summaries of days, weeks and quarters, newest first",
-    query=SummariesQuery,
-    answers={200: SummaryPage},
-    errors=(400, 404, 501),
-)
-async def list_summaries(call: Call) -> web.Response:
+@routes.add("GET /v1/summaries", permission="read", errors=(404,))
+async def list_summaries(call: Call, query: SummariesQuery) -> SummaryPage:
     """Summaries at a moment with the paragraphs that the caller may read, newest period first.
     Omits summaries without such a paragraph."""
-    query = call.query(SummariesQuery)
     call.session()
     found, cursor = await call.in_pool(lambda: _listed(call, query))
     call.note_read(frozenset(each.scope for each in found))
-    return answer(SummaryPage(found, cursor))
+    return SummaryPage(found, cursor)
 
 
 def _listed(call: Call, query: SummariesQuery) -> tuple[list[SummaryRecord], str | None]:

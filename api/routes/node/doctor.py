@@ -4,10 +4,8 @@ import shutil
 from collections.abc import Iterator
 from typing import Literal
 
-from aiohttp import web
 from msgspec import Struct
 
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.recall.embeddings import status_of
@@ -40,25 +38,18 @@ class DoctorReport(Struct):
     checks: list[CheckOutcome]
 
 
-@routes.add(
-    "GET /v1/doctor",
-    permission="any",
-    summary="A short self-check",
-    answers={200: DoctorReport},
-    errors=(503,),
-)
-async def doctor(call: Call) -> web.Response:
+@routes.add("GET /v1/doctor", permission="any", errors=(503,))
+async def doctor(call: Call) -> DoctorReport:
     """A self-check of the node."""
     checks = await call.in_long_pool(lambda: list(_checks(call)))
     failed = [check.detail for check in checks if check.status == "failed"]
-    body = DoctorReport(
+    return DoctorReport(
         status="degraded" if failed else "ok",
         memory_garden_acl_filtering="enabled",
         reason=failed[0] if failed else None,
         position=call.node.log.head().position,
         checks=checks,
     )
-    return answer(body)
 
 
 def _checks(call: Call) -> Iterator[CheckOutcome]:

@@ -25,13 +25,7 @@ from engramlog.projections.tables.store import unknown_events
 routes = Routes("node")
 
 
-@routes.add(
-    "GET /metrics",
-    permission="none",
-    summary="Prometheus metrics",
-    answers={200: None},
-    delegable=True,
-)
+@routes.add("GET /metrics", permission="none", answers={200: None}, delegable=True)
 async def metrics(call: Call) -> web.Response:
     """Counters, gauges and histograms as Prometheus text."""
     text = call.service.metrics.render(_samples(call))

@@ -49,38 +49,20 @@ start the node again. A released wheel carries the console.</p>
 """
 
 
-@routes.add(
-    "GET /",
-    permission="none",
-    summary="To the console",
-    answers={302: None},
-    delegable=True,
-)
+@routes.add("GET /", permission="none", answers={302: None}, delegable=True)
 async def start(_: Call) -> web.Response:
     """Redirect to the console."""
     return web.Response(status=302, headers={"Location": "/ui"})
 
 
-@routes.add(
-    "GET /ui",
-    permission="none",
-    summary="The console",
-    answers={200: None},
-    delegable=True,
-)
+@routes.add("GET /ui", permission="none", answers={200: None}, delegable=True)
 async def console(_: Call) -> web.Response:
     """The console, or a page that says how to build it."""
     page = _built().get(_PAGE, _PLAIN.encode())
     return _answer("html", page, "no-cache")
 
 
-@routes.add(
-    "GET /ui/{file}",
-    permission="none",
-    summary="A file of the console",
-    answers={200: None},
-    delegable=True,
-)
+@routes.add("GET /ui/{file}", permission="none", answers={200: None}, delegable=True)
 async def console_file(call: Call) -> web.Response:
     """A file of the console. Its name contains its hash, so browsers may cache it for ever."""
     name = call.segment("file")

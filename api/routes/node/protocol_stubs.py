@@ -1,12 +1,10 @@
 """Routes that the protocol requires of every node, with little to answer here (wire 2.2)."""
 
-from typing import Literal
+from typing import Literal, NoReturn
 
 import numpy as np
-from aiohttp import web
 from msgspec import Struct
 
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
@@ -54,40 +52,25 @@ CONNECTORS: tuple[tuple[str, str, str, Literal["json", "jsonc", "toml"]], ...] =
 """Editor, label, configuration file and format, as the protocol lists them."""
 
 
-@routes.add(
-    "GET /v1/admin/cid-backfill/status",
-    permission="read",
-    summary="Whether every fact has a content id",
-    answers={200: CidBackfill},
-)
-async def cid_backfill(call: Call) -> web.Response:
+@routes.add("GET /v1/admin/cid-backfill/status", permission="read")
+async def cid_backfill(call: Call) -> CidBackfill:
     """Whether every fact has a content id: always so here."""
     view = call.view()
     total = await call.in_pool(lambda: int(np.count_nonzero(call.authorization.mask(view))))
-    return answer(CidBackfill(total, total))
+    return CidBackfill(total, total)
 
 
-@routes.add(
-    "POST /v1/auth/oidc/exchange",
-    permission="none",
-    summary="Not enabled: admins make keys",
-    errors=(503,),
-)
-async def oidc_exchange(_: Call) -> web.Response:
+@routes.add("POST /v1/auth/oidc/exchange", permission="none", errors=(503,))
+async def oidc_exchange(_: Call) -> NoReturn:
     """The node takes no identity tokens: admins make keys."""
     raise plain("oidc_not_enabled")
 
 
-@routes.add(
-    "GET /v1/mcp/connectors",
-    permission="none",
-    summary="Editors that speak MCP, and their configuration files",
-    answers={200: Connectors},
-)
-async def mcp_connectors(call: Call) -> web.Response:
+@routes.add("GET /v1/mcp/connectors", permission="none")
+async def mcp_connectors(call: Call) -> Connectors:
     """Editors that start MCP servers, and their configuration. All are untested."""
     url = call.service.settings.public_url
-    body = Connectors(
+    return Connectors(
         version="1",
         connectors=[
             Connector(editor, label, "experimental", f"{url}/docs", path, form)
@@ -96,4 +79,3 @@ async def mcp_connectors(call: Call) -> web.Response:
         command=["engramlog", "mcp"],
         env={"STIGMEM_URL": url, "STIGMEM_API_KEY": ""},
     )
-    return answer(body)

@@ -7,7 +7,6 @@ from typing import BinaryIO
 from aiohttp import web
 from msgspec import Struct
 
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
@@ -28,69 +27,46 @@ class SnapshotRemoved(Struct):
 SNAPSHOT_TYPE = "application/vnd.engramlog.snapshot"
 
 
-@routes.add(
-    "POST /v1/admin/snapshots",
-    permission="admin",
-    summary="Take a snapshot of the tables",
-    body=SnapshotBody,
-    body_required=False,
-    answers={202: SnapshotJob},
-    errors=(409,),
-)
-async def take(call: Call) -> web.Response:
+@routes.add("POST /v1/admin/snapshots", permission="admin", body_required=False, status=202)
+async def take(call: Call, body: SnapshotBody) -> SnapshotJob:
     """Take a snapshot in the background; ``job`` of the list shows its progress."""
-    body = await call.body_if_any(SnapshotBody)
     call.service.snapshots.take(body.position)
-    return answer(call.service.snapshots.job.record(), 202)
+    return call.service.snapshots.job.record()
 
 
-@routes.add(
-    "GET /v1/admin/snapshots",
-    permission="admin",
-    summary="Snapshots of the tables",
-    answers={200: SnapshotList},
-)
-async def list_all(call: Call) -> web.Response:
+@routes.add("GET /v1/admin/snapshots", permission="admin")
+async def list_all(call: Call) -> SnapshotList:
     """Every snapshot, and the progress of the current job."""
-    return answer(await call.in_pool(call.service.snapshots.records))
+    return await call.in_pool(call.service.snapshots.records)
 
 
 @routes.add(
     "POST /v1/admin/snapshots/verify",
     permission="admin",
-    summary="Read every row of snapshots",
-    body=VerifyBody,
     body_required=False,
-    answers={202: SnapshotJob},
-    errors=(404, 409),
+    status=202,
+    errors=(404,),
 )
-async def verify(call: Call) -> web.Response:
+async def verify(call: Call, body: VerifyBody) -> SnapshotJob:
     """Read every row of one or all snapshots in the background."""
-    body = await call.body_if_any(VerifyBody)
     call.service.snapshots.verify(body.position, replay=body.replay)
-    return answer(call.service.snapshots.job.record(), 202)
+    return call.service.snapshots.job.record()
 
 
-@routes.add(
-    "DELETE /v1/admin/snapshots/{position}",
-    permission="admin",
-    summary="Remove a snapshot",
-    answers={200: SnapshotRemoved},
-)
-async def remove(call: Call) -> web.Response:
+@routes.add("DELETE /v1/admin/snapshots/{position}", permission="admin")
+async def remove(call: Call) -> SnapshotRemoved:
     """Remove a snapshot."""
     position = _position(call)
     try:
         await asyncio.to_thread(call.node.snapshots.remove, position)
     except SnapshotFault as fault:
         raise coded("snapshot_not_found", str(fault)) from fault
-    return answer(SnapshotRemoved(position))
+    return SnapshotRemoved(position)
 
 
 @routes.add(
     "GET /v1/replication/snapshots",
     permission="replicate",
-    summary="Snapshots, for new replicas",
     answers={200: Media("application/x-ndjson", "one document a line, newest first")},
     group="replication",
 )
@@ -104,7 +80,6 @@ async def documents(call: Call) -> web.Response:
 @routes.add(
     "GET /v1/replication/snapshots/{position}",
     permission="replicate",
-    summary="The file of a snapshot",
     answers={200: Media(SNAPSHOT_TYPE, "a file of tables")},
     group="replication",
 )

@@ -5,10 +5,8 @@ import shutil
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from aiohttp import web
 from msgspec import Struct
 
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 
@@ -36,16 +34,11 @@ class Storage(Struct):
     free_bytes: int
 
 
-@routes.add(
-    "GET /v1/admin/storage",
-    permission="admin",
-    summary="The files of the data directory",
-    answers={200: Storage},
-)
-async def storage(call: Call) -> web.Response:
+@routes.add("GET /v1/admin/storage", permission="admin")
+async def storage(call: Call) -> Storage:
     """The files of the data directory with their sizes, the largest first."""
     path = call.node.directory.path
-    return answer(await call.in_pool(lambda: _storage(path)))
+    return await call.in_pool(lambda: _storage(path))
 
 
 def _storage(path: Path) -> Storage:

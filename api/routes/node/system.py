@@ -88,14 +88,8 @@ class NodeInfo(Struct, kw_only=True, rename={"wire": EVENTS_WIRE}):
 _READY_EMBEDDING = ("provider", "model", "dimensions", "lag", "error")
 
 
-@routes.add(
-    "GET /.well-known/stigmem",
-    permission="none",
-    summary="Discovery",
-    answers={200: NodeInfo},
-    delegable=True,
-)
-async def discovery(call: Call) -> web.Response:
+@routes.add("GET /.well-known/stigmem", permission="none", delegable=True)
+async def discovery(call: Call) -> NodeInfo:
     """The node's identity and abilities (wire 2.3)."""
     settings = call.service.settings
     embedding = status_of(call)
@@ -127,35 +121,17 @@ async def discovery(call: Call) -> web.Response:
             "push": push,
         }
         info.wire = 1
-    return answer(info)
+    return info
 
 
-@routes.add(
-    "GET /healthz",
-    permission="none",
-    summary="The process answers",
-    answers={200: Health},
-    delegable=True,
-)
-@routes.add(
-    "GET /v1/health",
-    permission="none",
-    summary="The process answers (alias)",
-    answers={200: Health},
-    delegable=True,
-)
-async def health(_: Call) -> web.Response:
+@routes.add("GET /healthz", permission="none", delegable=True)
+@routes.add("GET /v1/health", permission="none", delegable=True)
+async def health(_: Call) -> Health:
     """The process answers."""
-    return answer(Health())
+    return Health()
 
 
-@routes.add(
-    "GET /readyz",
-    permission="none",
-    summary="The node can serve",
-    answers={200: Ready, 503: Ready},
-    delegable=True,
-)
+@routes.add("GET /readyz", permission="none", answers={200: Ready, 503: Ready}, delegable=True)
 async def ready(call: Call) -> web.Response:
     """Whether the node can serve reads and writes; 503 if it is degraded. Retries failed work
     first."""
@@ -183,66 +159,34 @@ async def _retried(node: Node) -> None:
         await asyncio.wait([asyncio.wrap_future(node.writer.retry())], timeout=RETRY_SECONDS_MAX)
 
 
-@routes.add(
-    "GET /v1/me",
-    permission="any",
-    summary="Who the caller is",
-    answers={200: Me},
-    delegable=True,
-)
-async def me(call: Call) -> web.Response:
+@routes.add("GET /v1/me", permission="any", delegable=True)
+async def me(call: Call) -> Me:
     """The caller's identity and rights."""
     rights = call.authorization
-    return answer(Me(rights.principal, sorted(rights.permissions), sorted(rights.scopes)))
+    return Me(rights.principal, sorted(rights.permissions), sorted(rights.scopes))
 
 
-@routes.add(
-    "POST /v1/admin/rebuild",
-    permission="admin",
-    summary="Rebuild the projections",
-    body=RebuildBody,
-    body_required=False,
-    answers={202: Rebuild},
-    errors=(409,),
-)
-async def start_rebuild(call: Call) -> web.Response:
+@routes.add("POST /v1/admin/rebuild", permission="admin", body_required=False, status=202)
+async def start_rebuild(call: Call, body: RebuildBody) -> Rebuild:
     """Rebuild the projections in the background; GET shows the progress."""
-    body = await call.body_if_any(RebuildBody)
     call.service.rebuilds.begin(partial(call.node.rebuild, from_scratch=body.from_scratch))
-    return answer(call.service.rebuilds.record(), 202)
+    return call.service.rebuilds.record()
 
 
-@routes.add(
-    "GET /v1/admin/rebuild",
-    permission="admin",
-    summary="How far the rebuild is",
-    answers={200: Rebuild},
-)
-async def rebuild_progress(call: Call) -> web.Response:
+@routes.add("GET /v1/admin/rebuild", permission="admin")
+async def rebuild_progress(call: Call) -> Rebuild:
     """The progress of the rebuild, or the outcome of the last one."""
-    return answer(call.service.rebuilds.record())
+    return call.service.rebuilds.record()
 
 
-@routes.add(
-    "GET /openapi.json",
-    permission="none",
-    summary="This API's description",
-    answers={200: "OpenAPI 3.1"},
-    delegable=True,
-)
+@routes.add("GET /openapi.json", permission="none", answers={200: "OpenAPI 3.1"}, delegable=True)
 async def openapi(call: Call) -> web.Response:
     """This API as OpenAPI 3.1, generated from the route table."""
     document = await asyncio.to_thread(call.request.app[DOCUMENT])
     return web.Response(body=document, content_type="application/json")
 
 
-@routes.add(
-    "GET /docs",
-    permission="none",
-    summary="This API's documentation",
-    answers={200: None},
-    delegable=True,
-)
+@routes.add("GET /docs", permission="none", answers={200: None}, delegable=True)
 async def docs(_: Call) -> web.Response:
     """The API's documentation on one self-contained page."""
     return web.Response(

@@ -1,9 +1,7 @@
 """Background tasks."""
 
-from aiohttp import web
 from msgspec import Struct
 
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks.task import TaskStatus
@@ -17,12 +15,7 @@ class TaskList(Struct):
     tasks: list[TaskStatus]
 
 
-@routes.add(
-    "GET /v1/admin/tasks",
-    permission="admin",
-    summary="Background tasks",
-    answers={200: TaskList},
-)
-async def list_tasks(call: Call) -> web.Response:
+@routes.add("GET /v1/admin/tasks", permission="admin")
+async def list_tasks(call: Call) -> TaskList:
     """Every task of the node, its state, and why its last attempt failed."""
-    return answer(TaskList(call.service.tasks.statuses()))
+    return TaskList(call.service.tasks.statuses())

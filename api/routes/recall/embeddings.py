@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
 from pydantic import Field, model_validator
 
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded, entry, unprocessable
 from engramlog.api.http.routing import Routes
@@ -57,37 +55,23 @@ class EmbeddingRecord(Struct):
     reindex: Reindex | UnsetType = UNSET
 
 
-@routes.add(
-    "GET /v1/embeddings",
-    permission="admin",
-    summary="The embedding model and its progress",
-    answers={200: EmbeddingRecord},
-)
-async def embedding_status(call: Call) -> web.Response:
+@routes.add("GET /v1/embeddings", permission="admin")
+async def embedding_status(call: Call) -> EmbeddingRecord:
     """The model in use, the progress of embedding, and the last re-indexing."""
     record = status_of(call)
     record.reindex = call.service.reindexing.record()
-    return answer(record)
+    return record
 
 
-@routes.add(
-    "POST /v1/embeddings/reindex",
-    permission="admin",
-    summary="Embed all facts with another model",
-    body=ReindexBody,
-    body_required=False,
-    answers={202: Reindex},
-    errors=(409,),
-)
-async def start_reindex(call: Call) -> web.Response:
+@routes.add("POST /v1/embeddings/reindex", permission="admin", body_required=False, status=202)
+async def start_reindex(call: Call, request: ReindexBody) -> Reindex:
     """Embed all facts with another model; the old vectors serve until the new ones are complete."""
-    request = await call.body_if_any(ReindexBody)
     if call.node.embeddings is None:
         raise coded("embeddings_off", "this node does not embed facts")
     settings = target_of(call, request)
     _check(settings)
     call.service.reindexing.begin(lambda progress: call.node.reindex(settings, progress))
-    return answer(call.service.reindexing.record(), 202)
+    return call.service.reindexing.record()
 
 
 def _check(settings: EmbeddingSettings) -> None:

@@ -1,12 +1,10 @@
 """Feedback on recalled facts over HTTP."""
 
 import numpy as np
-from aiohttp import web
 from msgspec import Struct
 
 from engramlog.api.commands.assertions import check_may_end
 from engramlog.api.commands.recall.receipts import receipt_named
-from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import entry, plain, unprocessable
 from engramlog.api.http.routing import Routes
@@ -34,13 +32,10 @@ _WORDED = ("string", "text")
 @routes.add(
     "POST /v1/recall/feedback",
     permission="write",
-    summary="Report recalled facts as cited or wrong",
-    body=FeedbackRequest,
-    answers={200: FeedbackTaken},
-    errors=(404, 409, 503, 507),
+    errors=(404,),
     headers=("Idempotency-Key",),
 )
-async def give_feedback(call: Call) -> web.Response:
+async def give_feedback(call: Call, request: FeedbackRequest) -> FeedbackTaken:
     """Note which recalled facts the answer cited, and which were wrong.
 
     Raises:
@@ -48,8 +43,6 @@ async def give_feedback(call: Call) -> web.Response:
             receipt's recall did not return it; 403 if one is rejected without a receipt and the
             caller could not end it.
     """
-    data = await call.raw()
-    request = parse_body(FeedbackRequest, data)
     _check_readable(call, [*request.cited, *request.rejected])
     returned: list[str] = []
     if request.receipt_id is not None:
@@ -63,8 +56,8 @@ async def give_feedback(call: Call) -> web.Response:
     if text is not None:
         cited = await call.in_pool(lambda: _cited(call, returned, text))
     command = FactFeedback(cited=cited, rejected=request.rejected, receipt_id=request.receipt_id)
-    done = await call.do(command, idempotency=call.idempotency(data))
-    return answer(FeedbackTaken(cited, request.rejected, done.position))
+    done = await call.do(command, idempotency=call.idempotency())
+    return FeedbackTaken(cited, request.rejected, done.position)
 
 
 def _check_returned(request: FeedbackRequest, returned: frozenset[str]) -> None:

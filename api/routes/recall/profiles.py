@@ -2,11 +2,10 @@
 
 from typing import Any, Literal, TypeAlias, cast
 
-from aiohttp import web
 from msgspec import Struct
 from pydantic import RootModel
 
-from engramlog.api.http.bodies import answer, parse_json
+from engramlog.api.http.bodies import parse_json
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded, entry, unprocessable
 from engramlog.api.http.routing import Routes
@@ -44,37 +43,25 @@ class ProfileDocument(RootModel[dict[str, Any]]):
     """A profile as ``GET /v1/profiles/{name}`` shows it under ``document``."""
 
 
-@routes.add(
-    "GET /v1/profiles",
-    permission="read",
-    summary="Recall profiles",
-    answers={200: Profiles},
-    delegable=True,
-)
-async def list_profiles(call: Call) -> web.Response:
+@routes.add("GET /v1/profiles", permission="read", delegable=True)
+async def list_profiles(call: Call) -> Profiles:
     """The recall profiles of this node in full, by name."""
     found = {name: _listed(name, built_in_document(name), "built-in") for name in profile_names()}
     installed = call.node.reader.profiles(call.view().position)
     found |= {name: _listed(name, document, "installed") for name, document in installed.items()}
     listed = [found[name] for name in sorted(found)]
-    return answer(Profiles(listed, call.service.settings.recall_profile))
+    return Profiles(listed, call.service.settings.recall_profile)
 
 
-@routes.add(
-    "GET /v1/profiles/{name}",
-    permission="read",
-    summary="One recall profile",
-    answers={200: ProfileRecord},
-    delegable=True,
-)
-async def get_profile(call: Call) -> web.Response:
-    """One profile."""
+@routes.add("GET /v1/profiles/{name}", permission="read", delegable=True)
+async def get_profile(call: Call) -> ProfileRecord:
+    """One recall profile."""
     name = call.segment("name")
     installed = call.node.reader.profiles(call.view().position)
     if name in installed:
-        return answer(_listed(name, installed[name], "installed"))
+        return _listed(name, installed[name], "installed")
     try:
-        return answer(_listed(name, built_in_document(name), "built-in"))
+        return _listed(name, built_in_document(name), "built-in")
     except UnknownProfile as fault:
         raise coded("profile_not_found", str(fault)) from fault
 
@@ -82,13 +69,11 @@ async def get_profile(call: Call) -> web.Response:
 @routes.add(
     "PUT /v1/profiles/{name}",
     permission="operator",
-    summary="Install a recall profile",
     body=ProfileDocument,
-    answers={200: ProfileRecord},
     headers=("Idempotency-Key",),
 )
-async def put_profile(call: Call) -> web.Response:
-    """Install a profile, replacing any of that name."""
+async def put_profile(call: Call) -> ProfileRecord:
+    """Install a recall profile, replacing any of that name."""
     name = call.segment("name")
     data = await call.raw()
     document = parse_json(data)
@@ -106,23 +91,17 @@ async def put_profile(call: Call) -> web.Response:
         parts = fault.path.removeprefix("$").split(".")
         where: list[str | int] = ["body", *(part for part in parts if part)]
         raise unprocessable([entry("invalid_profile", where, fault.reason)]) from fault
-    await call.do(ProfileSet(name=name, document=document), idempotency=call.idempotency(data))
-    return answer(_listed(name, document, "installed"))
+    await call.do(ProfileSet(name=name, document=document), idempotency=call.idempotency())
+    return _listed(name, document, "installed")
 
 
-@routes.add(
-    "DELETE /v1/profiles/{name}",
-    permission="operator",
-    summary="Remove an installed profile",
-    answers={204: None},
-)
-async def delete_profile(call: Call) -> web.Response:
-    """Remove an installed profile; a built-in one of that name takes over again."""
+@routes.add("DELETE /v1/profiles/{name}", permission="operator", status=204)
+async def delete_profile(call: Call) -> None:
+    """Remove an installed recall profile; a built-in one of that name takes over again."""
     name = call.segment("name")
     if name not in call.node.reader.profiles(call.view().position):
         raise coded("profile_not_found", f"no recall profile {name!r} to remove")
     await call.do(ProfileSet(name=name, document=None))
-    return web.Response(status=204)
 
 
 def _listed(name: str, document: dict[str, Any], origin: Origin) -> ProfileRecord:

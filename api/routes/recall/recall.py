@@ -20,17 +20,14 @@ _SEED_CODES = frozenset({"invalid_token_budget", "recall_depth_exceeded", "inval
 @routes.add(
     "POST /v1/recall",
     permission="read",
-    summary="Recall facts for a question",
     body=RecallBody,
-    query=RecallShapeQuery,
-    answers={200: (RecallResponse, ShortRecords, RecalledLines)},
+    answers={200: RecallResponse | ShortRecords | RecalledLines},
     errors=(409, 501),
     headers=("Stigmem-Session", "Stigmem-Verify", "Accept"),
     delegable=True,
 )
-async def recall_by_post(call: Call) -> web.Response:
+async def recall_by_post(call: Call, query: RecallShapeQuery) -> web.Response:
     """The facts that answer a question best within a token budget."""
-    query = call.query(RecallShapeQuery)
     try:
         body = await call.body(RecallBody)
         return await _recall(call, body, ignored(query, body), query.shape)
@@ -43,16 +40,13 @@ async def recall_by_post(call: Call) -> web.Response:
 @routes.add(
     "GET /v1/recall",
     permission="read",
-    summary="Recall facts for a short question",
-    query=RecallQuery,
-    answers={200: (RecallResponse, ShortRecords, RecalledLines)},
-    errors=(400, 409, 501),
+    answers={200: RecallResponse | ShortRecords | RecalledLines},
+    errors=(409,),
     headers=("Stigmem-Session", "Stigmem-Verify"),
     delegable=True,
 )
-async def recall_by_get(call: Call) -> web.Response:
-    """The same with the seed's limits and its 400 codes."""
-    query = call.query(RecallQuery)
+async def recall_by_get(call: Call, query: RecallQuery) -> web.Response:
+    """Recall for a short question, with the seed's limits and its 400 codes."""
     try:
         body = body_of_query(query)
         return await _recall(call, body, ignored(query), query.shape)

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from itertools import islice
 
-from aiohttp import web
-
 from engramlog.api.answers.recall.receipts import Receipt, ReceiptPage, ReplayedRecall
 from engramlog.api.commands.recall.receipts import (
     is_hidden,
@@ -14,7 +12,6 @@ from engramlog.api.commands.recall.receipts import (
     sees_all,
     wire_receipt,
 )
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
@@ -29,20 +26,12 @@ routes = Routes("recall")
 _KIND = "recall-receipts"
 
 
-@routes.add(
-    "GET /v1/recall/receipts",
-    permission="read",
-    summary="Receipts of recalls, newest first",
-    query=ReceiptsQuery,
-    answers={200: ReceiptPage},
-    errors=(400,),
-)
-async def list_receipts(call: Call) -> web.Response:
+@routes.add("GET /v1/recall/receipts", permission="read", errors=(400,))
+async def list_receipts(call: Call, query: ReceiptsQuery) -> ReceiptPage:
     """Receipts of the caller's recalls, newest first; auditors get all callers'."""
-    query = call.query(ReceiptsQuery)
     principal = _principal_of(call, query)
     await call.service.tracker.flush_receipts()
-    return answer(await call.in_pool(lambda: _page(call, query, principal)))
+    return await call.in_pool(lambda: _page(call, query, principal))
 
 
 def _principal_of(call: Call, query: ReceiptsQuery) -> str | None:
@@ -91,26 +80,15 @@ def _sealed(call: Call, digest: bytes, before: int) -> str:
     return cursors.seal(Cursor(_KIND, digest, before, now_us, cursors.expiry(now_us), (before,)))
 
 
-@routes.add(
-    "GET /v1/recall/receipts/{receipt_id}",
-    permission="read",
-    summary="The receipt of a recall",
-    answers={200: Receipt},
-)
-async def get_receipt(call: Call) -> web.Response:
+@routes.add("GET /v1/recall/receipts/{receipt_id}", permission="read")
+async def get_receipt(call: Call) -> Receipt:
     """One receipt, of the caller's own recall or for an auditor."""
     receipt, position = receipt_named(call, call.segment("receipt_id"))
-    return answer(await call.in_pool(lambda: wire_receipt(call, call.view(), receipt, position)))
+    return await call.in_pool(lambda: wire_receipt(call, call.view(), receipt, position))
 
 
-@routes.add(
-    "POST /v1/recall/receipts/{receipt_id}/replay",
-    permission="read",
-    summary="Ask a receipt's question again, then and now",
-    answers={200: ReplayedRecall},
-    errors=(400, 503),
-)
-async def replay_receipt(call: Call) -> web.Response:
+@routes.add("POST /v1/recall/receipts/{receipt_id}/replay", permission="read", errors=(400, 503))
+async def replay_receipt(call: Call) -> ReplayedRecall:
     """Repeat the receipt's question at its moment and now. Counts no uses."""
     receipt, _ = receipt_named(call, call.segment("receipt_id"))
-    return answer(await call.in_long_pool(lambda: replayed(call, receipt)))
+    return await call.in_long_pool(lambda: replayed(call, receipt))

@@ -3,12 +3,10 @@
 from typing import Literal
 from uuid import uuid4
 
-from aiohttp import web
 from msgspec import UNSET, Struct
 
 from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.attestations import PUBLIC_KEY_BYTES, decoded
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import ApiError, plain
 from engramlog.api.http.routing import Routes
@@ -33,17 +31,9 @@ class AgentKey(Struct):
     warnings: Warnings = UNSET
 
 
-@routes.add(
-    "POST /v1/auth/agent-keys",
-    permission="write",
-    summary="Register a public key for attestations",
-    body=AgentKeyRequest,
-    answers={201: AgentKey},
-    errors=(503, 507),
-)
-async def register(call: Call) -> web.Response:
+@routes.add("POST /v1/auth/agent-keys", permission="write", status=201)
+async def register(call: Call, request: AgentKeyRequest) -> AgentKey:
     """Register an Ed25519 public key for the caller's entity."""
-    request = await call.body(AgentKeyRequest)
     try:
         size = len(decoded(request.public_key))
     except ValueError as fault:
@@ -58,29 +48,23 @@ async def register(call: Call) -> web.Response:
     )
     await call.do(command)
     row = call.node.reader.agent_keys[command.key_id]
-    return answer(warned(_wire(row), request), 201)
+    return warned(_wire(row), request)
 
 
-@routes.add(
-    "GET /v1/auth/agent-keys",
-    permission="any",
-    summary="Public keys of the caller's entity",
-    answers={200: [AgentKey]},
-)
-async def list_own(call: Call) -> web.Response:
+@routes.add("GET /v1/auth/agent-keys", permission="any")
+async def list_own(call: Call) -> list[AgentKey]:
     """The keys of the caller's entity, active and revoked, newest first."""
     rows = call.node.reader.agent_keys.values()
-    return answer([_wire(row) for row in rows if row.entity_uri == call.caller.principal])
+    return [_wire(row) for row in rows if row.entity_uri == call.caller.principal]
 
 
 @routes.add(
     "DELETE /v1/auth/agent-keys/{key_id}",
     permission="any",
-    summary="Revoke a public key",
-    answers={204: None},
+    status=204,
     errors=(403, 409, 503, 507),
 )
-async def revoke(call: Call) -> web.Response:
+async def revoke(call: Call) -> None:
     """Revoke a key: it attests nothing from now on."""
     key_id = call.segment("key_id")
     row = call.node.reader.agent_keys.get(key_id)
@@ -89,7 +73,6 @@ async def revoke(call: Call) -> web.Response:
     if row.entity_uri != call.caller.principal and not call.authorization.may("admin"):
         raise ApiError(403, "cannot revoke another entity's key")
     await call.do(RevokeAgentKey(key_id=key_id))
-    return web.Response(status=204)
 
 
 def _wire(row: AgentKeyRow) -> AgentKey:

@@ -3,13 +3,11 @@
 from uuid import uuid4
 
 import msgspec
-from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
 
 from engramlog.api.commands.assertions import check_source
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.auth import require
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded, entry, plain, unprocessable
 from engramlog.api.http.routing import Routes
@@ -98,17 +96,9 @@ class RevokedCapability(Struct):
     status: str = "revoked"
 
 
-@routes.add(
-    "POST /v1/capabilities",
-    permission="any",
-    summary="Sign a capability token",
-    body=CapabilityRequest,
-    answers={201: IssuedCapability},
-    errors=(403, 503, 507),
-)
-async def issue_capability(call: Call) -> web.Response:
+@routes.add("POST /v1/capabilities", permission="any", status=201, errors=(403, 503, 507))
+async def issue_capability(call: Call, request: CapabilityRequest) -> IssuedCapability:
     """Sign a token that its holder can narrow without this node."""
-    request = await call.body(CapabilityRequest)
     own = call.authorization
     scopes = own.scopes if request.scopes is None else frozenset(request.scopes)
     try:
@@ -123,9 +113,8 @@ async def issue_capability(call: Call) -> web.Response:
     row, token = await issued(
         call, request.subject, grant, now_us, expires_us, request.description, narrowable=True
     )
-    return answer(
-        IssuedCapability(**msgspec.structs.asdict(_listed(call, row)), token=encode_bearer(token)),
-        201,
+    return IssuedCapability(
+        **msgspec.structs.asdict(_listed(call, row)), token=encode_bearer(token)
     )
 
 
@@ -203,35 +192,23 @@ def _check_rights(call: Call, subject: str, grant: Grant) -> None:
         check_source(call, subject)  # its holder will write as this subject
 
 
-@routes.add(
-    "GET /v1/capabilities",
-    permission="any",
-    summary="Capabilities that the caller issued",
-    query=CapabilitiesQuery,
-    answers={200: CapabilityPage},
-    errors=(403,),
-)
-async def list_capabilities(call: Call) -> web.Response:
+@routes.add("GET /v1/capabilities", permission="any", errors=(403,))
+async def list_capabilities(call: Call, query: CapabilitiesQuery) -> CapabilityPage:
     """The tokens that the caller issued; ``all=true`` lists all issuers' for admins."""
-    query = call.query(CapabilitiesQuery)
     if query.all:
         require(call.caller, "admin")
     rows = call.node.reader.capabilities.list(None if query.all else call.caller.principal)
-    return answer(CapabilityPage([_listed(call, row) for row in rows]))
+    return CapabilityPage([_listed(call, row) for row in rows])
 
 
 @routes.add(
     "POST /v1/capabilities/{token_id}/revoke",
     permission="any",
-    summary="Revoke a token, or one derived from it",
-    body=RevokeBody,
     body_required=False,
-    answers={200: RevokedCapability},
     errors=(403, 409, 503, 507),
 )
-async def revoke_capability(call: Call) -> web.Response:
+async def revoke_capability(call: Call, request: RevokeBody) -> RevokedCapability:
     """Revoke a token, or one derived from it: it allows nothing from now on, at any node."""
-    request = await call.body_if_any(RevokeBody)
     token_id = call.segment("token_id")
     revocation_id = ""
     if request.token is not None:
@@ -239,7 +216,7 @@ async def revoke_capability(call: Call) -> web.Response:
         if verified.token_id != token_id:
             raise coded("invalid_capability", "the token is not derived from this capability")
         revocation_id = verified.revocation_ids[-1]
-    return answer(await revoked(call, token_id, request.reason, revocation_id))
+    return await revoked(call, token_id, request.reason, revocation_id)
 
 
 async def revoked(call: Call, token_id: str, reason: str, revocation_id: str) -> RevokedCapability:
@@ -262,23 +239,15 @@ async def revoked(call: Call, token_id: str, reason: str, revocation_id: str) ->
     return RevokedCapability(token_id, format_instant(call.node.clock.now_us()))
 
 
-@routes.add(
-    "POST /v1/capabilities/inspect",
-    permission="any",
-    summary="A token's claims and validity",
-    body=TokenBody,
-    answers={200: CapabilityClaims},
-    delegable=True,
-)
-async def inspect_capability(call: Call) -> web.Response:
+@routes.add("POST /v1/capabilities/inspect", permission="any", delegable=True)
+async def inspect_capability(call: Call, request: TokenBody) -> CapabilityClaims:
     """A token's claims after all narrowing, and whether it is valid here and now."""
-    request = await call.body(TokenBody)
     ring = call.node.reader.capabilities
     try:
         verified = ring.read(request.token)
     except CapabilityInvalid as fault:
-        return answer(CapabilityClaims(valid=False, reason=str(fault.args[-1])))
-    return answer(claims(verified, fault_here(call, request.token)))
+        return CapabilityClaims(valid=False, reason=str(fault.args[-1]))
+    return claims(verified, fault_here(call, request.token))
 
 
 def claims(verified: VerifiedToken, fault: str | None) -> CapabilityClaims:

@@ -3,7 +3,6 @@
 from typing import Literal
 from uuid import uuid4
 
-from aiohttp import web
 from msgspec import UNSET, Struct
 
 from engramlog.api.answers.fact_record import Warnings
@@ -14,7 +13,6 @@ from engramlog.api.commands.garden_access import (
     garden_uri,
     known_garden,
 )
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
@@ -54,17 +52,9 @@ class GardenRecord(Struct):
     warnings: Warnings = UNSET
 
 
-@routes.add(
-    "POST /v1/gardens",
-    permission="write",
-    summary="Make a garden",
-    body=GardenRequest,
-    answers={201: GardenRecord},
-    errors=(409, 503, 507),
-)
-async def create_garden(call: Call) -> web.Response:
+@routes.add("POST /v1/gardens", permission="write", status=201)
+async def create_garden(call: Call, request: GardenRequest) -> GardenRecord:
     """Create a garden; the caller becomes its first admin."""
-    request = await call.body(GardenRequest)
     call.check_scope(request.scope)
     command = GardenCreated(
         garden_id=str(uuid4()),
@@ -79,109 +69,67 @@ async def create_garden(call: Call) -> web.Response:
     garden = call.node.reader.gardens.find(done.detail["garden_id"])
     if garden is None:  # deleted meanwhile
         raise plain("garden_not_found")
-    return answer(warned(_garden(call, garden), request), 201)
+    return warned(_garden(call, garden), request)
 
 
-@routes.add(
-    "GET /v1/gardens",
-    permission="read",
-    summary="The caller's gardens",
-    answers={200: [GardenRecord]},
-)
-async def list_gardens(call: Call) -> web.Response:
+@routes.add("GET /v1/gardens", permission="read")
+async def list_gardens(call: Call) -> list[GardenRecord]:
     """The gardens of which the caller is a member; all of them for admins of the node."""
     rights = call.authorization
     everything = rights.every_garden or rights.may("admin")
-    return answer(
-        [
-            _garden(call, garden)
-            for garden in call.node.reader.gardens.list()
-            if everything or garden.id in rights.gardens
-        ]
-    )
+    return [
+        _garden(call, garden)
+        for garden in call.node.reader.gardens.list()
+        if everything or garden.id in rights.gardens
+    ]
 
 
-@routes.add(
-    "GET /v1/gardens/{garden_id}",
-    permission="read",
-    summary="One garden, by slug, id or URI",
-    answers={200: GardenRecord},
-)
-async def get_garden(call: Call) -> web.Response:
+@routes.add("GET /v1/gardens/{garden_id}", permission="read")
+async def get_garden(call: Call) -> GardenRecord:
     """One garden by slug or id."""
-    return answer(_garden(call, known_garden(call, call.segment("garden_id"))))
+    return _garden(call, known_garden(call, call.segment("garden_id")))
 
 
-@routes.add(
-    "DELETE /v1/gardens/{garden_id}",
-    permission="write",
-    summary="Delete a garden",
-    answers={204: None},
-    errors=(409, 503, 507),
-)
-async def delete_garden(call: Call) -> web.Response:
+@routes.add("DELETE /v1/gardens/{garden_id}", permission="write", status=204)
+async def delete_garden(call: Call) -> None:
     """Delete a garden; its facts are hidden from every caller."""
     garden = known_garden(call, call.segment("garden_id"))
     await call.do(DeleteGarden(garden_id=garden.id, admin=admin_of(call)))
-    return web.Response(status=204)
 
 
-@routes.add(
-    "GET /v1/gardens/{garden_id}/members",
-    permission="read",
-    summary="Members of a garden",
-    answers={200: [GardenMember]},
-)
-async def list_members(call: Call) -> web.Response:
+@routes.add("GET /v1/gardens/{garden_id}/members", permission="read")
+async def list_members(call: Call) -> list[GardenMember]:
     """The members of a garden."""
     garden = known_garden(call, call.segment("garden_id"))
     if not call.authorization.may("admin"):
         garden = entered_garden(call, garden.id)
-    return answer([_member(member) for member in garden.members])
+    return [_member(member) for member in garden.members]
 
 
-@routes.add(
-    "POST /v1/gardens/{garden_id}/members",
-    permission="write",
-    summary="Add a member",
-    body=MemberRequest,
-    answers={201: GardenMember},
-    errors=(409, 503, 507),
-)
-async def add_member(call: Call) -> web.Response:
+@routes.add("POST /v1/gardens/{garden_id}/members", permission="write", status=201)
+async def add_member(call: Call, request: MemberRequest) -> GardenMember:
     """Add an entity to a garden."""
-    request = await call.body(MemberRequest)
     member = await _set(call, stored_uri(request.entity_uri), "add", request.role)
-    return answer(warned(_member(member), request), 201)
+    return warned(_member(member), request)
 
 
-@routes.add(
-    "PATCH /v1/gardens/{garden_id}/members/{entity_uri:.+}",
-    permission="write",
-    summary="Change a member's role",
-    body=RoleRequest,
-    answers={200: GardenMember},
-    errors=(503, 507),
-)
-async def change_member(call: Call) -> web.Response:
+@routes.add("PATCH /v1/gardens/{garden_id}/members/{entity_uri:.+}", permission="write")
+async def change_member(call: Call, request: RoleRequest) -> GardenMember:
     """Give a member another role."""
-    request = await call.body(RoleRequest)
     member = await _set(call, stored_uri(call.segment("entity_uri")), "change", request.role)
-    return answer(warned(_member(member), request))
+    return warned(_member(member), request)
 
 
 @routes.add(
     "DELETE /v1/gardens/{garden_id}/members/{entity_uri:.+}",
     permission="write",
-    summary="Remove a member",
-    answers={204: None},
-    errors=(400, 503, 507),
+    status=204,
+    errors=(400,),
 )
-async def remove_member(call: Call) -> web.Response:
+async def remove_member(call: Call) -> None:
     """Remove a member."""
     garden = known_garden(call, call.segment("garden_id"))
     await call.do(_change(call, garden, stored_uri(call.segment("entity_uri")), "remove", None))
-    return web.Response(status=204)
 
 
 async def _set(

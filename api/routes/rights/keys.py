@@ -4,13 +4,11 @@ import hashlib
 import math
 from uuid import uuid4
 
-from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
 
 from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.auth import require
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, ignored
 from engramlog.api.http.errors import ApiError, coded, entry, plain, unprocessable
 from engramlog.api.http.routing import Routes
@@ -47,17 +45,9 @@ class KeyRecord(Struct, kw_only=True):
     warnings: Warnings = UNSET
 
 
-@routes.add(
-    "POST /v1/auth/keys",
-    permission="admin",
-    summary="Accept an API key",
-    body=KeyRequest,
-    answers={201: KeyRecord},
-    errors=(409, 503, 507),
-)
-async def create_key(call: Call) -> web.Response:
-    """Make a key. The node keeps only its SHA-256."""
-    request = await call.body(KeyRequest)
+@routes.add("POST /v1/auth/keys", permission="admin", status=201)
+async def create_key(call: Call, request: KeyRequest) -> KeyRecord:
+    """Make an API key. The node keeps only its SHA-256."""
     if not request.permissions:
         raise ApiError(400, "permissions must name at least one permission")
     unknown = sorted(set(request.permissions) - set(PERMISSIONS))
@@ -85,7 +75,7 @@ async def create_key(call: Call) -> web.Response:
         max_classification=min(request.max_classification, call.authorization.ceiling),
     )
     done = await call.do(command)
-    body = KeyRecord(
+    return KeyRecord(
         id=done.detail["key_id"],
         entity_uri=command.entity_uri,
         permissions=list(command.permissions),
@@ -98,7 +88,6 @@ async def create_key(call: Call) -> web.Response:
         max_classification=command.max_classification,
         warnings=_warnings(request) or UNSET,
     )
-    return answer(body, 201)
 
 
 def _warnings(request: KeyRequest) -> list[str]:
@@ -141,30 +130,15 @@ def _source(text: str) -> str:
     return text.strip().lower() if text.endswith("*") else stored_uri(text)
 
 
-@routes.add(
-    "GET /v1/auth/keys",
-    permission="any",
-    summary="The caller's keys",
-    query=KeysQuery,
-    answers={200: [KeyRecord]},
-    errors=(403,),
-)
-async def list_keys(call: Call) -> web.Response:
+@routes.add("GET /v1/auth/keys", permission="any", errors=(403,))
+async def list_keys(call: Call, query: KeysQuery) -> list[KeyRecord]:
     """The caller's own keys; ``all=true`` lists all owners' for admins."""
-    query = call.query(KeysQuery)
-    return answer([_listed(row) for row in _rows(call, everybody=query.all)])
+    return [_listed(row) for row in _rows(call, everybody=query.all)]
 
 
-@routes.add(
-    "GET /v1/auth/keys/expiring-soon",
-    permission="admin",
-    summary="Keys that expire soon",
-    query=ExpiringQuery,
-    answers={200: [KeyRecord]},
-)
-async def expiring_keys(call: Call) -> web.Response:
+@routes.add("GET /v1/auth/keys/expiring-soon", permission="admin")
+async def expiring_keys(call: Call, query: ExpiringQuery) -> list[KeyRecord]:
     """Every key that expires within ``within_days``, soonest first."""
-    query = call.query(ExpiringQuery)
     now_us = call.node.clock.now_us()
     horizon_us = now_us + query.within_days * DAY_US
     due = [
@@ -172,22 +146,14 @@ async def expiring_keys(call: Call) -> web.Response:
         for row in call.node.reader.keys.list()
         if row.expires_at_us is not None and now_us < row.expires_at_us <= horizon_us
     ]
-    return answer(
-        [
-            _listed(row, math.ceil((expires_us - now_us) / DAY_US))
-            for expires_us, row in sorted(due, key=lambda each: each[0])
-        ]
-    )
+    return [
+        _listed(row, math.ceil((expires_us - now_us) / DAY_US))
+        for expires_us, row in sorted(due, key=lambda each: each[0])
+    ]
 
 
-@routes.add(
-    "DELETE /v1/auth/keys/{key_id}",
-    permission="any",
-    summary="Revoke a key",
-    answers={204: None},
-    errors=(403, 503, 507),
-)
-async def revoke_key(call: Call) -> web.Response:
+@routes.add("DELETE /v1/auth/keys/{key_id}", permission="any", status=204, errors=(403, 503, 507))
+async def revoke_key(call: Call) -> None:
     """Revoke a key: it opens nothing from now on."""
     key_id = call.segment("key_id")
     row = call.node.reader.keys.get(key_id)
@@ -196,7 +162,6 @@ async def revoke_key(call: Call) -> web.Response:
     if row.entity_uri != call.caller.principal and not call.authorization.may("admin"):
         raise ApiError(403, "Cannot revoke another entity's key")
     await call.do(KeyRevoked(key_id=key_id))
-    return web.Response(status=204)
 
 
 def _rows(call: Call, *, everybody: bool) -> list[KeyRow]:

@@ -2,12 +2,11 @@
 
 from typing import Annotated, Any
 
-from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
 from pydantic import Field, StringConstraints
 
 from engramlog.api.commands.entity_names import stored_uri
-from engramlog.api.http.bodies import answer, parse_json, validated
+from engramlog.api.http.bodies import parse_json, validated
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, entry, plain, unprocessable
 from engramlog.api.http.routing import Routes
@@ -84,15 +83,8 @@ OWN_LIFETIME_US = 365 * DAY_US
 NO_LOG = "no transparency log is configured: only its signature vouches for the manifest"
 
 
-@routes.add(
-    "PUT /v1/federation/manifest",
-    permission="write",
-    summary="Put an organisation's manifest",
-    body=ManifestBody,
-    answers={200: ManifestPut},
-    errors=(409, 429, 503, 507),
-)
-async def put_manifest(call: Call) -> web.Response:
+@routes.add("PUT /v1/federation/manifest", permission="write", body=ManifestBody)
+async def put_manifest(call: Call) -> ManifestPut:
     """Put an entity's manifest, replacing its last one."""
     body = parse_json(await call.raw())
     validated(ManifestBody, body, "body")
@@ -118,14 +110,13 @@ async def put_manifest(call: Call) -> web.Response:
         )
     )
     document = manifest.document
-    put = ManifestPut(
+    return ManifestPut(
         entity_uri=document["entity_uri"],
         key_id=document["key_id"],
         issued_at=document["issued_at"],
         expires_at=document["expires_at"],
         tl_warning=NO_LOG,
     )
-    return answer(put)
 
 
 def _read(body: dict[str, Any]) -> OrgManifest:
@@ -143,29 +134,27 @@ def _refusal(fault: str) -> ApiError:
 @routes.add(
     "GET /v1/federation/manifest/{entity_uri:.+}",
     permission="read",
-    summary="An organisation's manifest",
     answers={200: ManifestAnswer},
     errors=(400,),
 )
-async def get_manifest(call: Call) -> web.Response:
+async def get_manifest(call: Call) -> dict[str, Any]:
     """The entity's manifest, unless it has expired."""
     entity = stored_uri(call.segment("entity_uri"))
     row = call.node.reader.ask(load_manifest, entity)
     if row is None or row.expires_at_us <= call.node.clock.now_us():
         raise plain("manifest_not_found")
-    return answer({**row.document, "log_entry": None})
+    return {**row.document, "log_entry": None}
 
 
 @routes.add(
     "GET /.well-known/stigmem-manifest.json",
     permission="none",
-    summary="This node's own manifest",
     answers={200: ManifestAnswer},
 )
-async def own_manifest(call: Call) -> web.Response:
+async def own_manifest(call: Call) -> dict[str, Any]:
     """This node's statement about its own key; the same all day."""
     day_us = call.node.clock.now_us() // DAY_US * DAY_US
-    return answer({**node_manifest(call.node.identity, day_us), "log_entry": None})
+    return {**node_manifest(call.node.identity, day_us), "log_entry": None}
 
 
 def node_manifest(identity: Identity, issued_us: int) -> dict[str, Any]:

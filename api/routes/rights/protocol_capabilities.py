@@ -1,11 +1,9 @@
 """Capability tokens in the protocol's form (wire 3.8): plain JSON."""
 
 import msgspec
-from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
 
 from engramlog.api.commands.entity_names import stored_uri
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.routing import Routes
@@ -57,14 +55,11 @@ class ProtocolVerified(Struct):
 @routes.add(
     "POST /v1/federation/capability-tokens",
     permission="any",
-    summary="Sign a token in the protocol's form",
-    body=ProtocolTokenRequest,
-    answers={201: ProtocolToken},
+    status=201,
     errors=(403, 503, 507),
 )
-async def protocol_issue(call: Call) -> web.Response:
+async def protocol_issue(call: Call, request: ProtocolTokenRequest) -> ProtocolToken:
     """Sign a token in plain JSON: its holder cannot narrow it."""
-    request = await call.body(ProtocolTokenRequest)
     if stored_uri(request.issuer) != call.caller.principal:
         raise ApiError(403, "issuer must be the caller")
     try:
@@ -78,7 +73,7 @@ async def protocol_issue(call: Call) -> web.Response:
         call, request.subject, grant, now_us, expires_us, None, narrowable=False
     )
     root = msgspec.json.decode(token.root, type=Root)
-    made = ProtocolToken(
+    return ProtocolToken(
         token_id=root.token_id,
         issuer=root.issuer,
         subject=root.subject,
@@ -89,7 +84,6 @@ async def protocol_issue(call: Call) -> web.Response:
         nonce=root.nonce,
         token_json=token.root,
     )
-    return answer(made, 201)
 
 
 def _check_manifest(call: Call, subject: str, now_us: int) -> None:
@@ -102,36 +96,22 @@ def _check_manifest(call: Call, subject: str, now_us: int) -> None:
         raise ApiError(403, "subject is not in the issuer's manifest")
 
 
-@routes.add(
-    "POST /v1/federation/capability-tokens/verify",
-    permission="any",
-    summary="Whether a token's JSON holds",
-    body=ProtocolVerifyRequest,
-    answers={200: ProtocolVerified},
-    delegable=True,
-)
-async def protocol_verify(call: Call) -> web.Response:
+@routes.add("POST /v1/federation/capability-tokens/verify", permission="any", delegable=True)
+async def protocol_verify(call: Call, request: ProtocolVerifyRequest) -> ProtocolVerified:
     """Whether a JSON token is valid here and now."""
-    request = await call.body(ProtocolVerifyRequest)
     reason = fault_here(call, request.token_json)
     if reason is None:
-        return answer(ProtocolVerified(valid=True))
+        return ProtocolVerified(valid=True)
     known = ("token_revoked", "token_expired")
-    return answer(
-        ProtocolVerified(valid=False, reason=reason if reason in known else "token_invalid")
-    )
+    return ProtocolVerified(valid=False, reason=reason if reason in known else "token_invalid")
 
 
 @routes.add(
     "POST /v1/federation/capability-tokens/{token_id}/revoke",
     permission="any",
-    summary="Revoke a token",
-    body=ProtocolRevokeRequest,
     body_required=False,
-    answers={200: RevokedCapability},
     errors=(403, 409, 503, 507),
 )
-async def protocol_revoke(call: Call) -> web.Response:
+async def protocol_revoke(call: Call, request: ProtocolRevokeRequest) -> RevokedCapability:
     """Revoke a token: it allows nothing from now on."""
-    request = await call.body_if_any(ProtocolRevokeRequest)
-    return answer(await revoked(call, call.segment("token_id"), request.reason, ""))
+    return await revoked(call, call.segment("token_id"), request.reason, "")

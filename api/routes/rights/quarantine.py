@@ -3,13 +3,12 @@
 from typing import Annotated, Literal
 
 import numpy as np
-from aiohttp import web
 from msgspec import UNSET, Meta, Struct
+from msgspec.structs import replace
 
 from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.answers.wire_facts import Volatile, volatile_of
 from engramlog.api.commands.garden_access import entered_garden, known_garden, member_of
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import ApiError, plain
 from engramlog.api.http.routing import Routes
@@ -23,7 +22,7 @@ from engramlog.projections.image.visible_facts import known
 from engramlog.projections.moment import format_instant
 from engramlog.projections.tables.declared.garden_directory import QuarantineReview
 from engramlog.projections.tables.facts.fact_rows import FactRow
-from engramlog.projections.writing.commands import ReviewQuarantined
+from engramlog.projections.writing.commands import Done, ReviewQuarantined
 
 routes = Routes("gardens")
 
@@ -82,18 +81,10 @@ _STATUS_NAMES = {"admitted": "promoted"}
 """Both names of one status."""
 
 
-@routes.add(
-    "GET /v1/quarantine",
-    permission="read",
-    summary="Facts in quarantine",
-    query=QuarantineQuery,
-    answers={200: QuarantinePage},
-    errors=(404,),
-)
-async def list_quarantined(call: Call) -> web.Response:
+@routes.add("GET /v1/quarantine", permission="read", errors=(404,))
+async def list_quarantined(call: Call, query: QuarantineQuery) -> QuarantinePage:
     """Facts of the caller's quarantine gardens, newest first."""
-    query = call.query(QuarantineQuery)
-    return answer(warned(await call.in_pool(lambda: _page(call, query)), query))
+    return warned(await call.in_pool(lambda: _page(call, query)), query)
 
 
 def _page(call: Call, query: QuarantineQuery) -> QuarantinePage:
@@ -139,71 +130,28 @@ def _wire(row: FactRow, now: Volatile, review: QuarantineReview | None) -> Quara
     )
 
 
-@routes.add(
-    "POST /v1/gardens/{garden_id}/promote",
-    permission="write",
-    summary="Admit a fact from quarantine",
-    body=PromoteRequest,
-    answers={200: Admitted},
-    errors=(409, 503, 507),
-)
-async def promote(call: Call) -> web.Response:
+@routes.add("POST /v1/gardens/{garden_id}/promote", permission="write")
+async def promote(call: Call, request: PromoteRequest) -> Admitted:
     """Admit a pending fact of a quarantine garden."""
-    request = await call.body(PromoteRequest)
-    garden_id = _quarantine(call)
-    target = _target(call, request.target_garden_id)
-    return answer(
-        await _review(
-            call, request.fact_id, "promoted", request.reason, garden_id=garden_id, target=target
-        )
-    )
+    return await _admit(call, request.fact_id, "promoted", request, _quarantine(call))
 
 
-@routes.add(
-    "POST /v1/gardens/{garden_id}/reject",
-    permission="write",
-    summary="Reject a fact from quarantine",
-    body=RejectRequest,
-    answers={200: Rejected},
-    errors=(409, 503, 507),
-)
-async def reject(call: Call) -> web.Response:
+@routes.add("POST /v1/gardens/{garden_id}/reject", permission="write")
+async def reject(call: Call, request: RejectRequest) -> Rejected:
     """Reject a pending fact of a quarantine garden."""
-    request = await call.body(RejectRequest)
-    garden_id = _quarantine(call)
-    return answer(
-        await _review(call, request.fact_id, "rejected", request.reason, garden_id=garden_id)
-    )
+    return await _reject(call, request.fact_id, request.reason, _quarantine(call))
 
 
-@routes.add(
-    "POST /v1/quarantine/{fact_id}/admit",
-    permission="write",
-    summary="Admit a fact from quarantine, by its id",
-    query=ReviewQuery,
-    answers={200: Admitted},
-    errors=(400, 409, 503, 507),
-)
-async def admit_fact(call: Call) -> web.Response:
+@routes.add("POST /v1/quarantine/{fact_id}/admit", permission="write", errors=(400,))
+async def admit_fact(call: Call, query: ReviewQuery) -> Admitted:
     """Admit a pending fact, in any quarantine."""
-    query = call.query(ReviewQuery)
-    target = _target(call, query.target_garden_id)
-    fact_id = call.segment("fact_id")
-    return answer(await _review(call, fact_id, "admitted", query.reason, target=target))
+    return await _admit(call, call.segment("fact_id"), "admitted", query)
 
 
-@routes.add(
-    "POST /v1/quarantine/{fact_id}/reject",
-    permission="write",
-    summary="Reject a fact from quarantine, by its id",
-    query=ReviewQuery,
-    answers={200: Rejected},
-    errors=(409, 503, 507),
-)
-async def reject_fact(call: Call) -> web.Response:
+@routes.add("POST /v1/quarantine/{fact_id}/reject", permission="write")
+async def reject_fact(call: Call, query: ReviewQuery) -> Rejected:
     """Reject a pending fact, in any quarantine."""
-    query = call.query(ReviewQuery)
-    return answer(await _review(call, call.segment("fact_id"), "rejected", query.reason))
+    return await _reject(call, call.segment("fact_id"), query.reason)
 
 
 def _quarantine(call: Call) -> str:
@@ -225,32 +173,46 @@ def _target(call: Call, name: str | None) -> str | None:
         raise
 
 
-async def _review(
+async def _admit(
     call: Call,
     fact_id: str,
-    action: Literal["promoted", "admitted", "rejected"],
-    reason: str,
-    *,
+    action: Literal["promoted", "admitted"],
+    request: PromoteRequest | ReviewQuery,
     garden_id: str | None = None,
-    target: str | None = None,
-) -> Admitted | Rejected:
-    admitted = action != "rejected"
-    command = ReviewQuarantined(
+) -> Admitted:
+    target = _target(call, request.target_garden_id)
+    review = _review(call, fact_id, "admitted", request.reason, garden_id)
+    done = await call.do(replace(review, target_garden_id=target))
+    new_id: str = done.detail["admitted_fact_id"]
+    by, acted_at, position = _act(done)
+    return Admitted(fact_id, action, target, by, acted_at, new_id, position)
+
+
+async def _reject(call: Call, fact_id: str, reason: str, garden_id: str | None = None) -> Rejected:
+    done = await call.do(_review(call, fact_id, "rejected", reason, garden_id))
+    return Rejected(fact_id, "rejected", *_act(done))
+
+
+def _review(
+    call: Call,
+    fact_id: str,
+    decision: Literal["admitted", "rejected"],
+    reason: str,
+    garden_id: str | None,
+) -> ReviewQuarantined:
+    return ReviewQuarantined(
         fact_id=fact_id,
-        decision="admitted" if admitted else "rejected",
+        decision=decision,
         scopes=call.authorization.scopes,
         reason=reason,
         garden_id=garden_id,
-        target_garden_id=target,
         member=member_of(call),
         permissions=call.authorization.permissions,
         rights=call.authorization.alone().withholding(0),
     )
-    done = await call.do(command)
+
+
+def _act(done: Done) -> tuple[str, str, int]:
+    """Who reviewed the fact, when, and the position of the event."""
     event = done.events[-1]
-    acted_at = format_instant(event.header.recorded_at)
-    by, position = event.header.actor, event.position
-    if action == "rejected":
-        return Rejected(fact_id, action, by, acted_at, position)
-    new_id: str = done.detail["admitted_fact_id"]
-    return Admitted(fact_id, action, target, by, acted_at, new_id, position)
+    return event.header.actor, format_instant(event.header.recorded_at), event.position

@@ -1,15 +1,13 @@
 """Trust in sources over HTTP: settings, computed trust, and the formula's parameters."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from aiohttp import web
 from msgspec import UNSET, Struct
 from msgspec.structs import asdict
 
 from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.entity_names import stored_uri
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import MomentQuery
@@ -47,66 +45,40 @@ class TrustPage(Struct):
     warnings: Warnings = UNSET
 
 
-@routes.add(
-    "GET /v1/trust/sources",
-    permission="admin",
-    summary="Trust in sources",
-    query=TrustQuery,
-    answers={200: TrustPage},
-    errors=(400, 501),
-)
-async def list_sources(call: Call) -> web.Response:
+@routes.add("GET /v1/trust/sources", permission="admin")
+async def list_sources(call: Call, query: TrustQuery) -> TrustPage:
     """The operators' settings of trust, or one source's trust and its origin."""
-    query = call.query(TrustQuery)
-    return answer(warned(await call.in_pool(lambda: _sources(call, query)), query))
+    return warned(await call.in_pool(lambda: _sources(call, query)), query)
 
 
-@routes.add(
-    "PUT /v1/trust/sources",
-    permission="admin",
-    summary="Set the trust in a source",
-    body=TrustRequest,
-    answers={200: TrustRecord},
-    errors=(503, 507),
-)
-async def put_source(call: Call) -> web.Response:
+@routes.add("PUT /v1/trust/sources", permission="admin")
+async def put_source(call: Call, request: TrustRequest) -> TrustRecord:
     """Set the trust in a source. Earlier moments keep theirs."""
-    request = await call.body(TrustRequest)
     source = stored_uri(request.source)
     await call.do(SourceTrustSet(source=source, trust=request.trust, reason=request.reason))
     view = call.view()
-    return answer(_one(call, source, call.moment(view)))
+    return _one(call, source, call.moment(view))
 
 
-@routes.add(
-    "GET /v1/trust/policy",
-    permission="admin",
-    summary="The formula's parameters",
-    query=MomentQuery,
-    answers={200: TrustPolicy},
-    errors=(400, 501),
-)
-async def get_policy(call: Call) -> web.Response:
+@routes.add("GET /v1/trust/policy", permission="admin", answers={200: TrustPolicy})
+async def get_policy(call: Call, query: MomentQuery) -> dict[str, Any]:
     """The formula's parameters, for sources without a setting."""
-    query = call.query(MomentQuery)
     moment = call.moment(call.view(), query)
-    return answer(warned(asdict(call.node.reader.ask(trust_policy, moment.position)), query))
+    return warned(asdict(call.node.reader.ask(trust_policy, moment.position)), query)
 
 
 @routes.add(
     "PUT /v1/trust/policy",
     permission="admin",
-    summary="Replace the formula's parameters",
     body=TrustPolicyRequest,
     answers={200: TrustPolicy},
-    errors=(503, 507),
 )
-async def put_policy(call: Call) -> web.Response:
+async def put_policy(call: Call) -> dict[str, Any]:
     """Replace the parameters; omitted ones take their defaults."""
     request = await call.body(TrustPolicyRequest)
     policy = TrustPolicy(**request.model_dump())
     await call.do(TrustPolicySet(policy=policy))
-    return answer(asdict(policy))
+    return asdict(policy)
 
 
 def _sources(call: Call, query: TrustQuery) -> TrustPage:

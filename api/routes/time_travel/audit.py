@@ -160,15 +160,12 @@ EXPORTED = {
 @routes.add(
     "GET /v1/audit",
     permission="read",
-    summary="Who wrote and ended which facts",
-    query=TrailQuery,
     answers={200: TrailPage},
-    errors=(400, 501, 503),
+    errors=(503,),
     headers=("Stigmem-Session",),
 )
-async def list_trail(call: Call) -> web.Response:
+async def list_trail(call: Call, query: TrailQuery) -> web.Response:
     """Who wrote and ended which facts, newest first."""
-    query = call.query(TrailQuery)
     call.session()
     page = await call.in_long_pool(lambda: _page(call, query))
     call.note_read(_scopes(page.entries))
@@ -178,15 +175,12 @@ async def list_trail(call: Call) -> web.Response:
 @routes.add(
     "GET /v1/audit/export",
     permission="read",
-    summary="The same as CSV",
-    query=TrailExportQuery,
     answers={200: Media("text/csv", "CSV")},
-    errors=(400, 501, 503),
+    errors=(503,),
     headers=("Stigmem-Session",),
 )
-async def export_trail(call: Call) -> web.Response:
+async def export_trail(call: Call, query: TrailExportQuery) -> web.Response:
     """The trail as CSV. ``X-Next-Cursor`` appears if more rows follow."""
-    query = call.query(TrailExportQuery)
     call.session()
     page = await call.in_long_pool(lambda: _page(call, query))
     call.note_read(_scopes(page.entries))
@@ -201,19 +195,15 @@ async def export_trail(call: Call) -> web.Response:
 @routes.add(
     "GET /v1/audit/facts/{fact_id}",
     permission="read",
-    summary="Who wrote and ended a fact",
-    query=MomentQuery,
-    answers={200: [TrailEntry]},
-    errors=(400, 501, 503),
+    errors=(503,),
     headers=("Stigmem-Session",),
 )
-async def trail_of_fact(call: Call) -> web.Response:
+async def trail_of_fact(call: Call, query: MomentQuery) -> list[TrailEntry]:
     """Who wrote and ended one fact."""
-    query = call.query(MomentQuery)
     call.session()
     entries = await call.in_long_pool(lambda: _of_fact(call, query))
     call.note_read(_scopes(entries))
-    return answer(entries)
+    return entries
 
 
 def _scopes(entries: Sequence[TrailEntry]) -> frozenset[str]:
@@ -303,18 +293,10 @@ def _entries(call: Call, view: View, moment: Moment, steps: Sequence[Step]) -> l
     return made
 
 
-@routes.add(
-    "GET /v1/admin/audit",
-    permission="audit.read",
-    summary="Every event of the log",
-    query=JournalRequest,
-    answers={200: JournalAnswer},
-    errors=(400, 503),
-)
-async def list_journal(call: Call) -> web.Response:
+@routes.add("GET /v1/admin/audit", permission="audit.read", errors=(400, 503))
+async def list_journal(call: Call, query: JournalRequest) -> JournalAnswer:
     """Every event of the log that the caller may see, oldest first."""
-    query = call.query(JournalRequest)
-    return answer(warned(await call.in_long_pool(lambda: _journal(call, query)), query))
+    return warned(await call.in_long_pool(lambda: _journal(call, query)), query)
 
 
 def _journal(call: Call, query: JournalRequest) -> JournalAnswer:

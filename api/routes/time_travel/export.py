@@ -28,14 +28,11 @@ CONTENT_TYPE = "application/x-ndjson"
 @routes.add(
     "GET /v1/export",
     permission="read",
-    summary="The caller's readable log, as import lines",
-    query=ExportQuery,
     answers={200: Media(CONTENT_TYPE, "JSON lines")},
     errors=(503,),
 )
-async def export(call: Call) -> web.StreamResponse:
+async def export(call: Call, query: ExportQuery) -> web.StreamResponse:
     """Lines as ``engramlog export`` writes them, of everything up to now."""
-    query = call.query(ExportQuery)
     if query.declarations:
         require(call.caller, "admin")
     lines = await call.in_long_pool(lambda: _lines(call, declarations=query.declarations))

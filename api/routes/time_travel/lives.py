@@ -40,16 +40,13 @@ routes = Routes("time travel")
 @routes.add(
     "GET /v1/time-travel/facts/{fact_id}",
     permission="read",
-    summary="The life of a fact",
-    query=LifeQuery,
     answers={200: FactLife},
     errors=(400, 501, 503),
     headers=("Stigmem-Session",),
     delegable=True,
 )
-async def life_of_fact(call: Call) -> web.Response:
+async def life_of_fact(call: Call, query: LifeQuery) -> web.Response:
     """Every event that touched a fact, with actor, cause and the confidence after it."""
-    query = call.query(LifeQuery)
     call.session()
     body = await call.in_long_pool(lambda: _life(call, query))
     call.note_facts([] if body.fact is None else [body.fact])
@@ -107,15 +104,12 @@ def _erased_life(call: Call, view: View, moment: Moment, limit: int) -> FactLife
 @routes.add(
     "GET /v1/time-travel/entities/{entity_uri:.+}",
     permission="read",
-    summary="The life of an entity",
-    query=LifeQuery,
     answers={200: EntityLife},
     errors=(400, 501, 503),
     delegable=True,
 )
-async def life_of_entity(call: Call) -> web.Response:
+async def life_of_entity(call: Call, query: LifeQuery) -> web.Response:
     """Every event that touched a fact about an entity."""
-    query = call.query(LifeQuery)
     body = await call.in_long_pool(lambda: _entity_life(call, query))
     if query.format == "json":
         return answer(body)

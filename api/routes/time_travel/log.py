@@ -7,14 +7,12 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from aiohttp import web
 from msgspec import Struct
 from pydantic import Field
 
 from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.commands.entity_names import entity_named, stored_uri
 from engramlog.api.commands.event_effects import EventErasure, ReadBy, erasure_of_event, read_by
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
@@ -152,35 +150,19 @@ _KINDS_WITHOUT_MORE = frozenset({"fact_retracted", "conflict_resolved", "fact_at
 """Kinds of fact events whose payload only names facts and reasons."""
 
 
-@routes.add(
-    "GET /v1/time-travel/timeline",
-    permission="read",
-    summary="How the log's events lie in time",
-    query=TimelineQuery,
-    answers={200: Timeline},
-    errors=(503,),
-)
-async def show_timeline(call: Call) -> web.Response:
+@routes.add("GET /v1/time-travel/timeline", permission="read", errors=(503,))
+async def show_timeline(call: Call, query: TimelineQuery) -> Timeline:
     """The log's events over time."""
-    query = call.query(TimelineQuery)
     log = call.node.log
     instants, positions = await call.in_long_pool(lambda: timeline(log, query.buckets))
     head = positions[-1] if positions else 0
-    return answer(Timeline([format_instant(instant) for instant in instants], positions, head))
+    return Timeline([format_instant(instant) for instant in instants], positions, head)
 
 
-@routes.add(
-    "GET /v1/log",
-    permission="read",
-    summary="Events of the log, newest first",
-    query=LogQuery,
-    answers={200: LogPage},
-    errors=(400, 503),
-)
-async def list_events(call: Call) -> web.Response:
+@routes.add("GET /v1/log", permission="read", errors=(400, 503))
+async def list_events(call: Call, query: LogQuery) -> LogPage:
     """Events that the caller may see, newest first."""
-    query = call.query(LogQuery)
-    return answer(await call.in_long_pool(lambda: _page(call, query)))
+    return await call.in_long_pool(lambda: _page(call, query))
 
 
 def _page(call: Call, query: LogQuery) -> LogPage:
@@ -220,19 +202,14 @@ def _positions_of(call: Call, view: View, name: str, moment: Moment) -> I64:
     return distinct(found[(found > 0) & (found < LIVE) & (found <= moment.position)])
 
 
-@routes.add(
-    "GET /v1/log/{position}",
-    permission="read",
-    summary="One event of the log",
-    answers={200: LogEventAnswer},
-)
-async def show_event(call: Call) -> web.Response:
-    """One event: its header, its redacted payload, its place in the chain, its causes, and the
-    projections that read it."""
+@routes.add("GET /v1/log/{position}", permission="read")
+async def show_event(call: Call) -> LogEventAnswer:
+    """One event of the log. Its header, its redacted payload, its place in the chain, its causes,
+    and the projections that read it."""
     text = call.segment("position")
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise _unknown(text)
-    return answer(await call.in_pool(lambda: _one(call, int(text))))
+    return await call.in_pool(lambda: _one(call, int(text)))
 
 
 def _unknown(text: str) -> Exception:

@@ -40,35 +40,27 @@ CHANGES = ("added", "retracted", "decayed", "resolved")
 @routes.add(
     "GET /v1/time-travel/state",
     permission="read",
-    summary="The facts at a moment",
-    query=StateQuery,
-    answers={200: MomentState},
-    errors=(400, 501),
     headers=("Stigmem-Session",),
     delegable=True,
 )
-async def state(call: Call) -> web.Response:
+async def state(call: Call, query: StateQuery) -> MomentState:
     """The facts at a moment, with both sides of contradictions."""
-    query = call.query(StateQuery)
     call.session()
     page, records, cursor, moment = await call.in_pool(lambda: listed(call, query))
     call.note_facts(records)
-    return answer(MomentState(records, page.total, cursor, wire_moment(moment)))
+    return MomentState(records, page.total, cursor, wire_moment(moment))
 
 
 @routes.add(
     "GET /v1/time-travel/diff",
     permission="read",
-    summary="The difference between two moments",
-    query=DiffQuery,
     answers={200: Difference},
     errors=(400, 501, 503),
     headers=("Stigmem-Session",),
     delegable=True,
 )
-async def diff(call: Call) -> web.Response:
+async def diff(call: Call, query: DiffQuery) -> web.Response:
     """Facts added, retracted, decayed and resolved between two moments."""
-    query = call.query(DiffQuery)
     call.session()
     body = await call.in_long_pool(lambda: _diff(call, query))
     changed = [(change, record) for change in CHANGES for record in getattr(body, change) or ()]
@@ -145,14 +137,11 @@ def _records(
 @routes.add(
     "POST /v1/time-travel/sql",
     permission="audit.read",
-    summary="Read-only SQL over the log",
-    body=SqlBody,
     answers={200: SqlAnswer},
     errors=(501, 503),
 )
-async def sql(call: Call) -> web.Response:
+async def sql(call: Call, body: SqlBody) -> web.Response:
     """One read-only SELECT over the events that the caller may read."""
-    body = await call.body(SqlBody)
     limits = StatementLimits(seconds=call.service.settings.audit_sql_timeout_s, rows=body.limit)
     view = call.view()
     moment = call.moment(view, MomentQuery(as_of=body.as_of))
@@ -172,15 +161,11 @@ async def sql(call: Call) -> web.Response:
 @routes.add(
     "POST /v1/time-travel/fork",
     permission="read",
-    summary="Recall after hypothetical facts",
-    body=ForkBody,
-    answers={200: Fork},
     errors=(404, 409, 501, 503),
     headers=("Stigmem-Session",),
 )
-async def fork_moment(call: Call) -> web.Response:
+async def fork_moment(call: Call, body: ForkBody) -> Fork:
     """Recall in a fork with hypothetical facts; one at a time."""
-    body = await call.body(ForkBody)
     call.session()
     async with call.service.forking:
-        return answer(await call.in_long_pool(lambda: fork(call, body)))
+        return await call.in_long_pool(lambda: fork(call, body))

@@ -19,7 +19,6 @@ from engramlog.api.answers.subscription_messages import (
 )
 from engramlog.api.client.webhook_addresses import address_fault
 from engramlog.api.commands.assertions import stored_uri
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
@@ -108,17 +107,9 @@ STREAM_WRITE_SECONDS = 30.0
 last id."""
 
 
-@routes.add(
-    "POST /v1/subscriptions",
-    permission="read",
-    summary="Subscribe to changes",
-    body=SubscribeBody,
-    answers={201: SubscriptionRecord},
-    errors=(409, 503, 507),
-)
-async def create(call: Call) -> web.Response:
+@routes.add("POST /v1/subscriptions", permission="read", status=201, errors=(409, 503, 507))
+async def create(call: Call, body: SubscribeBody) -> SubscriptionRecord:
     """Subscribe to a scope or an entity."""
-    body = await call.body(SubscribeBody)
     kind = "scope" if body.target in SCOPES else "entity"
     target = body.target if kind == "scope" else stored_uri(body.target)
     if kind == "scope":
@@ -145,44 +136,32 @@ async def create(call: Call) -> web.Response:
     row = _find(call, str(done.detail["id"]))
     record = _record(call, row)
     record.signing_secret = secret_of(call.node, row.id)
-    return answer(warned(record, body), 201)
+    return warned(record, body)
 
 
-@routes.add(
-    "GET /v1/subscriptions",
-    permission="read",
-    summary="The caller's subscriptions",
-    answers={200: Subscriptions},
-)
-async def list_own(call: Call) -> web.Response:
+@routes.add("GET /v1/subscriptions", permission="read")
+async def list_own(call: Call) -> Subscriptions:
     """The caller's subscriptions."""
     own = [row for row in call.node.reader.ask(load_subscriptions) if _is_own(call, row)]
-    return answer(Subscriptions([_record(call, row) for row in own], len(own)))
+    return Subscriptions([_record(call, row) for row in own], len(own))
 
 
-@routes.add(
-    "GET /v1/subscriptions/{subscription_id}",
-    permission="read",
-    summary="One subscription",
-    answers={200: SubscriptionRecord},
-)
-async def get_one(call: Call) -> web.Response:
+@routes.add("GET /v1/subscriptions/{subscription_id}", permission="read")
+async def get_one(call: Call) -> SubscriptionRecord:
     """One of the caller's subscriptions."""
-    return answer(_record(call, _find(call, call.segment("subscription_id"))))
+    return _record(call, _find(call, call.segment("subscription_id")))
 
 
 @routes.add(
     "DELETE /v1/subscriptions/{subscription_id}",
     permission="read",
-    summary="End a subscription",
-    answers={204: None},
+    status=204,
     errors=(503, 507),
 )
-async def delete(call: Call) -> web.Response:
+async def delete(call: Call) -> None:
     """End a subscription."""
     row = _find(call, call.segment("subscription_id"))
     await call.do(Unsubscribe(subscription_id=row.id, subscriber=row.subscriber))
-    return web.Response(status=204)
 
 
 def _is_own(call: Call, row: SubscriptionRow) -> bool:
@@ -217,19 +196,11 @@ def _record(call: Call, row: SubscriptionRow) -> SubscriptionRecord:
 # -- events -------------------------------------------------------------------------------
 
 
-@routes.add(
-    "GET /v1/subscriptions/{subscription_id}/events",
-    permission="read",
-    summary="A subscription's events",
-    query=SubscriptionEventsQuery,
-    answers={200: SubscriptionEvents},
-    errors=(400,),
-)
-async def list_events(call: Call) -> web.Response:
+@routes.add("GET /v1/subscriptions/{subscription_id}/events", permission="read", errors=(400,))
+async def list_events(call: Call, query: SubscriptionEventsQuery) -> SubscriptionEvents:
     """Events since the subscription began, since an instant, or after a cursor."""
-    query = call.query(SubscriptionEventsQuery)
     row = _find(call, call.segment("subscription_id"))
-    return answer(await call.in_pool(lambda: _page(call, row, query)))
+    return await call.in_pool(lambda: _page(call, row, query))
 
 
 def _page(call: Call, row: SubscriptionRow, query: SubscriptionEventsQuery) -> SubscriptionEvents:
@@ -274,15 +245,12 @@ def _opened(call: Call, row: SubscriptionRow, text: str) -> int:
 @routes.add(
     "GET /v1/subscriptions/{subscription_id}/stream",
     permission="read",
-    summary="The same as server-sent events",
-    query=StreamQuery,
     answers={200: Media("text/event-stream", "server-sent events")},
     errors=(400,),
     headers=("Last-Event-ID",),
 )
-async def stream(call: Call) -> web.StreamResponse:
+async def stream(call: Call, query: StreamQuery) -> web.StreamResponse:
     """Server-sent events from now on, or after ``Last-Event-ID``; at least once."""
-    query = call.query(StreamQuery)
     row = _find(call, call.segment("subscription_id"))
     last = call.request.headers.get("Last-Event-ID") or query.cursor
     after = call.node.reader.image.position if last is None else _opened(call, row, last)
