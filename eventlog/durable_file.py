@@ -24,10 +24,14 @@ def replace(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make creations and renames in ``folder`` durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync_file(path: Path) -> None:
+    """Make a file's bytes durable."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+sync_folder = sync_file
+"""Make creations and renames in a folder durable."""

@@ -6,10 +6,9 @@ backup. A restore checks every byte first, and writes in a new epoch, because ev
 backup are unknown.
 """
 
-import hashlib
-import os
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -17,20 +16,20 @@ from msgspec import Struct
 
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.directory import DataDirectory, remember_place
-from engramlog.eventlog.durable_file import sync_folder, write_new
+from engramlog.eventlog.durable_file import sync_file, sync_folder, write_new
 from engramlog.eventlog.engines.sqlite.copying import copy_database
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
 from engramlog.eventlog.errors import EventLogError
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.signing import SignedHeads, sign_heads, signature_fault
 from engramlog.projections.tables.store import current_generation, new_generation, point_link
+from engramlog.replay.snapshot import digest_of
 from engramlog.replay.verify import verify_file
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 TABLES = "projections.db"
 VECTORS = ("vectors-*.db", "embeddings.db", "deliveries.db")
-READ_BYTES = 1 << 20
 Progress = Callable[[str, int, int], None]
 """Called with (file or step, done, all)."""
 
@@ -83,7 +82,8 @@ def make_backup(data: Path, target: Path, clock: Clock, progress: Progress) -> B
     manifest = BackupManifest(
         FORMAT, identity.node_id, identity.epoch, clock.now_us(), position, heads, files
     )
-    _sync_all(target, names)
+    for name in names:
+        sync_file(target / name)
     write_new(target / MANIFEST, _encode(manifest) + b"\n")
     sync_folder(target)
     progress("done", len(sources), len(sources))
@@ -106,14 +106,13 @@ def _databases(directory: DataDirectory) -> list[tuple[str, Path]]:
 
 
 def _statement(path: Path, identity: Identity, clock: Clock) -> tuple[int, SignedHeads]:
-    log = SqliteLog.open(
-        path, origin=identity.node_id, epoch=identity.epoch, clock=clock, read_only=True
-    )
-    try:
+    with closing(
+        SqliteLog.open(
+            path, origin=identity.node_id, epoch=identity.epoch, clock=clock, read_only=True
+        )
+    ) as log:
         head = log.head()
         return head.position, sign_heads(identity, head, log.stream_heads(), clock.now_us())
-    finally:
-        log.close()
 
 
 def _keys(target: Path) -> list[str]:
@@ -121,21 +120,7 @@ def _keys(target: Path) -> list[str]:
 
 
 def _describe_file(folder: Path, name: str) -> BackedUp:
-    digest, size = hashlib.sha256(), 0
-    with (folder / name).open("rb") as file:
-        while part := file.read(READ_BYTES):
-            digest.update(part)
-            size += len(part)
-    return BackedUp(name, digest.hexdigest(), size)
-
-
-def _sync_all(folder: Path, names: list[str]) -> None:
-    for name in names:
-        handle = os.open(folder / name, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    return BackedUp(name, *digest_of(folder / name))
 
 
 def read_manifest(backup: Path) -> BackupManifest:
@@ -202,7 +187,7 @@ def restore_backup(
         if file.name == TABLES:
             target = new_generation(staged / TABLES)
         shutil.copyfile(backup / file.name, target)
-        _sync_all(staged, [target.name])
+        sync_file(target)
         if file.name == TABLES:
             point_link(staged / TABLES, target)
     Identity.restore(backup / "identity", staged / "identity", epoch=epoch)

@@ -7,7 +7,7 @@ written.
 """
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import apsw
@@ -89,19 +89,15 @@ def scratch_at(
 
 def _copy_tables(tables: Path, path: Path, position: int | None) -> int | None:
     """Copy the node's tables if they are at the position; returns their position."""
-    source = open_fixed(tables)
-    try:
+    with closing(open_fixed(tables)) as source:
         found = tables_position(source)
         if position is not None and found != position:
             return None
-        target = apsw.Connection(str(path))
-        try:
-            with target.backup("main", source, "main") as backup:
-                backup.step()
-        finally:
-            target.close()
-    finally:
-        source.close()
+        with (
+            closing(apsw.Connection(str(path))) as target,
+            target.backup("main", source, "main") as backup,
+        ):
+            backup.step()
     return found
 
 
@@ -122,8 +118,7 @@ def _head_before(event: Recorded) -> StreamHead:
 def _replay_tables(log: EventLog, link: Path, path: Path, position: int) -> dict[str, StreamHead]:
     """Make the tables of a position from the log."""
     heads: dict[str, StreamHead] = {}
-    store = ProjectionStore(link, path, bulk=True, strict=True, history=log)
-    try:
+    with closing(ProjectionStore(link, path, bulk=True, strict=True, history=log)) as store:
         after = 0
         while after < position:
             page = log.read(after, min(PAGE_EVENTS, position - after))
@@ -136,8 +131,6 @@ def _replay_tables(log: EventLog, link: Path, path: Path, position: int) -> dict
                 heads[header.stream] = StreamHead(header.stream, header.stream_seq, event.hash)
             after = page[-1].position
         store.finish_bulk()
-    finally:
-        store.close()
     return heads
 
 

@@ -1,6 +1,7 @@
 """Opens the tables: brings those in use up to the log's head, or makes them again."""
 
 import logging
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -9,7 +10,7 @@ from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.log import EventLog, ReadableLog
 from engramlog.projections.image.files import ImageFiles
 from engramlog.projections.image.image import MemoryImage
-from engramlog.projections.tables.database import open_reader
+from engramlog.projections.tables.database import open_reader, remove_database
 from engramlog.projections.tables.file_state import file_state
 from engramlog.projections.tables.storage_faults import DAMAGED
 from engramlog.projections.tables.store import (
@@ -17,7 +18,6 @@ from engramlog.projections.tables.store import (
     current_generation,
     other_generations,
     point_link,
-    remove_generation,
 )
 from engramlog.replay.rebuild import Progress, rebuild_offline, replay_into
 from engramlog.replay.snapshots import Snapshots
@@ -55,7 +55,7 @@ def open_tables(
                 raise
             _log.warning("the tables in %s are damaged and made again: %s", damaged, fault)
             link.unlink()
-            remove_generation(damaged)
+            remove_database(damaged)
     raise AssertionError("unreachable")
 
 
@@ -85,7 +85,7 @@ def _open_store(
     path = rebuild_offline(link, log, progress, snapshots)
     point_link(link, path)
     if old is not None:
-        remove_generation(old)
+        remove_database(old)
     return ProjectionStore(link, history=log)
 
 
@@ -122,11 +122,8 @@ def tables_beyond(link: Path, log: ReadableLog) -> int:
     if path is None:
         return 0
     try:
-        db = open_reader(path)
-        try:
+        with closing(open_reader(path)) as db:
             reached = file_state(db).position
-        finally:
-            db.close()
     except apsw.Error:
         return 0
     return reached if reached > log.head().position else 0
@@ -145,4 +142,4 @@ def belongs_to(store: ProjectionStore, log: EventLog) -> bool:
 def _remove_leftovers(link: Path) -> None:
     """Generations that a rebuild left unfinished, or did not remove."""
     for path in other_generations(link):
-        remove_generation(path)
+        remove_database(path)

@@ -12,24 +12,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from time import monotonic
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from engramlog.eventlog.durable_file import sync_file
 from engramlog.eventlog.log import EventLog
-from engramlog.projections.tables.database import open_fixed, tables_position
+from engramlog.projections.tables.database import open_fixed, remove_database, tables_position
 from engramlog.projections.tables.digest import TableDigests, digest_tables
-from engramlog.projections.tables.store import (
-    ProjectionStore,
-    new_generation,
-    point_link,
-    remove_generation,
-)
+from engramlog.projections.tables.store import ProjectionStore, new_generation, point_link
 from engramlog.projections.writing.writer import Writer
 from engramlog.replay.digest_comparison import DigestMismatch, compare_in_use, compare_with
-from engramlog.replay.snapshot import sync_file
 from engramlog.replay.snapshots import PassedOver, Snapshots
 
 PAGE_EVENTS = 10_000
@@ -133,17 +129,14 @@ def build_green(
     for each in passed:
         _log.warning("snapshot %s is passed over: %s", each.position, each.reason)
     try:
-        store = ProjectionStore(link, path, bulk=True, strict=True, history=log)
-        try:
+        with closing(ProjectionStore(link, path, bulk=True, strict=True, history=log)) as store:
             events = replay_into(store, log, until, progress, tolerant=tolerant)
             if start is None:  # a snapshot has its indexes
                 store.finish_bulk()
             digests = digest_tables(store.db)
-        finally:
-            store.close()
         sync_file(path)
     except BaseException:
-        remove_generation(path)
+        remove_database(path)
         raise
     return Green(path, events, digests, 0 if start is None else start.position, passed)
 
@@ -185,8 +178,7 @@ def rebuild_serving(
     began = monotonic()
     writer.image.tail.settle()
     old = writer.store.path
-    blue = open_fixed(old)
-    try:
+    with closing(open_fixed(old)) as blue:
         until = tables_position(blue)
 
         def build(start: Snapshots | None) -> Green:
@@ -197,10 +189,8 @@ def rebuild_serving(
             return not _erased_after(log, until) and compare_with(blue, green.digests)
 
         green, compared = _agreed(build, snapshots, compare)
-    finally:
-        blue.close()
     _take_over(link, green.path, log, writer, swapped)
-    remove_generation(old)
+    remove_database(old)
     return green.report(monotonic() - began, compared=compared)
 
 
@@ -229,7 +219,7 @@ def _compare_or_remove(green: Green, compare: Callable[[Green], bool]) -> bool:
     try:
         return compare(green)
     except BaseException:
-        remove_generation(green.path)
+        remove_database(green.path)
         raise
 
 
@@ -250,7 +240,7 @@ def _take_over(
     except BaseException:
         if writer.store is not store:
             store.close()
-            remove_generation(path)
+            remove_database(path)
         raise
 
 

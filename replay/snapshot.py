@@ -1,8 +1,8 @@
 """One snapshot: a copy of the tables at a position, and the document that describes it."""
 
 import hashlib
-import os
 import re
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -12,7 +12,7 @@ from msgspec import Struct
 from engramlog.eventlog.engines.sqlite.copying import copy_database
 from engramlog.eventlog.errors import EventLogError, StorageFailed
 from engramlog.eventlog.log import EventLog
-from engramlog.projections.tables.database import open_reader
+from engramlog.projections.tables.database import open_reader, remove_database
 from engramlog.projections.tables.digest import TableDigests, digest_tables
 from engramlog.projections.tables.file_state import FileState, file_state, known_versions
 from engramlog.projections.tables.store import current_generation
@@ -162,21 +162,8 @@ def differing(snapshot: Snapshot, digests: TableDigests) -> list[str]:
 
 def digest_of(path: Path) -> tuple[str, int]:
     """SHA-256 (hex) and size of a file. Raises OSError."""
-    digest, size = hashlib.sha256(), 0
     with path.open("rb") as file:
-        while part := file.read(READ_BYTES):
-            digest.update(part)
-            size += len(part)
-    return digest.hexdigest(), size
-
-
-def sync_file(path: Path) -> None:
-    """Make a file's bytes durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
 
 
 _NO_DIGESTS = TableDigests(0, "", {})
@@ -184,11 +171,8 @@ _NO_DIGESTS = TableDigests(0, "", {})
 
 def _contents(path: Path, *, rows: bool = True) -> tuple[FileState, TableDigests]:
     try:
-        db = open_reader(path)
-        try:
+        with closing(open_reader(path)) as db:
             return file_state(db), digest_tables(db) if rows else _NO_DIGESTS
-        finally:
-            db.close()
     except apsw.Error as fault:
         raise StorageFailed(f"{path.name}: {fault}") from fault
 
@@ -204,7 +188,7 @@ def copy_in_use(link: Path, target: Path) -> None:
         except StorageFailed:
             if source.exists() or attempt == COPY_ATTEMPTS:
                 raise
-            remove_file(target)
+            remove_database(target)
         else:
             return
 
@@ -217,9 +201,3 @@ def check_equal(made: Snapshot, expected: Snapshot) -> None:
             raise SnapshotFault(
                 f"snapshot {expected.position} is not what it is said to be: {field}"
             )
-
-
-def remove_file(path: Path) -> None:
-    """Remove a database and its side files."""
-    for suffix in ("", "-journal", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)

@@ -18,11 +18,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from engramlog.eventlog.directory import HeldDirectory
-from engramlog.eventlog.durable_file import sync_folder, write_new
+from engramlog.eventlog.durable_file import sync_file, sync_folder, write_new
 from engramlog.eventlog.errors import StorageFailed
 from engramlog.eventlog.log import EventLog
+from engramlog.projections.tables.database import remove_database
 from engramlog.projections.tables.digest import TableDigests
-from engramlog.projections.tables.store import remove_generation
 from engramlog.replay.snapshot import (
     Snapshot,
     SnapshotFault,
@@ -36,8 +36,6 @@ from engramlog.replay.snapshot import (
     mismatch,
     name_of,
     position_named,
-    remove_file,
-    sync_file,
 )
 
 FOLDER = "snapshots"
@@ -144,7 +142,7 @@ class Snapshots:
         with self._lock:
             self.folder.mkdir(mode=0o700, exist_ok=True)
             target = self.folder / UNFINISHED
-            remove_file(target)
+            remove_database(target)
             try:
                 fill(target)
                 target.chmod(0o600)
@@ -159,7 +157,7 @@ class Snapshots:
             except OSError as fault:
                 raise StorageFailed(f"snapshot: {fault}") from fault
             finally:
-                remove_file(target)
+                remove_database(target)
             progress(_STEPS, _STEPS)
             return snapshot
 
@@ -187,11 +185,11 @@ class Snapshots:
         """Why a snapshot differs from the log's tables; ``build`` writes those to its path."""
         with self._lock:
             target = self.folder / UNFINISHED
-            remove_file(target)
+            remove_database(target)
             try:
                 digests = build(target)
             finally:
-                remove_file(target)
+                remove_database(target)
         wrong = differing(snapshot, digests)
         return f"the log makes other tables: {', '.join(wrong)}" if wrong else None
 
@@ -222,11 +220,11 @@ class Snapshots:
         except FileNotFoundError:
             return "its file is missing"
         except OSError as fault:
-            remove_generation(target)
+            remove_database(target)
             raise StorageFailed(f"snapshot {snapshot.position}: {fault}") from fault
         reason = file_fault(snapshot, target, rows=False)
         if reason is not None:
-            remove_generation(target)
+            remove_database(target)
         return reason
 
     def open_file(self, position: int) -> tuple[Snapshot, BinaryIO]:
@@ -274,7 +272,7 @@ class Snapshots:
     def sweep(self) -> None:
         """Remove files that an earlier process left unfinished."""
         with self._lock:
-            remove_file(self.folder / UNFINISHED)
+            remove_database(self.folder / UNFINISHED)
             for position in self._positions():
                 if not self._document(position).exists():
                     self._remove(position)
@@ -288,4 +286,4 @@ class Snapshots:
 
     def _remove(self, position: int) -> None:
         self._document(position).unlink(missing_ok=True)
-        remove_file(self.path(position))
+        remove_database(self.path(position))

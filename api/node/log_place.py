@@ -23,7 +23,8 @@ from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.log import ReadableLog, WholeLog
 from engramlog.projections.embedding.vectors.blocks import remove_blocks
 from engramlog.projections.image.files import ImageFiles
-from engramlog.projections.tables.store import generations, remove_generation
+from engramlog.projections.tables.database import remove_database
+from engramlog.projections.tables.store import generations
 from engramlog.replay.opening import tables_beyond
 from engramlog.replay.snapshots import Snapshots
 
@@ -122,7 +123,7 @@ def _remove_views(directory: HeldDirectory) -> None:
     link = directory.projections_path
     link.unlink(missing_ok=True)
     for generation in generations(link):
-        remove_generation(generation)
+        remove_database(generation)
     ImageFiles(directory.path).discard()
     Snapshots(directory).remove_holding([0])
     remove_blocks(directory.path)

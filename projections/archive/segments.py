@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from engramlog.eventlog.chain import PAYLOAD_MISSING, link_fault
 from engramlog.eventlog.codec import decode_header
-from engramlog.eventlog.durable_file import sync_folder
+from engramlog.eventlog.durable_file import sync_file, sync_folder
 from engramlog.eventlog.errors import CorruptLog
 from engramlog.eventlog.event import Stored
 from engramlog.eventlog.log import StreamHead
@@ -62,7 +62,7 @@ def write_segment(folder: Path, events: Sequence[Stored], tips: dict[str, Tip]) 
     target = folder / name
     staged = folder / f"{name}.next"
     write_parquet(staged, events)
-    _sync(staged)
+    sync_file(staged)
     os.replace(staged, target)
     sync_folder(folder)
     return Segment(name, first, last, target.stat().st_size, sha256_of(target), after)
@@ -118,20 +118,9 @@ def segment_fault(folder: Path, segment: Segment) -> str | None:
 
 def sha256_of(path: Path) -> str:
     """Hex digest of a file's bytes."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(_READ_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _struct(columns: dict[str, str]) -> str:
     return "{" + ", ".join(f"'{name}': '{kind}'" for name, kind in columns.items()) + "}"
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -6,6 +6,7 @@ The first start decides and pins the model in the log; later starts follow the p
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import closing
 
 from msgspec import Struct
 
@@ -165,11 +166,8 @@ def _first_that_answers(settings: EmbeddingSettings, environment: Mapping[str, s
 
 def _check_answers(name: str, model: str, url: str | None, environment: Mapping[str, str]) -> None:
     """Raises EmbeddingError unless a provider answers now."""
-    probe = open_provider(name, model, url, None, environment, patience=PROBING)
-    try:
+    with closing(open_provider(name, model, url, None, environment, patience=PROBING)) as probe:
         probe.embed([PROBE_TEXT])
-    finally:
-        probe.close()
 
 
 def open_provider(

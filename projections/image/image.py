@@ -7,6 +7,7 @@ start, then folded from published events. Only the writer's thread changes it; r
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 
@@ -247,12 +248,8 @@ class MemoryImage:
 def loaded_at_once(path: Path) -> MemoryImage:
     """An image of one state of a table file that another connection may be writing."""
     image = MemoryImage()
-    db = open_reader(path)
-    try:
-        with db:
-            image.load(db, tables_position(db))
-    finally:
-        db.close()
+    with closing(open_reader(path)) as db, db:
+        image.load(db, tables_position(db))
     return image
 
 

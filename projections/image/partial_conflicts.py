@@ -8,6 +8,7 @@ the others did not exist.
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -97,8 +98,7 @@ def _compute_partial(
     slots, keys = _readable_parts(view, rights)
     if not len(slots):
         return NOTHING
-    scratch = apsw.Connection(":memory:")
-    try:
+    with closing(apsw.Connection(":memory:")) as scratch:
         projector = ContradictionsProjector()
         scratch.execute(FACTS_SCHEMA + PoliciesProjector.schema + projector.schema)
         chosen = json.dumps(view.from_position[slots].tolist())
@@ -110,8 +110,6 @@ def _compute_partial(
         wanted = sorted(p for p in positions if 0 < p <= min(view.position, LIVE - 1))
         projector.apply_all(_events(history, wanted), scratch)
         return Partial(keys, query(scratch, _ROWS.format(columns=columns)))
-    finally:
-        scratch.close()
 
 
 def _readable_parts(view: View, rights: Authorization) -> tuple[I32, frozenset[int]]:

@@ -75,6 +75,12 @@ def copy_rows(
         target.executemany(f"INSERT INTO {table} VALUES ({places})", rows)
 
 
+def remove_database(path: Path) -> None:
+    """Delete a database and its side files."""
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
 class ReaderPool:
     """Read-only connections, each lent to one thread at a time; all reopened after a swap.
 

@@ -339,12 +339,6 @@ def point_link(link: Path, path: Path) -> None:
     sync_folder(link.parent)
 
 
-def remove_generation(path: Path) -> None:
-    """Delete a generation and its side files."""
-    for suffix in ("", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
 def unknown_events(db: apsw.Connection) -> list[tuple[str, int, int]]:
     """Events of kinds or versions that this release does not know: kind, version, count."""
     rows = query(

@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from engramlog.eventlog.identity import Identity, signed_by
 from engramlog.projections.normalization import SCOPES
+from engramlog.projections.rights.capability_token import from_url_text, to_url_text
 
 SHARED_SCOPES = ("company", "public")
 """Scopes that may leave a node by default."""
@@ -28,17 +30,9 @@ class Declaration(Struct, frozen=True):
 
 def signed_text(declaration: Declaration) -> bytes:
     """The signed text: canonical JSON of everything except the signature, scopes sorted."""
-    return json.dumps(
-        {
-            "allowed_scopes": sorted(declaration.allowed_scopes),
-            "federation_pubkey": declaration.federation_pubkey,
-            "node_id": declaration.node_id,
-            "node_url": declaration.node_url,
-            "signed_at": declaration.signed_at,
-        },
-        sort_keys=True,
-        separators=(",", ":"),
-    ).encode()
+    signed = asdict(replace(declaration, allowed_scopes=sorted(declaration.allowed_scopes)))
+    del signed["declaration_sig"]
+    return json.dumps(signed, sort_keys=True, separators=(",", ":")).encode()
 
 
 def declare(identity: Identity, node_url: str, scopes: list[str], now_us: int) -> Declaration:
@@ -47,15 +41,8 @@ def declare(identity: Identity, node_url: str, scopes: list[str], now_us: int) -
     unsigned = Declaration(
         identity.node_id, node_url, wire_key(identity.public_key_b64), sorted(scopes), signed_at, ""
     )
-    signature = base64.urlsafe_b64encode(identity.sign(signed_text(unsigned))).rstrip(b"=").decode()
-    return Declaration(
-        unsigned.node_id,
-        unsigned.node_url,
-        unsigned.federation_pubkey,
-        unsigned.allowed_scopes,
-        signed_at,
-        signature,
-    )
+    signature = to_url_text(identity.sign(signed_text(unsigned)))
+    return replace(unsigned, declaration_sig=signature)
 
 
 def declaration_fault(declaration: Declaration, *, insecure: bool = False) -> str | None:
@@ -71,7 +58,7 @@ def declaration_fault(declaration: Declaration, *, insecure: bool = False) -> st
     if unknown or not declaration.allowed_scopes:
         return f"allowed_scopes must be some of {sorted(SCOPES)}"
     try:
-        signature = unpadded(declaration.declaration_sig)
+        signature = from_url_text(declaration.declaration_sig)
         key = stored_key(declaration.federation_pubkey)
         if not signed_by(key, signature, signed_text(declaration)):
             return "declaration_sig does not verify"
@@ -102,14 +89,9 @@ def fingerprint(federation_pubkey: str) -> str:
 
 def wire_key(public_key_b64: str) -> str:
     """Our key text (base64) as the protocol writes it (base64url without padding)."""
-    return base64.urlsafe_b64encode(base64.b64decode(public_key_b64)).rstrip(b"=").decode()
+    return to_url_text(base64.b64decode(public_key_b64))
 
 
 def stored_key(federation_pubkey: str) -> str:
     """The protocol's key text as ours. Raises ValueError."""
-    return base64.b64encode(unpadded(federation_pubkey)).decode()
-
-
-def unpadded(text: str) -> bytes:
-    """Bytes of base64url without padding. Raises ValueError."""
-    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    return base64.b64encode(from_url_text(federation_pubkey)).decode()

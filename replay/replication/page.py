@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from engramlog.eventlog.errors import EventLogError
 from engramlog.eventlog.event import Stored
@@ -76,7 +77,7 @@ def read_page(
         place = step[-1].position
         size += sum(len(each.header) + len(each.payload or b"") for each in step)
     head = max(log.head().position, place)
-    rows = [_row(each) for each in events]
+    rows = [astuple(each) for each in events]
     return CopyPage(PAGE_FORMAT, node_id, public_key, head, now_us, rows, log.keys_of(events))
 
 
@@ -111,16 +112,3 @@ def decode_page(data: bytes) -> CopyPage:
     if page.format != PAGE_FORMAT:
         raise ReplicationError(f"the page has format {page.format}, not {PAGE_FORMAT}")
     return page
-
-
-def _row(stored: Stored) -> Row:
-    return (
-        stored.position,
-        stored.received_at,
-        stored.received_hlc,
-        stored.peer,
-        stored.header,
-        stored.hash,
-        stored.salt,
-        stored.payload,
-    )

@@ -116,7 +116,7 @@ def test_a_key_revoked_right_after_the_swap_opens_nothing(
     def revoke(_: Path) -> None:
         node.write(KeyRevoked(key_id=issued.detail["key_id"]))
 
-    monkeypatch.setattr("engramlog.replay.rebuild.remove_generation", revoke)
+    monkeypatch.setattr("engramlog.replay.rebuild.remove_database", revoke)
     node.rebuild()
     assert node.reader.keys.lookup(digest, 0) is None
 

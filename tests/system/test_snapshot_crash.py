@@ -26,7 +26,7 @@ POINTS = {
     "a snapshot is copied for the rebuild": "engramlog.replay.rebuild.replay_into",
     "green is complete": "engramlog.replay.rebuild._agreed",
     "the link is not moved yet": "engramlog.replay.rebuild.point_link",
-    "the link is moved, blue is still there": "engramlog.replay.rebuild.remove_generation",
+    "the link is moved, blue is still there": "engramlog.replay.rebuild.remove_database",
 }
 """The next call, or (``_agreed``) the one that had just returned."""
 

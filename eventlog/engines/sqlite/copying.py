@@ -1,5 +1,6 @@
 """A consistent copy of a SQLite file that another process may be writing."""
 
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -16,18 +17,12 @@ def copy_database(source: Path, target: Path) -> None:
     Raises: StorageError: a file cannot be read or written.
     """
     try:
-        reader = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)
-        try:
+        with closing(apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)) as reader:
             reader.set_busy_timeout(BUSY_TIMEOUT_MS)
-            writer = apsw.Connection(str(target))
-            try:
+            with closing(apsw.Connection(str(target))) as writer:
                 with writer.backup("main", reader, "main") as copying:
                     while not copying.done:
                         copying.step(ALL_PAGES)
                 writer.execute("PRAGMA journal_mode=DELETE")  # one file, no side files
-            finally:
-                writer.close()
-        finally:
-            reader.close()
     except apsw.Error as fault:
         raise storage_error(fault) from fault

@@ -7,7 +7,7 @@ the file.
 import heapq
 from collections import deque
 from collections.abc import Collection, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -129,12 +129,13 @@ class SqliteReading(Closable):
         self, stream: str, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
     ) -> list[Stored]:
         check_limit(limit)
-        with self._reader() as db, schema.reading():
-            rows = db.execute(schema.READ_STREAM_SEQ, (stream, after_seq, limit))
-            try:
-                return within((Stored(*cast("StoredRow", row)) for row in rows), bytes_max)
-            finally:
-                rows.close()
+        asked = (stream, after_seq, limit)
+        with (
+            self._reader() as db,
+            schema.reading(),
+            closing(db.execute(schema.READ_STREAM_SEQ, asked)) as rows,
+        ):
+            return within((Stored(*cast("StoredRow", row)) for row in rows), bytes_max)
 
     def read_rows(self, after: int, limit: int) -> list[Row]:
         """Stored events with the columns that repeat their headers, for ``verify``."""

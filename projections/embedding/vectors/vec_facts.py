@@ -8,6 +8,7 @@ possible.
 
 import threading
 from collections.abc import Container, Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import cast
@@ -21,7 +22,13 @@ from engramlog.eventlog.engines.sqlite.erasing import truncate_wal
 from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.errors import DimensionMismatch, ModelMismatch
 from engramlog.projections.embedding.recipe import Space
-from engramlog.projections.tables.database import BUSY_TIMEOUT_MS, copy_rows, query_one, set_pragmas
+from engramlog.projections.tables.database import (
+    BUSY_TIMEOUT_MS,
+    copy_rows,
+    query_one,
+    remove_database,
+    set_pragmas,
+)
 
 PAGE_ROWS = 5_000
 CHUNK_ROWS = 128
@@ -52,12 +59,6 @@ def _is_kept(name: str, gone: Container[str]) -> bool:
     return name not in gone and not name.startswith(CARD_PREFIX)
 
 
-def remove_database(path: Path) -> None:
-    """Delete a database and its side files."""
-    for suffix in ("", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
 class KeptVecFacts:
     """The table in a process that only reads. Safe from several threads."""
 
@@ -72,25 +73,19 @@ class KeptVecFacts:
 
     def pages(self) -> Iterator[tuple[list[str], F32]]:
         """All ids and their vectors, page by page, as of the first read."""
-        db = read_vectors(self._path)
-        try:
+        with closing(read_vectors(self._path)) as db:
             cursor = iter(db.execute(_ALL))
             while rows := list(islice(cursor, PAGE_ROWS)):
                 data = b"".join(cast("bytes", row[1]) for row in rows)
                 matrix = np.frombuffer(data, dtype="<f4").reshape(len(rows), -1)
                 yield [str(row[0]) for row in rows], matrix
-        finally:
-            db.close()
 
     def id_pages(self) -> Iterator[list[str]]:
         """All ids, page by page, as of the first read."""
-        db = read_vectors(self._path)
-        try:
+        with closing(read_vectors(self._path)) as db:
             cursor = iter(db.execute(_IDS))
             while rows := list(islice(cursor, PAGE_ROWS)):
                 yield [str(row[0]) for row in rows]
-        finally:
-            db.close()
 
     def rows_of(self, ids: Sequence[str]) -> tuple[list[str], F32]:
         """Those of some ids that the table has, and their vectors."""
@@ -189,8 +184,7 @@ class VecFacts(KeptVecFacts):
             self._db = open_vectors(self._path)
 
     def _copy(self, staged: Path, gone: Container[str]) -> None:
-        fresh = open_vectors(staged)
-        try:
+        with closing(open_vectors(staged)) as fresh:
             with fresh:
                 fresh.execute(_META)
                 for (sql,) in self._db.execute(_TABLE_SQL):
@@ -200,8 +194,6 @@ class VecFacts(KeptVecFacts):
                 while page := list(islice(rows, PAGE_ROWS)):
                     fresh.executemany(_INSERT, [row for row in page if _is_kept(str(row[0]), gone)])
             truncate_wal(fresh)
-        finally:
-            fresh.close()
 
 
 def open_vectors(path: Path, page_bytes: int = 4096) -> apsw.Connection:

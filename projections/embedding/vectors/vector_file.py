@@ -19,12 +19,8 @@ from engramlog.eventlog.engines.sqlite.erasing import truncate_wal
 from engramlog.eventlog.log import ReadableLog
 from engramlog.projections.arrays import F32, I64, U64
 from engramlog.projections.embedding.vectors.sketch import WORD_BITS, signs, words_of
-from engramlog.projections.embedding.vectors.vec_facts import (
-    open_vectors,
-    read_vectors,
-    remove_database,
-)
-from engramlog.projections.tables.database import ReaderPool, query_one
+from engramlog.projections.embedding.vectors.vec_facts import open_vectors, read_vectors
+from engramlog.projections.tables.database import ReaderPool, query_one, remove_database
 
 PART_POSITIONS = 131_072
 """Positions per partition: a question about the past, or about few facts, searches few partitions.

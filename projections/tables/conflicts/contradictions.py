@@ -11,6 +11,7 @@ batched. Source: wire 5.1.
 """
 
 from collections.abc import Sequence
+from contextlib import closing
 
 import apsw
 
@@ -141,8 +142,7 @@ class ContradictionsProjector(Projector):
         events matter, so it needs no other rows."""
         keys = sorted({fact.key for fact in erased.touched}, key=repr)
         positions = {row[0] for row in query(db, _DECLARED)}
-        scratch = apsw.Connection(":memory:")
-        try:
+        with closing(apsw.Connection(":memory:")) as scratch:
             scratch.execute(FACTS_SCHEMA + PoliciesProjector.schema + self.schema)
             copy_rows(db, scratch, "declarations", "sort='set_valued'", ())
             for key in keys:
@@ -154,8 +154,6 @@ class ContradictionsProjector(Projector):
             self.apply_all(erased.before(positions), scratch)
             for table in self.tables:
                 copy_rows(scratch, db, table, "true", ())
-        finally:
-            scratch.close()
 
     def apply_all(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         """Same as ``apply``; accepts an empty list and events of other kinds."""
