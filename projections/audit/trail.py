@@ -21,7 +21,7 @@ from engramlog.projections.moment import Moment
 from engramlog.projections.tables.database import query
 
 _ACTED = """
-SELECT from_position FROM facts WHERE actor=?
+SELECT from_position FROM fact_rows WHERE actor=?
 UNION
 SELECT position FROM fact_retractions WHERE actor=?
 """

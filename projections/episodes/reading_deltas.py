@@ -24,7 +24,7 @@ SELECT m.user, m.agent, m.subject, m.predicate, m.name, m.fact_id
 FROM json_each(?) k
 CROSS JOIN memory_facts m ON m.partition=? AND m.user=k.value->>0 AND m.agent=k.value->>1
     AND m.subject=k.value->>2 AND m.predicate=k.value->>3 AND m.replaced={LIVE}
-CROSS JOIN facts f ON f.id=m.fact_id AND f.origin=m.origin
+CROSS JOIN fact_rows f ON f.id=m.fact_id AND f.origin=m.origin
 WHERE f.to_position={LIVE} AND f.base_confidence>0
 ORDER BY f.from_position
 """
@@ -188,8 +188,8 @@ def namesakes(db: apsw.Connection, fact_id: str) -> list[str]:
         db,
         "SELECT v.fact_id FROM memory_facts m JOIN memory_facts v ON v.partition=m.partition"
         " AND v.name=m.name AND v.user=m.user AND v.agent=m.agent"
-        " JOIN facts f ON f.id=v.fact_id AND f.origin=v.origin"
-        " JOIN facts mf ON mf.id=m.fact_id AND mf.origin=m.origin"
+        " JOIN fact_rows f ON f.id=v.fact_id AND f.origin=v.origin"
+        " JOIN fact_rows mf ON mf.id=m.fact_id AND mf.origin=m.origin"
         " AND f.from_position<=mf.from_position WHERE m.fact_id=?",
         (fact_id,),
     )
@@ -209,11 +209,12 @@ def memory_facts_at(
     SELECT m.fact_id, m.user, m.agent, m.name, m.subject, m.partition, d.delta_id, d.rule_id,
         d.run_id, d.promotion_us, d.sources, d.payload, d.provenance, d.lineage, d.scope,
         d.garden_id,
-        (SELECT count(*) FROM memory_facts v JOIN facts vf ON vf.id=v.fact_id AND vf.origin=v.origin
+        (SELECT count(*) FROM memory_facts v
+            JOIN fact_rows vf ON vf.id=v.fact_id AND vf.origin=v.origin
             WHERE v.partition=m.partition AND v.name=m.name AND v.user=m.user AND v.agent=m.agent
             AND vf.from_position<=f.from_position) AS version
     FROM memory_facts m
-    JOIN facts f ON f.id=m.fact_id AND f.origin=m.origin
+    JOIN fact_rows f ON f.id=m.fact_id AND f.origin=m.origin
     JOIN deltas d ON d.position=m.from_position AND d.fact_id=m.fact_id
     WHERE m.user=?2 AND (?3 IS NULL OR m.agent=?3)
       AND f.from_position<=?1 AND f.to_position>?1 AND f.base_confidence>0

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from engramlog.projections.tables.erasing import History
 
 _CHOSEN = "from_position IN (SELECT value FROM json_each(?))"
-_KEYS = "SELECT DISTINCT entity, relation, scope, garden_id FROM facts"
+_KEYS = "SELECT DISTINCT entity, relation, scope, garden_id FROM fact_rows"
 _TOUCHING = """
-SELECT from_position FROM facts UNION SELECT to_position FROM facts
-UNION SELECT set_aside FROM facts UNION SELECT from_position FROM declarations
+SELECT from_position FROM fact_rows UNION SELECT to_position FROM fact_rows
+UNION SELECT set_aside FROM fact_rows UNION SELECT from_position FROM declarations
 """
 _SETTLED = """
 SELECT resolved_position FROM conflicts
@@ -102,7 +102,7 @@ def _compute_partial(
         projector = ContradictionsProjector()
         scratch.execute(FACTS_SCHEMA + PoliciesProjector.schema + projector.schema)
         chosen = json.dumps(view.from_position[slots].tolist())
-        copy_rows(db, scratch, "facts", _CHOSEN, (chosen,))
+        copy_rows(db, scratch, "fact_rows", _CHOSEN, (chosen,))
         copy_rows(db, scratch, "declarations", "sort='set_valued'", ())
         hashes = json.dumps([key_hash(*row).hex() for row in query(scratch, _KEYS)])
         positions = {row[0] for row in query(scratch, _TOUCHING)}

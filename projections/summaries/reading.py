@@ -16,7 +16,7 @@ SELECT position, removed FROM summaries
 WHERE partition=? AND owner=? AND name=? AND voice='' AND to_position={LIVE}
 """
 _PARAGRAPHS = """
-SELECT fact_id, value_v, to_position FROM summary_paragraphs JOIN facts ON id=fact_id
+SELECT fact_id, value_v, to_position FROM summary_paragraphs JOIN fact_rows ON id=fact_id
 WHERE position=? ORDER BY number
 """
 _FILES = f"""
@@ -34,7 +34,7 @@ ORDER BY period_start DESC, position DESC LIMIT ?8
 _FACTS_OF = """
 SELECT p.position, p.fact_id FROM json_each(?) n
 CROSS JOIN summary_paragraphs p ON p.position=n.value
-JOIN summaries s ON s.position=p.position JOIN facts f ON f.id=p.fact_id
+JOIN summaries s ON s.position=p.position JOIN fact_rows f ON f.id=p.fact_id
 WHERE s.voice='' OR f.origin=s.origin
 ORDER BY p.position, p.number
 """

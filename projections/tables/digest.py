@@ -25,11 +25,11 @@ _SHARED = {
     "facts": """
         SELECT id, entity, relation, value_type, value_v, interpret_as, source, scope, garden_id,
             base_confidence, valid_from, valid_until, hlc, recorded_at, cid, derived_from,
-            write_mode, origin, stream, stream_seq, attestation FROM facts""",
+            write_mode, origin, stream, stream_seq, attestation FROM fact_rows""",
     "fact_retractions": """
         SELECT fact_id FROM fact_retractions WHERE cause = 'retraction'""",
     "denials": "SELECT fact_id, marker_id FROM denials",
-    "set_aside": f"SELECT id FROM facts WHERE set_aside <> {LIVE}",
+    "set_aside": f"SELECT id FROM fact_rows WHERE set_aside <> {LIVE}",
     "episodes": """
         SELECT key, id, scope, garden_id, user, session, agent, at_us, content, source_node,
             metadata, run_id, step, actor, hlc, recorded_at, origin, stream, stream_seq
@@ -51,13 +51,14 @@ _OF_STREAMS = {
     "facts": """
         SELECT stream, id, entity, relation, value_type, value_v, interpret_as, source, scope,
             garden_id, base_confidence, valid_from, valid_until, hlc, recorded_at, cid,
-            derived_from, write_mode, origin, stream_seq, attestation FROM facts""",
+            derived_from, write_mode, origin, stream_seq, attestation FROM fact_rows""",
     "retracted": """
         SELECT facts.stream, facts.id FROM fact_retractions
-        JOIN facts ON facts.id = fact_id WHERE cause = 'retraction'""",
+        JOIN fact_rows AS facts ON facts.id = fact_id WHERE cause = 'retraction'""",
     "denied": """
-        SELECT facts.stream, fact_id, marker_id FROM denials JOIN facts ON facts.id = marker_id""",
-    "set aside": f"SELECT stream, id FROM facts WHERE set_aside <> {LIVE}",
+        SELECT facts.stream, fact_id, marker_id FROM denials
+        JOIN fact_rows AS facts ON facts.id = marker_id""",
+    "set aside": f"SELECT stream, id FROM fact_rows WHERE set_aside <> {LIVE}",
     "episodes": """
         SELECT stream, key, id, scope, garden_id, user, session, agent, at_us, content,
             source_node, metadata, run_id, step, actor, hlc, recorded_at, origin, stream_seq

@@ -30,7 +30,7 @@ EVENTS = "(SELECT value FROM json_each(:events))"
 """In a statement of ``Projector.erasing``: the ids of the erased events."""
 
 _TOUCHED = """
-SELECT id, from_position, entity, relation, scope, garden_id FROM facts
+SELECT id, from_position, entity, relation, scope, garden_id FROM fact_rows
 WHERE id IN (SELECT value FROM json_each(?)) ORDER BY from_position
 """
 

@@ -40,7 +40,7 @@ from engramlog.projections.writing.commands import (
 from engramlog.projections.writing.memory_commands import MergeMemories, StoreMemory
 
 _EQUAL = """
-SELECT id FROM facts
+SELECT id FROM fact_rows
 WHERE entity=? AND relation=? AND scope=? AND garden_id IS ? AND source=? AND cid=?
   AND valid_from IS ? AND valid_until IS ?
 ORDER BY hlc DESC LIMIT 1

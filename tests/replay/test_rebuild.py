@@ -55,11 +55,13 @@ def test_a_rebuild_leaves_one_file_and_the_link_on_it(node: Node) -> None:
 def test_rows_that_are_not_from_the_log_are_found(node: Node) -> None:
     old = files(node)
     node.writer.exclusive(
-        lambda: node.writer.store.db.execute("UPDATE facts SET confidence=0.9 WHERE rowid=2")
+        lambda: node.writer.store.db.execute(
+            "UPDATE fact_rows SET base_confidence=0.9 WHERE rowid=2"
+        )
     ).result()
-    with pytest.raises(DigestMismatch, match="facts") as found:
+    with pytest.raises(DigestMismatch, match="fact_rows") as found:
         node.rebuild()
-    assert found.value.tables == ["facts"]
+    assert found.value.tables == ["fact_rows"]
     assert files(node) == old
     say(node, 6)
 

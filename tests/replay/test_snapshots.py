@@ -154,11 +154,15 @@ def test_a_missing_or_wrong_document(node: Node) -> None:
 def test_a_snapshot_of_wrong_rows_is_found_by_the_log(node: Node) -> None:
     """Both the snapshot and its document are wrong in the same way."""
     node.writer.exclusive(
-        lambda: node.writer.store.db.execute("UPDATE facts SET confidence=0.9 WHERE rowid=2")
+        lambda: node.writer.store.db.execute(
+            "UPDATE fact_rows SET base_confidence=0.9 WHERE rowid=2"
+        )
     ).result()
     wrong = node.snapshot()
     node.writer.exclusive(
-        lambda: node.writer.store.db.execute("UPDATE facts SET confidence=1.0 WHERE rowid=2")
+        lambda: node.writer.store.db.execute(
+            "UPDATE fact_rows SET base_confidence=1.0 WHERE rowid=2"
+        )
     ).result()
     assert node.snapshots.fault(wrong, node.log) is None
     say(node, 2)
@@ -166,7 +170,7 @@ def test_a_snapshot_of_wrong_rows_is_found_by_the_log(node: Node) -> None:
     assert (report.snapshot, report.events, report.compared) == (0, head(node), True)
     (passed,) = report.passed_over
     assert passed.position == wrong.position
-    assert "facts" in passed.reason
+    assert "fact_rows" in passed.reason
 
 
 def test_a_snapshot_with_a_halted_projector_is_not_taken(

@@ -39,11 +39,11 @@ from engramlog.projections.tables.facts.decay import ends_facts
 from engramlog.projections.tables.facts.facts import SCHEMA as FACTS_SCHEMA
 from engramlog.projections.tables.projector import Projector
 
-_ENDED_AT = "SELECT id FROM facts WHERE to_position=? ORDER BY from_position"
+_ENDED_AT = "SELECT id FROM fact_rows WHERE to_position=? ORDER BY from_position"
 _OF_KEY = "entity=? AND relation=? AND scope=? AND garden_id IS ?"
 _DECLARED = "SELECT from_position FROM declarations WHERE sort='set_valued'"
 _TOUCHING = """
-WITH of_key AS (SELECT from_position, to_position, set_aside FROM facts
+WITH of_key AS (SELECT from_position, to_position, set_aside FROM fact_rows
     WHERE entity=?1 AND relation=?2 AND scope=?3 AND garden_id IS ?4)
 SELECT from_position FROM of_key UNION SELECT to_position FROM of_key
 UNION SELECT set_aside FROM of_key
@@ -148,7 +148,7 @@ class ContradictionsProjector(Projector):
             for key in keys:
                 hashed = (key_hash(*key),)
                 positions |= {row[0] for row in query(db, _TOUCHING, (*key, *hashed))}
-                copy_rows(db, scratch, "facts", _OF_KEY, key)
+                copy_rows(db, scratch, "fact_rows", _OF_KEY, key)
                 for table in self.tables:
                     db.execute(f"DELETE FROM {table} WHERE key_hash=?", hashed)
             self.apply_all(erased.before(positions), scratch)

@@ -33,15 +33,15 @@ WHERE conflict_id=? AND resolved_position IS NULL
 """
 _OPEN = f"""
 SELECT denials.fact_id, marker.id FROM denials
-JOIN facts AS target ON target.id = denials.fact_id
-JOIN facts AS marker ON marker.id = denials.marker_id
+JOIN fact_rows AS target ON target.id = denials.fact_id
+JOIN fact_rows AS marker ON marker.id = denials.marker_id
 WHERE denials.fact_id IN (SELECT value FROM json_each(?))
   AND target.to_position = {LIVE} AND target.set_aside = {LIVE}
   AND marker.to_position = {LIVE} AND marker.set_aside = {LIVE} AND marker.base_confidence = 0
   AND marker.entity = target.entity AND marker.relation = target.relation
   AND marker.scope = target.scope AND marker.garden_id IS target.garden_id
   AND NOT EXISTS (
-    SELECT 1 FROM facts AS again
+    SELECT 1 FROM fact_rows AS again
     WHERE again.entity = target.entity AND again.relation = target.relation
       AND again.scope = target.scope AND again.garden_id IS target.garden_id
       AND again.source = marker.source AND again.received_from IS marker.received_from

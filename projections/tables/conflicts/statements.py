@@ -14,14 +14,14 @@ WHERE claims.key_hash = unhex(asked.value)
 """
 EARLIER = """
 SELECT number, first, (
-    SELECT from_position FROM facts
+    SELECT from_position FROM fact_rows
     WHERE entity = asked ->> 0 AND relation = asked ->> 1 AND scope = asked ->> 2
       AND garden_id IS asked ->> 3 AND from_position < asked ->> 4
       AND base_confidence > 0 AND from_position <> first
     LIMIT 1)
 FROM (
     SELECT key AS number, value AS asked, (
-        SELECT from_position FROM facts
+        SELECT from_position FROM fact_rows
         WHERE entity = value ->> 0 AND relation = value ->> 1 AND scope = value ->> 2
           AND garden_id IS value ->> 3 AND from_position < value ->> 4
           AND base_confidence > 0
@@ -30,7 +30,7 @@ FROM (
 WHERE first IS NOT NULL
 """
 ONLY = """
-SELECT value_type, value_v, hlc, id, valid_until_us FROM facts
+SELECT value_type, value_v, hlc, id, valid_until_us FROM fact_rows
 WHERE from_position = ? AND to_position > ? AND set_aside > ?
 """
 CLAIM = """
@@ -44,13 +44,13 @@ ON CONFLICT DO UPDATE SET
 """
 FACT = """
 SELECT entity, relation, scope, garden_id, value_type, value_v, base_confidence, to_position,
-    set_aside FROM facts WHERE id=?
+    set_aside FROM fact_rows WHERE id=?
 """
 CLAIMED = "SELECT live_count, newest_id FROM claims WHERE key_hash=? AND value_hash=?"
 DROP_CLAIM = "DELETE FROM claims WHERE key_hash=? AND value_hash=?"
 FEWER = "UPDATE claims SET live_count=live_count-1 WHERE key_hash=? AND value_hash=?"
 NEXT_NEWEST = """
-SELECT id, hlc FROM facts
+SELECT id, hlc FROM fact_rows
 WHERE entity=?1 AND relation=?2 AND scope=?3 AND value_type=?4 AND value_v=?5
   AND garden_id IS ?6 AND base_confidence>0
   AND from_position<=?7 AND to_position>?7 AND set_aside>?7
@@ -75,7 +75,7 @@ WHERE conflict_id=?6 AND resolved_position IS NULL AND to_position>={LIVE}
 """
 ALL_CLAIMS = """
 SELECT facts.relation, key_hash, value_hash, newest_hlc, newest_id
-FROM claims CROSS JOIN facts ON facts.id = newest_id ORDER BY key_hash, newest_hlc
+FROM claims CROSS JOIN fact_rows AS facts ON facts.id = newest_id ORDER BY key_hash, newest_hlc
 """
 RIVAL = """
 SELECT 1 FROM claims

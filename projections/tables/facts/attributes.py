@@ -20,7 +20,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(FactAttributes).decode
 
 _EVERY = "SELECT position, fact_id, attributes FROM fact_attributes ORDER BY position"
-_ORIGIN = "SELECT origin FROM facts WHERE id = ?"
+_ORIGIN = "SELECT origin FROM fact_rows WHERE id = ?"
 
 
 def encoded(attributes: FactAttributes | None) -> str:
@@ -152,7 +152,7 @@ def cleared_rows(column: str, authorization: Authorization) -> tuple[str, list[A
     level = level_of(column)
     condition = (
         f"({column} IS NULL OR ({level} <= ? AND ({level} <= {OPEN_CLASS} OR ? OR EXISTS"
-        f" (SELECT 1 FROM facts AS own WHERE own.id = {column} AND own.source = ?))))"
+        f" (SELECT 1 FROM fact_rows AS own WHERE own.id = {column} AND own.source = ?))))"
     )
     bindings = [
         authorization.ceiling,

@@ -35,7 +35,7 @@ _NAMESPACE = UUID("5a0f2c8e-8d0a-5d0c-9c39-3c1f0f8a7f11")
 
 _ENTER = "INSERT OR IGNORE INTO cards (card_id, entity, scope, garden_id) VALUES (?,?,?,?)"
 _HAS_FACT = """
-SELECT 1 FROM facts WHERE entity=? AND scope=? AND garden_id IS ? LIMIT 1
+SELECT 1 FROM fact_rows WHERE entity=? AND scope=? AND garden_id IS ? LIMIT 1
 """
 _FIND = "SELECT entity, scope, garden_id FROM cards WHERE card_id=?"
 

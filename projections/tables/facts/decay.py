@@ -25,10 +25,9 @@ from engramlog.projections.tables.database import query
 from engramlog.projections.tables.projector import Projector
 
 EXEMPT_PREFIXES = ("stigmem:", "rel:")
-SWEPT_COLUMNS = "from_position, entity, relation, scope, base_confidence, confidence, recorded_at"
-"""The columns that ``swept_rows`` needs, the row's identity first."""
-
-
+MAY_DECAY = """facts.relation NOT GLOB 'stigmem:*' AND facts.relation NOT GLOB 'rel:*'
+    AND (facts.entity NOT GLOB 'stigmem:*' OR facts.entity GLOB 'stigmem://*')"""
+"""``not is_exempt`` in SQL."""
 _SWEEPS = "SELECT position, scope, at_us, policies, gardens FROM decay_sweeps ORDER BY position"
 GARDENS_SWEPT = """(garden_id IS NULL OR garden_id IN (SELECT value FROM json_each(?3))
     OR '*' IN (SELECT value FROM json_each(?3)))"""
@@ -91,32 +90,39 @@ def retracted_by(policy: DecayPolicy, confidence: F64, age_us: I64) -> Bool:
 
 
 def swept_rows(
-    sweep: DecaySwept, rows: Iterable[Sequence[Any]]
-) -> tuple[list[int], list[tuple[int, float]]]:
-    """The effect of a sweep on rows of ``SWEPT_COLUMNS``: (rows it ends, rows it weakens)."""
-    groups: dict[tuple[str, str, bool], list[Sequence[Any]]] = {}
+    sweeps: Mapping[str, tuple[int, DecaySwept]], rows: Iterable[Sequence[Any]]
+) -> tuple[list[tuple[int, int]], list[tuple[float, int]]]:
+    """What sweeps do to rows: (positions and the rows ended there, new confidences and rows).
+
+    Args:
+        sweeps: each with its position, by scope.
+        rows: an identity, relation, scope, asserted and current confidence, and ``recorded_at``.
+            None is exempt.
+    """
+    groups: dict[tuple[str, str], list[Sequence[Any]]] = {}
     for row in rows:
-        key = (row[2], row[3], is_exempt(row[1], row[2]))
-        groups.setdefault(key, []).append(row)
-    ended: list[int] = []
-    decayed: list[tuple[int, float]] = []
-    for (relation, scope, exempt), members in groups.items():
-        policy = None if exempt else policy_for(sweep.policies, relation, scope)
+        groups.setdefault((row[1], row[2]), []).append(row)
+    ended: list[tuple[int, int]] = []
+    weaker: list[tuple[float, int]] = []
+    for (relation, scope), members in groups.items():
+        position, sweep = sweeps[scope if scope in sweeps else "*"]
+        policy = policy_for(sweep.policies, relation, scope)
         if policy is None:
             continue
-        age: I64 = np.array([sweep.at_us - row[6] for row in members], dtype=np.int64)
-        current: F64 = np.array([row[5] for row in members], dtype=np.float64)
+        names, _, _, asserted, current, recorded_at = zip(*members, strict=True)
+        age: I64 = sweep.at_us - np.array(recorded_at, dtype=np.int64)
+        now: F64 = np.array(current, dtype=np.float64)
         if policy.mode == "retract":
-            gone = retracted_by(policy, current, age)
-            ended.extend(members[i][0] for i in np.flatnonzero(gone))
+            gone = retracted_by(policy, now, age)
+            ended += [(position, names[n]) for n in np.flatnonzero(gone).tolist()]
         elif policy.half_life_s is not None:
-            base: F64 = np.array([row[4] for row in members], dtype=np.float64)
+            base: F64 = np.array(asserted, dtype=np.float64)
             floor = policy.min_confidence or 0.0
             after = decayed_confidence(base, age, policy.half_life_s, floor)
-            decayed.extend(
-                (members[i][0], float(after[i])) for i in np.flatnonzero(after != current)
-            )
-    return ended, decayed
+            changed = np.flatnonzero(after != now)
+            chosen = (names[n] for n in changed.tolist())
+            weaker += zip(after[changed].tolist(), chosen, strict=True)
+    return ended, weaker
 
 
 class DecayProjector(Projector):

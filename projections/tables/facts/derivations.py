@@ -23,7 +23,7 @@ WALK_HASHES_MAX = 10_000
 
 _LINKS = "SELECT from_position, parent_hash FROM derivations ORDER BY from_position"
 _PARENTS = """
-SELECT parent_hash, facts.id FROM derivations JOIN facts USING (from_position)
+SELECT parent_hash, facts.id FROM derivations JOIN fact_rows AS facts USING (from_position)
 WHERE child_hash=?1 AND (garden_id IS NULL OR garden_id IS ?2)
 """
 

@@ -8,6 +8,7 @@ retraction soft-deletes it with its fact, and it cannot outlive the fact (foreig
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 import apsw
 
@@ -25,7 +26,12 @@ from engramlog.projections.normalization import normalize_ref
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.declared.trust import TrustAt
 from engramlog.projections.tables.erasing import FACTS
-from engramlog.projections.tables.facts.decay import GARDENS_SWEPT, gardens_json, swept_rows
+from engramlog.projections.tables.facts.decay import (
+    GARDENS_SWEPT,
+    MAY_DECAY,
+    gardens_json,
+    swept_rows,
+)
 from engramlog.projections.tables.facts.facts import fact_id
 from engramlog.projections.tables.projector import Projector
 
@@ -38,12 +44,12 @@ _END = f"""
 UPDATE entity_edges SET confidence=0.0, to_position=? WHERE id=? AND to_position={LIVE}
 """
 _SWEEP_CANDIDATES = f"""
-SELECT edges.rowid, facts.entity, facts.relation, facts.scope, facts.base_confidence,
-    edges.confidence, facts.recorded_at
-FROM entity_edges AS edges JOIN facts USING (id)
+SELECT edges.rowid, facts.relation, facts.scope, facts.base_confidence, edges.confidence,
+    facts.recorded_at
+FROM entity_edges AS edges JOIN fact_rows AS facts USING (id)
 WHERE edges.to_position={LIVE} AND facts.base_confidence>0 AND edges.from_position<?1
   AND ?2 IN ('*', edges.scope)
-  AND {GARDENS_SWEPT}
+  AND {GARDENS_SWEPT} AND {MAY_DECAY}
 """
 _DECAYED = "UPDATE entity_edges SET confidence=?, decay_epoch=? WHERE rowid=?"
 _TTL_END = """
@@ -58,11 +64,11 @@ class EntityEdgesProjector(Projector):
     """Rows of ``entity_edges``."""
 
     name = "entity_edges"
-    version = 3
+    version = 4
     tables = ("entity_edges",)
     schema = f"""
     CREATE TABLE entity_edges (
-        id TEXT PRIMARY KEY REFERENCES facts (id) ON DELETE CASCADE,
+        id TEXT PRIMARY KEY REFERENCES fact_rows (id) ON DELETE CASCADE,
         subject TEXT NOT NULL,
         relation TEXT NOT NULL,
         object TEXT NOT NULL,
@@ -126,10 +132,11 @@ def _sweep(position: int, sweep: DecaySwept, db: apsw.Connection) -> None:
     """Decay edges as their facts decay, from the edges' own state at the event."""
     epoch_ms = sweep.at_us // 1000
     rows = query(db, _SWEEP_CANDIDATES, (position, sweep.scope, gardens_json(sweep)))
-    ended, decayed = swept_rows(sweep, rows)
+    ended, weaker = swept_rows({sweep.scope: (position, sweep)}, rows)
     # In order: each page of a table larger than the cache is then written once.
-    db.executemany(_DECAYED, [(confidence, epoch_ms, row) for row, confidence in sorted(decayed)])
-    db.executemany(_TTL_END, [(epoch_ms, position, row) for row in sorted(ended)])
+    weaker.sort(key=itemgetter(1))
+    db.executemany(_DECAYED, [(confidence, epoch_ms, row) for confidence, row in weaker])
+    db.executemany(_TTL_END, [(epoch_ms, position, row) for _, row in sorted(ended)])
 
 
 def _trust(event: Recorded, db: apsw.Connection) -> None:

@@ -24,7 +24,7 @@ ON CONFLICT (fact_id) DO UPDATE SET cause = excluded.cause, reason = excluded.re
 """
 _SWEPT = """
 INSERT OR IGNORE INTO fact_retractions (fact_id, retracted_at, position, cause, reason, actor)
-SELECT id, ?, ?, 'decay', 'decay sweep', ? FROM facts WHERE to_position = ?
+SELECT id, ?, ?, 'decay', 'decay sweep', ? FROM fact_rows WHERE to_position = ?
 """
 
 

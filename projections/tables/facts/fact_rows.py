@@ -70,9 +70,9 @@ class FactRow(Struct, frozen=True, gc=False):
 _ROW_COLUMNS = """from_position, id, entity, relation, value_type, value_v, interpret_as, source,
     scope, garden_id, base_confidence, valid_from, valid_until, hlc, recorded_at, cid,
     derived_from, write_mode, actor, origin, received_from, attestation"""
-_FETCH_ONE = f"SELECT {_ROW_COLUMNS} FROM facts WHERE from_position=?"
+_FETCH_ONE = f"SELECT {_ROW_COLUMNS} FROM fact_rows WHERE from_position=?"
 _FETCH_MANY = f"""
-SELECT {_ROW_COLUMNS} FROM facts WHERE from_position IN (SELECT value FROM json_each(?))
+SELECT {_ROW_COLUMNS} FROM fact_rows WHERE from_position IN (SELECT value FROM json_each(?))
 """
 
 
@@ -87,7 +87,7 @@ def fetch(db: apsw.Connection, positions: Sequence[int]) -> list[FactRow]:
 
 
 SAID_PAGE_ROWS = 20_000
-_SAID = "SELECT from_position, id, entity, relation, value_v FROM facts WHERE from_position"
+_SAID = "SELECT from_position, id, entity, relation, value_v FROM fact_rows WHERE from_position"
 
 
 class SaidRow(Struct, frozen=True, gc=False):

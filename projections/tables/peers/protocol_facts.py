@@ -25,7 +25,7 @@ from engramlog.projections.tables.projector import Projector
 FOREIGN_PARTITION = "foreign"
 _CONTEXT = b"engramlog/foreign-fact/1\n"
 _STANDS = """
-SELECT from_position FROM facts WHERE id=?1
+SELECT from_position FROM fact_rows WHERE id=?1
 UNION ALL SELECT 0 FROM erased_facts WHERE fact_id=?1 LIMIT 1
 """
 

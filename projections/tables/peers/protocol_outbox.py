@@ -15,7 +15,7 @@ from engramlog.projections.tables.facts.fact_rows import FactRow, fetch
 
 _RETRACTIONS = """
 SELECT r.position, f.from_position, r.retracted_at FROM fact_retractions r
-JOIN facts f ON f.id = r.fact_id
+JOIN fact_rows f ON f.id = r.fact_id
 WHERE r.position > ? AND r.position <= ? AND r.cause = 'retraction' AND r.marker_id IS NULL
   AND f.base_confidence > 0
 ORDER BY r.position LIMIT ?

@@ -34,7 +34,7 @@ _EFFECTIVE = f"""
 SELECT claims.fact_id, claims.ending, claims.event_id, claims.conflict_id, claims.winner_id,
     claims.resolution_fact_id
 FROM foreign_ends AS claims
-JOIN facts ON facts.id = claims.fact_id
+JOIN fact_rows AS facts ON facts.id = claims.fact_id
 LEFT JOIN peers ON peers.node_id = claims.origin AND peers.state = 'active'
 WHERE claims.ending <> 'erased' AND CASE claims.ending WHEN 'retracted' THEN NOT EXISTS (
         SELECT 1 FROM fact_retractions AS ended
@@ -124,7 +124,7 @@ def taking_effect(db: apsw.Connection) -> list[Claim]:
 
 _ERASED = """
 SELECT claims.fact_id, claims.event_id, claims.origin, facts.origin
-FROM foreign_ends AS claims JOIN facts ON facts.id = claims.fact_id
+FROM foreign_ends AS claims JOIN fact_rows AS facts ON facts.id = claims.fact_id
 WHERE claims.ending = 'erased' ORDER BY claims.event_id, claims.fact_id
 """
 

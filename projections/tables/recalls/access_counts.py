@@ -25,7 +25,7 @@ _decode = msgspec.json.Decoder(list[int]).decode
 
 _EVERY = "SELECT position, fact_id, count, instants FROM fact_accesses ORDER BY position"
 _COUNT = """
-UPDATE facts SET access_count = access_count + ?,
+UPDATE fact_rows SET access_count = access_count + ?,
     last_accessed_at = max(coalesce(last_accessed_at, 0), ?)
 WHERE id = ?
 """

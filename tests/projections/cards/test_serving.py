@@ -360,7 +360,7 @@ def test_no_reader_waits_for_a_card_that_is_being_written(slow: tuple[Desk, Slow
 def in_garden(path: Path, fact: str, garden: str) -> None:
     """Move a fact into a garden behind the node's back."""
     db = apsw.Connection(str((path / "projections.db").resolve()))
-    db.execute("UPDATE facts SET garden_id=? WHERE id=?", (garden, fact))
+    db.execute("UPDATE fact_rows SET garden_id=? WHERE id=?", (garden, fact))
     db.close()
 
 

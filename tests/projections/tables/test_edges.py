@@ -119,7 +119,7 @@ def test_an_edge_cannot_outlive_its_fact() -> None:
         copy = Path(folder) / "copy.db"
         shutil.copy(link.resolve(), copy)
         db = open_writer(copy)
-        db.execute("DELETE FROM facts WHERE value_type='ref'")
+        db.execute("DELETE FROM fact_rows WHERE value_type='ref'")
         assert query(db, "SELECT count(*) FROM entity_edges") == [(0,)]
         with pytest.raises(apsw.ConstraintError):
             db.execute(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from hashlib import sha256
 
+import apsw
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from engramlog.projections.normalization import normalize_ref, normalize_uri
 from engramlog.projections.tables.conflicts.identities import conflict_id
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.facts.decay import (
+    MAY_DECAY,
     decayed_confidence,
     is_exempt,
     policy_for,
@@ -26,6 +28,7 @@ from engramlog.projections.tables.facts.decay import (
 from engramlog.projections.writing.decide.facts.retracting import zero_targets
 
 DAY_S = 86_400.0
+MEMORY = apsw.Connection(":memory:")
 DAY_US = 86_400_000_000
 
 
@@ -205,14 +208,23 @@ def test_a_sweep_ends_and_weakens_each_row_by_its_own_policy() -> None:
         ],
     )
     rows = [
-        (1, "user:a", "memory:role", "local", 1.0, 1.0, DAY_US),
-        (2, "user:a", "memory:role", "local", 0.6, 0.6, 0),
-        (3, "user:a", "memory:role", "local", 1.0, 0.5, DAY_US),  # weakened already
-        (4, "user:a", "tag:x", "team", 1.0, 1.0, DAY_US),
-        (5, "user:a", "tag:x", "team", 1.0, 1.0, DAY_US + 1),
-        (6, "user:a", "rel:knows", "team", 1.0, 1.0, 0),
+        (1, "memory:role", "local", 1.0, 1.0, DAY_US),
+        (2, "memory:role", "local", 0.6, 0.6, 0),
+        (3, "memory:role", "local", 1.0, 0.5, DAY_US),  # weakened already
+        (4, "tag:x", "team", 1.0, 1.0, DAY_US),
+        (5, "tag:x", "team", 1.0, 1.0, DAY_US + 1),
     ]
-    assert swept_rows(sweep, rows) == ([4], [(1, 0.5), (2, 0.15)])
+    assert swept_rows({"*": (9, sweep)}, rows) == ([(9, 4)], [(0.5, 1), (0.15, 2)])
+
+
+NAMES = st.sampled_from(("stigmem:x", "stigmem://x", "rel:x", "STIGMEM:x", "user:a", "xrel:", ""))
+
+
+@given(NAMES, NAMES)
+def test_sql_and_python_exempt_the_same_facts(entity: str, relation: str) -> None:
+    fact = "SELECT ?1 AS entity, ?2 AS relation"
+    found = query(MEMORY, f"SELECT {MAY_DECAY} FROM ({fact}) AS facts", (entity, relation))
+    assert found == [(not is_exempt(entity, relation),)]
 
 
 ROWS = [

@@ -56,7 +56,8 @@ def test_the_write_path_scans_no_table(db: apsw.Connection, name: str) -> None:
     scanned = [
         step
         for step in plan
-        if step.startswith("SCAN") and any(table in step for table in ("facts", "claims"))
+        if step.startswith("SCAN")
+        and any(table in step for table in ("facts", "fact_rows", "claims"))
     ]
     assert not scanned, plan
     assert "SCAN conflicts" not in plan, plan
@@ -70,6 +71,6 @@ def _steps(plan: apsw.ext.QueryPlan | None) -> list[str]:
 
 
 def test_a_scan_would_be_seen(db: apsw.Connection) -> None:
-    sql = "SELECT id FROM facts WHERE value_v=?"
+    sql = "SELECT id FROM fact_rows WHERE value_v=?"
     plan = _steps(apsw.ext.query_info(db, sql, explain_query_plan=True).query_plan)
-    assert any(step.startswith("SCAN facts") for step in plan)
+    assert any(step.startswith("SCAN fact_rows") for step in plan)

@@ -29,7 +29,7 @@ SELECT 1 FROM garden_members
 WHERE garden_id=? AND entity_uri<>? AND role='admin' AND to_position={LIVE} LIMIT 1
 """
 _PENDING = f"""
-SELECT 1 FROM facts
+SELECT 1 FROM fact_rows
 WHERE garden_id=? AND to_position={LIVE} AND base_confidence>0 LIMIT 1
 """
 GARDEN_NOT_FOUND = Refused("garden_not_found", "garden not found", "garden_id")

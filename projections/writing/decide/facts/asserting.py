@@ -26,7 +26,7 @@ _SAME = f"""
 SELECT id, cid, valid_from, valid_until, interpret_as, derived_from, value_type, value_v,
     coalesce((SELECT attributes FROM fact_attributes
               WHERE position = facts.from_position AND fact_id = facts.id), '')
-FROM facts
+FROM fact_rows AS facts
 WHERE entity=? AND relation=? AND scope=? AND garden_id IS ? AND source=?
   AND to_position={LIVE} AND base_confidence>0
 ORDER BY hlc DESC LIMIT ?

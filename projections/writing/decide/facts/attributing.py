@@ -16,7 +16,7 @@ from engramlog.projections.writing.commands import Refused, SetAttributes
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import touch_refusal
 
-_PLACE = "SELECT scope, garden_id FROM facts WHERE id = ?"
+_PLACE = "SELECT scope, garden_id FROM fact_rows WHERE id = ?"
 _ABSENT = Refused("fact_not_found", "fact not found", "fact_id")
 
 

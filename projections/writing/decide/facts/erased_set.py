@@ -14,21 +14,21 @@ ERASED_FACTS_MAX = 20_000
 
 _COLUMNS = """facts.id, facts.from_position, facts.to_position, facts.set_aside, facts.entity,
     facts.relation, facts.value_type, facts.value_v, facts.source, facts.cid, facts.scope"""
-_BY_ID = f"SELECT {_COLUMNS} FROM facts WHERE id IN (SELECT value FROM json_each(?))"
-_OF_ENTITY = f"SELECT {_COLUMNS} FROM facts WHERE entity=? LIMIT ?"
-_MENTIONS = f"SELECT {_COLUMNS} FROM facts WHERE instr(value_v, ?) > 0 LIMIT ?"
+_BY_ID = f"SELECT {_COLUMNS} FROM fact_rows AS facts WHERE id IN (SELECT value FROM json_each(?))"
+_OF_ENTITY = f"SELECT {_COLUMNS} FROM fact_rows AS facts WHERE entity=? LIMIT ?"
+_MENTIONS = f"SELECT {_COLUMNS} FROM fact_rows AS facts WHERE instr(value_v, ?) > 0 LIMIT ?"
 _COPIES = f"""
-SELECT {_COLUMNS} FROM json_each(?) AS asked JOIN facts
+SELECT {_COLUMNS} FROM json_each(?) AS asked JOIN fact_rows AS facts
   ON entity = asked.value ->> 0 AND relation = asked.value ->> 1
   AND value_type = asked.value ->> 2 AND value_v = asked.value ->> 3
   AND source = asked.value ->> 4
 """
 _MARKERS = f"""
-SELECT {_COLUMNS} FROM fact_retractions JOIN facts ON facts.id = marker_id
+SELECT {_COLUMNS} FROM fact_retractions JOIN fact_rows AS facts ON facts.id = marker_id
   JOIN json_each(?1) AS asked ON fact_id = asked.value ->> 0
 WHERE value_type = asked.value ->> 1 AND value_v = asked.value ->> 2
 UNION
-SELECT {_COLUMNS} FROM denials JOIN facts ON facts.id = marker_id
+SELECT {_COLUMNS} FROM denials JOIN fact_rows AS facts ON facts.id = marker_id
   JOIN json_each(?1) AS asked ON fact_id = asked.value ->> 0
 WHERE value_type = asked.value ->> 1 AND value_v = asked.value ->> 2
 """
@@ -45,7 +45,7 @@ SELECT resolution_fact_id FROM denials
 WHERE winner_id IN (SELECT value FROM json_each(?1)) AND resolution_fact_id IS NOT NULL
 """
 _CHILDREN = f"""
-SELECT {_COLUMNS} FROM derivations JOIN facts USING (from_position)
+SELECT {_COLUMNS} FROM derivations JOIN fact_rows AS facts USING (from_position)
 WHERE parent_hash IN (SELECT value FROM json_each(?))
 """
 
@@ -102,7 +102,8 @@ def with_copies(
 _DELTAS = "SELECT position FROM deltas WHERE fact_id IN (SELECT value FROM json_each(?))"
 _EPISODES = """
 SELECT DISTINCT episodes.position FROM deltas
-JOIN facts ON facts.id = deltas.fact_id AND (facts.origin = deltas.origin OR deltas.peer IS NULL)
+JOIN fact_rows AS facts ON facts.id = deltas.fact_id
+    AND (facts.origin = deltas.origin OR deltas.peer IS NULL)
 JOIN delta_sources USING (position, number)
 JOIN episodes ON episodes.partition = delta_sources.partition
   AND episodes.id = delta_sources.episode_id

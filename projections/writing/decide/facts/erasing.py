@@ -71,7 +71,7 @@ UNION SELECT to_position FROM legal_holds WHERE target IN (SELECT value FROM jso
 """
 """Positions of events about facts (?1) or hold targets (?2)."""
 _DERIVED = """
-SELECT DISTINCT facts.id FROM derivations JOIN facts USING (from_position)
+SELECT DISTINCT facts.id FROM derivations JOIN fact_rows AS facts USING (from_position)
 WHERE parent_hash IN (SELECT value FROM json_each(?))
 """
 

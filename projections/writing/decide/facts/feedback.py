@@ -8,7 +8,7 @@ from engramlog.projections.tables.recalls.feedback import outcomes_of
 from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 
-_KNOWN = "SELECT id FROM facts WHERE id IN (SELECT value FROM json_each(?))"
+_KNOWN = "SELECT id FROM fact_rows WHERE id IN (SELECT value FROM json_each(?))"
 
 
 def give_feedback(command: FactFeedback, context: Context) -> Decision | Refused:

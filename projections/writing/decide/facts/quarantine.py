@@ -26,7 +26,7 @@ from engramlog.projections.writing.decide.declared.gardens import touch_refusal
 from engramlog.projections.writing.decide.facts.asserting import assert_fact
 from engramlog.projections.writing.decide.readable import readable
 
-_FACT = "SELECT from_position, to_position, base_confidence FROM facts WHERE id=?"
+_FACT = "SELECT from_position, to_position, base_confidence FROM fact_rows WHERE id=?"
 _ABSENT = Refused("quarantined_fact_not_found", "quarantined fact not found", "fact_id")
 _TARGET_ABSENT = Refused("target_garden_not_found", "target garden not found", "target_garden_id")
 

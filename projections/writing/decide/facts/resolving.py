@@ -30,28 +30,28 @@ SELECT entity, relation, scope, garden_id, fact_id, to_position, resolved_positi
 FROM conflicts WHERE conflict_id=?
 """
 _SHOWN = f"""
-SELECT entity, relation, scope, garden_id, id, {LIVE}, NULL FROM facts WHERE id=?
+SELECT entity, relation, scope, garden_id, id, {LIVE}, NULL FROM fact_rows WHERE id=?
 """
 _FACT_COLUMNS = """id, entity, relation, scope, garden_id, value_type, value_v, interpret_as,
     valid_from_us, valid_until_us"""
 _FACT = f"""
-SELECT {_FACT_COLUMNS} FROM facts
+SELECT {_FACT_COLUMNS} FROM fact_rows
 WHERE id=? AND to_position={LIVE} AND set_aside={LIVE} AND base_confidence>0
 """
 _CLAIMANTS = f"""
-SELECT {_FACT_COLUMNS} FROM facts
+SELECT {_FACT_COLUMNS} FROM fact_rows
 WHERE entity=?1 AND relation=?2 AND scope=?3 AND garden_id IS ?4
   AND to_position={LIVE} AND set_aside={LIVE} AND base_confidence>0
 ORDER BY valid_until_us > ?5 DESC, hlc DESC
 """
-_VALUE_OF = "SELECT value_type, value_v FROM facts WHERE id=?"
+_VALUE_OF = "SELECT value_type, value_v FROM fact_rows WHERE id=?"
 _VALUE_GROUP = f"""
-SELECT id, source FROM facts
+SELECT id, source FROM fact_rows
 WHERE entity=? AND relation=? AND scope=? AND garden_id IS ? AND value_type=? AND value_v=?
   AND to_position={LIVE} AND set_aside={LIVE} AND base_confidence>0 ORDER BY from_position
 """
 _DENIAL = "SELECT fact_id, marker_id, resolved_position FROM denials WHERE conflict_id=?"
-_SIDE = f"SELECT {_FACT_COLUMNS}, source FROM facts WHERE id=?"
+_SIDE = f"SELECT {_FACT_COLUMNS}, source FROM fact_rows WHERE id=?"
 _ABSENT = Refused("conflict_not_found", "conflict not found")
 _MISSING = Refused("resolution_missing", "give winning_fact_id or new_value", "winning_fact_id")
 _NOT_IN_CONFLICT = Refused(

@@ -25,17 +25,17 @@ RETRACTED_VALUE = "retracted"
 RETRACTION_TARGETS_MAX = 10_000
 
 _TARGETS = f"""
-SELECT id, source, value_type, value_v, set_aside={LIVE} FROM facts
+SELECT id, source, value_type, value_v, set_aside={LIVE} FROM fact_rows
 WHERE entity=? AND relation=? AND scope=? AND garden_id IS ?
   AND to_position={LIVE} AND base_confidence>0
 ORDER BY from_position LIMIT ?
 """
 _BY_ID = """
-SELECT entity, relation, scope, garden_id, to_position, base_confidence, source FROM facts
+SELECT entity, relation, scope, garden_id, to_position, base_confidence, source FROM fact_rows
 WHERE id=?
 """
 _MATCHING = f"""
-SELECT id FROM facts
+SELECT id FROM fact_rows
 WHERE entity=? AND relation=? AND scope=? AND garden_id IS ? AND value_type=? AND value_v=?
   AND valid_from IS ? AND valid_until IS ? AND (? IS NULL OR source=?)
   AND to_position={LIVE} AND base_confidence>0 LIMIT 2

@@ -7,7 +7,7 @@ from engramlog.projections.writing.commands import Refused, ReviewContent
 from engramlog.projections.writing.decide.context import Context, Decision
 
 _FLAGGED = """
-SELECT facts.scope, verdicts.fact_id, facts.garden_id FROM facts
+SELECT facts.scope, verdicts.fact_id, facts.garden_id FROM fact_rows AS facts
 LEFT JOIN verdicts ON verdicts.from_position=facts.from_position
 WHERE facts.id=?
 """

@@ -31,15 +31,15 @@ _COLUMNS = """m.name, m.fact_id, m.user, m.agent, f.to_position, f.base_confiden
 _NAMED = f"""
 SELECT {_COLUMNS} FROM json_each(?2) n
 CROSS JOIN memory_facts m ON m.partition=?1 AND m.name=n.value
-CROSS JOIN facts f ON f.id=m.fact_id AND f.origin=m.origin
+CROSS JOIN fact_rows f ON f.id=m.fact_id AND f.origin=m.origin
 UNION
 SELECT {_COLUMNS} FROM json_each(?2) n CROSS JOIN memory_facts m ON m.fact_id=n.value
-CROSS JOIN facts f ON f.id=m.fact_id AND f.origin=m.origin
+CROSS JOIN fact_rows f ON f.id=m.fact_id AND f.origin=m.origin
 WHERE +m.partition=?1
 ORDER BY 2
 """
 _RIVAL = f"""
-SELECT f.id FROM facts f JOIN memory_facts m ON m.fact_id=f.id AND m.origin=f.origin
+SELECT f.id FROM fact_rows f JOIN memory_facts m ON m.fact_id=f.id AND m.origin=f.origin
 WHERE f.entity=? AND f.relation=? AND f.scope=? AND f.garden_id IS ? AND m.user=? AND m.agent=?
   AND f.to_position={LIVE} AND f.base_confidence>0 AND (f.value_type, f.value_v)<>(?,?)
 ORDER BY f.from_position

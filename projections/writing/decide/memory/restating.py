@@ -26,7 +26,7 @@ _KNOWN = """
 SELECT delta_id, fact_id FROM deltas
 WHERE delta_id IN (SELECT value FROM json_each(?)) AND peer IS NULL
 """
-_THERE = "SELECT id, to_position FROM facts WHERE id IN (SELECT value FROM json_each(?))"
+_THERE = "SELECT id, to_position FROM fact_rows WHERE id IN (SELECT value FROM json_each(?))"
 
 
 def restate_batch(command: RestateBatch, context: Context) -> Decision | Refused:

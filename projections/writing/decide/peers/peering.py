@@ -30,7 +30,7 @@ REJECTED_MAX = 100
 _STATE = "SELECT state, node_id FROM peers WHERE peer_id=?"
 _ACTIVE = "SELECT grants FROM peers WHERE node_id=? AND state='active'"
 _HELD = "SELECT held FROM peer_streams WHERE stream=?"
-_TAKEN = "SELECT id FROM facts WHERE id IN (SELECT value FROM json_each(?)) LIMIT 1"
+_TAKEN = "SELECT id FROM fact_rows WHERE id IN (SELECT value FROM json_each(?)) LIMIT 1"
 REPLAYED = "replayed from a peer"
 
 

@@ -12,7 +12,7 @@ from engramlog.projections.writing.decide.facts.retracting import zero_effects, 
 
 SOURCE_NOT_OWNED = "source_not_owned"
 _TARGETS = f"""
-SELECT id, source, value_type, value_v, origin FROM facts
+SELECT id, source, value_type, value_v, origin FROM fact_rows
 WHERE entity=? AND relation=? AND scope=? AND garden_id IS NULL AND hlc<?
   AND to_position={LIVE} AND set_aside={LIVE} AND base_confidence>0
 ORDER BY from_position
