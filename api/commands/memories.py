@@ -99,7 +99,7 @@ def _likest(semantics: Semantics, text: str, slots: I32) -> list[int]:
     if len(slots) > CONFIDENTIAL_MAX:
         vector = semantics.contents.vector(text)
         assert vector is not None
-        cosines, present = semantics.cosines(vector, slots)
+        cosines, present = semantics.vectors.cosines(vector, slots)
         order = np.argsort(-np.where(present, cosines, -1.0), kind="stable")
         slots = slots[order[:CONFIDENTIAL_MAX]]
     chosen: list[int] = slots.tolist()

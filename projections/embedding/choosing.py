@@ -5,7 +5,7 @@ The first start decides and pins the model in the log; later starts follow the p
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 
 from msgspec import Struct
@@ -25,6 +25,7 @@ from engramlog.projections.embedding.providers.http import PATIENCE, HttpClient,
 from engramlog.projections.embedding.providers.models import MODELS, ModelCard, card_of
 from engramlog.projections.embedding.providers.none import NoProvider
 from engramlog.projections.embedding.providers.provider import Provider, Purpose
+from engramlog.projections.embedding.providers.remote import Dialect, RemoteProvider
 from engramlog.projections.embedding.recipe import Space, check_truncation
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.embedding.vectors.vec_facts import check_same
@@ -45,13 +46,13 @@ class Choice(Struct, frozen=True):
 class _Remote(Struct, frozen=True):
     url: str
     key_variable: str | None
-    build: Callable[[str, HttpClient, int | None], Provider]
+    dialect: Dialect
 
 
-_REMOTE: dict[str, _Remote] = {
-    "ollama": _Remote(ollama.URL, None, ollama.ollama),
-    "openai": _Remote(openai.URL, openai.KEY_VARIABLE, openai.openai),
-    "voyage": _Remote(voyage.URL, voyage.KEY_VARIABLE, voyage.voyage),
+REMOTE: dict[str, _Remote] = {
+    "ollama": _Remote(ollama.URL, None, ollama.DIALECT),
+    "openai": _Remote(openai.URL, openai.KEY_VARIABLE, openai.DIALECT),
+    "voyage": _Remote(voyage.URL, voyage.KEY_VARIABLE, voyage.DIALECT),
 }
 PROBING: dict[Purpose, Patience] = {"document": Patience(timeout_seconds=30.0, attempts_max=1)}
 """A running server may have to load its model first; an absent one refuses at once."""
@@ -147,7 +148,7 @@ def _first_that_answers(settings: EmbeddingSettings, environment: Mapping[str, s
     for name in ("ollama", "minilm"):
         model = next(iter(MODELS[name]))
         try:
-            if name in _REMOTE:
+            if name in REMOTE:
                 _check_answers(name, model, settings.url, environment)
             provider = open_provider(name, model, settings.url, None, environment)
         except (EmbeddingError, ModelFileError) as fault:
@@ -180,17 +181,16 @@ def open_provider(
     patience: Mapping[Purpose, Patience] = PATIENCE,
 ) -> Provider:
     """A provider by name. Raises UnknownModel, ModelFileError."""
+    card = card_of(name, model, dimensions)
     if name == "minilm":
-        card = card_of(name, model, dimensions)
         check_installed()
         return ModelProcess(name, model, card.dimensions)
-    remote = _REMOTE[name]
+    remote = REMOTE[name]
     key = environment.get(remote.key_variable) if remote.key_variable else None
     if remote.key_variable and not key:
         raise UnknownModel(f"provider {name} needs {remote.key_variable}")
-    return remote.build(
-        model, HttpClient(url or remote.url, key=key, patience=patience), dimensions
-    )
+    client = HttpClient(url or remote.url, key=key, patience=patience)
+    return RemoteProvider(name, model, card, remote.dialect, client)
 
 
 def space_of(pinned: EmbeddingModelPinned | None) -> Space | None:

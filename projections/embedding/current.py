@@ -201,7 +201,7 @@ class CurrentEmbeddings:
 
     def _opened(self, choice: Choice) -> Embeddings:
         assert choice.space is not None
-        return Embeddings.open(
+        return Embeddings(
             self._folder,
             self._log,
             self._reader,

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from engramlog.projections.arrays import F32, F64, I32, I64, Bool
+from engramlog.projections.arrays import F32, I32
 from engramlog.projections.embedding.embedder import UncachedEmbedder
 from engramlog.projections.embedding.hypothetical import SupposedVectors
 from engramlog.projections.embedding.vectors.card_vectors import CardVectors
@@ -20,7 +20,8 @@ QUERIES_KEPT_MAX = 256
 class Semantics:
     """Recall reads it from any thread.
 
-    ``min_confidence``: live facts above it get a vector. ``cards``: the vectors of memory cards.
+    ``vectors``: those of facts. ``min_confidence``: live facts above it get one. ``cards``: the
+    vectors of memory cards.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class Semantics:
         """Vectors of memories' values, without entity and relation."""
         self.min_confidence = min_confidence
         self._embedder = embedder
-        self._vectors = vectors
+        self.vectors = vectors
         self._lock = threading.Lock()
         self._queries: OrderedDict[str, Future[F32]] = OrderedDict()
 
@@ -82,27 +83,11 @@ class Semantics:
         Raises:
             EmbeddingError: the provider does not answer.
         """
-        vectors = SupposedVectors(self._vectors, theirs)
+        vectors = SupposedVectors(self.vectors, theirs)
         if texts:
             vectors.put(slots, self._embedder.uncached(texts))
         return Semantics(self._embedder, vectors, self.min_confidence)
 
     def on_vectors(self, put: Callable[[I32, F32], None], forget: Callable[[I32], None]) -> None:
         """Report added and removed vectors, in the embedding worker's thread."""
-        self._vectors.on_put, self._vectors.on_forget = put, forget
-
-    def cosines(self, query: F32, slots: I32) -> tuple[F64, Bool]:
-        """See ``Vectors.cosines``."""
-        return self._vectors.cosines(query, slots)
-
-    def present(self, slots: I32) -> Bool:
-        """See ``Vectors.present``."""
-        return self._vectors.present(slots)
-
-    def likely(self, query: F32, slots: I32, count: int) -> I64:
-        """See ``Vectors.likely``."""
-        return self._vectors.likely(query, slots, count)
-
-    def rows(self, slots: I32) -> tuple[F32, Bool]:
-        """See ``Vectors.rows``."""
-        return self._vectors.rows(slots)
+        self.vectors.on_put, self.vectors.on_forget = put, forget

@@ -10,8 +10,6 @@ from engramlog.eventlog.log import EventLog
 from engramlog.projections.embedding.cache import EmbeddingCache
 from engramlog.projections.embedding.choosing import Choice
 from engramlog.projections.embedding.embedder import Embedder
-from engramlog.projections.embedding.providers.provider import Provider
-from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.embedding.vectors.blocks import VectorBlocks, blocks_folder
 from engramlog.projections.embedding.vectors.bounded_vectors import BoundedVectors
@@ -23,50 +21,22 @@ from engramlog.projections.image.reader import Reader
 
 CACHE_FILE = "embeddings.db"
 PURGE_WAIT_SECONDS = 60.0
-VECTORS_FILE = "vectors.db"
 
 
 class Embeddings:
-    """Opened for a choice with a space; ``close`` when done."""
+    """Those of a choice with a space; ``close`` when done."""
 
     def __init__(
         self,
-        space: Space,
-        provider: Provider,
-        cache: EmbeddingCache,
-        table: VecFacts,
-        vectors: BoundedVectors,
-        worker: EmbeddingWorker,
-        semantics: Semantics,
-        embedder: Embedder,
-        reader: Reader,
-        blocks: VectorBlocks,
-    ) -> None:
-        self.space = space
-        self.cache = cache
-        self._embedder = embedder
-        self.semantics = semantics
-        self._provider = provider
-        self._table = table
-        self._vectors = vectors
-        self._worker = worker
-        self._reader = reader
-        self._blocks = blocks
-        self._closed = False
-
-    @classmethod
-    def open(
-        cls,
         folder: Path,
         log: EventLog,
         reader: Reader,
         choice: Choice,
         *,
         min_confidence: float,
-        file: str = VECTORS_FILE,
-        reindex: bool = False,
+        file: str,
         memory_bytes: int | None = None,
-    ) -> Embeddings:
+    ) -> None:
         """Open the files in ``folder`` and start the worker.
 
         Args:
@@ -74,35 +44,34 @@ class Embeddings:
             memory_bytes: see ``BoundedVectors``.
 
         Raises:
-            DimensionMismatch, ModelMismatch: ``vec_facts`` holds vectors of another space, and not
-                ``reindex``.
+            DimensionMismatch, ModelMismatch: ``vec_facts`` holds vectors of another space.
         """
-        assert choice.space is not None
-        table = VecFacts(folder / file, choice.space, reindex=reindex)
-        cache = EmbeddingCache(folder / CACHE_FILE)
+        space = choice.space
+        assert space is not None
+        self.space = space
+        self._reader = reader
+        self._provider = choice.provider
+        self._table = VecFacts(folder / file, space)
+        self.cache = EmbeddingCache(folder / CACHE_FILE)
         searched = KeptVectorFile(
-            search_file(folder / file), choice.space.stored_dimensions, memory_bytes, log
+            search_file(folder / file), space.stored_dimensions, memory_bytes, log
         )
-        vectors = BoundedVectors(searched, lambda: reader.pin().from_position, memory_bytes)
-        embedder = Embedder(choice.provider, choice.space, choice.card, cache)
-        blocks = VectorBlocks(blocks_folder(folder / file), choice.space, log)
-        worker = EmbeddingWorker(
-            log, reader, embedder, table, vectors, blocks, min_confidence=min_confidence
-        )
-        worker.start()
-        semantics = Semantics(embedder, vectors, min_confidence, CardVectors(embedder, table))
-        return cls(
-            choice.space,
-            choice.provider,
-            cache,
-            table,
-            vectors,
-            worker,
-            semantics,
-            embedder,
+        self._vectors = BoundedVectors(searched, lambda: reader.pin().from_position, memory_bytes)
+        self._embedder = Embedder(choice.provider, space, choice.card, self.cache)
+        self._blocks = VectorBlocks(blocks_folder(folder / file), space, log)
+        self._worker = EmbeddingWorker(
+            log,
             reader,
-            blocks,
+            self._embedder,
+            self._table,
+            self._vectors,
+            self._blocks,
+            min_confidence=min_confidence,
         )
+        self._worker.start()
+        cards = CardVectors(self._embedder, self._table)
+        self.semantics = Semantics(self._embedder, self._vectors, min_confidence, cards)
+        self._closed = False
 
     @property
     def loaded(self) -> bool:

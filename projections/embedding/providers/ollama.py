@@ -10,10 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from engramlog.projections.embedding.errors import BadAnswer
-from engramlog.projections.embedding.providers.http import HttpClient
-from engramlog.projections.embedding.providers.models import card_of
 from engramlog.projections.embedding.providers.provider import Purpose
-from engramlog.projections.embedding.providers.remote import Dialect, RemoteProvider, RequestLimits
+from engramlog.projections.embedding.providers.remote import Dialect, RequestLimits
 
 URL = "http://127.0.0.1:11434"
 
@@ -38,8 +36,3 @@ def _vectors(body: bytes) -> list[list[float]]:
 
 # One machine computes all requests: more than two at a time only wait in the server.
 DIALECT = Dialect("/api/embed", _body, _vectors, RequestLimits(64, 262_144, 32_768, 2))
-
-
-def ollama(model: str, client: HttpClient, dimensions: int | None = None) -> RemoteProvider:
-    """The provider. ``dimensions`` is needed for models without a card."""
-    return RemoteProvider("ollama", model, card_of("ollama", model, dimensions), DIALECT, client)

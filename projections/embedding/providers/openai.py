@@ -11,10 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from engramlog.projections.embedding.errors import BadAnswer
-from engramlog.projections.embedding.providers.http import HttpClient
-from engramlog.projections.embedding.providers.models import card_of
 from engramlog.projections.embedding.providers.provider import Purpose
-from engramlog.projections.embedding.providers.remote import Dialect, RemoteProvider, RequestLimits
+from engramlog.projections.embedding.providers.remote import Dialect, RequestLimits
 
 URL = "https://api.openai.com/v1"
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -52,8 +50,3 @@ def _vectors(body: bytes) -> list[list[float]]:
 
 
 DIALECT = Dialect("/embeddings", _body, _vectors, RequestLimits(256, 262_144, 8_000, 4))
-
-
-def openai(model: str, client: HttpClient, dimensions: int | None = None) -> RemoteProvider:
-    """The provider. ``dimensions`` is needed for models without a card."""
-    return RemoteProvider("openai", model, card_of("openai", model, dimensions), DIALECT, client)

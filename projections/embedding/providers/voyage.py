@@ -7,11 +7,9 @@ request (128 for older accounts) and 1,000,000 tokens for ``voyage-3-lite``.
 
 from collections.abc import Sequence
 
-from engramlog.projections.embedding.providers.http import HttpClient
-from engramlog.projections.embedding.providers.models import card_of
 from engramlog.projections.embedding.providers.openai import indexed_vectors
 from engramlog.projections.embedding.providers.provider import Purpose
-from engramlog.projections.embedding.providers.remote import Dialect, RemoteProvider, RequestLimits
+from engramlog.projections.embedding.providers.remote import Dialect, RequestLimits
 
 URL = "https://api.voyageai.com/v1"
 KEY_VARIABLE = "VOYAGE_API_KEY"
@@ -26,8 +24,3 @@ def _vectors(body: bytes) -> list[list[float]]:
 
 
 DIALECT = Dialect("/embeddings", _body, _vectors, RequestLimits(128, 120_000, 32_768, 4))
-
-
-def voyage(model: str, client: HttpClient, dimensions: int | None = None) -> RemoteProvider:
-    """The provider. ``dimensions`` is needed for models without a card."""
-    return RemoteProvider("voyage", model, card_of("voyage", model, dimensions), DIALECT, client)

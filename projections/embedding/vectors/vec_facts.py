@@ -104,34 +104,26 @@ class KeptVecFacts:
 class VecFacts(KeptVecFacts):
     """The table in its one writing process, and its position. Safe from several threads."""
 
-    def __init__(self, path: Path, space: Space, *, reindex: bool = False) -> None:
-        """Open or create the table for one space.
-
-        Args:
-            reindex: a table of another space is emptied instead of refused.
-
-        Raises:
-            DimensionMismatch, ModelMismatch: the table holds vectors of another space.
-        """
+    def __init__(self, path: Path, space: Space) -> None:
+        """Open or create the table for one space. Raises as ``KeptVecFacts``."""
         self._path = path
         self._lock = threading.Lock()
         self._db = open_vectors(path)
         try:
             with self._db:
-                self._settle(space, reindex)
+                self._settle(space)
         except BaseException:
             self._db.close()
             raise
 
-    def _settle(self, space: Space, reindex: bool) -> None:
+    def _settle(self, space: Space) -> None:
         self._db.execute(_META)
         found = query_one(self._db, "SELECT space FROM vec_meta")
         if found is not None:
             stored = msgspec.json.decode(found[0], type=Space)
+            check_same(stored, space)
             if stored == space:
                 return
-            if not reindex:
-                check_same(stored, space)
             self._db.execute("DROP TABLE vec_facts; DELETE FROM vec_meta")
         if query_one(self._db, _HAS_TABLE) is None:
             self._db.execute(_TABLE.format(space.stored_dimensions, CHUNK_ROWS))

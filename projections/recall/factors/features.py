@@ -106,7 +106,7 @@ def _cosines(survey: Survey, slots: I32) -> F64 | None:
     if semantics is None or query is None:
         return None
     cosines: F64 = np.full(len(slots), np.nan)
-    embedded = semantics.present(slots)
+    embedded = semantics.vectors.present(slots)
     if embedded.any():
-        cosines[embedded], _ = semantics.cosines(query, slots[embedded])
+        cosines[embedded], _ = semantics.vectors.cosines(query, slots[embedded])
     return cosines

@@ -113,7 +113,7 @@ def _chooser(
     texts = _Cut(pool, lambda row: tokenize(f"{row.relation} {row.value_v}"))
     material = Material(texts, words=_Cut(pool, lambda row: row.value_v.lower().split()))
     if survey.semantics is not None:
-        vectors, embedded = survey.semantics.rows(slots)
+        vectors, embedded = survey.semantics.vectors.rows(slots)
         material = msgspec.structs.replace(material, vectors=vectors, embedded=embedded)
     similarity = SIMILARITIES[diversity.similarity](material)
     crowding = None

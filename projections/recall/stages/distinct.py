@@ -49,7 +49,7 @@ def distinct_cosines(
     if not len(slots):
         return cosines
     best = best_indices(cosines, own.nearest, lambda at: survey.view.ages(slots[at]))
-    rows, _ = semantics.rows(slots[best])
+    rows, _ = semantics.vectors.rows(slots[best])
     mean: F64 = rows.mean(axis=0, dtype=np.float64)
     squared = float(np.vecdot(mean, mean))
     likeness = np.full(len(slots), squared)

@@ -70,7 +70,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     if not survey.request.query.strip():
         raise StageDisabled("the query is empty")
     slots = survey.confident(semantics.min_confidence)
-    present = semantics.present(slots)
+    present = semantics.vectors.present(slots)
     missing = len(slots) - int(np.count_nonzero(present))
     asked = PlainQuestion(survey.request.query)
     if parameters.name_share is not None:
@@ -82,8 +82,8 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     compared = max(COMPARED_MIN, int(len(embedded) * COMPARED_SHARE))
     slots = embedded
     if len(slots) > compared:
-        slots = slots[semantics.likely(query, slots, compared)]
-    cosines, _ = semantics.cosines(query, slots)
+        slots = slots[semantics.vectors.likely(query, slots, compared)]
+    cosines, _ = semantics.vectors.cosines(query, slots)
     near_query = cosines
     if survey.context is not None:
         slots, cosines, near_query = _in_context(survey, semantics, query, embedded, slots, cosines)
@@ -139,7 +139,7 @@ def _in_context(
     pool = pool[among(pool, embedded)]
     others = pool[~among(pool, slots)]
     if len(others):
-        besides, _ = semantics.cosines(query, others)
+        besides, _ = semantics.vectors.cosines(query, others)
         slots = np.concatenate([slots, others])
         order = np.argsort(slots)
         slots, cosines = slots[order], np.concatenate([cosines, besides])[order]
@@ -163,7 +163,7 @@ def _with_neighbours(
     The sums themselves are never built: a few products of each vector with the next ones suffice,
     and all near facts share them.
     """
-    rows, _ = semantics.rows(windows.members)
+    rows, _ = semantics.vectors.rows(windows.members)
     count = len(rows)
     at = {step: _indices(windows.places + step, count) for step in (0, *shares)}
     known = _padded(kept, count)

@@ -296,14 +296,15 @@ def test_a_recall_worker_reads_vectors_from_the_nodes_file(ollama: Server, tmp_p
     slots = np.arange(3, dtype=np.int32)
     mine = embeddings.semantics
     assert mine is not None
-    until(lambda: bool(mine.present(slots).all()))
+    until(lambda: bool(mine.vectors.present(slots).all()))
     followed = FollowedEmbeddings.following(
         tmp_path, node.log, node.reader, settings, node.pinned_space(), ask=mine.query
     )
     assert followed._vectors is not None
     assert (followed._vectors.in_file, len(followed._vectors)) == (True, 3)
     assert followed.semantics is not None
-    assert followed.semantics.rows(slots)[0].tobytes() == mine.rows(slots)[0].tobytes()
+    rows, _ = followed.semantics.vectors.rows(slots)
+    assert rows.tobytes() == mine.vectors.rows(slots)[0].tobytes()
     followed._vectors.close()
     node.close()
 

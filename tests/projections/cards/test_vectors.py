@@ -41,7 +41,9 @@ class Desk:
         self.provider = WordsProvider()
         choice = Choice(self.provider, CARD, SPACE, False)
         reader = self.node.reader
-        self.embeddings = Embeddings.open(path, self.node.log, reader, choice, min_confidence=0.1)
+        self.embeddings = Embeddings(
+            path, self.node.log, reader, choice, file="vectors.db", min_confidence=0.1
+        )
         vectors = self.embeddings.semantics.cards
         assert vectors is not None
         self.vectors = vectors

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engramlog.projections.embedding.choosing import REMOTE
 from engramlog.projections.embedding.errors import (
     BadAnswer,
     EmbeddingsOff,
@@ -15,12 +16,10 @@ from engramlog.projections.embedding.errors import (
 )
 from engramlog.projections.embedding.providers.breaker import CircuitBreaker
 from engramlog.projections.embedding.providers.http import HttpClient, Patience
+from engramlog.projections.embedding.providers.models import card_of
 from engramlog.projections.embedding.providers.none import NoProvider
-from engramlog.projections.embedding.providers.ollama import ollama
-from engramlog.projections.embedding.providers.openai import openai
 from engramlog.projections.embedding.providers.provider import Purpose
 from engramlog.projections.embedding.providers.remote import RemoteProvider
-from engramlog.projections.embedding.providers.voyage import voyage
 from tests.worlds.provider_servers import (
     Scripted,
     Server,
@@ -52,19 +51,26 @@ class Time:
         )
 
 
-CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], Callable[..., RemoteProvider], str]] = {
-    "ollama": (ollama_api, ollama, "nomic-embed-text"),
-    "openai": (openai_api, openai, "text-embedding-3-small"),
-    "voyage": (voyage_api, voyage, "voyage-3-lite"),
+def remote(
+    name: str, model: str, client: HttpClient, dimensions: int | None = None
+) -> RemoteProvider:
+    card = card_of(name, model, dimensions)
+    return RemoteProvider(name, model, card, REMOTE[name].dialect, client)
+
+
+CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "ollama": (ollama_api, "nomic-embed-text"),
+    "openai": (openai_api, "text-embedding-3-small"),
+    "voyage": (voyage_api, "voyage-3-lite"),
 }
 
 
 @pytest.fixture(params=sorted(CASES))
 def case(request: pytest.FixtureRequest) -> Iterator[tuple[RemoteProvider, Server, Time]]:
-    answer, build, model = CASES[request.param]
+    answer, model = CASES[request.param]
     time = Time()
     with serving(answer) as server:
-        provider = build(model, time.client(server.url, KEY))
+        provider = remote(request.param, model, time.client(server.url, KEY))
         yield provider, server, time
         provider.close()
 
@@ -139,7 +145,7 @@ def test_retry_after_as_a_date_is_waited_for() -> None:
             jitter=lambda: 0.0,
             now=lambda: 1445412480.0,  # Wed, 21 Oct 2015 07:28:00 GMT
         )
-        provider = openai("text-embedding-3-small", client)
+        provider = remote("openai", "text-embedding-3-small", client)
         date = {"Retry-After": "Wed, 21 Oct 2015 07:28:10 GMT"}
         server.script.append(Scripted(429, b"{}", date))
         provider.embed(["one"])
@@ -181,7 +187,7 @@ def test_an_empty_account_is_a_refusal_although_it_is_a_429() -> None:
     error = {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}
     with serving(openai_api) as server:
         server.script.append(Scripted(429, error))
-        provider = openai("text-embedding-3-small", time.client(server.url, KEY))
+        provider = remote("openai", "text-embedding-3-small", time.client(server.url, KEY))
         with pytest.raises(ProviderRefused, match="quota"):
             provider.embed(["one"])
         provider.close()
@@ -234,9 +240,9 @@ def test_an_answer_that_drips_is_held_to_the_same_deadline(case: Any) -> None:
 
 def test_a_refused_connection_is_unavailability(case: Any) -> None:
     provider, _, _ = case
-    _, build, model = CASES[provider.name]
+    _, model = CASES[provider.name]
     time = Time()
-    absent = build(model, time.client(f"http://127.0.0.1:{unused_port()}"))
+    absent = remote(provider.name, model, time.client(f"http://127.0.0.1:{unused_port()}"))
     with pytest.raises(ProviderUnavailable, match="cannot be reached"):
         absent.embed(["one"])
     assert len(time.pauses) == 2
@@ -258,7 +264,9 @@ def test_after_failures_in_a_row_no_request_goes_out_until_the_breaker_allows_on
     time = Time()
     with serving(openai_api) as server:
         server.script.extend([Scripted(500)] * 4)
-        provider = openai("text-embedding-3-small", time.client(server.url, breaker=breaker))
+        provider = remote(
+            "openai", "text-embedding-3-small", time.client(server.url, breaker=breaker)
+        )
         with pytest.raises(ProviderUnavailable):
             provider.embed(["one"])
         with pytest.raises(ProviderUnavailable, match="paused for 30 s") as caught:
@@ -278,7 +286,7 @@ def test_after_failures_in_a_row_no_request_goes_out_until_the_breaker_allows_on
 def test_prefixes_mark_documents_and_queries() -> None:
     time = Time()
     with serving(ollama_api) as server:
-        provider = ollama("nomic-embed-text", time.client(server.url))
+        provider = remote("ollama", "nomic-embed-text", time.client(server.url))
         provider.embed(["who?"], "query")
         assert server.requests[0][2] == {
             "model": "nomic-embed-text",
@@ -287,7 +295,7 @@ def test_prefixes_mark_documents_and_queries() -> None:
         }
         provider.close()
     with serving(voyage_api) as server:
-        provider = voyage("voyage-3-lite", time.client(server.url, KEY))
+        provider = remote("voyage", "voyage-3-lite", time.client(server.url, KEY))
         provider.embed(["who?"], "query")
         assert server.requests[0][0] == "/embeddings"
         assert server.requests[0][2] == {
@@ -307,10 +315,10 @@ def test_a_key_is_not_sent_unencrypted_to_another_machine() -> None:
 def test_a_model_without_a_card_needs_its_dimensions_declared() -> None:
     client = HttpClient("http://127.0.0.1:1")
     with pytest.raises(UnknownModel, match="declare its dimensions"):
-        ollama("snowflake-arctic-embed", client)
+        remote("ollama", "snowflake-arctic-embed", client)
     with pytest.raises(UnknownModel, match="has 768 dimensions, not 64"):
-        ollama("nomic-embed-text", client, 64)
-    provider = ollama("snowflake-arctic-embed", client, 1024)
+        remote("ollama", "nomic-embed-text", client, 64)
+    provider = remote("ollama", "snowflake-arctic-embed", client, 1024)
     assert provider.dimensions == 1024
     provider.close()
 

@@ -127,7 +127,7 @@ def test_rows_and_position_move_together_and_survive(tmp_path: Path) -> None:
         (Space("double", "words", D, recipe="fact/2"), ModelMismatch, "model mismatch"),
     ],
 )
-def test_a_table_of_another_space_is_refused_until_it_is_reindexed(
+def test_a_table_of_another_space_is_refused(
     tmp_path: Path, configured: Space, error: type[Exception], told: str
 ) -> None:
     table = VecFacts(tmp_path / "vectors.db", SPACE)
@@ -135,12 +135,6 @@ def test_a_table_of_another_space_is_refused_until_it_is_reindexed(
     table.close()
     with pytest.raises(error, match=told):
         VecFacts(tmp_path / "vectors.db", configured)
-    emptied = VecFacts(tmp_path / "vectors.db", configured, reindex=True)
-    assert (len(emptied), emptied.position) == (0, 0)
-    wide = np.ones(configured.stored_dimensions, dtype=np.float32)
-    emptied.write(added=[("a", wide)])
-    assert len(emptied) == 1
-    emptied.close()
 
 
 def test_the_server_of_a_model_makes_no_difference(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from engramlog.projections.arrays import F32
 from engramlog.projections.embedding import worker
 from engramlog.projections.embedding.cache import text_key
 from engramlog.projections.embedding.choosing import Choice
+from engramlog.projections.embedding.current import vectors_file
 from engramlog.projections.embedding.errors import BadAnswer, ProviderRefused, ProviderUnavailable
 from engramlog.projections.embedding.providers.provider import Purpose
 from engramlog.projections.embedding.recipe import Space, composed
@@ -39,16 +40,14 @@ class Stage:
         self.provider = WordsProvider()
         self.embeddings = self.open()
 
-    def open(
-        self, space: Space = SPACE, reindex: bool = False, memory_bytes: int | None = None
-    ) -> Embeddings:
-        return Embeddings.open(
+    def open(self, space: Space = SPACE, memory_bytes: int | None = None) -> Embeddings:
+        return Embeddings(
             self.folder,
             self.node.log,
             self.node.reader,
             Choice(self.provider, CARD, space, False),
             min_confidence=0.1,
-            reindex=reindex,
+            file="vectors.db" if space == SPACE else vectors_file(space),
             memory_bytes=memory_bytes,
         )
 
@@ -79,7 +78,7 @@ class Stage:
 
     def has_vector(self, fact: str) -> bool:
         slot = self.node.reader.slot_of(fact)
-        return bool(self.embeddings.semantics.rows(np.array([slot], dtype=np.int32))[1][0])
+        return bool(self.embeddings.semantics.vectors.rows(np.array([slot], dtype=np.int32))[1][0])
 
     def close(self) -> None:
         self.embeddings.close()
@@ -99,7 +98,7 @@ def test_a_live_fact_is_embedded_as_its_composed_text(stage: Stage) -> None:
     assert stage.provider.embedded == ["alice memory:note likes tea"]
     query = words_vector("alice memory:note likes tea")
     slots = np.array([stage.node.reader.slot_of(fact)], dtype=np.int32)
-    cosines, _ = stage.embeddings.semantics.cosines(query, slots)
+    cosines, _ = stage.embeddings.semantics.vectors.cosines(query, slots)
     assert cosines[0] == pytest.approx(1.0, abs=1e-6)
 
 
@@ -295,9 +294,9 @@ def test_reindexing_embeds_every_live_fact_again(stage: Stage) -> None:
     facts = [stage.say("one"), stage.say("two")]
     assert stage.settled() == sorted(facts)
     stage.embeddings.close()
-    stage.embeddings = stage.open(Space("double", "words", 64, truncated=16), reindex=True)
+    stage.embeddings = stage.open(Space("double", "words", 64, truncated=16))
     assert stage.settled() == sorted(facts)
-    rows, present = stage.embeddings.semantics.rows(np.array([0, 1], dtype=np.int32))
+    rows, present = stage.embeddings.semantics.vectors.rows(np.array([0, 1], dtype=np.int32))
     assert rows.shape == (2, 16)
     assert np.linalg.norm(rows[present], axis=1) == pytest.approx(1.0, abs=1e-6)
 
