@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from time import perf_counter
 
@@ -53,19 +53,16 @@ def create_app(
     """
     complete_struct_types()
     service = create_service(node, settings, control_token=control_token)
-    guard = _Guard(service)
+    resources, patterns = routing()
     app = web.Application(
-        middlewares=[web.middleware(guard)], client_max_size=settings.request_body_bytes_max
+        middlewares=[web.middleware(_Guard(service, patterns))],
+        client_max_size=settings.request_body_bytes_max,
     )
     app[SERVICE] = service
+    app[_SERVING] = _Serving(service, KnownCallers())
     app[DOCUMENT] = _document
-    known = KnownCallers()
-    for route in ROUTES:
-        handler = _serve(route, service, known)
-        guard.patterns[handler] = route.path
-        app.router.add_route(route.method, route.path, handler)
-        if route.method == "GET":
-            app.router.add_route("HEAD", route.path, handler)
+    for resource in resources:
+        app.router.register_resource(resource)
     app.cleanup_ctx.append(_lifetime)
     app.on_shutdown.append(_release_waiting)
     return app
@@ -76,19 +73,50 @@ def _document() -> bytes:
     return json.encode(build_openapi(ROUTES))
 
 
-def _serve(route: Route, service: Service, known: KnownCallers) -> _Handler:
+@cache
+def routing() -> tuple[Sequence[web.AbstractResource], Mapping[_Handler, str]]:
+    """The resources of the route table, which applications share, and the path of each handler's
+    route."""
+    router = web.UrlDispatcher()
+    patterns: dict[_Handler, str] = {}
+    for route in ROUTES:
+        handler = _serve(route)
+        patterns[handler] = route.path
+        router.add_route(route.method, route.path, handler)
+        if route.method == "GET":
+            router.add_route("HEAD", route.path, handler)
+    return [*router.resources()], patterns
+
+
+class _Serving:
+    """What a handler knows of its application."""
+
+    def __init__(self, service: Service, known: KnownCallers) -> None:
+        self.service = service
+        self.node = service.node
+        self.held = service.node.log.held
+        self.keys_required = service.settings.auth_required
+        self.known = known
+
+
+_SERVING = web.AppKey("serving", _Serving)
+
+
+def _serve(route: Route) -> _Handler:
     """The route's handler behind identification and its permission."""
 
-    node, settings, permission = service.node, service.settings, route.permission
-    held = node.log.held
+    permission = route.permission
     dimension = dimension_of(route.method, permission)
     parameters = frozenset[str]() if route.query is None else parameters_of(route.query)
-    required = settings.auth_required and permission not in ("none", "peer")
-    needed = None if permission in ("none", "any", "peer") else permission
-    if permission == "operator":
-        needed = "admin" if settings.auth_required else None
+    open_to_all = permission in ("none", "peer")
+    allowed = None if permission in ("none", "any", "peer", "operator") else permission
 
     async def serve(request: web.Request) -> web.StreamResponse:
+        serving = request.app[_SERVING]
+        service, node, held = serving.service, serving.node, serving.held
+        needed = allowed
+        if permission == "operator" and serving.keys_required:
+            needed = "admin"
         header = request.headers.get("Authorization")
         reader = node.reader
         caller = identify(
@@ -96,11 +124,11 @@ def _serve(route: Route, service: Service, known: KnownCallers) -> _Handler:
             reader.keys,
             reader.gardens,
             node.clock.now_us(),
-            required=required,
+            required=serving.keys_required and not open_to_all,
             control_token=service.control_token,
             capabilities=reader.capabilities,
             issuers=issuers_of(node) if header and BEARER_PREFIX in header else None,
-            known=known,
+            known=serving.known,
         )
         if held != EVERY_SCOPE:
             caller = of_held_scopes(caller, held, permission)
@@ -129,15 +157,11 @@ def _serve(route: Route, service: Service, known: KnownCallers) -> _Handler:
 
 
 class _Guard:
-    """Turns failures into answers, and counts every request.
+    """Turns failures into answers, and counts every request."""
 
-    Attributes:
-        patterns: the path of each handler's route.
-    """
-
-    def __init__(self, service: Service) -> None:
-        self.patterns: dict[_Handler, str] = {}
+    def __init__(self, service: Service, patterns: Mapping[_Handler, str]) -> None:
         self._service = service
+        self._patterns = patterns
 
     async def __call__(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         started = perf_counter()
@@ -166,7 +190,7 @@ class _Guard:
         finally:
             if connection is not None:
                 connection.finish()
-            pattern = self.patterns.get(handler)
+            pattern = self._patterns.get(handler)
             if pattern is None:
                 resource = request.match_info.route.resource
                 pattern = "unmatched" if resource is None else resource.canonical

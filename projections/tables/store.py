@@ -5,7 +5,7 @@ the current generation, so a rebuilt file is swapped in atomically.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import apsw
@@ -45,6 +45,21 @@ CREATE TABLE unknown_events (
 """
 
 
+@cache
+def empty_tables(*, bulk: bool) -> bytes:
+    """A file with every table and no row, made once in a process: a copy takes a fifth of the time.
+    ``bulk``: without late indexes."""
+    db = apsw.Connection(":memory:")
+    db.execute(_CHECKPOINTS)
+    for projector in PROJECTORS:
+        db.execute(projector.schema)
+        if not bulk:
+            db.execute(projector.late_indexes)
+    image = db.serialize("main")
+    db.close()
+    return image
+
+
 class Checkpoint(Struct, frozen=True):
     """A projector's position; ``halted`` gives the reason if it stopped."""
 
@@ -79,8 +94,7 @@ class ProjectionStore:
         self._bulk = bulk
         self._strict = strict
         self.db = open_writer(self.path, bulk=bulk)
-        with self.db:
-            self._create()
+        self._create()
         if path is None and current_generation(link) != self.path:
             point_link(link, self.path)
         self._checkpoints = self._load()
@@ -89,14 +103,15 @@ class ProjectionStore:
     def _create(self) -> None:
         if self.db.execute("SELECT 1 FROM sqlite_master WHERE name='checkpoints'").fetchone():
             return
-        self.db.execute(_CHECKPOINTS)
-        for projector in PROJECTORS:
-            self.db.execute(projector.schema)
-            if not self._bulk:
-                self.db.execute(projector.late_indexes)
-            self.db.execute(
-                "INSERT INTO checkpoints VALUES (?,?,0,NULL)", (projector.name, projector.version)
-            )
+        empty = apsw.Connection(":memory:")
+        empty.deserialize("main", empty_tables(bulk=self._bulk))
+        empty.executemany(
+            "INSERT INTO checkpoints VALUES (?,?,0,NULL)",
+            [(projector.name, projector.version) for projector in PROJECTORS],
+        )
+        with self.db.backup("main", empty, "main") as copying:
+            copying.step()
+        empty.close()
 
     def _load(self) -> dict[str, Checkpoint]:
         rows = query(self.db, "SELECT projector, version, position, halted FROM checkpoints")
