@@ -10,14 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-)
 
 from engramlog.api.schemas.messages import plain_message
-from engramlog.api.settings import PREFIX, Settings
+from engramlog.api.settings import IN_FILE, PREFIX, Settings
 
 FILE_NAME = "engramlog.toml"
 CLIENT_VARIABLES = frozenset(
@@ -33,10 +28,6 @@ CLIENT_VARIABLES = frozenset(
 
 class SettingsError(Exception):
     """A setting is not usable; the message names it and its source."""
-
-
-class _File(InitSettingsSource):
-    """The values of the TOML file, ranked under the environment."""
 
 
 def load_settings(
@@ -57,22 +48,13 @@ def load_settings(
     path = config if config is not None else _default_file(given)
     in_file = {} if path is None else _read_file(path)
 
-    class Layered(Settings):
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return init_settings, env_settings, _File(settings_cls, in_file)
-
+    reading = IN_FILE.set(in_file)
     try:
-        settings = Layered(**given)  # pyright: ignore[reportArgumentType]
+        settings = Settings(**given)  # pyright: ignore[reportArgumentType]
     except ValidationError as fault:
         raise SettingsError(_explain(fault, given, path)) from fault
+    finally:
+        IN_FILE.reset(reading)
     return settings, unknown_variables(os.environ)
 
 
