@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 
 from engramlog.api.client.client import ClientError
 from engramlog.api.console.arguments import CommandError
@@ -100,7 +99,13 @@ def build_parser(modules: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentP
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"engramlog {_version()}")
+    parser.add_argument(
+        "--version",
+        action=_Version,
+        nargs=0,
+        default=argparse.SUPPRESS,
+        help="show program's version number and exit",
+    )
     parser.add_argument("--traceback", action="store_true", help=argparse.SUPPRESS)
     commands = Subcommands(parser)
     for name in modules:
@@ -153,7 +158,17 @@ def expected() -> tuple[type[Exception], ...]:
     )  # fmt: skip
 
 
+class _Version(argparse.Action):
+    """Looks the version up when it is asked for: this loads a parser of e-mails."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(f"engramlog {_version()}")
+        parser.exit()
+
+
 def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("engramlog")
     except PackageNotFoundError:  # run from a source tree without installation
