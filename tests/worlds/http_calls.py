@@ -9,7 +9,7 @@ import json
 import select
 from collections import deque
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPMessage
+from http.client import HTTPConnection, HTTPMessage, HTTPResponse
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -38,6 +38,33 @@ class Answer:
 
     def __repr__(self) -> str:
         return f"<{self.status_code} {self.content[:200]!r}>"
+
+
+class _Response(HTTPResponse):
+    """An answer whose headers are read line by line, not as an e-mail: a third of the time of a
+    request. The node sends each header in one line, and no answer before the last."""
+
+    def begin(self) -> None:
+        version, status, _ = self.fp.readline().decode("latin-1").split(" ", 2)
+        assert version == "HTTP/1.1", version
+        self.code = self.status = int(status)
+        self.version = 11
+        self.headers = self.msg = HTTPMessage()
+        while line := self.fp.readline().decode("latin-1").rstrip("\r\n"):
+            name, _, value = line.partition(":")
+            self.headers.add_header(name, value.strip())
+        self.chunked = self.headers.get("transfer-encoding") == "chunked"
+        self.chunk_left = None
+        length = self.headers.get("content-length")
+        self.length = None if length is None else int(length)
+        if self.status in (204, 304) or self._method == "HEAD":  # pyright: ignore[reportAttributeAccessIssue]
+            self.length = 0
+        open_end = self.length is None and not self.chunked
+        self.will_close = open_end or self.headers.get("connection") == "close"
+
+
+class _Connection(HTTPConnection):
+    response_class = _Response
 
 
 class Calls:
@@ -87,7 +114,7 @@ class Calls:
             if connection.sock is not None and not select.select([connection.sock], [], [], 0)[0]:
                 return connection
             connection.close()  # the other side has closed it meanwhile
-        return HTTPConnection(self._address, timeout=SECONDS_MAX)
+        return _Connection(self._address, timeout=SECONDS_MAX)
 
     def close(self) -> None:
         while self._idle:
