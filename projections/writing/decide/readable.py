@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from engramlog.projections.writing.decide.context import Context
 
 _FRESH = """
-SELECT id, entity, scope, garden_id, value_type, value_v, source FROM fact_rows
+SELECT id, entity, scope, garden_id, value_type, value_v, source FROM fact_rows AS facts
 WHERE id IN (SELECT value FROM json_each(?)) AND {cleared}
 """
 

@@ -307,7 +307,7 @@ def test_diversity_is_judged_by_vectors(provider: Any, cache: Any) -> None:
     world.fact(user("bob"), "memory:drink", "tea")  # 1: alike by words, made unlike below
     world.fact(user("cyd"), "memory:drink", "tea mug")  # 2: unlike by words, made alike
     semantics = embedded(world, provider, cache)
-    vectors = semantics._vectors
+    vectors = semantics.vectors
     base, other = words_vector("one"), words_vector("two")
     vectors.put(np.array([0, 1, 2], dtype=np.int32), np.stack([base, other, base]))
     by_vectors = [each.slot for each in ask(world, semantics, "tea", lambda_mmr=0.3).results]
