@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
@@ -19,6 +20,9 @@ from hypothesis.internal.constants_ast import Constants
 from engramlog.api.node.process.process_tuning import settle_heap
 from tests.worlds import postgres_servers
 from tests.worlds.postgres_servers import Server, Servers, new_log
+
+SHARING = ("system", "docs", "console")
+"""Folders of files whose tests share processes: nodes, recall workers, browsers."""
 
 # Explaining a failure traces every line: ten times slower than finding a smaller example.
 _PHASES = [phase for phase in Phase if phase is not Phase.explain]
@@ -35,6 +39,26 @@ def pytest_configure(config: pytest.Config) -> None:
         none = Constants()
         providers._get_local_constants = lambda: none  # pyright: ignore[reportPrivateUsage]
     gc.disable()  # modules are no garbage: collections while they load are a quarter of it
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Several test processes divide the list into parts of equal length, and at their end take from
+    the end of another's part. So each part begins with its share of the files whose tests share
+    processes: torn apart, each test process would start those again."""
+    parts = getattr(config, "workerinput", {}).get("workercount", 1)
+    if parts == 1:
+        return
+    files: dict[Path, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        files[item.path].append(item)
+    hands: list[list[pytest.Item]] = [[] for _ in range(parts)]
+    sharing = [each for path, each in files.items() if path.parent.name in SHARING]
+    others = [each for path, each in files.items() if path.parent.name not in SHARING]
+    for number, each in enumerate(sharing):
+        hands[number % parts] += each
+    for each in sorted(others, key=len, reverse=True):  # the parts become equally long
+        min(hands, key=len).extend(each)
+    items[:] = [item for hand in hands for item in hand]
 
 
 def pytest_collection_finish() -> None:
