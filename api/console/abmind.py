@@ -39,7 +39,7 @@ def build_abmind_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--traceback", action="store_true", help=argparse.SUPPRESS)
     commands = Subcommands(parser)
-    recall = commands.add("recall", "find memories by keywords", EXAMPLES, run_recall)
+    recall = commands.add("recall", "find memories by keywords", run_recall, EXAMPLES)
     add_target_arguments(recall)
     add_keyword_arguments(recall)
     recall.add_argument("--limit", type=int, default=LIMIT, help=f"default: {LIMIT}")

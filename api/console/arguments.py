@@ -51,6 +51,13 @@ def add_target_arguments(parser: argparse.ArgumentParser, *, json: bool = False)
     )
 
 
+def add_moment_argument(parser: argparse.ArgumentParser) -> None:
+    """Adds ``--as-of``."""
+    parser.add_argument(
+        "--as-of", metavar="MOMENT", help="as known then: an instant, position:N, or an HLC"
+    )
+
+
 def settings_of(args: argparse.Namespace, **flags: object) -> Settings:
     """The settings in force; warnings go to stderr. Raises SettingsError."""
     from engramlog.api.settings_sources import load_settings

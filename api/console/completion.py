@@ -28,7 +28,7 @@ complete -o filenames -F _engramlog engramlog
 
 def register(commands: Subcommands) -> None:
     """Add the command."""
-    parser = commands.add("completion", "print completions for a shell", EXAMPLES, run_completion)
+    parser = commands.add("completion", "print completions for a shell", run_completion, EXAMPLES)
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
 
 

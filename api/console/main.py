@@ -113,7 +113,7 @@ def build_parser(modules: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentP
     if not modules:
         for made in COMMANDS.values():
             for command, summary in made.items():
-                commands.add(command, summary, "")
+                commands.add(command, summary)
     return parser
 
 

@@ -2,8 +2,8 @@
 
 import shutil
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -13,6 +13,9 @@ GAP = "  "
 WIDTH_MIN = 60
 COLUMN_MIN = 12
 CELL_MAX = 200
+
+Column: TypeAlias = str | Callable[[Any], object]
+"""A field of a row's object, or what to make of the object; None is an empty cell."""
 
 
 def print_json(body: object) -> int:
@@ -44,6 +47,18 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, empty
         print(GAP.join(fitted).rstrip())
 
 
+def print_rows(
+    columns: Mapping[str, Column], rows: Sequence[Mapping[str, Any]], *, empty: str = ""
+) -> None:
+    """Print objects as a table, by the columns' headings."""
+    made = [
+        [row[column] if isinstance(column, str) else column(row) for column in columns.values()]
+        for row in rows
+    ]
+    cells = [["" if value is None else str(value) for value in row] for row in made]
+    print_table(list(columns), cells, empty=empty)
+
+
 def value_text(value: dict[str, Any]) -> str:
     """A typed value in a person's notation."""
     v = value.get("v")
@@ -61,6 +76,11 @@ def short_name(uri: str) -> str:
     """``stigmem://authority/type/id`` → ``type/id``; other names unchanged."""
     parts = uri.removeprefix("stigmem://").split("/", 1)
     return parts[1] if uri.startswith("stigmem://") and len(parts) == 2 else uri
+
+
+def fact_text(fact: Mapping[str, Any]) -> str:
+    """A fact in one line."""
+    return f"{short_name(fact['entity'])} {fact['relation']} {value_text(fact['value'])}"
 
 
 def day(instant: str | None) -> str:

@@ -10,10 +10,11 @@ import msgspec
 from tqdm import tqdm
 
 from engramlog.api.client.client import Client
-from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.reach import reach
+from engramlog.api.console.requests import Request, table
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.console.text_tables import print_json, print_table
+from engramlog.api.console.text_tables import print_json
 
 STEP_EPISODES = 10_000
 """Episodes per request, so that no request exceeds the client's timeout."""
@@ -27,11 +28,48 @@ examples:
 """
 
 
+def _cadence(cadence: dict[str, Any]) -> str:
+    if "every" in cadence:
+        return f"every {cadence['every']} episodes"
+    return f"cron {cadence['cron']} {cadence['tz']}"
+
+
+RULES = Request(
+    "GET /v1/consolidation/rules",
+    table(
+        {
+            "rule": "rule_id",
+            "cadence": lambda each: _cadence(each["document"]["cadence"]),
+            "scope": lambda each: each["document"].get("scope", "local"),
+            "version": "version",
+            "description": lambda each: each["document"].get("description", ""),
+        },
+        empty="no rules",
+    ),
+    part="rules",
+)
+STATUS = Request(
+    "GET /v1/consolidation/status",
+    table(
+        {
+            "rule": "rule_id",
+            "cadence": lambda each: _cadence(each["cadence"]),
+            "watermark": "watermark",
+            "waiting": "pending",
+            "next": lambda each: "-" if each["next_fire"] is None else each["next_fire"][:19],
+            "read": "read",
+            "set aside": lambda each: len(each["quarantined"]),
+        },
+        "rules",
+        "no rules",
+    ),
+)
+
+
 def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("consolidation", "make facts from episodes by rules", EXAMPLES)
-    parser = group.add("run", "run a rule now", EXAMPLES, run_rule)
-    add_target_arguments(parser, json=True)
+    parser = group.reaching("run", "run a rule now", run_rule)
     parser.add_argument("rule", metavar="RULE", help="the rule's id")
     parser.add_argument("--dry-run", action="store_true", help="only show the result")
     parser.add_argument(
@@ -39,14 +77,12 @@ def register(commands: Subcommands) -> None:
         help="read again from this position; applied deltas stay",
     )  # fmt: skip
 
-    parser = group.add("rules", "list rules, set one or remove one", EXAMPLES, run_rules)
-    add_target_arguments(parser, json=True)
+    parser = group.reaching("rules", "list rules, set one or remove one", run_rules)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--set", type=Path, metavar="FILE", help="install the rule of a JSON file")
     what.add_argument("--remove", metavar="RULE", help="remove a rule; its facts stay")
 
-    parser = group.add("status", "show the progress of each rule", EXAMPLES, run_status)
-    add_target_arguments(parser, json=True)
+    group.reaching("status", "show the progress of each rule", STATUS)
 
 
 def run_rule(args: argparse.Namespace) -> int:
@@ -104,34 +140,20 @@ def _added(whole: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
 
 def run_rules(args: argparse.Namespace) -> int:
     """List, set or remove."""
-    with reach(args, create=args.set is not None) as client:
-        if args.remove is not None:
+    file: Path | None = args.set
+    if file is None and args.remove is None:
+        return RULES(args)
+    with reach(args, create=file is not None) as client:
+        if file is None:
             client.delete(f"/v1/consolidation/rules/{quote(args.remove, safe='')}")
             print(f"removed {args.remove}")
             return 0
-        if args.set is not None:
-            document = _document(args.set)
-            path = f"/v1/consolidation/rules/{quote(document['id'], safe='')}"
-            rule = client.request("PUT", path, body=document)
-            print_json(rule) if args.json else print(
-                f"rule {rule['rule_id']} is in force, version {rule['version']}"
-            )
-            return 0
-        rules = client.get("/v1/consolidation/rules")["rules"]
-    if args.json:
-        return print_json(rules)
-    rows = [
-        [
-            each["rule_id"],
-            _cadence(each["document"]["cadence"]),
-            each["document"].get("scope", "local"),
-            each["version"],
-            each["document"].get("description", ""),
-        ]
-        for each in rules
-    ]
-    columns = ("rule", "cadence", "scope", "version", "description")
-    print_table(columns, rows, empty="no rules")
+        document = _document(file)
+        path = f"/v1/consolidation/rules/{quote(document['id'], safe='')}"
+        rule = client.request("PUT", path, body=document)
+    print_json(rule) if args.json else print(
+        f"rule {rule['rule_id']} is in force, version {rule['version']}"
+    )
     return 0
 
 
@@ -143,32 +165,3 @@ def _document(path: Path) -> dict[str, Any]:
     if not isinstance(document.get("id"), str):
         raise CommandError(f"{path} has no 'id'")
     return document
-
-
-def _cadence(cadence: dict[str, Any]) -> str:
-    if "every" in cadence:
-        return f"every {cadence['every']} episodes"
-    return f"cron {cadence['cron']} {cadence['tz']}"
-
-
-def run_status(args: argparse.Namespace) -> int:
-    """Watermarks, backlogs, and episodes set aside."""
-    with reach(args) as client:
-        answer = client.get("/v1/consolidation/status")
-    if args.json:
-        return print_json(answer)
-    rows = [
-        [
-            each["rule_id"],
-            _cadence(each["cadence"]),
-            str(each["watermark"]),
-            str(each["pending"]),
-            "-" if each["next_fire"] is None else each["next_fire"][:19],
-            str(each["read"]),
-            str(len(each["quarantined"])),
-        ]
-        for each in answer["rules"]
-    ]
-    columns = ("rule", "cadence", "watermark", "waiting", "next", "read", "set aside")
-    print_table(columns, rows, empty="no rules")
-    return 0

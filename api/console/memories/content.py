@@ -1,12 +1,8 @@
 """``engramlog content``: facts that the sanitizer flagged, and decisions on them."""
 
-import argparse
-from urllib.parse import quote
-
-from engramlog.api.console.arguments import add_target_arguments
-from engramlog.api.console.reach import reach
+from engramlog.api.console.requests import Request, says, table
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.console.text_tables import print_json, print_table, value_text
+from engramlog.api.console.text_tables import value_text
 
 EXAMPLES = """\
 examples:
@@ -16,11 +12,26 @@ examples:
 """
 
 
+LIST = Request(
+    "GET /v1/content/flagged",
+    table(
+        {
+            "id": lambda each: each["fact"]["id"],
+            "status": "status",
+            "found": lambda each: ", ".join(each["codes"]),
+            "value": lambda each: value_text(each["fact"]["value"]),
+        },
+        "flagged",
+        "no flagged facts",
+    ),
+)
+REVIEW = Request("POST /v1/content/flagged/{fact_id}/review", says("{fact_id} is {status}"))
+
+
 def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("content", "review facts that the sanitizer flagged", EXAMPLES)
-    parser = group.add("list", "list flagged facts, newest first", EXAMPLES, run_list)
-    add_target_arguments(parser, json=True)
+    parser = group.reaching("list", "list flagged facts, newest first", LIST)
     parser.add_argument(
         "--status",
         choices=("pending", "released", "kept", "all"),
@@ -32,33 +43,7 @@ def register(commands: Subcommands) -> None:
         ("release", "serve a flagged fact again"),
         ("keep", "keep a flagged fact back"),
     ):
-        parser = group.add(decision, summary, EXAMPLES, run_review)
-        add_target_arguments(parser)
+        parser = group.reaching(decision, summary, REVIEW, json=False)
         parser.add_argument("fact_id", metavar="FACT_ID", help="the fact")
         parser.add_argument("--reason", default="", help="a note for the log")
         parser.set_defaults(decision=decision)
-
-
-def run_list(args: argparse.Namespace) -> int:
-    """List flagged facts."""
-    with reach(args) as client:
-        query = {"status": args.status, "limit": args.limit}
-        answer = client.get("/v1/content/flagged", query)
-    if args.json:
-        return print_json(answer)
-    rows = [
-        [each["fact"]["id"], each["status"], ", ".join(each["codes"]),
-         value_text(each["fact"]["value"])]
-        for each in answer["flagged"]
-    ]  # fmt: skip
-    print_table(("id", "status", "found", "value"), rows) if rows else print("no flagged facts")
-    return 0
-
-
-def run_review(args: argparse.Namespace) -> int:
-    """Decide on one."""
-    with reach(args) as client:
-        path = f"/v1/content/flagged/{quote(args.fact_id, safe=':')}/review"
-        answer = client.post(path, {"decision": args.decision, "reason": args.reason})
-    print(f"{answer['fact_id']} is {answer['status']}")
-    return 0

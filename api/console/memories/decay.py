@@ -5,10 +5,11 @@ import time
 from typing import Any
 
 from engramlog.api.client.client import Client
-from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.reach import reach
+from engramlog.api.console.requests import Column, Request, fields_of, table
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.console.text_tables import print_json, print_table
+from engramlog.api.console.text_tables import print_json
 
 POLL_SECONDS = 0.5
 EXAMPLES = """\
@@ -19,11 +20,21 @@ examples:
 """
 
 
+def _or_dash(name: str) -> Column:
+    return lambda policy: "-" if policy.get(name) is None else policy[name]
+
+
+COLUMNS = ("id", "relation", "scope", "mode", "ttl_s", "half_life_s", "min_confidence")
+POLICIES = Request(
+    "GET /v1/decay/policies",
+    table({name: _or_dash(name) for name in COLUMNS}, "policies", "no decay policies"),
+)
+
+
 def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("decay", "lower the confidence of old facts", EXAMPLES)
-    parser = group.add("sweep", "run decay now", EXAMPLES, run_sweep)
-    add_target_arguments(parser, json=True)
+    parser = group.reaching("sweep", "run decay now", run_sweep)
     parser.add_argument("--dry-run", action="store_true", help="only count the facts")
     parser.add_argument(
         "--scope", choices=("local", "team", "company", "public"), help="default: all"
@@ -34,21 +45,13 @@ def register(commands: Subcommands) -> None:
     parser.add_argument(
         "--min-confidence", type=float, help="retract facts below, instead of the stored policies"
     )
-    parser = group.add("policies", "list the stored policies", EXAMPLES, run_policies)
-    add_target_arguments(parser, json=True)
+    group.reaching("policies", "list the stored policies", POLICIES)
 
 
 def run_sweep(args: argparse.Namespace) -> int:
     """Sweep, and wait for the result."""
-    body = {
-        "dry_run": args.dry_run,
-        "scope": args.scope,
-        "ttl_seconds": args.ttl_seconds,
-        "min_confidence": args.min_confidence,
-    }
-    given = {name: value for name, value in body.items() if value is not None}
     with reach(args) as client:
-        answer = _finished(client, client.post("/v1/decay/sweep", given))
+        answer = _finished(client, client.post("/v1/decay/sweep", fields_of(args)))
     if args.json:
         print_json(answer)
     elif args.dry_run:
@@ -70,18 +73,3 @@ def _finished(client: Client, answer: dict[str, Any]) -> dict[str, Any]:
             return result
         time.sleep(POLL_SECONDS)
     return answer
-
-
-def run_policies(args: argparse.Namespace) -> int:
-    """List policies."""
-    with reach(args) as client:
-        answer = client.get("/v1/decay/policies")
-    if args.json:
-        return print_json(answer)
-    columns = ("id", "relation", "scope", "mode", "ttl_s", "half_life_s", "min_confidence")
-    rows = [
-        ["-" if policy.get(name) is None else str(policy[name]) for name in columns]
-        for policy in answer["policies"]
-    ]
-    print_table(columns, rows, empty="no decay policies")
-    return 0

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 from tqdm import tqdm
 
-from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.arguments import CommandError, add_moment_argument
 from engramlog.api.console.reach import reach
+from engramlog.api.console.requests import Request, table
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.console.text_tables import print_json, print_table
+from engramlog.api.console.text_tables import print_json
 
 BATCH = 500
 EXAMPLES = """\
@@ -23,11 +24,42 @@ examples:
 """
 
 
+LIST = Request(
+    "GET /v1/episodes",
+    table(
+        {
+            "when": lambda each: each["timestamp"][:19],
+            "session": "session",
+            "agent": "agent",
+            "id": "id",
+            "content": "content",
+        },
+        empty="no episodes",
+    ),
+    part="episodes",
+    page_max=1_000,
+)
+FACTS = Request(
+    "GET /v1/deltas/facts",
+    table(
+        {
+            "subject": lambda each: each["payload"].get("subject", ""),
+            "predicate": lambda each: each["payload"].get("predicate", ""),
+            "object": lambda each: each["payload"].get("object", each["payload"].get("content")),
+            "confidence": lambda each: f"{each['confidence']:g}",
+            "rule": lambda each: each["lineage"][0].get("rule_id", ""),
+            "episodes": lambda each: ", ".join(each["lineage"][0].get("source_episode_ids", [])),
+        },
+        empty="no facts",
+    ),
+    part="facts",
+)
+
+
 def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("episodes", "record episodes, list them and their facts", EXAMPLES)
-    parser = group.add("add", "record one episode, or a file of them", EXAMPLES, run_add)
-    add_target_arguments(parser, json=True)
+    parser = group.reaching("add", "record one episode, or a file of them", run_add)
     parser.add_argument("content", metavar="CONTENT", nargs="?", help="what happened")
     parser.add_argument("--file", type=Path, help="JSON lines, one episode each; - is stdin")
     for name in ("user", "session", "agent"):
@@ -35,34 +67,25 @@ def register(commands: Subcommands) -> None:
     parser.add_argument("--id", help="your name for it")
     parser.add_argument("--timestamp", metavar="INSTANT", help="when it happened (default: now)")
     parser.add_argument("--metadata", metavar="JSON", help="subject, predicate, object, intent, …")
-    _add_place(parser)
+    parser.add_argument("--scope", default="local", help="default: local")
+    parser.add_argument("--garden", dest="garden_id", help="a garden in it")
 
-    parser = group.add("list", "list a user's episodes, newest first", EXAMPLES, run_list)
-    add_target_arguments(parser, json=True)
+    parser = group.reaching("list", "list a user's episodes, newest first", LIST)
     _add_owner(parser)
     parser.add_argument("--session", help="of this session alone")
     parser.add_argument("--limit", type=int, default=50, help="most episodes (default: 50)")
 
-    parser = group.add("facts", "list a user's facts and their episodes", EXAMPLES,
-                       run_facts)  # fmt: skip
-    add_target_arguments(parser, json=True)
+    parser = group.reaching("facts", "list a user's facts and their episodes", FACTS)
     _add_owner(parser)
     for name in ("subject", "predicate", "object"):
         parser.add_argument(f"--{name}", help=f"with exactly this {name}")
     parser.add_argument("--limit", type=int, default=100, help="most facts (default: 100)")
 
 
-def _add_place(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--scope", default="local", help="default: local")
-    parser.add_argument("--garden", dest="garden_id", help="a garden in it")
-
-
 def _add_owner(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--user", required=True, help="the user")
     parser.add_argument("--agent", help="only with this agent")
-    parser.add_argument(
-        "--as-of", metavar="MOMENT", help="as known then: an instant, position:N, or an HLC"
-    )
+    add_moment_argument(parser)
 
 
 def run_add(args: argparse.Namespace) -> int:
@@ -114,46 +137,3 @@ def _json(data: bytes, where: str) -> dict[str, Any]:
         return msgspec.json.decode(data, type=dict[str, Any])
     except msgspec.MsgspecError as fault:
         raise CommandError(f"{where} is not a JSON object: {fault}") from fault
-
-
-def run_list(args: argparse.Namespace) -> int:
-    """List episodes."""
-    query = _query(args, "user", "agent", "session", "as_of")
-    with reach(args) as client:
-        episodes = client.items("/v1/episodes", "episodes", query, args.limit, 1_000)
-    if args.json:
-        return print_json(episodes)
-    rows = [
-        [each["timestamp"][:19], each["session"], each["agent"], each["id"], each["content"]]
-        for each in episodes
-    ]
-    columns = ("when", "session", "agent", "id", "content")
-    print_table(columns, rows, empty="no episodes")
-    return 0
-
-
-def run_facts(args: argparse.Namespace) -> int:
-    """List facts with their lineage."""
-    query = _query(args, "user", "agent", "as_of", "subject", "predicate", "object", "limit")
-    with reach(args) as client:
-        facts = client.get("/v1/deltas/facts", query)["facts"]
-    if args.json:
-        return print_json(facts)
-    rows = [
-        [
-            str(each["payload"].get("subject", "")),
-            str(each["payload"].get("predicate", "")),
-            str(each["payload"].get("object", each["payload"].get("content", ""))),
-            f"{each['confidence']:g}",
-            each["lineage"][0].get("rule_id", ""),
-            ", ".join(each["lineage"][0].get("source_episode_ids", [])),
-        ]
-        for each in facts
-    ]
-    columns = ("subject", "predicate", "object", "confidence", "rule", "episodes")
-    print_table(columns, rows, empty="no facts")
-    return 0
-
-
-def _query(args: argparse.Namespace, *names: str) -> dict[str, Any]:
-    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}

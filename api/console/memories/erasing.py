@@ -7,8 +7,9 @@ from typing import Any
 from engramlog.api.client.client import Client, ClientError
 from engramlog.api.console.arguments import CommandError, add_target_arguments, url_of
 from engramlog.api.console.reach import reach
+from engramlog.api.console.requests import table
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.console.text_tables import print_json, print_table
+from engramlog.api.console.text_tables import print_json
 
 NOT_FOUND = 404
 POLL_SECONDS = 0.2
@@ -31,13 +32,35 @@ examples:
 """
 
 
+ERASURES = table(
+    {
+        "erasure": "erasure_id",
+        "requested": "requested_at",
+        "reason": "reason",
+        "facts": "facts",
+        "events": "events",
+        "status": lambda each: f"waiting: {each['error']}" if each["error"] else each["status"],
+    }
+)
+HOLDS = table(
+    {
+        "held": "target_kind",
+        "target": "target",
+        "by": "actor",
+        "since": "set_at",
+        "reason": "reason",
+    },
+    "holds",
+)
+
+
 def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("erase", "erase facts for good", ERASE_EXAMPLES)
-    parser = group.add("fact", "erase facts by id", ERASE_EXAMPLES, run_fact)
+    parser = group.add("fact", "erase facts by id", run_fact)
     parser.add_argument("fact_id", nargs="+")
     _add_erasing(parser)
-    parser = group.add("entity", "erase every fact about an entity", ERASE_EXAMPLES, run_entity)
+    parser = group.add("entity", "erase every fact about an entity", run_entity)
     parser.add_argument("entity_uri")
     parser.add_argument(
         "--keep-mentions",
@@ -45,21 +68,21 @@ def register(commands: Subcommands) -> None:
         help="keep facts about others whose value names the entity",
     )
     _add_erasing(parser)
-    parser = group.add("status", "where erasures stand", ERASE_EXAMPLES, run_status)
+    parser = group.reaching("status", "where erasures stand", run_status)
     parser.add_argument("erasure_id", nargs="?", help="one erasure (default: the newest)")
-    add_target_arguments(parser, json=True)
     group = commands.group("hold", "forbid erasing a fact or entity", HOLD_EXAMPLES)
-    for name, text, run in (
-        ("add", "forbid erasing", run_hold),
-        ("remove", "allow erasing again", run_release),
+    for name, text, held in (
+        ("add", "forbid erasing", True),
+        ("remove", "allow erasing again", False),
     ):
-        parser = group.add(name, text, HOLD_EXAMPLES, run)
+        parser = group.add(name, text, run_hold)
         target = parser.add_mutually_exclusive_group(required=True)
         target.add_argument("--fact", metavar="ID")
         target.add_argument("--entity", metavar="URI")
         parser.add_argument("--reason", default="", metavar="TEXT")
         add_target_arguments(parser, json=True)
-    add_target_arguments(group.add("list", "every legal hold", HOLD_EXAMPLES, run_holds), json=True)
+        parser.set_defaults(held=held)
+    group.reaching("list", "every legal hold", run_holds)
 
 
 def _add_erasing(parser: argparse.ArgumentParser) -> None:
@@ -144,36 +167,14 @@ def run_status(args: argparse.Namespace) -> int:
             shown = found["erasures"]
     if args.json:
         return print_json(found)
-    print_table(
-        ("erasure", "requested", "reason", "facts", "events", "status"),
-        [
-            (
-                each["erasure_id"],
-                each["requested_at"],
-                each["reason"],
-                str(each["facts"]),
-                str(each["events"]),
-                each["status"] if each["error"] is None else f"waiting: {each['error']}",
-            )
-            for each in shown
-        ],
-    )
+    ERASURES(args, shown)
     return 0
 
 
 def run_hold(args: argparse.Namespace) -> int:
-    """Hold a fact or entity."""
-    return _hold(args, held=True)
-
-
-def run_release(args: argparse.Namespace) -> int:
-    """Release a fact or entity."""
-    return _hold(args, held=False)
-
-
-def _hold(args: argparse.Namespace, *, held: bool) -> int:
+    """Hold or release a fact or entity."""
     target = {"fact_id": args.fact} if args.fact is not None else {"entity": args.entity}
-    body = {**target, "held": held, "reason": args.reason}
+    body = {**target, "held": args.held, "reason": args.reason}
     with reach(args) as client:
         client.request("PUT", "/v1/legal-holds", body=body)
         return _print_holds(args, client)
@@ -190,17 +191,5 @@ def _print_holds(args: argparse.Namespace, client: Client) -> int:
     holds = [each for page in pages for each in page["holds"]]
     if args.json:
         return print_json({"holds": holds})
-    print_table(
-        ("held", "target", "by", "since", "reason"),
-        [
-            (
-                each["target_kind"],
-                each["target"],
-                each["actor"],
-                each["set_at"],
-                each["reason"],
-            )
-            for each in holds
-        ],
-    )
+    HOLDS(args, {"holds": holds})
     return 0

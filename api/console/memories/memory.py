@@ -36,7 +36,7 @@ def register(commands: Subcommands) -> None:
 
 def add_store_command(commands: Subcommands) -> None:
     """``store``, as ``engramlog memory`` and abmind have it."""
-    parser = commands.add("store", "store, rate, reclassify or merge memories", EXAMPLES, run_store)
+    parser = commands.add("store", "store, rate, reclassify or merge memories", run_store, EXAMPLES)
     add_target_arguments(parser, json=True)
     _add_words(parser)
     other = parser.add_argument_group("instead of storing")

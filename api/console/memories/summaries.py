@@ -8,10 +8,11 @@ from typing import Any
 from tqdm import tqdm
 
 from engramlog.api.client.client import Client
-from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.arguments import CommandError, add_moment_argument
 from engramlog.api.console.reach import reach
+from engramlog.api.console.requests import Request, table
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.console.text_tables import print_json, print_table
+from engramlog.api.console.text_tables import print_json
 from engramlog.api.node.tasks.summary_folder import UnusableSummary, read_summary, summary_files
 from engramlog.projections.memories.summary_naming import TIERS
 
@@ -27,11 +28,32 @@ examples:
 """
 
 
+def _beginning(summary: dict[str, Any]) -> str:
+    line = summary["paragraphs"][0]["text"].splitlines()[0]
+    return line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 1] + "…"
+
+
+LIST = Request(
+    "GET /v1/summaries",
+    table(
+        {
+            "from": "period_start",
+            "tier": "tier",
+            "source": "source",
+            "paragraphs": lambda each: len(each["paragraphs"]),
+            "begins": _beginning,
+        },
+        empty="no summaries",
+    ),
+    part="summaries",
+    page_max=200,
+)
+
+
 def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("summaries", "import Markdown summaries, and list them", EXAMPLES)
-    parser = group.add("import", "record the summaries of a folder", EXAMPLES, run_import)
-    add_target_arguments(parser, json=True)
+    parser = group.reaching("import", "record the summaries of a folder", run_import)
     parser.add_argument(
         "folder",
         metavar="DIR",
@@ -42,20 +64,14 @@ def register(commands: Subcommands) -> None:
     parser.add_argument("--garden", dest="garden_id", help="a garden in it")
     parser.add_argument("--source", help="their owner (default: the caller)")
 
-    parser = group.add("list", "list summaries, newest period first", EXAMPLES, run_list)
-    add_target_arguments(parser, json=True)
+    parser = group.reaching("list", "list summaries, newest period first", LIST)
     parser.add_argument("--tier", choices=TIERS, help="only this tier")
-    parser.add_argument(
-        "--since", metavar="DAY", help="only periods that begin on this day or later"
-    )
-    parser.add_argument(
-        "--until", metavar="DAY", help="only periods that begin on this day or before"
-    )
+    for name, place in (("since", "later"), ("until", "before")):
+        help_text = f"only periods that begin on this day or {place}"
+        parser.add_argument(f"--{name}", metavar="DAY", help=help_text)
     parser.add_argument("--source", help="only this owner")
     parser.add_argument("--scope", help="only this scope")
-    parser.add_argument(
-        "--as-of", metavar="MOMENT", help="as known then: an instant, position:N, or an HLC"
-    )
+    add_moment_argument(parser)
     parser.add_argument("--limit", type=int, default=20, help="most summaries (default: 20)")
 
 
@@ -110,31 +126,3 @@ def _send(
     answer = client.post("/v1/summaries", {"summaries": batch, **where})
     for name in ("recorded", "unchanged", "summaries"):
         total[name] += answer[name]
-
-
-def run_list(args: argparse.Namespace) -> int:
-    """List summaries."""
-    names = ("tier", "since", "until", "source", "scope", "as_of")
-    query = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    with reach(args) as client:
-        found = client.items("/v1/summaries", "summaries", query, args.limit, 200)
-    if args.json:
-        return print_json(found)
-    rows = [
-        [
-            each["period_start"],
-            each["tier"],
-            each["source"],
-            str(len(each["paragraphs"])),
-            _beginning(each["paragraphs"][0]["text"]),
-        ]
-        for each in found
-    ]
-    columns = ("from", "tier", "source", "paragraphs", "begins")
-    print_table(columns, rows, empty="no summaries")
-    return 0
-
-
-def _beginning(text: str) -> str:
-    line = text.splitlines()[0]
-    return line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 1] + "…"

@@ -2,12 +2,10 @@
 
 import argparse
 from typing import Any
-from urllib.parse import quote
 
 from engramlog.api.console.arguments import add_target_arguments
-from engramlog.api.console.reach import reach
+from engramlog.api.console.requests import Request, fields_of, says, table
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.console.text_tables import print_json, print_table
 from engramlog.projections.tables.facts.tombstones import TOMBSTONE_SCOPES
 
 EXAMPLES = """\
@@ -22,87 +20,61 @@ examples:
 """
 
 
+REVOKE = Request(
+    "POST /v1/tombstones/{tombstone_id}/revoke", says("{tombstone_id} hides nothing any more")
+)
+LIST = Request(
+    "GET /v1/tombstones",
+    table(
+        {
+            "id": "id",
+            "entity": "entity_uri",
+            "scope": "scope",
+            "since": "created_at",
+            "stands": lambda each: "yes" if each["stands"] else "no",
+        },
+        "tombstones",
+    ),
+    fields=lambda _: {"limit": 500},
+)
+
+
 def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("tombstone", "hide an entity from every answer", EXAMPLES)
-    parser = group.add("set", "hide an entity", EXAMPLES, run_set)
+    hide = Request("POST /v1/tombstones", _show_made, embedding="pinned", fields=_tombstone)
+    parser = group.add("set", "hide an entity", hide)
     parser.add_argument("entity_uri")
     parser.add_argument("--scope", choices=TOMBSTONE_SCOPES, default="all")
     parser.add_argument("--reason")
     parser.add_argument("--legal-hold", action="store_true", help="forbid erasing it")
     parser.add_argument("--erase", action="store_true", help="also erase all its facts")
     add_target_arguments(parser, json=True)
-    parser = group.add("status", "the tombstones of an entity", EXAMPLES, run_status)
-    parser.add_argument("entity_uri")
-    add_target_arguments(parser, json=True)
-    parser = group.add("revoke", "show an entity again", EXAMPLES, run_revoke)
+    status = Request("GET /v1/tombstones/{entity_uri}", _show_status)
+    group.reaching("status", "the tombstones of an entity", status).add_argument("entity_uri")
+    parser = group.add("revoke", "show an entity again", REVOKE)
     parser.add_argument("tombstone_id")
     parser.add_argument("--reason", required=True)
     add_target_arguments(parser, json=True)
-    add_target_arguments(
-        group.add("list", "tombstones, newest first", EXAMPLES, run_list), json=True
-    )
+    group.reaching("list", "tombstones, newest first", LIST)
 
 
-def run_set(args: argparse.Namespace) -> int:
-    """Hide an entity."""
-    body: dict[str, Any] = {
-        "entity_uri": args.entity_uri,
-        "scope": args.scope,
-        "reason": args.reason,
-        "legal_hold": args.legal_hold,
-        "erase": args.erase,
-        "wait": args.erase,
-    }
-    with reach(args, embedding="pinned") as client:
-        found = client.post("/v1/tombstones", body)
-    if args.json:
-        return print_json(found)
+def _tombstone(args: argparse.Namespace) -> dict[str, Any]:
+    return {**fields_of(args), "wait": args.erase}
+
+
+def _show_made(_: argparse.Namespace, found: dict[str, Any]) -> None:
     print(f"{found['id']} hides {found['entity_uri']} ({found['scope']})")
     erasure = found.get("erasure")
     if erasure is not None:
         print(f"erased {erasure['facts']} facts: {erasure['erasure_id']}, {erasure['status']}")
-    return 0
 
 
-def run_status(args: argparse.Namespace) -> int:
-    """Print whether an entity is hidden, and since when."""
-    with reach(args) as client:
-        found = client.get(f"/v1/tombstones/{quote(args.entity_uri, safe='')}")
-    if args.json:
-        return print_json(found)
+def _show_status(_: argparse.Namespace, found: dict[str, Any]) -> None:
+    """Whether an entity is hidden, and since when."""
     ended = {each["tombstone_id"]: each for each in found["revocations"]}
     print("hidden by:" if found["tombstoned"] else "not hidden")
     for tombstone in found["tombstones"]:
         revocation = ended.get(tombstone["id"])
         end = "" if revocation is None else f", revoked {revocation['created_at']}"
         print(f"  {tombstone['id']} ({tombstone['scope']}) since {tombstone['created_at']}{end}")
-    return 0
-
-
-def run_revoke(args: argparse.Namespace) -> int:
-    """Show an entity again."""
-    path = f"/v1/tombstones/{quote(args.tombstone_id, safe='')}/revoke"
-    with reach(args) as client:
-        found = client.post(path, {"reason": args.reason})
-    if args.json:
-        return print_json(found)
-    print(f"{found['tombstone_id']} hides nothing any more")
-    return 0
-
-
-def run_list(args: argparse.Namespace) -> int:
-    """List the newest tombstones."""
-    with reach(args) as client:
-        found = client.get("/v1/tombstones", {"limit": 500})
-    if args.json:
-        return print_json(found)
-    print_table(
-        ["id", "entity", "scope", "since", "stands"],
-        [
-            [each["id"], each["entity_uri"], each["scope"], each["created_at"],
-             "yes" if each["stands"] else "no"]
-            for each in found["tombstones"]
-        ],
-    )  # fmt: skip
-    return 0

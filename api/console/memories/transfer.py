@@ -65,8 +65,9 @@ examples:
 
 def register(commands: Subcommands) -> None:
     """Add the commands."""
-    parser = commands.add("import", "write facts from a JSONL, CSV or Markdown file",
-                          IMPORT_EXAMPLES, run_import)  # fmt: skip
+    parser = commands.add(
+        "import", "write facts from a JSONL, CSV or Markdown file", run_import, IMPORT_EXAMPLES
+    )
     parser.add_argument(
         "file", metavar="FILE", help="JSONL, .csv or .md, plain or gzip; - for stdin"
     )
@@ -93,7 +94,7 @@ def register(commands: Subcommands) -> None:
     )
     parser.add_argument("--quiet", action="store_true", help="no progress bar and no summary")
 
-    parser = commands.add("export", "write a log as JSONL", EXPORT_EXAMPLES, run_export)
+    parser = commands.add("export", "write a log as JSONL", run_export, EXPORT_EXAMPLES)
     add_target_arguments(parser)
     parser.add_argument("--output", type=Path, metavar="FILE", help="default: stdout")
     parser.add_argument(

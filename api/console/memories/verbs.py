@@ -5,13 +5,13 @@ import getpass
 import json
 import sys
 from typing import Any
-from urllib.parse import quote
 
 from engramlog.api.client.client import Client
 from engramlog.api.console.arguments import CommandError, add_target_arguments, url_of
 from engramlog.api.console.reach import reach
+from engramlog.api.console.requests import Request
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.console.text_tables import print_json, short_name, value_text
+from engramlog.api.console.text_tables import fact_text, print_json
 from engramlog.api.schemas.values import typed_value, user_uri
 
 REMEMBER_EXAMPLES = """\
@@ -33,15 +33,22 @@ examples:
 """
 
 
+RETRACT = Request(
+    "POST /v1/facts/{id}/retract",
+    lambda _, answer: print(
+        f"{fact_text(answer['fact'])}: retracted at position {answer['position']}"
+    ),
+)
+
+
 def register(commands: Subcommands) -> None:
     """Add the commands."""
-    parser = commands.add("remember", "store a text", REMEMBER_EXAMPLES,
-                          run_remember)  # fmt: skip
+    parser = commands.add("remember", "store a text", run_remember, REMEMBER_EXAMPLES)
     parser.add_argument("text", metavar="TEXT", help="what to remember")
     parser.add_argument("--user", help="owner of the memory (default: you)")
     _add_common(parser)
 
-    parser = commands.add("assert", "state one fact", ASSERT_EXAMPLES, run_assert)
+    parser = commands.add("assert", "state one fact", run_assert, ASSERT_EXAMPLES)
     parser.add_argument("entity", metavar="ENTITY", help="the entity, such as user:ann")
     parser.add_argument("relation", metavar="RELATION", help="such as memory:role")
     parser.add_argument("value", metavar="VALUE", nargs="?", help="a text, a number, true, false")
@@ -54,8 +61,7 @@ def register(commands: Subcommands) -> None:
     parser.add_argument("--valid-until", metavar="WHEN", help="an instant or a date")
     _add_common(parser)
 
-    parser = commands.add("retract", "end a fact", RETRACT_EXAMPLES,
-                          run_retract)  # fmt: skip
+    parser = commands.add("retract", "end a fact", RETRACT, RETRACT_EXAMPLES)
     parser.add_argument("id", metavar="ID", help="the fact's id")
     parser.add_argument("--reason", default="", help="a note for the log")
     add_target_arguments(parser, json=True)
@@ -106,24 +112,7 @@ def run_assert(args: argparse.Namespace) -> int:
     if args.json:
         print_json(record)
     else:
-        fact_text = (
-            f"{short_name(record['entity'])} {record['relation']} {value_text(record['value'])}"
-        )
-        print(f"{fact_text}: {record['id']}")
-    return 0
-
-
-def run_retract(args: argparse.Namespace) -> int:
-    """End a fact."""
-    path = f"/v1/facts/{quote(args.id, safe=':')}/retract"
-    with reach(args) as client:
-        answer: dict[str, Any] = client.post(path, {"reason": args.reason})
-    if args.json:
-        print_json(answer)
-    else:
-        fact = answer["fact"]
-        fact_text = f"{short_name(fact['entity'])} {fact['relation']} {value_text(fact['value'])}"
-        print(f"{fact_text}: retracted at position {answer['position']}")
+        print(f"{fact_text(record)}: {record['id']}")
     return 0
 
 

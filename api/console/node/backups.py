@@ -21,13 +21,14 @@ A backup holds the node's private key: keep it as safe as the node.
 
 def register(commands: Subcommands) -> None:
     """Add the commands."""
-    parser = commands.add("backup", "copy log, tables, vectors and keys to a new folder", EXAMPLES,
-                          run_backup)  # fmt: skip
+    parser = commands.add(
+        "backup", "copy log, tables, vectors and keys to a new folder", run_backup, EXAMPLES
+    )
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="new, or empty")
     add_data_arguments(parser)
     parser.add_argument("--check", action="store_true", help="check an existing backup")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
-    parser = commands.add("restore", "make a data directory from a backup", EXAMPLES, run_restore)
+    parser = commands.add("restore", "make a data directory from a backup", run_restore, EXAMPLES)
     parser.add_argument("folder", type=Path, metavar="BACKUP", help="made by engramlog backup")
     add_data_arguments(parser)
     parser.add_argument(

@@ -16,8 +16,9 @@ examples:
 
 def register(commands: Subcommands) -> None:
     """Add the command."""
-    parser = commands.add("demo", "serve 68 years of space flight and ask about them", EXAMPLES,
-                          run)  # fmt: skip
+    parser = commands.add(
+        "demo", "serve 68 years of space flight and ask about them", run, EXAMPLES
+    )
     parser.add_argument("--once", action="store_true", help="stop after printing")
     parser.add_argument("--port", type=int, default=8765, help="default: 8765")
     parser.add_argument(

@@ -1,12 +1,13 @@
 """``engramlog embeddings``: the embedding model, and re-indexing with another one."""
 
 import argparse
+from typing import Any
 
-from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.progress import finished, progress_bar
 from engramlog.api.console.reach import reach
+from engramlog.api.console.requests import Request, fields_of
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.console.text_tables import print_json
 
 EXAMPLES = """\
 examples:
@@ -20,15 +21,11 @@ examples:
 def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("embeddings", "show or change the embedding model", EXAMPLES)
-    parser = group.add("status", "show the model and the backlog", EXAMPLES, run_status)
-    add_target_arguments(parser, json=True)
-    parser = group.add(
-        "reindex",
-        "embed all facts again; the old vectors serve meanwhile",
-        EXAMPLES,
-        run_reindex,
+    status = Request("GET /v1/embeddings", _show_status, embedding="pinned")
+    group.reaching("status", "show the model and the backlog", status)
+    parser = group.reaching(
+        "reindex", "embed all facts again; the old vectors serve meanwhile", run_reindex, json=False
     )
-    add_target_arguments(parser)
     parser.add_argument(
         "--provider",
         choices=("auto", "ollama", "openai", "voyage", "minilm"),
@@ -46,15 +43,10 @@ def register(commands: Subcommands) -> None:
     )
 
 
-def run_status(args: argparse.Namespace) -> int:
-    """Print the model and its progress."""
-    with reach(args, embedding="pinned") as client:
-        status = client.get("/v1/embeddings")
-    if args.json:
-        return print_json(status)
+def _show_status(_: argparse.Namespace, status: dict[str, Any]) -> None:
     if not status["enabled"]:
         print("embedding is off; recall works by words and graph")
-        return 0
+        return
     cut = status["truncated_dimensions"]
     kept = f", cut to {cut}" if cut else ""
     print(f"model      {status['provider']} {status['model']}")
@@ -64,13 +56,11 @@ def run_status(args: argparse.Namespace) -> int:
         print(f"skipped    {status['skipped']} facts that the provider refuses")
     if status["error"]:
         print(f"error      {status['error']}")
-    return 0
 
 
 def run_reindex(args: argparse.Namespace) -> int:
     """Re-index and wait for the end. Raises CommandError if it fails."""
-    names = ("provider", "model", "dimensions", "truncated_dimensions")
-    body = {name: value for name in names if (value := getattr(args, name)) is not None}
+    body = fields_of(args)
     if body and args.provider is None:
         raise CommandError("--model and dimensions need --provider")
     with reach(args, embedding="begun") as client, progress_bar("reindex", "fact") as bar:

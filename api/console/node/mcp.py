@@ -39,7 +39,7 @@ _SESSION_VARIABLE = "STIGMEM_SESSION_ID"
 
 def register(commands: Subcommands) -> None:
     """Add the command."""
-    parser = commands.add("mcp", "offer a memory to MCP clients", EXAMPLES, run_mcp)
+    parser = commands.add("mcp", "offer a memory to MCP clients", run_mcp, EXAMPLES)
     add_data_arguments(parser)
     parser.add_argument(
         "--url", metavar="URL", help=f"the node (default: {URL_VARIABLE}, or {URL_DEFAULT})"

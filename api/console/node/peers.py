@@ -2,13 +2,13 @@
 
 import argparse
 from typing import Any
-from urllib.parse import quote
 
 from engramlog.api.client.client import Client, ClientError
-from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.reach import reach
+from engramlog.api.console.requests import Request, as_json, says, table
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.console.text_tables import print_json, print_table
+from engramlog.api.console.text_tables import print_json
 
 EXAMPLES = """\
 examples:
@@ -29,51 +29,61 @@ _GRANTS = (
 )
 
 
+PEERS = "/v1/federation/peers"
+PEER = f"{PEERS}/{{peer}}"
+LIST = Request(
+    f"GET {PEERS}",
+    table(
+        {
+            "peer": "peer_id",
+            "status": "status",
+            "node": "node_id",
+            "address": "node_url",
+            "scopes": lambda each: ",".join(each["allowed_scopes"]),
+        },
+        "peers",
+        "no peers",
+    ),
+)
+
+
 def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("peer", "manage peers", EXAMPLES)
-    parser = group.add("declaration", "show this node's own declaration", EXAMPLES, run_declaration)
-    add_target_arguments(parser)
-
-    parser = group.add("add", "register another node's declaration", EXAMPLES, run_add)
+    declaration = Request("GET /v1/federation/declaration", as_json)
+    group.reaching("declaration", "show this node's own declaration", declaration, json=False)
+    parser = group.reaching("add", "register another node's declaration", run_add)
     parser.add_argument("node", metavar="URL", help="the other node's address")
-    add_target_arguments(parser, json=True)
 
-    parser = group.add("approve", "approve a peer by its key's fingerprint", EXAMPLES, run_approve)
-    _add_peer(parser)
+    approve = Request(f"POST {PEER}/approve", says("peer {node_id} is active"), fields=_approval)
+    parser = _add(group, "approve", "approve a peer by its key's fingerprint", approve)
     parser.add_argument(
         "--fingerprint", required=True, help="as the other operator reads it on that node"
     )
     _add_grants(parser)
+    grant = Request(
+        f"PUT {PEER}/grants", says("peer {node_id} has other grants now"), fields=_grants
+    )
+    _add_grants(_add(group, "grant", "grant a peer more or less", grant))
 
-    parser = group.add("grant", "grant a peer more or less", EXAMPLES, run_grant)
-    _add_peer(parser)
-    _add_grants(parser)
-
-    parser = group.add("list", "list peers", EXAMPLES, run_list)
-    add_target_arguments(parser, json=True)
-
-    for name, what, run in (
-        ("status", "show a peer: grants, streams, evidence", run_status),
-        (
-            "compare",
-            "compare both nodes' copies of their streams",
-            run_compare,
-        ),
-        ("revoke", "end a peering", run_revoke),
-        ("release", "replay a held stream again", run_release),
-    ):
-        parser = group.add(name, what, EXAMPLES, run)
-        _add_peer(parser)
-        if name == "release":
-            parser.add_argument("--stream", required=True, help="the held stream")
-        if name in ("revoke", "release"):
-            parser.add_argument("--reason", default="", help="a note for the log")
+    group.reaching("list", "list peers", LIST)
+    status = Request(f"GET {PEER}", as_json)
+    _add(group, "status", "show a peer: grants, streams, evidence", status)
+    compare = Request(f"GET {PEER}/compare", _show_compared, fails=_differ)
+    _add(group, "compare", "compare both nodes' copies of their streams", compare)
+    revoke = Request(f"POST {PEER}/revoke", says("peer {node_id} is {status}"))
+    parser = _add(group, "revoke", "end a peering", revoke)
+    parser.add_argument("--reason", default="", help="a note for the log")
+    release = Request(f"POST {PEER}/release", says("resumed {stream}"))
+    parser = _add(group, "release", "replay a held stream again", release)
+    parser.add_argument("--stream", required=True, help="the held stream")
+    parser.add_argument("--reason", default="", help="a note for the log")
 
 
-def _add_peer(parser: argparse.ArgumentParser) -> None:
+def _add(group: Subcommands, name: str, summary: str, run: Request) -> argparse.ArgumentParser:
+    parser = group.reaching(name, summary, run, json=False)
     parser.add_argument("peer", metavar="PEER", help="its id, or its node id")
-    add_target_arguments(parser)
+    return parser
 
 
 def _add_grants(parser: argparse.ArgumentParser) -> None:
@@ -102,15 +112,8 @@ def _grants(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _path(args: argparse.Namespace, action: str = "") -> str:
-    return f"/v1/federation/peers/{quote(args.peer, safe='')}{action}"
-
-
-def run_declaration(args: argparse.Namespace) -> int:
-    """Print the declaration and the fingerprint."""
-    with reach(args) as client:
-        print_json(client.get("/v1/federation/declaration"))
-    return 0
+def _approval(args: argparse.Namespace) -> dict[str, Any]:
+    return {"pubkey_fingerprint": args.fingerprint, "grants": _grants(args)}
 
 
 def run_add(args: argparse.Namespace) -> int:
@@ -119,7 +122,7 @@ def run_add(args: argparse.Namespace) -> int:
         declaration = other.get("/v1/federation/declaration")
     shown = declaration.pop("pubkey_fingerprint", None)
     with reach(args) as client:
-        answer = client.post("/v1/federation/peers", declaration)
+        answer = client.post(PEERS, declaration)
     if args.json:
         print_json(answer)
     if answer["status"] == "rejected":
@@ -134,76 +137,21 @@ def run_add(args: argparse.Namespace) -> int:
 def _why_rejected(client: Client, answer: dict[str, Any]) -> str:
     """The reason for the rejection, which only administrators see."""
     try:
-        return str(client.get(f"/v1/federation/peers/{answer['peer_id']}")["reason"])
+        return str(client.get(f"{PEERS}/{answer['peer_id']}")["reason"])
     except ClientError:
         return str(answer["reason"])
 
 
-def run_approve(args: argparse.Namespace) -> int:
-    """Approve."""
-    body = {"pubkey_fingerprint": args.fingerprint, "grants": _grants(args)}
-    with reach(args) as client:
-        answer = client.post(_path(args, "/approve"), body)
-    print(f"peer {answer['node_id']} is active")
-    return 0
-
-
-def run_grant(args: argparse.Namespace) -> int:
-    """Change its grants."""
-    with reach(args) as client:
-        answer = client.request("PUT", _path(args, "/grants"), body=_grants(args))
-    print(f"peer {answer['node_id']} has other grants now")
-    return 0
-
-
-def run_list(args: argparse.Namespace) -> int:
-    """Print every peer."""
-    with reach(args) as client:
-        answer = client.get("/v1/federation/peers")
-    if args.json:
-        return print_json(answer)
-    rows = [
-        [each["peer_id"], each["status"], each["node_id"], each["node_url"],
-         ",".join(each["allowed_scopes"])]
-        for each in answer["peers"]
-    ]  # fmt: skip
-    print_table(("peer", "status", "node", "address", "scopes"), rows, empty="no peers")
-    return 0
-
-
-def run_status(args: argparse.Namespace) -> int:
-    """Print one peer in full."""
-    with reach(args) as client:
-        print_json(client.get(_path(args)))
-    return 0
-
-
-def run_compare(args: argparse.Namespace) -> int:
-    """Compare; exit code 1 if the nodes differ."""
-    with reach(args) as client:
-        answer = client.get(_path(args, "/compare"))
+def _show_compared(_: argparse.Namespace, answer: dict[str, Any]) -> None:
     for each in answer["streams"]:
         print(f"{'equal' if each['equal'] else 'DIFFERS'}  {each['stream']}")
     for each in answer["tombstones"]:
         print(f"{'equal' if each['equal'] else 'DIFFERS'}  tombstones of {each['node_id']}")
-    if answer["first_difference"] is not None:
+    if _differ(answer):
         print(f"first difference: {answer['first_difference']}")
-        return 1
-    print(f"{len(answer['streams'])} streams and the tombstones, all equal")
-    return 0
+    else:
+        print(f"{len(answer['streams'])} streams and the tombstones, all equal")
 
 
-def run_revoke(args: argparse.Namespace) -> int:
-    """End the peering."""
-    with reach(args) as client:
-        answer = client.post(_path(args, "/revoke"), {"reason": args.reason})
-    print(f"peer {answer['node_id']} is {answer['status']}")
-    return 0
-
-
-def run_release(args: argparse.Namespace) -> int:
-    """Resume a held stream."""
-    with reach(args) as client:
-        client.post(_path(args, "/release"), {"stream": args.stream, "reason": args.reason})
-    print(f"resumed {args.stream}")
-    return 0
+def _differ(answer: dict[str, Any]) -> bool:
+    return answer["first_difference"] is not None

@@ -1,9 +1,6 @@
 """``engramlog promote``: a replica becomes an independent node."""
 
-import argparse
-
-from engramlog.api.console.arguments import add_target_arguments
-from engramlog.api.console.reach import reach
+from engramlog.api.console.requests import Request, says
 from engramlog.api.console.subcommands import Subcommands
 
 EXAMPLES = """\
@@ -15,18 +12,14 @@ examples:
 """
 
 
+PROMOTE = Request(
+    "POST /v1/replication/promote",
+    says(
+        "{node_id} takes writes from position {position} on; it was a replica of {was_replica_of}"
+    ),
+)
+
+
 def register(commands: Subcommands) -> None:
     """Add the command."""
-    parser = commands.add("promote", "turn a replica into a primary", EXAMPLES, run_promote)
-    add_target_arguments(parser)
-
-
-def run_promote(args: argparse.Namespace) -> int:
-    """Promote the replica, running or not."""
-    with reach(args) as client:
-        answer = client.post("/v1/replication/promote")
-    print(
-        f"{answer['node_id']} takes writes from position {answer['position']} on; "
-        f"it was a replica of {answer['was_replica_of']}"
-    )
-    return 0
+    commands.reaching("promote", "turn a replica into a primary", PROMOTE, EXAMPLES, json=False)

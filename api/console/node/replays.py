@@ -36,28 +36,24 @@ examples:
 
 def register(commands: Subcommands) -> None:
     """Add the commands."""
-    parser = commands.add(
-        "rebuild", "replay the log into fresh views and compare", EXAMPLES, run_rebuild
-    )
-    _add_rebuild_arguments(parser)
+    _add_rebuild(commands)
     group = commands.group("replay", "rebuild, verify and describe a log", EXAMPLES)
-    parser = group.add("status", "position, projectors and digests", EXAMPLES, run_status)
+    parser = group.add("status", "position, projectors and digests", run_status)
     add_data_arguments(parser, json=True)
-    parser = group.add(
-        "rebuild", "replay the log into fresh views and compare", EXAMPLES, run_rebuild
-    )
-    _add_rebuild_arguments(parser)
-    parser = group.add("verify", "check every byte of the log", EXAMPLES, run_verify)
+    _add_rebuild(group)
+    parser = group.add("verify", "check every byte of the log", run_verify)
     add_data_arguments(parser)
     parser.add_argument(
         "--against", type=Path, metavar="FILE", help="signed heads kept elsewhere: shows a cut tail"
     )
-    parser = group.add("heads", "sign and export where the streams end", EXAMPLES, run_heads)
+    parser = group.add("heads", "sign and export where the streams end", run_heads)
     add_data_arguments(parser)
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: stdout")
 
 
-def _add_rebuild_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_rebuild(commands: Subcommands) -> None:
+    summary = "replay the log into fresh views and compare"
+    parser = commands.add("rebuild", summary, run_rebuild, EXAMPLES)
     add_data_arguments(parser, json=True)
     parser.add_argument(
         "--from-scratch", action="store_true", help="from the first event, without a snapshot"

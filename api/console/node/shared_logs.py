@@ -32,13 +32,13 @@ examples:
 def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("log", "prepare a log in PostgreSQL", EXAMPLES)
-    parser = group.add("prepare", "make the tables of an empty log", EXAMPLES, run_prepare)
+    parser = group.add("prepare", "make the tables of an empty log", run_prepare)
     parser.add_argument("url", metavar="URL", help="the database, as the owner of the tables")
     parser.add_argument(
         "--role", required=True, help="role of the nodes: it may append, and change nothing"
     )
     parser = commands.add(
-        "copy-log", "copy a log to PostgreSQL or back, and verify it", EXAMPLES, run_copy
+        "copy-log", "copy a log to PostgreSQL or back, and verify it", run_copy, EXAMPLES
     )
     parser.add_argument("source", metavar="FROM", help="data directory, or postgresql:// address")
     parser.add_argument("target", metavar="TO", help="data directory, or postgresql:// address")

@@ -4,11 +4,11 @@ import argparse
 from typing import Any
 
 from engramlog.api.client.client import Client
-from engramlog.api.console.arguments import add_target_arguments
 from engramlog.api.console.progress import Bar, finished, progress_bar
 from engramlog.api.console.reach import reach
+from engramlog.api.console.requests import Request, says, table
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.console.text_tables import print_json, print_table
+from engramlog.api.console.text_tables import print_json
 
 PATH = "/v1/admin/snapshots"
 EXAMPLES = """\
@@ -22,25 +22,35 @@ examples:
 """
 
 
+LIST = Request(
+    f"GET {PATH}",
+    table(
+        {
+            "position": "position",
+            "made at": lambda each: (each["made_at"] or "-")[:19],
+            "bytes": lambda each: "-" if each["bytes"] is None else f"{each['bytes']:,}",
+            "by": lambda each: "the node" if each["automatic"] else "request",
+            "for a rebuild": lambda each: f"no: {each['reason']}" if each["reason"] else "fits",
+        },
+        "snapshots",
+        "no snapshots",
+    ),
+)
+REMOVE = Request(f"DELETE {PATH}/{{position}}", says("snapshot at position {removed} removed"))
+
+
 def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("snapshot", "copy the views, for fast rebuilds", EXAMPLES)
-    parser = group.add("take", "copy the current views, or build past ones", EXAMPLES,
-                       run_take)  # fmt: skip
-    add_target_arguments(parser, json=True)
+    parser = group.reaching("take", "copy the current views, or build past ones", run_take)
     parser.add_argument(
         "--position", type=int, metavar="N", help="a past position, from the log (default: now)"
     )
-    parser = group.add("list", "snapshots, and whether a rebuild can start from them", EXAMPLES,
-                       run_list)  # fmt: skip
-    add_target_arguments(parser, json=True)
-    parser = group.add("verify", "check files, chain and digests", EXAMPLES, run_verify)
-    add_target_arguments(parser, json=True)
+    group.reaching("list", "snapshots, and whether a rebuild can start from them", LIST)
+    parser = group.reaching("verify", "check files, chain and digests", run_verify)
     parser.add_argument("position", type=int, nargs="?", help="one snapshot (default: all)")
     parser.add_argument("--replay", action="store_true", help="rebuild it from the log and compare")
-    parser = group.add("remove", "remove a snapshot", EXAMPLES, run_remove)
-    add_target_arguments(parser, json=True)
-    parser.add_argument("position", type=int)
+    group.reaching("remove", "remove a snapshot", REMOVE).add_argument("position", type=int)
 
 
 def run_take(args: argparse.Namespace) -> int:
@@ -57,28 +67,6 @@ def run_take(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_list(args: argparse.Namespace) -> int:
-    """List them, newest first."""
-    with reach(args) as client:
-        found = client.get(PATH)
-    if args.json:
-        return print_json(found)
-    rows = [_row(each) for each in found["snapshots"]]
-    print_table(("position", "made at", "bytes", "by", "for a rebuild"), rows, empty="no snapshots")
-    return 0
-
-
-def _row(record: dict[str, Any]) -> tuple[str, ...]:
-    size = record["bytes"]
-    return (
-        str(record["position"]),
-        str(record["made_at"] or "-")[:19],
-        "-" if size is None else f"{size:,}",
-        "the node" if record["automatic"] else "request",
-        "fits" if record["reason"] is None else f"no: {record['reason']}",
-    )
-
-
 def run_verify(args: argparse.Namespace) -> int:
     """Verify one or all. Exit code 1 if one is bad."""
     with reach(args) as client, progress_bar("verify", "step") as bar:
@@ -92,17 +80,6 @@ def run_verify(args: argparse.Namespace) -> int:
         if not checked:
             print("no snapshots")
     return 1 if any(each["fault"] for each in checked) else 0
-
-
-def run_remove(args: argparse.Namespace) -> int:
-    """Remove one."""
-    with reach(args) as client:
-        removed = client.delete(f"{PATH}/{args.position}")
-    if args.json:
-        print_json(removed)
-    else:
-        print(f"snapshot at position {removed['removed']} removed")
-    return 0
 
 
 def _finished(client: Client, bar: Bar) -> dict[str, Any]:

@@ -17,7 +17,7 @@ examples:
 
 def register(commands: Subcommands) -> None:
     """Add the command."""
-    parser = commands.add("ui", "open the console in a browser", EXAMPLES, run_ui)
+    parser = commands.add("ui", "open the console in a browser", run_ui, EXAMPLES)
     add_target_arguments(parser)
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
 

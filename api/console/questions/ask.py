@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from engramlog.api.client.client import Client
-from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.arguments import CommandError, add_moment_argument, add_target_arguments
 from engramlog.api.console.questions.abmind_users import owner_of
 from engramlog.api.console.questions.keyword_recall import (
     PROFILE_OF_INTENT,
@@ -14,6 +14,7 @@ from engramlog.api.console.questions.keyword_recall import (
 )
 from engramlog.api.console.questions.receipts import run_replay
 from engramlog.api.console.reach import reach
+from engramlog.api.console.requests import fields_of
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import day, print_json, print_table, short_name, value_text
 
@@ -37,8 +38,9 @@ PAGE_FACTS_MAX = 500
 
 def register(commands: Subcommands) -> None:
     """Add the commands."""
-    parser = commands.add("recall", "find the facts that answer a question best", RECALL_EXAMPLES,
-                          run_recall)  # fmt: skip
+    parser = commands.add(
+        "recall", "find the facts that answer a question best", run_recall, RECALL_EXAMPLES
+    )
     parser.add_argument(
         "query", metavar="QUERY", nargs="?", help="the question; or the word replay"
     )
@@ -61,8 +63,7 @@ def register(commands: Subcommands) -> None:
     add_keyword_arguments(parser)
     parser.set_defaults(refuse=parser.error)
 
-    parser = commands.add("facts", "list facts", FACTS_EXAMPLES, run_facts)
-    add_target_arguments(parser, json=True)
+    parser = commands.reaching("facts", "list facts", run_facts, FACTS_EXAMPLES)
     _add_moment(parser)
     for name in ("entity", "relation", "source", "scope"):
         parser.add_argument(f"--{name}", help=f"only facts of this {name}")
@@ -76,9 +77,7 @@ def register(commands: Subcommands) -> None:
 
 
 def _add_moment(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--as-of", metavar="MOMENT", help="as known then: an instant, position:N, or an HLC"
-    )
+    add_moment_argument(parser)
     parser.add_argument("--valid-at", metavar="INSTANT", help="as it held in the world then")
 
 
@@ -167,19 +166,8 @@ def _hint(hint: Any) -> str:
 
 def run_facts(args: argparse.Namespace) -> int:
     """List facts, newest first."""
-    query: dict[str, object] = {
-        "entity": args.entity,
-        "relation": args.relation,
-        "source": args.source,
-        "scope": args.scope,
-        "as_of": args.as_of,
-        "valid_at": args.valid_at,
-        "include_retracted": args.include_retracted,
-        "include_expired": args.include_expired,
-        "include_contradicted": args.include_contradicted,
-    }
     with reach(args) as client:
-        facts, total = fetch_facts(client, query, args.limit)
+        facts, total = fetch_facts(client, fields_of(args), args.limit)
     if args.json:
         return print_json({"facts": facts, "total": total})
     print_facts(facts)
@@ -188,7 +176,7 @@ def run_facts(args: argparse.Namespace) -> int:
 
 
 def fetch_facts(
-    client: Client, query: dict[str, object], limit: int
+    client: Client, query: dict[str, Any], limit: int
 ) -> tuple[list[dict[str, Any]], int]:
     """Up to ``limit`` facts, page by page, and the number of matches."""
     facts: list[dict[str, Any]] = []

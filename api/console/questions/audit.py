@@ -33,13 +33,13 @@ PAGE = 500
 def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("audit", "show past states, changes and their authors", EXAMPLES)
-    parser = group.add("state", "list the facts of a moment", EXAMPLES, run_state)
+    parser = group.add("state", "list the facts of a moment", run_state)
     _add_filters(parser)
     parser.add_argument("--as-of", metavar="MOMENT", help="an instant, position:N, or an HLC")
     _add_output(parser, formats=("table", "json"))
     parser.add_argument("--limit", type=int, default=100, help="most facts (default: 100)")
 
-    parser = group.add("diff", "list the changes between two moments", EXAMPLES, run_diff)
+    parser = group.add("diff", "list the changes between two moments", run_diff)
     parser.add_argument("--from", dest="since", required=True, metavar="MOMENT", help="the earlier")
     parser.add_argument("--to", metavar="MOMENT", help="the later (default: now)")
     parser.add_argument("--change", choices=CHANGES, help="only this kind of change")
@@ -50,19 +50,19 @@ def register(commands: Subcommands) -> None:
         ("fact", "show the events and confidence of a fact", run_fact),
         ("entity", "list the events of an entity", run_entity),
     ):
-        parser = group.add(name, what, EXAMPLES, run)
+        parser = group.add(name, what, run)
         parser.add_argument("name", metavar=name.upper(), help=f"the {name}")
         parser.add_argument("--as-of", metavar="MOMENT", help="its history until then")
         _add_output(parser)
 
-    parser = group.add("fork", "answer a question with supposed changes", EXAMPLES, run_fork)
+    parser = group.add("fork", "answer a question with supposed changes", run_fork)
     parser.add_argument(
         "document", metavar="FILE", help="JSON with suppose and recall or state; - for stdin"
     )
     parser.add_argument("--as-of", metavar="MOMENT", help="the moment (default: now)")
     _add_output(parser, formats=("table", "json"))
 
-    parser = group.add("sql", "run one SELECT over the documented views", EXAMPLES, run_sql)
+    parser = group.add("sql", "run one SELECT over the documented views", run_sql)
     parser.add_argument("statement", metavar="SQL", help="the statement, or - for stdin")
     parser.add_argument("--as-of", metavar="MOMENT", help="over the log until then")
     parser.add_argument("--limit", type=int, default=1000, help="most rows (default: 1000)")

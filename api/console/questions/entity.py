@@ -31,7 +31,7 @@ def register(commands: Subcommands) -> None:
         ("history", "list the events of an entity", HISTORY_EXAMPLES,
          run_history),
     ):  # fmt: skip
-        parser = commands.add(name, summary, examples, run)
+        parser = commands.add(name, summary, run, examples)
         parser.add_argument("entity", metavar="ENTITY", help="such as user:ann")
         parser.add_argument("--as-of", metavar="MOMENT", help="an instant, a date, or position:N")
         add_target_arguments(parser, json=True)

@@ -41,7 +41,7 @@ def register(commands: Subcommands) -> None:
 
 def add_hook_command(commands: Subcommands) -> None:
     """Adds ``recall``, in ``engramlog hook`` and in abmind."""
-    parser = commands.add("recall", "print the memories that a turn calls for", EXAMPLES, run_hook)
+    parser = commands.add("recall", "print the memories that a turn calls for", run_hook, EXAMPLES)
     add_target_arguments(parser)
     parser.add_argument("--scope", default="*", help="where to look (default: every scope)")
     parser.add_argument("--profile", default=PROFILE, help=f"recall profile (default: {PROFILE})")

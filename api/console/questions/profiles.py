@@ -7,10 +7,10 @@ import sys
 from typing import Any, cast
 from urllib.parse import quote
 
-from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.reach import reach
+from engramlog.api.console.requests import Request, table
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.console.text_tables import print_json, print_table
 
 EXAMPLES = """\
 examples:
@@ -21,38 +21,34 @@ examples:
 """
 
 
+LIST = Request(
+    "GET /v1/profiles",
+    table(
+        {
+            "name": "name",
+            "origin": "origin",
+            "description": lambda each: each["document"]["description"].split(". ")[0],
+        },
+        "profiles",
+    ),
+)
+
+
 def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("profile", "show and install recall profiles", EXAMPLES)
-    parser = group.add("list", "list the profiles", EXAMPLES, run_list)
-    add_target_arguments(parser, json=True)
+    group.reaching("list", "list the profiles", LIST)
 
-    parser = group.add("show", "print a profile's document", EXAMPLES, run_show)
+    parser = group.reaching("show", "print a profile's document", run_show, json=False)
     parser.add_argument("name", metavar="NAME")
-    add_target_arguments(parser)
     parser.add_argument(
         "--abmind-environment", action="store_true",
         help="with the numbers of abmind's variables, such as RECALL_SE_WAIT_MS",
     )  # fmt: skip
 
-    parser = group.add("install", "install a profile", EXAMPLES, run_install)
+    parser = group.reaching("install", "install a profile", run_install, json=False)
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("file", metavar="FILE", help="its document; - is stdin")
-    add_target_arguments(parser)
-
-
-def run_list(args: argparse.Namespace) -> int:
-    """Print names, origins and descriptions."""
-    with reach(args) as client:
-        answer = client.get("/v1/profiles")
-    if args.json:
-        return print_json(answer)
-    rows = [
-        [each["name"], each["origin"], each["document"]["description"].split(". ")[0]]
-        for each in answer["profiles"]
-    ]
-    print_table(("name", "origin", "description"), rows)
-    return 0
 
 
 def run_show(args: argparse.Namespace) -> int:

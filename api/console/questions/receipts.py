@@ -5,10 +5,11 @@ from typing import Any
 from urllib.parse import quote
 
 from engramlog.api.client.client import Client
-from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.reach import reach
+from engramlog.api.console.requests import Request, table
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.console.text_tables import print_json, print_table, short_name, value_text
+from engramlog.api.console.text_tables import fact_text, print_json, print_table, short_name
 
 EXAMPLES = """\
 examples:
@@ -19,37 +20,36 @@ examples:
 LATEST = "latest"
 
 
+LIST = Request(
+    "GET /v1/recall/receipts",
+    table(
+        {
+            "answered": "answered_at",
+            "receipt": "receipt_id",
+            "asked by": lambda each: short_name(each["principal"]),
+            "facts": lambda each: len(each["returned"]),
+            "question": "query",
+        },
+        "receipts",
+        "no receipts",
+    ),
+)
+
+
 def register(commands: Subcommands) -> None:
     """Add the command."""
-    parser = commands.add("receipts", "list recalls and their answers", EXAMPLES, run_list)
+    parser = commands.reaching("receipts", "list recalls and their answers", run_list, EXAMPLES)
     parser.add_argument("receipt", metavar="RECEIPT", nargs="?", help="one receipt's id, or latest")
-    add_target_arguments(parser, json=True)
     parser.add_argument("--principal", help="only this principal's (for auditors)")
     parser.add_argument("--limit", type=int, default=20, help="most receipts (default: 20)")
 
 
 def run_list(args: argparse.Namespace) -> int:
     """Print receipts, newest first, or one in full."""
+    if args.receipt is None:
+        return LIST(args)
     with reach(args) as client:
-        if args.receipt is not None:
-            print_json(client.get(_path(client, args.receipt)))
-            return 0
-        query = {"principal": args.principal, "limit": args.limit}
-        answer = client.get("/v1/recall/receipts", query)
-    if args.json:
-        return print_json(answer)
-    rows = [
-        [
-            each["answered_at"],
-            each["receipt_id"],
-            short_name(each["principal"]),
-            str(len(each["returned"])),
-            each["query"],
-        ]
-        for each in answer["receipts"]
-    ]
-    print_table(("answered", "receipt", "asked by", "facts", "question"), rows, empty="no receipts")
-    return 0
+        return print_json(client.get(_path(client, args.receipt)))
 
 
 def run_replay(args: argparse.Namespace) -> int:
@@ -73,7 +73,7 @@ def run_replay(args: argparse.Namespace) -> int:
 
 def _row(each: dict[str, Any]) -> list[str]:
     fact = each["fact"]
-    text = each["fact_id"] if fact is None else _fact(fact)
+    text = each["fact_id"] if fact is None else fact_text(fact)
     numbers = (each["rank_then"], each["rank_now"])
     scores = (each["score_then"], each["score_now"])
     return [
@@ -82,10 +82,6 @@ def _row(each: dict[str, Any]) -> list[str]:
         *("-" if score is None else f"{score:.3f}" for score in scores),
         text,
     ]
-
-
-def _fact(fact: dict[str, Any]) -> str:
-    return f"{short_name(fact['entity'])} {fact['relation']} {value_text(fact['value'])}"
 
 
 def _path(client: Client, receipt: str) -> str:

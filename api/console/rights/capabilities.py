@@ -10,8 +10,9 @@ from msgspec import to_builtins
 from engramlog.api.client.client import ClientError
 from engramlog.api.console.arguments import CommandError, add_target_arguments
 from engramlog.api.console.reach import reach
+from engramlog.api.console.requests import Request, everybodys, table
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.console.text_tables import print_json, print_table
+from engramlog.api.console.text_tables import print_json
 from engramlog.api.routes.rights.capabilities import CapabilityClaims, claims
 from engramlog.projections.moment import instant_meant, parse_instant
 from engramlog.projections.normalization import SCOPES
@@ -43,35 +44,40 @@ examples:
 MICROSECONDS = 1_000_000
 
 
+COLUMNS = ("token_id", "status", "subject", "verb", "object", "expiry", "issuer", "description")
+LIST = Request(
+    "GET /v1/capabilities",
+    table({name: name for name in COLUMNS}),
+    part="capabilities",
+    fields=everybodys,
+)
+
+
 def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("capability", "issue, narrow and revoke capability tokens", EXAMPLES)
-    parser = group.add("issue", "sign a token", ISSUE_EXAMPLES, run_issue)
-    add_target_arguments(parser, json=True)
+    parser = group.reaching("issue", "sign a token", run_issue, ISSUE_EXAMPLES)
     parser.add_argument("--subject", required=True, metavar="URI", help="who may use it")
     _add_narrowing(parser)
     parser.add_argument("--ttl", type=int, metavar="SECONDS", help="default: 3600; at most 90 days")
     parser.add_argument("--expires", metavar="INSTANT", help="in place of --ttl")
     parser.add_argument("--description", help="a note for the list")
 
-    parser = group.add("narrow", "derive a narrower token, without a node", EXAMPLES, run_narrow)
+    parser = group.add("narrow", "derive a narrower token, without a node", run_narrow)
     parser.add_argument("token", help="the token, or - to read it from stdin")
     _add_narrowing(parser)
     parser.add_argument("--expires", metavar="INSTANT", help="end of the derived token")
 
-    parser = group.add(
-        "inspect", "show a token's rights, and whether it is valid", EXAMPLES, run_inspect
+    parser = group.reaching(
+        "inspect", "show a token's rights, and whether it is valid", run_inspect, json=False
     )
     parser.add_argument("token", help="the token, or - to read it from stdin")
-    add_target_arguments(parser)
     parser.add_argument(
         "--offline", action="store_true", help="check signatures and expiry without any node"
     )
 
-    parser = group.add("list", "list issued tokens", EXAMPLES, run_list)
-    add_target_arguments(parser, json=True)
-
-    parser = group.add("revoke", "revoke a token and all derived from it", EXAMPLES, run_revoke)
+    group.reaching("list", "list issued tokens", LIST)
+    parser = group.add("revoke", "revoke a token and all derived from it", run_revoke)
     parser.add_argument("id", metavar="ID", help="the token's id, as listed")
     parser.add_argument("--token", help="end only this derived token (- reads it from stdin)")
     parser.add_argument("--reason", default="", help="a note for the log")
@@ -152,18 +158,6 @@ def _inspected(text: str) -> dict[str, Any]:
         return to_builtins(CapabilityClaims(valid=False, reason=str(fault)))
     now_us = int(datetime.now(UTC).timestamp() * MICROSECONDS)
     return to_builtins(claims(verified, fault_of(verified, now_us)))
-
-
-def run_list(args: argparse.Namespace) -> int:
-    """List every token if the caller may see them, else the caller's."""
-    with reach(args) as client:
-        everybody = {"all": True if args.url is None else None}
-        found = client.get("/v1/capabilities", everybody)["capabilities"]
-    if args.json:
-        return print_json(found)
-    names = ("token_id", "status", "subject", "verb", "object", "expiry", "issuer", "description")
-    print_table(names, [[str(row[name] or "") for name in names] for row in found])
-    return 0
 
 
 def run_revoke(args: argparse.Namespace) -> int:

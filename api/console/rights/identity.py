@@ -25,9 +25,9 @@ examples:
 def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("identity", "the node's signing key", EXAMPLES)
-    parser = group.add("show", "print node id, epoch and public key", EXAMPLES, run_show)
+    parser = group.add("show", "print node id, epoch and public key", run_show)
     add_data_arguments(parser, json=True)
-    parser = group.add("backup", "copy the private keys to a new folder", EXAMPLES, run_backup)
+    parser = group.add("backup", "copy the private keys to a new folder", run_backup)
     parser.add_argument("to", type=Path, metavar="FOLDER", help="must hold no keys yet")
     add_data_arguments(parser)
     for name, summary, run in (
@@ -35,7 +35,7 @@ def register(commands: Subcommands) -> None:
         ("accept-copy", "continue as the same node from a copy", run_accept_copy),
         ("new", "make a copied directory an independent node", run_new),
     ):
-        add_data_arguments(group.add(name, summary, EXAMPLES, run))
+        add_data_arguments(group.add(name, summary, run))
 
 
 def run_show(args: argparse.Namespace) -> int:

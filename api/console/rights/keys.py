@@ -4,10 +4,11 @@ import argparse
 import secrets
 import sys
 
-from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.reach import reach
+from engramlog.api.console.requests import Request, everybodys, says, table
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.console.text_tables import day, print_json, print_table
+from engramlog.api.console.text_tables import day, print_json
 
 KEY_LENGTH_MIN = 32
 KEY_BYTES = 32
@@ -28,11 +29,28 @@ examples:
 """
 
 
+LIST = Request(
+    "GET /v1/auth/keys",
+    table(
+        {
+            "id": "id",
+            "entity": "entity_uri",
+            "permissions": lambda key: ",".join(key["permissions"]),
+            "scopes": lambda key: ",".join(key.get("scopes", ())),
+            "sources": lambda key: ",".join(key.get("sources", ())),
+            "expires": lambda key: day(key["expires_at"]),
+            "description": lambda key: key.get("description"),
+        }
+    ),
+    fields=everybodys,
+)
+REVOKE = Request("DELETE /v1/auth/keys/{id}", says("key {id} is revoked"))
+
+
 def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("key", "create, list and revoke API keys", EXAMPLES)
-    parser = group.add("create", "create a key", CREATE_EXAMPLES, run_create)
-    add_target_arguments(parser, json=True)
+    parser = group.reaching("create", "create a key", run_create, CREATE_EXAMPLES)
     parser.add_argument("--entity-uri", required=True, metavar="URI", help="who will use the key")
     parser.add_argument(
         "--permission",
@@ -67,12 +85,9 @@ def register(commands: Subcommands) -> None:
         "--raw-key", choices=("-",), help=f"read the key ({KEY_LENGTH_MIN}+ characters) from stdin"
     )
 
-    parser = group.add("list", "list keys (never the keys themselves)", EXAMPLES, run_list)
-    add_target_arguments(parser, json=True)
-
-    parser = group.add("revoke", "revoke a key", EXAMPLES, run_revoke)
+    group.reaching("list", "list keys (never the keys themselves)", LIST)
+    parser = group.reaching("revoke", "revoke a key", REVOKE, json=False)
     parser.add_argument("id", metavar="ID", help="the key's id, as listed")
-    add_target_arguments(parser)
 
 
 def run_create(args: argparse.Namespace) -> int:
@@ -107,35 +122,3 @@ def _read_key() -> str:
     if len(raw_key) < KEY_LENGTH_MIN:
         raise CommandError(f"the key on stdin must have at least {KEY_LENGTH_MIN} characters")
     return raw_key
-
-
-def run_list(args: argparse.Namespace) -> int:
-    """List every key if the caller may see them, else the caller's."""
-    with reach(args) as client:
-        keys = client.get("/v1/auth/keys", {"all": True if args.url is None else None})
-    if args.json:
-        return print_json(keys)
-    rows = [
-        [
-            key["id"],
-            key["entity_uri"],
-            ",".join(key["permissions"]),
-            ",".join(key.get("scopes", ())),
-            ",".join(key.get("sources", ())),
-            day(key["expires_at"]),
-            key.get("description") or "",
-        ]
-        for key in keys
-    ]
-    print_table(
-        ("id", "entity", "permissions", "scopes", "sources", "expires", "description"), rows
-    )
-    return 0
-
-
-def run_revoke(args: argparse.Namespace) -> int:
-    """Revoke one key."""
-    with reach(args) as client:
-        client.delete(f"/v1/auth/keys/{args.id}")
-    print(f"key {args.id} is revoked")
-    return 0
