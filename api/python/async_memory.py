@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 from uuid import uuid4
 
 import msgspec
+from msgspec import convert
 
 from engramlog.api.client.client import ClientError, failure_of
 from engramlog.api.python.connecting import reach
@@ -21,12 +22,10 @@ from engramlog.api.python.results import (
     Fact,
     Facts,
     LinkedEntities,
+    LinkedEntity,
     RecalledFacts,
-    card_of,
-    erased_of,
     fact_of,
     history_of,
-    linked_of,
     recalled_of,
 )
 from engramlog.api.python.transport import Transport, begun
@@ -211,12 +210,13 @@ class AsyncMemoryView:
             **self._moment,
         }
         answer = await self.requests.ask("GET", "/v1/graph/neighbors", query=query)
-        return LinkedEntities([linked_of(each) for each in answer["neighbors"]], answer)
+        return LinkedEntities(convert(answer["neighbors"], list[LinkedEntity]), answer)
 
     async def card(self, entity: str, *, scope: str | None = None) -> CardOfEntity:
         """The facts of an entity in one scope, in short. Raises ClientError 404 without facts."""
         query = {"scope": scope or self._scope, **self._moment}
-        return card_of(await self.requests.ask("GET", f"/v1/cards/{_segment(entity)}", query=query))
+        answer = await self.requests.ask("GET", f"/v1/cards/{_segment(entity)}", query=query)
+        return convert({**answer, "record": answer}, CardOfEntity)
 
     async def history(self, what: str | Fact) -> EntityHistory:
         """The events of an entity's facts, or of one fact, oldest first."""
@@ -344,7 +344,9 @@ class AsyncMemory(AsyncMemoryView):
         owner = entity if user is None else user_uri(user)
         what = {"entity": owner} if owner else {"fact_ids": [_id(fact) for fact in facts]}
         body = {**what, "wait": True, "timeout_s": ERASING_SECONDS}
-        return erased_of(await self.requests.ask("POST", "/v1/erasures", body=body))
+        answer = await self.requests.ask("POST", "/v1/erasures", body=body)
+        clean = answer["status"] == "clean"
+        return convert({**answer, "clean": clean, "record": answer}, ErasedFacts)
 
     async def close(self) -> None:
         """Release the memory. Idempotent."""

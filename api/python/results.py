@@ -167,7 +167,7 @@ class LinkedEntities(Listing[LinkedEntity]):
 class CardOfEntity(Struct, frozen=True, kw_only=True):
     """The facts of an entity in one scope, in short. ``markdown`` is the longer form."""
 
-    entity: str
+    entity: str = field(name="entity_uri")
     scope: str
     summary: str
     markdown: str
@@ -258,29 +258,6 @@ def recalled_of(answer: dict[str, Any]) -> RecalledFacts:
     return RecalledFacts(found, answer)
 
 
-def linked_of(neighbor: dict[str, Any]) -> LinkedEntity:
-    """A neighbour from its wire form."""
-    return LinkedEntity(
-        entity=neighbor["entity"],
-        relation=neighbor["relation"],
-        hops=neighbor["hops"],
-        confidence=neighbor["confidence"],
-        path=tuple(neighbor["path"]),
-    )
-
-
-def card_of(answer: dict[str, Any]) -> CardOfEntity:
-    """A card from its wire form."""
-    return CardOfEntity(
-        entity=answer["entity_uri"],
-        scope=answer["scope"],
-        summary=answer["summary"],
-        markdown=answer["markdown"],
-        facts=answer["facts"],
-        record=answer,
-    )
-
-
 def history_of(
     events: Sequence[dict[str, Any]], fact: Callable[[str], Fact | None]
 ) -> EntityHistory:
@@ -298,17 +275,6 @@ def history_of(
             )
             for event in events
         ]
-    )
-
-
-def erased_of(answer: dict[str, Any]) -> ErasedFacts:
-    """An erasure from its wire form."""
-    return ErasedFacts(
-        erasure_id=answer["erasure_id"],
-        facts=answer["facts"],
-        clean=answer["status"] == "clean",
-        receipt=answer["receipt"],
-        record=answer,
     )
 
 
