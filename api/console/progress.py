@@ -52,8 +52,10 @@ def progress_bar(title: str, unit: str, *, quiet: bool = False) -> Generator[Bar
         bar.close()
 
 
-def finished(job: Callable[[], dict[str, Any]], what: str, bar: Bar, unit: str) -> dict[str, Any]:
-    """The result of a job, which ``job`` reads, once it is done. ``unit``: what it counts.
+def finished(
+    job: Callable[[], dict[str, Any]], what: str, bar: Bar | None = None, unit: str = ""
+) -> dict[str, Any]:
+    """The result of a job, which ``job`` reads, once it is done. ``unit``: what the bar counts.
 
     Raises: CommandError: it failed; the message begins with ``what``.
     """
@@ -64,6 +66,6 @@ def finished(job: Callable[[], dict[str, Any]], what: str, bar: Bar, unit: str) 
         if state["status"] == "done":
             result: dict[str, Any] = state["result"]
             return result
-        if state[f"{unit}_total"]:
+        if bar is not None and state[f"{unit}_total"]:
             bar.show(state[unit], state[f"{unit}_total"])
         time.sleep(POLL_SECONDS)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # only commands that open a directory load it
 def reach(
     args: argparse.Namespace, *, create: bool = False, embedding: Embedding = "off"
 ) -> Generator[Client]:
-    """A client within a ``with`` block.
+    """A client within a ``with`` block. A command without ``--url`` is for a directory.
 
     Args: create: create the directory if it does not exist.
         embedding: whether to open a directory with its embeddings: ``pinned``: if serving has
@@ -29,7 +29,7 @@ def reach(
     Raises:
         CommandError: another process holds the directory and does not answer.
     """
-    url = url_of(args)
+    url = url_of(args) if "url" in args else None
     if url is not None:
         client = client_for_url(args, url)
         yield client

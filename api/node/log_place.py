@@ -20,6 +20,7 @@ from engramlog.eventlog.engines.choosing import is_log_url, open_shared_log, sho
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
 from engramlog.eventlog.errors import DataDirectoryError, LogCutBack
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
+from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.log import ReadableLog, WholeLog
 from engramlog.projections.embedding.vectors.blocks import remove_blocks
 from engramlog.projections.image.files import ImageFiles
@@ -68,6 +69,35 @@ def require_own_log(path: Path) -> None:
         )
 
 
+def log_inside(directory: DataDirectory, clock: Clock, *, read_only: bool = False) -> SqliteLog:
+    """The log in a data directory. Raises as ``SqliteLog.open``."""
+    return SqliteLog.open(
+        directory.log_path,
+        origin=directory.identity.node_id,
+        epoch=directory.identity.epoch,
+        clock=clock,
+        read_only=read_only,
+    )
+
+
+def log_shared(
+    url: str,
+    identity: Identity,
+    clock: Clock,
+    durability: Durability = "server",
+    held: frozenset[str] = EVERY_SCOPE,
+) -> PostgresLog:
+    """The log at an address, for the node of an identity. Raises as ``open_shared_log``."""
+    return open_shared_log(
+        url,
+        origin=identity.node_id,
+        epoch=identity.epoch,
+        clock=clock,
+        durability=durability,
+        held=held,
+    )
+
+
 def open_log(
     directory: HeldDirectory,
     clock: Clock,
@@ -85,14 +115,11 @@ def open_log(
             the directory.
         CorruptLog, StorageFailed: the log does not open.
     """
-    identity = directory.identity
     if not url:
         if scopes:
             raise DataDirectoryError("scopes are for a node over a log in PostgreSQL: name it, too")
         require_own_log(directory.path)
-        return SqliteLog.open(
-            directory.log_path, origin=identity.node_id, epoch=identity.epoch, clock=clock
-        )
+        return log_inside(directory, clock)
     if not is_log_url(url):
         raise DataDirectoryError(f"log must be a postgresql:// address, is {url!r}")
     if directory.log_path.exists():
@@ -103,14 +130,7 @@ def open_log(
     before = remembered(directory.path)
     held = EVERY_SCOPE if before is None else before.held
     wanted = (EVERY_SCOPE if "*" in scopes else frozenset(scopes)) or held
-    log = open_shared_log(
-        url,
-        origin=identity.node_id,
-        epoch=identity.epoch,
-        clock=clock,
-        durability=durability,
-        held=wanted,
-    )
+    log = log_shared(url, directory.identity, clock, durability, wanted)
     if wanted != held:
         _remove_views(directory)
     place = LogPlace(shown_url(url), [] if wanted == EVERY_SCOPE else sorted(wanted))
@@ -178,25 +198,12 @@ def settled_log(
 
 def open_log_to_read(directory: DataDirectory, clock: Clock, url: str) -> ReadableLog:
     """The log of a directory that another process may hold, opened to read only."""
-    identity = directory.identity
     if url:
         place = remembered(directory.path)
-        return open_shared_log(
-            url,
-            origin=identity.node_id,
-            epoch=identity.epoch,
-            clock=clock,
-            durability="server",
-            held=EVERY_SCOPE if place is None else place.held,
-        )
+        held = EVERY_SCOPE if place is None else place.held
+        return log_shared(url, directory.identity, clock, held=held)
     require_own_log(directory.path)
-    return SqliteLog.open(
-        directory.log_path,
-        origin=identity.node_id,
-        epoch=identity.epoch,
-        clock=clock,
-        read_only=True,
-    )
+    return log_inside(directory, clock, read_only=True)
 
 
 def shared(log: WholeLog) -> PostgresLog | None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engramlog.api.client.replica_source import HttpLogSource
+from engramlog.api.node.log_place import log_inside
 from engramlog.eventlog.clock import SystemClock
 from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
@@ -58,10 +59,8 @@ def prepare(
     source = source_of(url, key)
     directory = HeldDirectory.open(data)
     try:
-        clock, identity = SystemClock(), directory.identity
-        with SqliteLog.open(
-            directory.log_path, origin=identity.node_id, epoch=identity.epoch, clock=clock
-        ) as log:
+        clock = SystemClock()
+        with log_inside(directory, clock) as log:
             state = _state(data, log, source, url)
             follower = PrimaryFollower(source, log, log.copy, state.node_id, clock.now_us)
             try:

@@ -1,17 +1,13 @@
 """``engramlog decay``: policies and sweeps."""
 
 import argparse
-import time
-from typing import Any
 
-from engramlog.api.client.client import Client
-from engramlog.api.console.arguments import CommandError
+from engramlog.api.console.progress import finished
 from engramlog.api.console.reach import reach
 from engramlog.api.console.requests import Column, Request, fields_of, table
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import print_json
 
-POLL_SECONDS = 0.5
 EXAMPLES = """\
 examples:
   engramlog decay policies --data memory
@@ -51,7 +47,10 @@ def register(commands: Subcommands) -> None:
 def run_sweep(args: argparse.Namespace) -> int:
     """Sweep, and wait for the result."""
     with reach(args) as client:
-        answer = _finished(client, client.post("/v1/decay/sweep", fields_of(args)))
+        answer = client.post("/v1/decay/sweep", fields_of(args))
+        if "job_id" in answer:
+            path = f"/v1/decay/jobs/{answer['job_id']}"
+            answer = finished(lambda: client.get(path), "the sweep failed: ")
     if args.json:
         print_json(answer)
     elif args.dry_run:
@@ -59,17 +58,3 @@ def run_sweep(args: argparse.Namespace) -> int:
     else:
         print(f"touched {answer['decayed']} of {answer['scanned']} facts")
     return 0
-
-
-def _finished(client: Client, answer: dict[str, Any]) -> dict[str, Any]:
-    """The result of a sweep, after waiting for its job if it became one."""
-    job = answer.get("job_id")
-    while job is not None:
-        state = client.get(f"/v1/decay/jobs/{job}")
-        if state["status"] == "error":
-            raise CommandError(f"the sweep failed: {state.get('error', 'no reason given')}")
-        if state["status"] == "done":
-            result: dict[str, Any] = state["result"]
-            return result
-        time.sleep(POLL_SECONDS)
-    return answer

@@ -27,7 +27,6 @@ from engramlog.api.console.progress import progress_bar
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.node.log_place import open_log_to_read
 from engramlog.api.settings import Settings
-from engramlog.api.transfer.export_http import lines_over_http
 from engramlog.api.transfer.exporting import export_lines
 from engramlog.api.transfer.import_files import Receipts, read_lines
 from engramlog.api.transfer.importing import Importer, ImportReport, Options, Sink
@@ -292,7 +291,8 @@ def run_export(args: argparse.Namespace) -> int:
         if url is not None:
             client: Client = client_for_url(args, url)
             stack.callback(client.close)
-            total, lines = lines_over_http(client, declarations=args.declarations)
+            total = None
+            lines = enumerate(client.lines("/v1/export", {"declarations": args.declarations}), 1)
         else:
             settings = settings_of(args)
             log = read_only_log(settings.data_dir, settings.log)

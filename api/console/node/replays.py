@@ -7,16 +7,14 @@ from typing import Any
 
 import msgspec
 
-from engramlog.api.client.client import Client
 from engramlog.api.client.running_node import running_node
 from engramlog.api.console.arguments import CommandError, add_data_arguments, settings_of
 from engramlog.api.console.opening import open_node
 from engramlog.api.console.progress import finished, progress_bar
+from engramlog.api.console.requests import Request
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import print_json
 from engramlog.api.node.log_place import open_log_to_read, require_own_log
-from engramlog.api.routes.node.control import node_status, signed_heads
-from engramlog.api.settings import Settings
 from engramlog.eventlog.clock import SystemClock
 from engramlog.eventlog.directory import DataDirectory
 from engramlog.eventlog.errors import DirectoryLocked
@@ -38,7 +36,8 @@ def register(commands: Subcommands) -> None:
     """Add the commands."""
     _add_rebuild(commands)
     group = commands.group("replay", "rebuild, verify and describe a log", EXAMPLES)
-    parser = group.add("status", "position, projectors and digests", run_status)
+    status = Request("GET /v1/control/status", _show_status)
+    parser = group.add("status", "position, projectors and digests", status)
     add_data_arguments(parser, json=True)
     _add_rebuild(group)
     parser = group.add("verify", "check every byte of the log", run_verify)
@@ -46,7 +45,8 @@ def register(commands: Subcommands) -> None:
     parser.add_argument(
         "--against", type=Path, metavar="FILE", help="signed heads kept elsewhere: shows a cut tail"
     )
-    parser = group.add("heads", "sign and export where the streams end", run_heads)
+    heads = Request("GET /v1/control/heads", _write_heads, fields=lambda _: {})
+    parser = group.add("heads", "sign and export where the streams end", heads)
     add_data_arguments(parser)
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: stdout")
 
@@ -60,28 +60,7 @@ def _add_rebuild(commands: Subcommands) -> None:
     )
 
 
-def _held_by(settings: Settings, fault: DirectoryLocked) -> Client:
-    client = running_node(settings.data_dir)
-    if client is None:
-        raise CommandError(f"{fault}, which does not answer commands") from fault
-    return client
-
-
-def run_status(args: argparse.Namespace) -> int:
-    """Print the node's position and lag."""
-    settings = settings_of(args)
-    status: dict[str, Any]
-    try:
-        node = open_node(settings, create=False)
-    except DirectoryLocked as fault:
-        status = _held_by(settings, fault).get("/v1/control/status")
-    else:
-        try:
-            status = node_status(node)
-        finally:
-            node.close()
-    if args.json:
-        return print_json(status)
+def _show_status(_: argparse.Namespace, status: dict[str, Any]) -> None:
     at = format_instant(status["received_at_us"]) if status["received_at_us"] else "-"
     print(f"node       {status['node_id']} (epoch {status['epoch']})")
     print(f"position   {status['position']} (received {at})")
@@ -93,7 +72,6 @@ def run_status(args: argparse.Namespace) -> int:
     digests = status["digests"]
     print(f"digest     local  {digests['local']}")
     print(f"digest     shared {digests['shared']} (at position {digests['position']})")
-    return 0
 
 
 def run_rebuild(args: argparse.Namespace) -> int:
@@ -103,7 +81,9 @@ def run_rebuild(args: argparse.Namespace) -> int:
         try:
             node = open_node(settings, create=False)
         except DirectoryLocked as fault:
-            client = _held_by(settings, fault)
+            client = running_node(settings.data_dir)
+            if client is None:
+                raise CommandError(f"{fault}, which does not answer commands") from fault
             client.post("/v1/admin/rebuild", {"from_scratch": args.from_scratch})
             report = finished(
                 lambda: client.get("/v1/admin/rebuild"), "the rebuild failed: ", bar, "events"
@@ -163,22 +143,10 @@ def _verified(
         log.close()
 
 
-def run_heads(args: argparse.Namespace) -> int:
-    """Write signed heads."""
-    settings = settings_of(args)
-    try:
-        node = open_node(settings, create=False)
-    except DirectoryLocked as fault:
-        answer = _held_by(settings, fault).get("/v1/control/heads")
-        heads = msgspec.convert(answer, SignedHeads)
-    else:
-        try:
-            heads = signed_heads(node)
-        finally:
-            node.close()
+def _write_heads(args: argparse.Namespace, answer: dict[str, Any]) -> None:
     if args.out is None:
-        print_json(heads)
-        return 0
+        print_json(answer)
+        return
+    heads = msgspec.convert(answer, SignedHeads)
     write_heads(args.out, heads)
     print(f"{len(heads.heads)} heads at position {heads.position}: {args.out}")
-    return 0

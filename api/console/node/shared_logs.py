@@ -5,21 +5,17 @@ from __future__ import annotations
 import argparse
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.progress import progress_bar
 from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.node.log_place import log_inside, log_shared
 from engramlog.eventlog.clock import SystemClock
 from engramlog.eventlog.directory import DataDirectory, HeldDirectory
-from engramlog.eventlog.engines.choosing import is_log_url, open_shared_log, require_driver
-from engramlog.eventlog.engines.sqlite.log import SqliteLog
+from engramlog.eventlog.engines.choosing import is_log_url, require_driver
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.log import WholeLog
 from engramlog.replay.copying import CopyDiffers, compare_logs, copy_log
-
-if TYPE_CHECKING:
-    from engramlog.eventlog.engines.postgres.log import PostgresLog
 
 EXAMPLES = """\
 examples:
@@ -72,7 +68,8 @@ def run_copy(args: argparse.Namespace) -> int:
 
 
 def _source(address: str, target: Path, stack: ExitStack) -> tuple[WholeLog, Identity]:
-    """The log to copy, and its node's identity."""
+    """The log to copy, and its node's identity. A copy acknowledges no writes, so a log in
+    PostgreSQL needs no quorum."""
     if is_log_url(address):
         folder = target / "identity"
         if not folder.is_dir():
@@ -81,38 +78,17 @@ def _source(address: str, target: Path, stack: ExitStack) -> tuple[WholeLog, Ide
                 f"'engramlog identity backup {folder}'"
             )
         identity = Identity.inspect(folder)
-        return stack.enter_context(_shared(address, identity)), identity
+        return stack.enter_context(log_shared(address, identity, SystemClock())), identity
     directory = DataDirectory.inspect(Path(address))
-    identity = directory.identity
-    log = SqliteLog.open(
-        directory.log_path,
-        origin=identity.node_id,
-        epoch=identity.epoch,
-        clock=SystemClock(),
-        read_only=True,
-    )
-    return stack.enter_context(log), identity
+    log = log_inside(directory, SystemClock(), read_only=True)
+    return stack.enter_context(log), directory.identity
 
 
 def _target(address: str, identity: Identity, stack: ExitStack) -> WholeLog:
     if is_log_url(address):
-        return stack.enter_context(_shared(address, identity))
+        return stack.enter_context(log_shared(address, identity, SystemClock()))
     directory = HeldDirectory.open(Path(address))
     stack.callback(directory.close)
     if directory.identity.node_id != identity.node_id:
         raise CommandError(f"{address} is the data directory of another node")
-    log = SqliteLog.open(
-        directory.log_path, origin=identity.node_id, epoch=identity.epoch, clock=SystemClock()
-    )
-    return stack.enter_context(log)
-
-
-def _shared(url: str, identity: Identity) -> PostgresLog:
-    # A copy acknowledges no writes, so it needs no quorum.
-    return open_shared_log(
-        url,
-        origin=identity.node_id,
-        epoch=identity.epoch,
-        clock=SystemClock(),
-        durability="server",
-    )
+    return stack.enter_context(log_inside(directory, SystemClock()))

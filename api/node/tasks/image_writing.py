@@ -21,13 +21,8 @@ class ImageWriting(LoopTask):
         self._node = node
 
     async def run(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            try:
-                await self.in_thread(self.write_due)
-                self.error = None
-            except Exception as fault:
-                self.failed(fault)
+        await asyncio.sleep(LOOK_SECONDS)  # the node has just opened
+        await self.repeat(self.write_due, LOOK_SECONDS)
 
     def write_due(self) -> None:
         node = self._node

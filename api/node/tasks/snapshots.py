@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from msgspec import Struct
 
 from engramlog.api.http.errors import coded
@@ -133,13 +131,7 @@ class SnapshotTaking(LoopTask):
         return SnapshotVerification(checked)
 
     async def run(self) -> None:
-        while True:
-            try:
-                await self.in_thread(self._take_due)
-                self.error = None
-            except Exception as fault:
-                self.failed(fault)
-            await asyncio.sleep(LOOK_SECONDS)
+        await self.repeat(self._take_due, LOOK_SECONDS)
 
     def _take_due(self) -> None:
         node = self._node

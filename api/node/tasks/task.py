@@ -128,6 +128,16 @@ class LoopTask:
         """The task's work."""
         raise NotImplementedError
 
+    async def repeat(self, work: Callable[[], object], pause_seconds: float) -> None:
+        """Do the work in a thread, again and again; a failure shows until the next success."""
+        while True:
+            try:
+                await self.in_thread(work)
+                self.error = None
+            except Exception as fault:
+                self.failed(fault)
+            await asyncio.sleep(pause_seconds)
+
     async def in_thread(self, work: Callable[[], Result]) -> Result:
         """The result of work in a thread. The work always completes, even if the task stops: files
         are written to their end."""
