@@ -240,10 +240,9 @@ def memory_facts(
 ) -> list[MemoryFact]:
     """The matching facts, oldest first, visible to the caller at the moment."""
     reader = context.node.reader
-    with reader.pool.connection() as db:
-        rows = reading_deltas.memory_facts_at(
-            db, moment.position, user=pattern.user, agent=pattern.agent
-        )
+    rows = reader.ask(
+        reading_deltas.memory_facts_at, moment.position, user=pattern.user, agent=pattern.agent
+    )
     by_slot = {slot: row for row in rows if (slot := reader.slot_of(row["fact_id"])) is not None}
     inside = np.asarray([slot for slot in by_slot if slot < view.count], dtype=np.int32)
     slots = live(view, authorization, moment, np.sort(inside))
@@ -266,6 +265,6 @@ def _versioned(
     """A row whose version counts the facts of its name that the caller may read."""
     if row["version"] == 1:
         return row
-    with context.node.reader.pool.connection() as db:
-        kept = kept_from(view, authorization, reading_deltas.namesakes(db, row["fact_id"]))
+    namesakes = context.node.reader.ask(reading_deltas.namesakes, row["fact_id"])
+    kept = kept_from(view, authorization, namesakes)
     return {**row, "version": row["version"] - len(kept)}

@@ -122,20 +122,10 @@ class ReadingContext:
 
     def _check_time_travel(self, allowed: bool) -> None:
         if not self.service.settings.time_travel_enabled:
-            raise ApiError(
-                501,
-                {
-                    "code": "time_travel_plugin_not_loaded",
-                    "message": "time-travel queries are off on this node",
-                },
-            )
+            raise coded("time_travel_plugin_not_loaded", "time-travel queries are off on this node")
         if not allowed:
-            raise ApiError(
-                403,
-                {
-                    "code": "time_travel_plugin_disabled",
-                    "message": "this route does not take as_of on this node",
-                },
+            raise coded(
+                "time_travel_plugin_disabled", "this route does not take as_of on this node"
             )
 
     # -- rights ---------------------------------------------------------------------------
@@ -165,20 +155,21 @@ class ReadingContext:
         this caller, a tombstone hides it from all, a capability does not cover its entity, its
         classification is too high, or the caller neither may read it nor stated it."""
         view, slot = self.view(), self.node.reader.slot_of(fact_id)
-        if slot is not None and slot < view.count:
-            if not self.authorization.covers(view.entities.text(int(view.entity[slot]))):
-                raise plain("fact_not_found")
-            source = view.sources.text(int(view.source[slot]))
-            if not self.authorization.may("read") and source != self.authorization.own_source:
-                raise plain("fact_not_found")
-            chosen = np.asarray([slot], dtype=np.int32)
-            if view.flags(chosen)[0] & self.authorization.withheld:
-                raise plain("fact_not_found")
-            if not self.authorization.alone().cleared(view, chosen)[0]:
-                raise plain("fact_not_found")
-            hidden = view.hidden(chosen)
-            if hidden is not None and hidden[0]:
-                raise plain("fact_not_found")
+        if slot is not None and slot < view.count and not self._serves(view, slot):
+            raise plain("fact_not_found")
+
+    def _serves(self, view: View, slot: int) -> bool:
+        rights, chosen = self.authorization, np.asarray([slot], dtype=np.int32)
+        hidden = view.hidden(chosen)
+        return (
+            rights.covers(view.entities.text(int(view.entity[slot])))
+            and (
+                rights.may("read") or view.sources.text(int(view.source[slot])) == rights.own_source
+            )
+            and not view.flags(chosen)[0] & rights.withheld
+            and bool(rights.alone().cleared(view, chosen)[0])
+            and (hidden is None or not hidden[0])
+        )
 
     def narrowed(self, scope: str | None, *, for_model: bool = False) -> Authorization:
         """The caller's rights, narrowed to the scope in a query string.

@@ -1,7 +1,5 @@
 """Setting and revoking tombstones, and naming those that hide facts."""
 
-from typing import Any
-
 import numpy as np
 from msgspec import UNSET
 from msgspec.structs import asdict
@@ -18,13 +16,12 @@ from engramlog.api.commands.erasures import erase
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.errors import ApiError, coded, plain
 from engramlog.api.schemas.erasures import ErasureRequest, TombstoneRequest
-from engramlog.eventlog.kinds import TombstoneRevoked, TombstoneSet
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.columns.tombstone_mask import Tombstone
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import live
-from engramlog.projections.moment import Moment, format_instant
+from engramlog.projections.moment import Moment
 from engramlog.projections.normalization import URI_LENGTH_MAX
 from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.tables.facts.tombstones import (
@@ -34,12 +31,7 @@ from engramlog.projections.tables.facts.tombstones import (
     hidden_scopes,
     tombstones_named,
 )
-from engramlog.replay.stigmem.tombstones import (
-    key_id_of,
-    new_revocation_id,
-    new_tombstone_id,
-    signature_of,
-)
+from engramlog.replay.stigmem.tombstones import own_revocation, own_tombstone
 
 
 def entity_meant(context: RequestContext, text: str) -> str:
@@ -71,24 +63,14 @@ async def set_tombstone(context: RequestContext, request: TombstoneRequest) -> T
     if any(each.in_force and each.node_id is None and each.scopes == scopes for each in known):
         raise plain("tombstone_already_exists")
     erasure = await _erased(context, entity, request) if request.erase else None
-    body: dict[str, Any] = {
-        "id": new_tombstone_id(),
-        "entity_uri": entity,
-        "scope": request.scope,
-        "signed_by": context.caller.principal,
-        "key_id": key_id_of(context.node.identity),
-        "created_at": format_instant(context.node.clock.now_us()),
-        "legal_hold": request.legal_hold,
-    }
-    signature = signature_of(context.node.identity, body)
-    fields = {name: value for name, value in body.items() if name != "id"}
-    command = TombstoneSet(
-        tombstone_id=body["id"],
+    command = own_tombstone(
+        context.node.identity,
+        context.node.clock.now_us(),
         entity=entity,
-        scopes=sorted(scopes),
-        signature=signature,
+        scope=request.scope,
+        signer=context.caller.principal,
+        legal_hold=request.legal_hold,
         reason=request.reason,
-        **fields,
     )
     await context.do(command)
     row = context.node.reader.ask(find_tombstone, command.tombstone_id, None)
@@ -109,27 +91,23 @@ async def revoke_tombstone(
         raise plain("tombstone_not_found")
     for row in named:
         _check_rights(context, row.entity, row.scope)
-    body: dict[str, Any] = {
-        "id": new_revocation_id(),
-        "tombstone_id": tombstone_id,
-        "signed_by": context.caller.principal,
-        "key_id": key_id_of(context.node.identity),
-        "created_at": format_instant(context.node.clock.now_us()),
-    }
-    signature = signature_of(context.node.identity, body)
-    record = RevocationRecord(**body, reason=reason, signature=signature)
-    await context.do(
-        TombstoneRevoked(
-            revocation_id=record.id,
-            tombstone_id=tombstone_id,
-            reason=reason,
-            created_at=record.created_at,
-            signed_by=record.signed_by,
-            key_id=record.key_id,
-            signature=signature,
-        )
+    command = own_revocation(
+        context.node.identity,
+        context.node.clock.now_us(),
+        tombstone_id=tombstone_id,
+        signer=context.caller.principal,
+        reason=reason,
     )
-    return record
+    await context.do(command)
+    return RevocationRecord(
+        id=command.revocation_id,
+        tombstone_id=tombstone_id,
+        created_at=command.created_at,
+        signed_by=command.signed_by,
+        key_id=command.key_id,
+        reason=reason,
+        signature=command.signature,
+    )
 
 
 async def _erased(

@@ -112,7 +112,7 @@ class Consolidator:
             start = await self._start(rule, from_position)
             last_wanted = None
             if most is not None:
-                last_wanted = await asyncio.to_thread(self._due, rule, start, most)
+                last_wanted = await self._due(rule, start, most)
                 until = until if last_wanted is None else min(until, last_wanted)
             base = ConsolidationRan(
                 rule_id=rule.id,
@@ -127,9 +127,9 @@ class Consolidator:
             )
             report = _report(base)
             if last_wanted is not None:
-                left = await asyncio.to_thread(self._pending, rule, last_wanted, head)
+                left = await self._pending(rule, last_wanted, head)
                 report.more = left > 0
-            total = await asyncio.to_thread(self._pending, rule, start, until)
+            total = await self._pending(rule, start, until)
             after = start
             while True:
                 episodes = await self._read(rule, after, until, CHUNK_EPISODES)
@@ -151,7 +151,7 @@ class Consolidator:
         if none is due. Each fire reads exactly that many."""
         async with self._turn(rule):
             start = await self._start(rule, None)
-            due = await asyncio.to_thread(self._due, rule, start, every)
+            due = await self._due(rule, start, every)
             if due is None:
                 return None
         if every > CHUNK_EPISODES:
@@ -214,38 +214,34 @@ class Consolidator:
     async def _start(self, rule: Rule, from_position: int | None) -> int:
         if from_position is not None:
             return max(0, from_position - 1)
-        return await asyncio.to_thread(self._watermark, rule.id)
+        return await asyncio.to_thread(self._node.reader.ask, reading_rules.watermark, rule.id)
 
-    def _watermark(self, rule_id: str) -> int:
-        with self._node.reader.pool.connection() as db:
-            return reading_rules.watermark(db, rule_id)
+    async def _pending(self, rule: Rule, after: int, until: int) -> int:
+        if until <= after:
+            return 0
+        return (
+            await asyncio.to_thread(self._node.reader.ask, reading.pending, readers_of(rule), after)
+        )[0]
 
-    def _pending(self, rule: Rule, after: int, until: int) -> int:
-        with self._node.reader.pool.connection() as db:
-            return reading.pending(db, readers_of(rule), after)[0] if until > after else 0
-
-    def _due(self, rule: Rule, after: int, every: int) -> int | None:
-        with self._node.reader.pool.connection() as db:
-            return reading.nth_behind(db, readers_of(rule), after, every)
+    async def _due(self, rule: Rule, after: int, every: int) -> int | None:
+        return await asyncio.to_thread(
+            self._node.reader.ask, reading.nth_behind, readers_of(rule), after, every
+        )
 
     async def _read(self, rule: Rule, after: int, until: int, limit: int) -> list[Episode]:
-        def read() -> list[Episode]:
-            with self._node.reader.pool.connection() as db:
-                return reading.behind(db, readers_of(rule), after=after, until=until, limit=limit)
-
-        return await asyncio.to_thread(read)
+        who = readers_of(rule)
+        return await asyncio.to_thread(
+            self._node.reader.ask, reading.behind, who, after=after, until=until, limit=limit
+        )
 
     async def _current_facts(self, rule: Rule, episodes: Sequence[Episode]) -> CurrentFacts:
         """The current facts under the keys of these episodes. Rules with matchers need none."""
         keys = [] if rule.matchers else [key for e in episodes if (key := key_of(e)) is not None]
-        if not keys:
-            return CurrentFacts({})
-
-        def read() -> CurrentFacts:
-            with self._node.reader.pool.connection() as db:
-                return CurrentFacts(reading_deltas.live_facts_of_keys(db, keys))
-
-        return await asyncio.to_thread(read)
+        return CurrentFacts(
+            await asyncio.to_thread(self._node.reader.ask, reading_deltas.live_facts_of_keys, keys)
+            if keys
+            else {}
+        )
 
     async def _step(
         self,
@@ -287,12 +283,7 @@ class Consolidator:
         """The episodes that this version of the rule has not yet promoted."""
         version = rule.version
         ids = [promoted_id(rule.id, version, each.place, [each.id]) for each in episodes]
-
-        def read() -> set[str]:
-            with self._node.reader.pool.connection() as db:
-                return reading_deltas.known_deltas(db, ids)
-
-        known = await asyncio.to_thread(read)
+        known = await asyncio.to_thread(self._node.reader.ask, reading_deltas.known_deltas, ids)
         return [each for each, made in zip(episodes, ids, strict=True) if made not in known]
 
     async def _admitted(

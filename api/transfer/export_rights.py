@@ -26,8 +26,7 @@ class Readable:
         self._view = view
         self._shown = Shown(view, rights)
         self._mask: Bool = rights.mask(view)
-        with reader.pool.connection() as db:
-            self._rules = rule_places(db, view.position)
+        self._rules = reader.ask(rule_places, view.position)
 
     def fact(self, fact_id: str) -> bool:
         """See ``Sieve``."""
@@ -55,8 +54,7 @@ class Readable:
         if delta.reason == "missing":
             return True
         partition = fact_partition(delta.scope, delta.garden_id)
-        with self._reader.pool.connection() as db:
-            named = named_facts(db, partition, delta.replaces)
+        named = self._reader.ask(named_facts, partition, delta.replaces)
         return self._shown.rejection(named, {"message": delta.message})
 
     def garden(self, garden_id: str) -> bool:

@@ -98,13 +98,11 @@ class NodeSink:
         """See ``importing.Sink``."""
         episode = episode_command(line, self._value_bytes_max, self._node.reader.gardens.find)
         partition = fact_partition(episode.scope, episode.garden_id)
-        with self._node.reader.pool.connection() as db:
-            found = same_episode(db, partition, episode)
+        found = self._node.reader.ask(same_episode, partition, episode)
         return None if found is None else NamedByKey(found[0], found[1], line.id or found[0])
 
     def _position_of(self, episode: str) -> int | None:
-        with self._node.reader.pool.connection() as db:
-            return place_of_episode(db, episode)
+        return self._node.reader.ask(place_of_episode, episode)
 
     def _submit(
         self, commands: Sequence[Command], received_at: Sequence[int] | None, atomic: bool

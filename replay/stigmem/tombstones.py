@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from engramlog.eventlog.identity import Identity, signed_by
 from engramlog.eventlog.kinds import TombstoneRevoked, TombstoneSet
-from engramlog.projections.moment import parse_instant
+from engramlog.projections.moment import format_instant, parse_instant
 from engramlog.projections.normalization import URI_LENGTH_MAX, normalize_uri
 from engramlog.projections.rights.capability_token import from_url_text, to_url_text
 from engramlog.projections.tables.facts.tombstones import TOMBSTONE_SCOPES, hidden_scopes
@@ -122,12 +122,50 @@ def _tombstone(signed: WireTombstone, bounds: TombstoneBounds) -> TombstoneSet:
     )
 
 
-def new_tombstone_id() -> str:
-    return f"tomb_{uuid4()}"
+def own_tombstone(
+    identity: Identity,
+    now_us: int,
+    *,
+    entity: str,
+    scope: str,
+    signer: str,
+    legal_hold: bool,
+    reason: str | None,
+) -> TombstoneSet:
+    """A tombstone of this node, signed."""
+    body: dict[str, Any] = {
+        "entity_uri": entity,
+        "scope": scope,
+        "legal_hold": legal_hold,
+        **_signing(identity, now_us, signer),
+    }
+    name = f"tomb_{uuid4()}"
+    return TombstoneSet(
+        tombstone_id=name,
+        entity=entity,
+        scopes=sorted(hidden_scopes(scope)),
+        signature=signature_of(identity, {**body, "id": name}),
+        reason=reason,
+        **body,
+    )
 
 
-def new_revocation_id() -> str:
-    return f"rev_{uuid4()}"
+def own_revocation(
+    identity: Identity, now_us: int, *, tombstone_id: str, signer: str, reason: str
+) -> TombstoneRevoked:
+    """A revocation by this node, signed."""
+    body = {"tombstone_id": tombstone_id, **_signing(identity, now_us, signer)}
+    name = f"rev_{uuid4()}"
+    signature = signature_of(identity, {**body, "id": name})
+    return TombstoneRevoked(revocation_id=name, reason=reason, signature=signature, **body)
+
+
+def _signing(identity: Identity, now_us: int, signer: str) -> dict[str, str]:
+    return {
+        "signed_by": signer,
+        "key_id": key_id_of(identity),
+        "created_at": format_instant(now_us),
+    }
 
 
 def key_id_of(identity: Identity) -> str:

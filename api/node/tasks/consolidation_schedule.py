@@ -107,8 +107,8 @@ class ConsolidationScheduler(LoopTask):
             return pause
 
     def _rules(self) -> list[tuple[Rule, int]]:
-        with self._node.reader.pool.connection() as db:
-            rows = reading_rules.rules_at(db, self._node.reader.image.position)
+        reader = self._node.reader
+        rows = reader.ask(reading_rules.rules_at, reader.image.position)
         rules: list[tuple[Rule, int]] = []
         for rule_id, document, _, set_at in rows:
             try:
@@ -127,7 +127,7 @@ class ConsolidationScheduler(LoopTask):
                 pass
             return SLEEP_SECONDS_MAX
         now_us = self._node.clock.now_us()
-        last = await asyncio.to_thread(self._last_fire, rule.id)
+        last = await asyncio.to_thread(self._node.reader.ask, reading_rules.last_fire, rule.id)
         due = due_fire(cadence, max(set_at, last or 0), now_us)
         if due is not None and (cadence.missed != "skip" or now_us - due <= SKIP_GRACE_US):
             await self._consolidator.run(
@@ -137,7 +137,3 @@ class ConsolidationScheduler(LoopTask):
                 run_id=run_name(rule.id, rule.version, str(due)),
             )
         return max(0.05, (next_fire(cadence, now_us) - now_us) / 1e6)
-
-    def _last_fire(self, rule_id: str) -> int | None:
-        with self._node.reader.pool.connection() as db:
-            return reading_rules.last_fire(db, rule_id)

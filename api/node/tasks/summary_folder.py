@@ -133,8 +133,7 @@ class SummaryFolder(LoopTask):
 
     def _record(self, root: Path, changed: Collection[str]) -> None:
         partition = fact_partition(self._settings.summaries_scope, None)
-        with self._node.reader.pool.connection() as db:
-            known = recorded_files(db, partition, self._owner)
+        known = self._node.reader.ask(recorded_files, partition, self._owner)
         folder = summary_files(root)
         present = folder.files
         for name, why in folder.ignored.items():
