@@ -106,6 +106,21 @@ class NodeRequests:
             raise failure_of(answer.status, decoded)
         return decoded
 
+    async def items(
+        self, path: str, name: str, query: Mapping[str, object], most: int, page_max: int
+    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """Up to ``most`` items of a list with pages of at most ``page_max``, and the last page;
+        ``name``: of the items in a page. Raises ClientError."""
+        found: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            size = min(page_max, max(1, most - len(found)))
+            page = await self.ask("GET", path, query={**query, "limit": size, "cursor": cursor})
+            found += page[name]
+            cursor = page["cursor"]
+            if cursor is None or len(found) >= most:
+                return found[:most], page
+
     async def close(self) -> None:
         """Release the node. Idempotent."""
         self._closed = True
@@ -179,17 +194,8 @@ class AsyncMemoryView:
             **self._moment,
             **(dict.fromkeys(_EVERY_FACT, "true") if ended else {}),
         }
-        found: list[Fact] = []
-        cursor: str | None = None
-        while True:
-            size = min(PAGE_FACTS, max(1, limit - len(found)))
-            page = await self.requests.ask(
-                "GET", "/v1/facts", query={**query, "limit": size, "cursor": cursor}
-            )
-            found += [fact_of(each) for each in page["facts"]]
-            cursor = page["cursor"]
-            if cursor is None or len(found) >= limit:
-                return Facts(found[:limit], page)
+        found, page = await self.requests.items("/v1/facts", "facts", query, limit, PAGE_FACTS)
+        return Facts([fact_of(each) for each in found], page)
 
     async def neighbors(
         self,

@@ -8,6 +8,7 @@ line that may name them, and the rest follows.
 from msgspec.structs import replace
 
 from engramlog.api.transfer.export_names import Names
+from engramlog.api.transfer.lines.base import with_fields_of
 from engramlog.api.transfer.lines.facts import AssertLine, RetractLine
 from engramlog.api.transfer.lines.line_kinds import AnyLine
 from engramlog.api.transfer.lines.memories import (
@@ -39,20 +40,13 @@ def episode_line(event: Recorded, episode: EpisodeRecorded, names: Names, at: st
         return []
     key = id_text(event.event_id)
     names.add_episode(key, event.hash.hex(), event.position)
-    line = EpisodeLine(
+    line = with_fields_of(
+        EpisodeLine,
+        episode,
         key=key,
         id=episode.id or key,
-        user=episode.user,
-        session=episode.session,
-        agent=episode.agent,
-        content=episode.content,
         timestamp=instant_text(episode.at_us),
-        scope=episode.scope,
         garden_id=names.garden(episode.garden_id),
-        source_node=episode.source_node,
-        metadata=episode.metadata,
-        run_id=episode.run_id,
-        step=episode.step,
         recorded_by=event.header.actor,
         recorded_at=at,
     )
@@ -66,21 +60,14 @@ def run_line(run: ConsolidationRan, names: Names, at: str) -> list[AnyLine]:
         return []
     kept = {each.episode: each.reason for each in run.quarantined}
     scheduled = run.scheduled_us
-    line = RunLine(
-        rule_id=run.rule_id,
-        run_id=run.run_id,
+    line = with_fields_of(
+        RunLine,
+        run,
         at=instant_text(run.at_us),
         after=names.last_episode(run.from_position),
         through=names.last_episode(run.to_position),
-        trigger=run.trigger,
-        asked_by=run.asked_by,
         scheduled_at=None if scheduled is None else instant_text(scheduled),
         again=run.replay,
-        episodes=run.episodes,
-        applied=run.applied,
-        known=run.known,
-        rejected=run.rejected,
-        gated=run.gated,
         set_aside=[SetAside(key, kept[key]) for key in names.episodes(kept)],
         recorded_at=at,
     )
@@ -163,40 +150,26 @@ class FollowedEvent:
         return self._held.isdisjoint({fact, *delta.retracted})
 
     def _item(self, delta: AppliedDelta) -> DeltaItem:
-        return DeltaItem(
-            delta_id=delta.delta_id,
+        return with_fields_of(
+            DeltaItem,
+            delta,
             kind=delta.delta,
-            user=delta.user,
-            agent=delta.agent,
-            rule_id=delta.rule_id,
-            source_episode_ids=delta.source_episode_ids,
             promotion_ts=instant_text(delta.promotion_us),
-            confidence=delta.confidence,
-            replaces=delta.replaces,
-            name=delta.name,
-            subject=delta.subject,
-            predicate=delta.predicate,
             fact=delta.fact_id,
             retracted=self._names.counting(self.event, delta.retracted),
-            payload=delta.payload,
-            provenance=delta.provenance,
-            lineage=delta.lineage,
         )
 
     def _summary(
         self, summary: SummaryRecorded, then: list[AssertLine | RetractLine]
     ) -> SummaryLine:
         modified = summary.modified_us
-        return SummaryLine(
-            name=summary.name,
-            owner=summary.owner,
+        return with_fields_of(
+            SummaryLine,
+            summary,
             facts=self._names.counting(self.event, summary.fact_ids),
             retracted=self._names.counting(self.event, summary.retracted),
-            scope=summary.scope,
             garden_id=self._names.garden(summary.garden_id),
-            removed=summary.removed,
             modified_at=None if modified is None else instant_text(modified),
-            size=summary.size,
             recorded_by=self.event.header.actor,
             then=[_nested(item) for item in then],
             recorded_at=self._at,

@@ -10,7 +10,7 @@ from tqdm import tqdm
 from engramlog.api.client.client import Client
 from engramlog.api.console.arguments import CommandError, add_moment_argument
 from engramlog.api.console.reach import reach
-from engramlog.api.console.requests import Request, table
+from engramlog.api.console.requests import Request, fields_of, table
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import print_json
 from engramlog.api.node.tasks.summary_folder import UnusableSummary, read_summary, summary_files
@@ -81,11 +81,8 @@ def run_import(args: argparse.Namespace) -> int:
         folder = summary_files(args.folder)
     except OSError as fault:
         raise CommandError(str(fault)) from fault
-    where = {
-        name: getattr(args, name)
-        for name in ("scope", "garden_id", "source")
-        if getattr(args, name) is not None
-    }
+    where = fields_of(args)
+    del where["folder"]
     files = folder.files
     ignored = [{"name": name, "reason": why} for name, why in folder.ignored.items()]
     for each in ignored:

@@ -9,7 +9,7 @@ from typing import Any
 from engramlog.api.client.client import Client
 from engramlog.api.console.arguments import CommandError, add_target_arguments, url_of
 from engramlog.api.console.reach import reach
-from engramlog.api.console.requests import Request
+from engramlog.api.console.requests import Request, fields_of
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import fact_text, print_json
 from engramlog.api.schemas.values import typed_value, user_uri
@@ -96,17 +96,10 @@ def run_assert(args: argparse.Namespace) -> int:
         raise CommandError("give a VALUE, or --ref ENTITY")
     value = {"type": "ref", "v": args.ref} if args.ref else _value(args.value, text=args.text)
     with reach(args, create=True, embedding="begun") as client:
-        given = {
-            "entity": args.entity,
-            "relation": args.relation,
-            "value": value,
-            "source": args.source or own_name(args, client),
-            "scope": args.scope,
-            "confidence": args.confidence,
-            "valid_from": args.valid_from,
-            "valid_until": args.valid_until,
-        }
-        body = {name: each for name, each in given.items() if each is not None}
+        source = args.source or own_name(args, client)
+        body = {**fields_of(args), "value": value, "source": source}
+        for name in ("ref", "text"):
+            body.pop(name, None)
         record: dict[str, Any] = client.post("/v1/facts", body)
     _warn(record)
     if args.json:

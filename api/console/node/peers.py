@@ -6,7 +6,7 @@ from typing import Any
 from engramlog.api.client.client import Client, ClientError
 from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.reach import reach
-from engramlog.api.console.requests import Request, as_json, says, table
+from engramlog.api.console.requests import Request, as_json, fields_of, says, table
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import print_json
 
@@ -61,9 +61,7 @@ def register(commands: Subcommands) -> None:
         "--fingerprint", required=True, help="as the other operator reads it on that node"
     )
     _add_grants(parser)
-    grant = Request(
-        f"PUT {PEER}/grants", says("peer {node_id} has other grants now"), fields=_grants
-    )
+    grant = Request(f"PUT {PEER}/grants", says("peer {node_id} has other grants now"))
     _add_grants(_add(group, "grant", "grant a peer more or less", grant))
 
     group.reaching("list", "list peers", LIST)
@@ -89,31 +87,25 @@ def _add(group: Subcommands, name: str, summary: str, run: Request) -> argparse.
 def _add_grants(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scope",
+        dest="scopes",
         action="append",
         metavar="SCOPE",
         help="a scope that it declares; repeatable (default: all)",
     )
     parser.add_argument(
-        "--garden", action="append", default=[], metavar="ID", help="a garden it shares; repeatable"
-    )
-    parser.add_argument("--no-pull", action="store_true", help="pull nothing from it")
-    parser.add_argument("--no-serve", action="store_true", help="serve it nothing")
+        "--garden", dest="gardens", action="append", default=[], metavar="ID",
+        help="a garden it shares; repeatable",
+    )  # fmt: skip
+    for name, what in (("pull", "pull nothing from it"), ("serve", "serve it nothing")):
+        parser.add_argument(f"--no-{name}", dest=name, action="store_false", help=what)
     for name, what in _GRANTS:
         parser.add_argument(f"--{name}", action="store_true", help=what)
 
 
-def _grants(args: argparse.Namespace) -> dict[str, Any]:
-    return {
-        "scopes": args.scope,
-        "gardens": args.garden,
-        "pull": not args.no_pull,
-        "serve": not args.no_serve,
-        **{name.replace("-", "_"): getattr(args, name.replace("-", "_")) for name, _ in _GRANTS},
-    }
-
-
 def _approval(args: argparse.Namespace) -> dict[str, Any]:
-    return {"pubkey_fingerprint": args.fingerprint, "grants": _grants(args)}
+    grants = fields_of(args)
+    del grants["peer"]
+    return {"pubkey_fingerprint": grants.pop("fingerprint"), "grants": grants}
 
 
 def run_add(args: argparse.Namespace) -> int:

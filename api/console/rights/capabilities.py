@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from engramlog.api.client.client import ClientError
 from engramlog.api.console.arguments import CommandError, add_target_arguments
 from engramlog.api.console.reach import reach
-from engramlog.api.console.requests import Request, everybodys, table
+from engramlog.api.console.requests import Request, everybodys, fields_of, table
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import print_json
 from engramlog.api.routes.rights.capabilities import CapabilityClaims, claims
@@ -56,11 +56,15 @@ LIST = Request(
 def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("capability", "issue, narrow and revoke capability tokens", EXAMPLES)
-    parser = group.reaching("issue", "sign a token", run_issue, ISSUE_EXAMPLES)
+    issue = Request("POST /v1/capabilities", _show_issued, create=True, fields=_issued)
+    parser = group.reaching("issue", "sign a token", issue, ISSUE_EXAMPLES)
     parser.add_argument("--subject", required=True, metavar="URI", help="who may use it")
     _add_narrowing(parser)
-    parser.add_argument("--ttl", type=int, metavar="SECONDS", help="default: 3600; at most 90 days")
-    parser.add_argument("--expires", metavar="INSTANT", help="in place of --ttl")
+    parser.add_argument(
+        "--ttl", dest="ttl_seconds", type=int, metavar="SECONDS",
+        help="default: 3600; at most 90 days",
+    )  # fmt: skip
+    parser.add_argument("--expires", dest="expires_at", metavar="INSTANT", help="in place of --ttl")
     parser.add_argument("--description", help="a note for the list")
 
     parser = group.add("narrow", "derive a narrower token, without a node", run_narrow)
@@ -85,46 +89,39 @@ def register(commands: Subcommands) -> None:
 
 
 def _add_narrowing(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--verb", action="append", choices=VERBS, help="repeatable (default for issue: read)"
-    )
-    parser.add_argument(
-        "--scope", action="append", choices=SCOPES, help="repeatable (default: all)"
-    )
+    for name, choices, default in (
+        ("verb", VERBS, "default for issue: read"),
+        ("scope", SCOPES, "default: all"),
+    ):
+        parser.add_argument(
+            f"--{name}", dest=f"{name}s", action="append", choices=choices,
+            help=f"repeatable ({default})",
+        )  # fmt: skip
     parser.add_argument("--entity", metavar="PREFIX", help="only entities under this prefix")
 
 
-def run_issue(args: argparse.Namespace) -> int:
-    """Sign a token and print it."""
-    body = {
-        "subject": args.subject,
-        "verbs": args.verb or ["read"],
-        "scopes": args.scope,
-        "entity": args.entity,
-        "ttl_seconds": args.ttl,
-        "expires_at": args.expires,
-        "description": args.description,
-    }
-    with reach(args, create=True) as client:
-        answer = client.post("/v1/capabilities", body)
-    if args.json:
-        return print_json(answer)
+def _issued(args: argparse.Namespace) -> dict[str, Any]:
+    return {"verbs": ["read"], **fields_of(args)}
+
+
+def _show_issued(_: argparse.Namespace, answer: dict[str, Any]) -> None:
     print(answer["token"])
     print(
         f"capability {answer['token_id']} for {answer['subject']}: {answer['verb']} on "
         f"{answer['object']}, until {answer['expiry']}",
         file=sys.stderr,
     )
-    return 0
 
 
 def run_narrow(args: argparse.Namespace) -> int:
     """Add a block to a token and print the narrowed one."""
     grant = None
     try:
-        if args.verb or args.scope or args.entity:
+        if args.verbs or args.scopes or args.entity:
             entities = (stored_prefix(args.entity),) if args.entity else ()
-            grant = Grant(frozenset(args.verb or VERBS), frozenset(args.scope or SCOPES), entities)
+            grant = Grant(
+                frozenset(args.verbs or VERBS), frozenset(args.scopes or SCOPES), entities
+            )
         expires_us = None if args.expires is None else parse_instant(instant_meant(args.expires))
         capability = decode_bearer(_given(args.token))
         lesser = narrow(capability, grant=grant, expires_at_us=expires_us)

@@ -6,7 +6,7 @@ import sys
 
 from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.reach import reach
-from engramlog.api.console.requests import Request, everybodys, says, table
+from engramlog.api.console.requests import Request, everybodys, fields_of, says, table
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import day, print_json
 
@@ -54,6 +54,7 @@ def register(commands: Subcommands) -> None:
     parser.add_argument("--entity-uri", required=True, metavar="URI", help="who will use the key")
     parser.add_argument(
         "--permission",
+        dest="permissions",
         action="append",
         metavar="NAME",
         help="read, write, instruction:write, federate, admin, audit.read or replicate; repeatable "
@@ -61,12 +62,14 @@ def register(commands: Subcommands) -> None:
     )
     parser.add_argument(
         "--scope",
+        dest="scopes",
         action="append",
         choices=("local", "team", "company", "public"),
         help="a scope the key covers; repeatable (default: all)",
     )
     parser.add_argument(
         "--source",
+        dest="sources",
         action="append",
         metavar="SOURCE",
         help="a further source for its writes, apart from its own entity; may end in '*'; "
@@ -79,7 +82,9 @@ def register(commands: Subcommands) -> None:
         default=2,
         help="highest classification that the key sees (default: 2)",
     )
-    parser.add_argument("--expires", metavar="INSTANT", help="default: in 90 days")
+    parser.add_argument(
+        "--expires", dest="expires_at", metavar="INSTANT", help="default: in 90 days"
+    )
     parser.add_argument("--description", help="a note for the list")
     parser.add_argument(
         "--raw-key", choices=("-",), help=f"read the key ({KEY_LENGTH_MIN}+ characters) from stdin"
@@ -93,16 +98,7 @@ def register(commands: Subcommands) -> None:
 def run_create(args: argparse.Namespace) -> int:
     """Create a key, and print it unless the user supplied it."""
     raw_key = _read_key() if args.raw_key else secrets.token_urlsafe(KEY_BYTES)
-    body = {
-        "raw_key": raw_key,
-        "entity_uri": args.entity_uri,
-        "permissions": args.permission or ["read", "write"],
-        "scopes": args.scope,
-        "sources": args.source,
-        "max_classification": args.max_classification,
-        "description": args.description,
-        "expires_at": args.expires,
-    }
+    body = {"permissions": ["read", "write"], **fields_of(args), "raw_key": raw_key}
     with reach(args, create=True) as client:
         answer = client.post("/v1/auth/keys", body)
     if args.json:

@@ -107,20 +107,9 @@ class NodeMemoryStore(_NodeStore):
         """See ``MemoryStore``."""
         names = {"user": user, "session": session, "agent": agent}
         query = {name: name_part(name, given) for name, given in names.items() if given is not None}
-        found: list[Episode] = []
-        cursor: str | None = None
-        while len(found) < limit:
-            size = min(PAGE, limit - len(found))
-            page = await self._requests.ask(
-                "GET",
-                "/v1/episodes",
-                query={**query, "scope": self._scope, "limit": size, "cursor": cursor},
-            )
-            found += [Episode.model_validate(each) for each in page["episodes"]]
-            cursor = page["cursor"]
-            if cursor is None:
-                break
-        return found
+        query["scope"] = self._scope
+        found, _ = await self._requests.items("/v1/episodes", "episodes", query, limit, PAGE)
+        return [Episode.model_validate(each) for each in found]
 
     async def consolidate(self, rule: ConsolidationRule) -> list[AnyDelta]:
         """See ``MemoryStore``. Installs the rule, disabled, so that the node never runs it

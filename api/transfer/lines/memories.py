@@ -18,6 +18,7 @@ from engramlog.api.transfer.lines.base import (
     line_error,
     line_instant,
     line_uri,
+    with_fields_of,
 )
 from engramlog.api.transfer.lines.facts import AssertLine, RetractLine, assert_command
 from engramlog.api.transfer.lines.gardens import FindGarden, garden_id_of
@@ -160,18 +161,15 @@ def summary_command(line: SummaryLine, value_bytes_max: int, find: FindGarden) -
     if made - set(line.facts):
         raise LineError("states a fact that is not one of its paragraphs", "then")
     modified = line.modified_at
-    payload = SummaryRecorded(
-        name=line.name,
+    payload = with_fields_of(
+        SummaryRecorded,
+        line,
         tier=period.tier,
         period_start=period.start.isoformat(),
         owner=line_uri(line.owner, "owner"),
-        scope=line.scope,
         garden_id=garden_id,
-        fact_ids=list(line.facts),
-        retracted=list(line.retracted),
-        removed=line.removed,
+        fact_ids=line.facts,
         modified_us=None if modified is None else line_instant(modified, "modified_at"),
-        size=line.size,
     )
     batch = RestateBatch(payload=payload, then=_then(line, garden_id, value_bytes_max))
     return _by(line.recorded_by, "recorded_by", batch)
@@ -190,24 +188,16 @@ def _applied(item: DeltaItem, place: str) -> AppliedDelta:
         raise LineError(f"must be 1 to {SOURCES_MAX}", f"{place}.source_episode_ids")
     if len(item.replaces) > REPLACES_MAX:
         raise LineError(f"must be at most {REPLACES_MAX}", f"{place}.replaces")
-    return AppliedDelta(
+    return with_fields_of(
+        AppliedDelta,
+        item,
         delta_id=named(f"{place}.delta_id", item.delta_id),
         delta=item.kind,
         user=part(f"{place}.user", item.user),
         agent=part(f"{place}.agent", item.agent),
-        rule_id=item.rule_id,
-        source_episode_ids=list(item.source_episode_ids),
         promotion_us=line_instant(item.promotion_ts, f"{place}.promotion_ts"),
-        confidence=item.confidence,
-        replaces=list(item.replaces),
         name=given_name(f"{place}.name", item.name),
-        subject=item.subject,
-        predicate=item.predicate,
         fact_id=item.fact,
-        retracted=list(item.retracted),
-        payload=item.payload,
-        provenance=item.provenance,
-        lineage=item.lineage,
     )
 
 

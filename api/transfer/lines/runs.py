@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from engramlog.api.transfer.lines.base import Line, LineError, line_instant
+from engramlog.api.transfer.lines.base import Line, LineError, line_instant, with_fields_of
 from engramlog.eventlog.kinds import ConsolidationRan, SetAsideEpisode
 from engramlog.projections.writing.commands import Command
 
@@ -59,21 +59,14 @@ def run_command(line: RunLine, position_of: PositionOf) -> Command:
         if getattr(line, name) < 0:
             raise LineError("must not be negative", name)
     scheduled = line.scheduled_at
-    return ConsolidationRan(
-        rule_id=line.rule_id,
-        run_id=line.run_id,
+    return with_fields_of(
+        ConsolidationRan,
+        line,
         from_position=after,
         to_position=through,
         at_us=line_instant(line.at, "at"),
-        trigger=line.trigger,
-        asked_by=line.asked_by,
         scheduled_us=None if scheduled is None else line_instant(scheduled, "scheduled_at"),
         replay=line.again,
-        episodes=line.episodes,
-        applied=line.applied,
-        known=line.known,
-        rejected=line.rejected,
-        gated=line.gated,
         quarantined=[SetAsideEpisode(each.episode, each.reason) for each in line.set_aside],
     )
 
