@@ -10,7 +10,7 @@ from engramlog.api.answers.sanitizer_modes import screen
 from engramlog.api.answers.wire_facts import record_of, volatile_of
 from engramlog.api.commands.entity_names import entity_named, stored_uri
 from engramlog.api.commands.garden_access import within
-from engramlog.api.commands.memory_cards import CARD_RELATION, card_records
+from engramlog.api.commands.memory_cards import card_records
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.commands.tombstones import notices_over
 from engramlog.api.http.state.cursors import Cursor, filters_digest
@@ -18,6 +18,7 @@ from engramlog.api.schemas.facts import FactsQuery
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import Moment, parse_instant
+from engramlog.projections.tables.facts.cards import CARD_RELATION
 
 _KIND = "facts"
 _UNBOUND = frozenset({"cursor", "limit", "tail"})

@@ -22,7 +22,6 @@ from engramlog.projections.moment import Moment, format_instant
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.facts.cards import (
     CARD_CONFIDENCE,
-    CARD_RELATION,
     CARD_SOURCE,
     CardKey,
     find_card,
@@ -153,13 +152,3 @@ def _record(
     text = for_model(context.service.settings.sanitizer_mode, row.value_v)
     row = replace(row, value_v=text)
     return record_of(row, Volatile(CARD_CONFIDENCE, False, 1.0), row.origin)
-
-
-__all__ = [
-    "CARD_RELATION",
-    "card_answer",
-    "card_record",
-    "card_records",
-    "card_source",
-    "memory_card_of",
-]

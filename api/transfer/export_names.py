@@ -3,67 +3,41 @@ write."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Protocol
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import DeltaRejected, EpisodeRecorded, Parent
 
 
-class Sieve(Protocol):
-    """The rights of an export's caller."""
-
-    @property
-    def declarations(self) -> bool:
-        """Whether they may know of all declarations, not only of those about readable facts."""
-        ...
-
-    def fact(self, fact_id: str) -> bool:
-        """Whether they may read a fact, ended or not."""
-        ...
-
-    def place(self, scope: str, garden_id: str | None) -> bool:
-        """Whether they may read a scope, or a garden in it."""
-        ...
-
-    def episode(self, episode: EpisodeRecorded) -> bool:
-        """Whether they may read an episode."""
-        ...
-
-    def rejection(self, delta: DeltaRejected) -> bool:
-        """Whether they may read of a rejected delta."""
-        ...
-
-    def garden(self, garden_id: str) -> bool:
-        """Whether they are a member of a garden."""
-        ...
-
-    def rule(self, rule_id: str) -> bool:
-        """Whether they may read every episode that a rule has read."""
-        ...
-
-
-class Whole:
-    """The rights of the node's own tools: everything."""
+class Sieve:
+    """The rights of an export's caller: here everything, for the node's own tools. ``Readable``
+    narrows them."""
 
     declarations = True
+    """Whether they may know of all declarations, not only of those about readable facts."""
 
-    def fact(self, fact_id: str) -> bool:
-        return bool(fact_id)
+    def fact(self, _fact_id: str) -> bool:
+        """Whether they may read a fact, ended or not."""
+        return True
 
-    def place(self, scope: str, garden_id: str | None) -> bool:
-        return bool(scope or garden_id)
+    def place(self, _scope: str, _garden_id: str | None) -> bool:
+        """Whether they may read a scope, or a garden in it."""
+        return True
 
-    def episode(self, episode: EpisodeRecorded) -> bool:
-        return bool(episode)
+    def episode(self, _episode: EpisodeRecorded) -> bool:
+        """Whether they may read an episode."""
+        return True
 
-    def rejection(self, delta: DeltaRejected) -> bool:
-        return bool(delta)
+    def rejection(self, _delta: DeltaRejected) -> bool:
+        """Whether they may read of a rejected delta."""
+        return True
 
-    def garden(self, garden_id: str) -> bool:
-        return bool(garden_id)
+    def garden(self, _garden_id: str) -> bool:
+        """Whether they are a member of a garden."""
+        return True
 
-    def rule(self, rule_id: str) -> bool:
-        return bool(rule_id)
+    def rule(self, _rule_id: str) -> bool:
+        """Whether they may read every episode that a rule has read."""
+        return True
 
 
 class Names:

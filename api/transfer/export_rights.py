@@ -1,5 +1,6 @@
 """The part of a log that a caller may export: everything they may read, and no more."""
 
+from engramlog.api.transfer.export_names import Sieve
 from engramlog.eventlog.event import fact_partition
 from engramlog.eventlog.kinds import DeltaRejected, EpisodeRecorded
 from engramlog.projections.arrays import Bool
@@ -11,8 +12,8 @@ from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View
 
 
-class Readable:
-    """The facts, episodes and gardens of a caller, as of a view (``export_names.Sieve``).
+class Readable(Sieve):
+    """The facts, episodes and gardens of a caller, as of a view.
 
     ``declarations``: whether declarations go with it (only admins may request this).
     """
@@ -29,26 +30,23 @@ class Readable:
         self._rules = reader.ask(rule_places, view.position)
 
     def fact(self, fact_id: str) -> bool:
-        """See ``Sieve``."""
         slot = self._reader.slot_of(fact_id)
         return slot is not None and slot < len(self._mask) and bool(self._mask[slot])
 
     def place(self, scope: str, garden_id: str | None) -> bool:
-        """See ``Sieve``. A right limited to some entities does not include people's own words."""
+        """A right limited to some entities does not include people's own words."""
         rights = self._rights
         if rights.entities or rights.ceiling < OPEN_CLASS or scope not in rights.scopes:
             return False
         return not rights.only_gardens if garden_id is None else self.garden(garden_id)
 
     def episode(self, episode: EpisodeRecorded) -> bool:
-        """See ``Sieve``."""
         where = (episode.user, episode.agent, episode.session, episode.scope)
         return self.place(episode.scope, episode.garden_id) and not hides(
             self._view.hiding, *where, episode.metadata
         )
 
     def rejection(self, delta: DeltaRejected) -> bool:
-        """See ``Sieve``."""
         if not self.place(delta.scope, delta.garden_id):
             return False
         if delta.reason == "missing":
@@ -58,10 +56,8 @@ class Readable:
         return self._shown.rejection(named, {"message": delta.message})
 
     def garden(self, garden_id: str) -> bool:
-        """See ``Sieve``."""
         return self._rights.every_garden or garden_id in self._rights.gardens
 
     def rule(self, rule_id: str) -> bool:
-        """See ``Sieve``."""
         places = self._rules.get(rule_id)
         return bool(places) and all(self.place(*place) for place in places)

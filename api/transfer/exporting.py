@@ -17,7 +17,7 @@ from engramlog.api.transfer.export_memory import (
     episode_line,
     run_line,
 )
-from engramlog.api.transfer.export_names import Names, Sieve, Whole
+from engramlog.api.transfer.export_names import Names, Sieve
 from engramlog.api.transfer.lines.facts import (
     AssertLine,
     AttributesLine,
@@ -84,7 +84,7 @@ def export_lines(
     Args: left_out: receives the counts of all other events (``COUNTED``).
         sieve: the caller's rights to read; None for everything.
     """
-    exporter = _Exporter(sieve or Whole())
+    exporter = _Exporter(sieve or Sieve())
     position = 0
     for event, following in _with_next(log.iterate(0, until)):
         position = event.position

@@ -15,9 +15,8 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from engramlog.api.transfer.lines.gardens import GardenLine
-from engramlog.api.transfer.lines.key_translation import NamedByKey, Translator
+from engramlog.api.transfer.lines.key_translation import Finder, Translator
 from engramlog.api.transfer.lines.line_kinds import AnyLine, LineError, ResolveLine, recorded_us
-from engramlog.api.transfer.lines.memories import EpisodeLine
 from engramlog.api.transfer.lines.payload_commands import checked_rule
 from engramlog.api.transfer.lines.payload_lines import PayloadLine
 from engramlog.api.transfer.lines.tombstones import TombstoneLine
@@ -53,8 +52,12 @@ Result: TypeAlias = Written | RefusedLine | None
 """The outcome of a line of a batch; ``None`` if an earlier line of it was refused."""
 
 
-class Sink(Protocol):
+class Sink(Finder, Protocol):
     """The destination of lines. Called from one thread at a time, not always the same."""
+
+    acts_on_rules: bool
+    """Whether a new rule begins to read at once. Then rules come last, so that they know what other
+    nodes' runs have read."""
 
     def write(
         self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool
@@ -65,20 +68,6 @@ class Sink(Protocol):
         Raises:
             SinkError: the whole batch failed (disk, connection, shutdown).
         """
-        ...
-
-    @property
-    def acts_on_rules(self) -> bool:
-        """Whether a new rule begins to read at once. Then rules come last, so that they know what
-        other nodes' runs have read."""
-        ...
-
-    def find(self, cid: str, back: int = 1) -> str | None:
-        """The id of the ``back``-th newest fact with this content id; the oldest if fewer exist."""
-        ...
-
-    def find_episode(self, line: EpisodeLine) -> NamedByKey | None:
-        """The episode that a line recorded."""
         ...
 
 

@@ -160,45 +160,19 @@ def _reader(place: re.Match[str], path: Path) -> Template:
     return read
 
 
-def _date(value: Any, _: str) -> str:
-    return date.fromisoformat(value).isoformat() + "T00:00:00Z"
-
-
-def _unix(value: Any, _: str) -> str:
-    return _text_of(datetime.fromtimestamp(value, UTC))
-
-
-def _days_since(value: Any, start: str) -> str:
-    return (date.fromisoformat(start) + timedelta(days=value)).isoformat() + "T00:00:00Z"
-
-
-def _time(value: Any, form: str) -> str:
-    return _text_of(datetime.strptime(value, form).replace(tzinfo=UTC))
-
-
-def _before(value: Any, separator: str) -> str:
-    return str(value).partition(separator)[0]
-
-
-def _plus(value: Any, amount: str) -> Any:
-    return value + int(amount)
-
-
-def _as_text(value: Any, _: str) -> str:
-    return str(value)
-
-
 def _text_of(moment: datetime) -> str:
     return moment.isoformat().replace("+00:00", "Z")
 
 
 FILTERS: Mapping[str, Filter] = {
-    "date": _date,
-    "unix": _unix,
-    "days_since": _days_since,
-    "time": _time,
-    "before": _before,
-    "plus": _plus,
-    "text": _as_text,
+    "date": lambda value, _: f"{date.fromisoformat(value)}T00:00:00Z",
+    "unix": lambda value, _: _text_of(datetime.fromtimestamp(value, UTC)),
+    "days_since": lambda value, start: (
+        f"{date.fromisoformat(start) + timedelta(days=value)}T00:00:00Z"
+    ),
+    "time": lambda value, form: _text_of(datetime.strptime(value, form).replace(tzinfo=UTC)),
+    "before": lambda value, separator: str(value).partition(separator)[0],
+    "plus": lambda value, amount: value + int(amount),
+    "text": lambda value, _: str(value),
 }
 """Filter name → its function of a value and an argument."""

@@ -47,6 +47,8 @@ class NodeSink:
     ``clock``: the node's own clock, if the file's times become receipt times.
     """
 
+    acts_on_rules = False  # only a node that serves has a scheduler
+
     def __init__(
         self, node: Node, value_bytes_max: int, *, clock: FixedClock | None = None
     ) -> None:
@@ -79,11 +81,6 @@ class NodeSink:
             elif not refused:
                 results[place] = self._written(lines[place], outcome)
         return results
-
-    @property
-    def acts_on_rules(self) -> bool:
-        """Only a node that serves has a scheduler."""
-        return False
 
     def find(self, cid: str, back: int = 1) -> str | None:
         """See ``importing.Sink``."""
@@ -174,6 +171,8 @@ class NodeSink:
 class ControlSink:
     """Lines into the node that holds the directory, over its control routes."""
 
+    acts_on_rules = True
+
     def __init__(self, client: Client) -> None:
         self._client = client
 
@@ -193,11 +192,6 @@ class ControlSink:
         except ClientError as fault:
             raise SinkError(str(fault)) from fault
         return [result_of(item) for item in answer["results"]]
-
-    @property
-    def acts_on_rules(self) -> bool:
-        """The node serves."""
-        return True
 
     def find(self, cid: str, back: int = 1) -> str | None:
         """See ``importing.Sink``."""

@@ -22,16 +22,6 @@ _MARK = re.compile(r"^\s*(?:[-*+]|[0-9]+[.)])\s+(?:\[[ xX]\]\s+)?")
 _HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*$")
 
 
-def is_csv(name: str) -> bool:
-    """Whether a file's name is that of a table."""
-    return PurePath(name).suffix.lower() == ".csv"
-
-
-def is_notes(name: str) -> bool:
-    """Whether a file's name is that of notes."""
-    return PurePath(name).suffix.lower() in (".md", ".markdown")
-
-
 def lines_of_csv(name: str, rows: Iterable[bytes]) -> Iterator[bytes]:
     """A line for each row, by the column names in the first row: ``entity``, ``relation``,
     ``value`` and perhaps ``source``, ``scope``, ``confidence``, ``valid_from``, ``valid_until``. A
@@ -106,3 +96,7 @@ def _source(name: str) -> str:
 
 def _stem(name: str) -> str:
     return _NOT_NAMES.sub("-", PurePath(name).stem.lower()).strip("-") or "notes"
+
+
+READERS = {".csv": lines_of_csv, ".md": lines_of_notes, ".markdown": lines_of_notes}
+"""What makes lines of a file, by the end of its name."""

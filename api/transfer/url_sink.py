@@ -56,13 +56,10 @@ class UrlSink:
     only from its own machine: see ``_LOCAL``.
     """
 
+    acts_on_rules = True
+
     def __init__(self, client: Client) -> None:
         self._client = client
-
-    @property
-    def acts_on_rules(self) -> bool:
-        """The node serves."""
-        return True
 
     def write(
         self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool

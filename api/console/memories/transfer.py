@@ -33,7 +33,7 @@ from engramlog.api.transfer.importing import Importer, ImportReport, Options, Si
 from engramlog.api.transfer.lines.line_kinds import AnyLine, decode_line, recorded_us
 from engramlog.api.transfer.mapping import load_mapping
 from engramlog.api.transfer.sinks import ControlSink, NodeSink
-from engramlog.api.transfer.tables_and_notes import is_csv, is_notes, lines_of_csv, lines_of_notes
+from engramlog.api.transfer.tables_and_notes import READERS
 from engramlog.api.transfer.url_sink import UrlSink
 from engramlog.eventlog.clock import FixedClock, SystemClock
 from engramlog.eventlog.directory import DataDirectory
@@ -136,10 +136,9 @@ def run_import(args: argparse.Namespace) -> int:
 
 def _lines(args: argparse.Namespace, raw: IO[bytes]) -> Iterator[bytes]:
     """The file's lines, or those made from its table or notes."""
-    if args.mapping is None and is_csv(args.file):
-        return lines_of_csv(args.file, read_lines(raw))
-    if args.mapping is None and is_notes(args.file):
-        return lines_of_notes(args.file, read_lines(raw))
+    reader = READERS.get(Path(args.file).suffix.lower())
+    if args.mapping is None and reader is not None:
+        return reader(args.file, read_lines(raw))
     return read_lines(raw)
 
 

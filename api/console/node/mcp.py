@@ -13,6 +13,7 @@ from engramlog.api.console.arguments import (
     URL_VARIABLE,
     CommandError,
     add_data_arguments,
+    client_for_url,
     settings_of,
 )
 from engramlog.api.console.subcommands import Subcommands
@@ -83,14 +84,9 @@ def run_mcp(args: argparse.Namespace) -> int:
 
 
 def _at_url(args: argparse.Namespace) -> tuple[Callable[[], Client], str, str | None]:
-    from engramlog.api.client.client import Client
-
     url: str = args.url or os.environ.get(URL_VARIABLE) or URL_DEFAULT
-    Client(url).close()  # reports a bad URL now, not at the first call
-    key = os.environ.get(args.key_env)
-    if key is None and args.key_env != KEY_VARIABLE:
-        raise CommandError(f"environment variable {args.key_env} is not set")
-    return lambda: Client(url, key), url, args.source
+    client_for_url(args, url).close()  # reports faults now, not at the first call
+    return lambda: client_for_url(args, url), url, args.source
 
 
 def _run(

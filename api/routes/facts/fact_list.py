@@ -10,11 +10,11 @@ from engramlog.api.answers.erasure_records import TombstoneNotice
 from engramlog.api.answers.fact_list import FactListPage
 from engramlog.api.answers.fact_record import FactRecord, ShortFact, Warnings
 from engramlog.api.commands.fact_listing import listed, notices_of
-from engramlog.api.commands.memory_cards import CARD_RELATION
 from engramlog.api.http.bodies import encoded, json_answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import FactListQuery
+from engramlog.projections.tables.facts.cards import CARD_RELATION
 
 routes = Routes("facts")
 

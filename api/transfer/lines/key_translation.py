@@ -47,7 +47,7 @@ class Finder(Protocol):
     """Finds facts and episodes of earlier runs."""
 
     def find(self, cid: str, back: int) -> str | None:
-        """The id of the ``back``-th newest fact with this content id."""
+        """The id of the ``back``-th newest fact with this content id; the oldest if fewer exist."""
         ...
 
     def find_episode(self, line: EpisodeLine) -> NamedByKey | None:
