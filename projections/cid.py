@@ -9,7 +9,9 @@ import hashlib
 import re
 from json.encoder import encode_basestring
 
-from engramlog.eventlog.kinds import Value
+from msgspec.structs import replace
+
+from engramlog.eventlog.kinds import FactAsserted, Value
 
 _quote = encode_basestring
 """A JSON string, equal to that of ``json.dumps(..., ensure_ascii=False)``."""
@@ -26,6 +28,23 @@ def compute_cid(
         f',"value_type":{_quote(value.type)},"value_v":{_quote(value.v)}}}'
     )
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def cid_of(fact: FactAsserted) -> str:
+    """The content id of a fact's content, computed again."""
+    return compute_cid(
+        entity=fact.entity,
+        relation=fact.relation,
+        value=fact.value,
+        source=fact.source,
+        confidence=fact.confidence,
+        scope=fact.scope,
+    )
+
+
+def with_cid(fact: FactAsserted) -> FactAsserted:
+    """The fact with its content id."""
+    return replace(fact, cid=cid_of(fact))
 
 
 def parse_fact_hash(text: str) -> str:

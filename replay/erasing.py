@@ -194,7 +194,7 @@ class Cleaner:
 
     def positions_named(self, erasures: list[FactErased]) -> list[int]:
         """Positions of the events that these erasures name."""
-        named = [event_id for erasure in erasures for event_id in event_ids_of(erasure)]
+        named = [event_id for erasure in erasures for event_id in event_ids_of(erasure.events)]
         return sorted(self._log.positions_of(named).values())
 
     # -- the steps ------------------------------------------------------------------------

@@ -7,12 +7,12 @@ from msgspec import Struct
 from engramlog.api.commands.erasures import erasure_record
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.node.node_status import status_of_node
+from engramlog.eventlog.engines.erased_names import event_ids_of
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactErased
 from engramlog.projections.audit.effects import ChangedRow, effects, readers
 from engramlog.projections.audit.journal import Journal, JournalEntry
-from engramlog.projections.tables.erasing import event_ids
 from engramlog.projections.tables.facts.erasures import erasure_of, find_erasure
 
 REMOVED_SHOWN_MAX = 50
@@ -110,6 +110,6 @@ def erasure_of_event(context: RequestContext, event: Recorded) -> EventErasure |
 
 def _removed(context: RequestContext, payload: FactErased) -> list[RemovedEvent]:
     log = context.node.log
-    positions = sorted(log.positions_of(event_ids(payload.events[:REMOVED_SHOWN_MAX])).values())
+    positions = sorted(log.positions_of(event_ids_of(payload.events[:REMOVED_SHOWN_MAX])).values())
     found = [event for at in positions for event in log.read(at - 1, 1)]
     return [RemovedEvent(event.position, event.kind) for event in found]

@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded, UnknownPayload
+from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactErased
 from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.columns.names.entity_names import EntityNames
@@ -47,7 +48,7 @@ from engramlog.projections.tables.facts.erasures import ErasedPart
 from engramlog.projections.tables.facts.facts import FactsPart
 from engramlog.projections.tables.facts.tombstones import TombstonesPart
 from engramlog.projections.tables.facts.verdicts import VerdictsPart
-from engramlog.projections.tables.peers.protocol_facts import admitted, id_of
+from engramlog.projections.tables.peers.protocol_facts import admitted
 from engramlog.projections.tables.peers.refused_events import RefusedPart, meaning
 from engramlog.projections.tables.peers.remote_retractions import is_remote_end
 from engramlog.projections.tables.projector import ImagePart, SmallPart
@@ -234,7 +235,7 @@ class MemoryImage:
         self.content_terms = ContentTerms(facts.entities, facts.relations, facts.tokenize)
 
     def _position_of_event(self, event_id: bytes) -> int | None:
-        fact = id_of(event_id)
+        fact = id_text(event_id)
         slot = self.facts.slot_of.get(fact)
         if slot is None:  # an erased fact is not admitted again
             return 0 if fact in self.erased.facts else None

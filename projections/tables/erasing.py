@@ -16,8 +16,8 @@ import apsw
 import msgspec
 from msgspec import Struct
 
+from engramlog.eventlog.engines.erased_names import event_ids_of
 from engramlog.eventlog.event import Recorded
-from engramlog.eventlog.identifiers import id_bytes
 from engramlog.eventlog.kinds import FactErased
 from engramlog.projections.tables.database import query
 
@@ -105,7 +105,7 @@ def erased_by(event: Recorded, db: apsw.Connection, history: History | None) -> 
     assert isinstance(payload, FactErased)
     asked = msgspec.json.encode(payload.fact_ids).decode()
     touched = [Touched(*row) for row in query(db, _TOUCHED, (asked,))]
-    found = {} if history is None else history.positions_of(event_ids(payload.events))
+    found = {} if history is None else history.positions_of(event_ids_of(payload.events))
     positions = sorted({*found.values(), *(fact.position for fact in touched)})
 
     def before(wanted: Iterable[int]) -> list[Recorded]:
@@ -115,14 +115,3 @@ def erased_by(event: Recorded, db: apsw.Connection, history: History | None) -> 
         return [each for p in chosen for each in history.read(p - 1, 1) if each.payload is not None]
 
     return Erased(payload.fact_ids, payload.events, positions, touched, before)
-
-
-def event_ids(texts: Iterable[str]) -> list[bytes]:
-    """The valid event ids that an erasure names; others are skipped."""
-    ids: list[bytes] = []
-    for text in texts:
-        try:
-            ids.append(id_bytes(text))
-        except ValueError:  # a peer's event may hold any text
-            continue
-    return ids

@@ -11,10 +11,10 @@ from typing import Any
 from msgspec import Struct
 
 from engramlog.eventlog.codec import decode_header, decode_payload
+from engramlog.eventlog.engines.erased_names import event_ids_of
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactErased
 from engramlog.eventlog.log import StreamHead
-from engramlog.projections.tables.erasing import event_ids
 from engramlog.replay.federation.page import Awaited, StreamPage
 
 ERASURE_WAIT_SECONDS = 600
@@ -59,7 +59,7 @@ def named_by(page: StreamPage) -> set[bytes]:
         if header.kind == "fact_erased" and event.payload is not None:
             payload = decode_payload(header, event.payload)
             if isinstance(payload, FactErased):
-                named.update(event_ids(payload.events))
+                named.update(event_ids_of(payload.events))
     return named
 
 

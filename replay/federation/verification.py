@@ -19,7 +19,7 @@ from engramlog.eventlog.kinds import (
 )
 from engramlog.eventlog.log import StreamHead
 from engramlog.eventlog.signing import SignedHeads, signature_fault
-from engramlog.projections.cid import compute_cid
+from engramlog.projections.cid import cid_of
 from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.projections.writing.content_rules import content_fault
 from engramlog.replay.federation.page import PAGE_EVENTS_MAX, ClockAwaited, PageFault, StreamPage
@@ -212,12 +212,4 @@ def _content_fault(payload: Payload) -> str | None:
     fault = content_fault(payload)
     if fault is not None or not isinstance(payload, FactAsserted):
         return fault
-    computed = compute_cid(
-        entity=payload.entity,
-        relation=payload.relation,
-        value=payload.value,
-        source=payload.source,
-        confidence=payload.confidence,
-        scope=payload.scope,
-    )
-    return None if payload.cid == computed else "the content id is not that of the content"
+    return None if payload.cid == cid_of(payload) else "the content id is not that of the content"

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from engramlog.eventlog.clock import FUTURE_SKEW_MS_MAX, format_hlc, pack_hlc, parse_hlc
 from engramlog.eventlog.kinds import FactAsserted, ForeignFact, Parent, RefusedFact, Value
-from engramlog.projections.cid import compute_cid, parse_fact_hash
+from engramlog.projections.cid import parse_fact_hash, with_cid
 from engramlog.projections.moment import parse_instant
 from engramlog.projections.normalization import SCOPES, is_reserved, normalize_ref, normalize_uri
 from engramlog.projections.writing.content_rules import content_fault
@@ -121,14 +121,6 @@ def _fact(record: dict[str, Any], name: str, bounds: RecordBounds) -> FactAssert
         source=source,
         scope=scope,
         confidence=confidence,
-        cid=compute_cid(
-            entity=entity,
-            relation=relation,
-            value=value,
-            source=source,
-            confidence=confidence,
-            scope=scope,
-        ),
         valid_from=valid_from,
         valid_until=valid_until,
         derived_from=_parents(record),
@@ -136,7 +128,7 @@ def _fact(record: dict[str, Any], name: str, bounds: RecordBounds) -> FactAssert
     )
     if content_fault(fact) is not None:
         raise _Refusal("content")
-    return fact
+    return with_cid(fact)
 
 
 def _names(record: dict[str, Any]) -> tuple[str, str, str]:

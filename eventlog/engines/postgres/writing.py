@@ -52,7 +52,7 @@ def write_names(db: Connection, links: Sequence[Link]) -> None:
         (event_id, stored.position)
         for recorded, stored in links
         if isinstance(recorded.payload, FactErased)
-        for event_id in event_ids_of(recorded.payload)
+        for event_id in event_ids_of(recorded.payload.events)
     ]
     if names:
         db.execute(statements.NAME_ERASED, _columns(names))

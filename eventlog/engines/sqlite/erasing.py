@@ -23,7 +23,7 @@ def name_erased(db: apsw.Connection, links: Sequence[Link]) -> None:
     transaction."""
     for recorded, stored in links:
         if isinstance(recorded.payload, FactErased):
-            names = event_ids_of(recorded.payload)
+            names = event_ids_of(recorded.payload.events)
             db.executemany(schema.NAME, [(event_id, stored.position) for event_id in names])
 
 

@@ -45,12 +45,16 @@ class FactRow(Struct, frozen=True, gc=False):
         """The log position that recorded the fact."""
         return self.from_position
 
+    @property
+    def value(self) -> Value:
+        return Value(self.value_type, self.value_v, self.interpret_as)  # pyright: ignore[reportArgumentType]
+
     def computed_cid(self) -> str:
         """The content id of this content."""
         return compute_cid(
             entity=self.entity,
             relation=self.relation,
-            value=Value(self.value_type, self.value_v),  # pyright: ignore[reportArgumentType]
+            value=self.value,
             source=self.source,
             confidence=self.base_confidence,
             scope=self.scope,

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from engramlog.eventlog.codec import encode_payload
 from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactAsserted, ForeignPageReceived
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.erasing import FACTS
@@ -88,16 +89,10 @@ def stands_in(db: apsw.Connection) -> Callable[[bytes], int | None]:
     """``stands_at`` of the tables. An erased fact has no position and is not admitted again."""
 
     def at(event_id: bytes) -> int | None:
-        row = query_one(db, _STANDS, (id_of(event_id),))
+        row = query_one(db, _STANDS, (id_text(event_id),))
         return None if row is None else int(row[0])
 
     return at
-
-
-def id_of(event_id: bytes) -> str:
-    """The fact id that belongs to an event id."""
-    text = event_id.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 class ForeignPages(Struct, frozen=True):
@@ -146,7 +141,6 @@ class ForeignFactsProjector(Projector):
         PRIMARY KEY (node_id, foreign_id, code)
     ) STRICT, WITHOUT ROWID;
     """
-    erasing = (f"DELETE FROM foreign_facts WHERE fact_id IN {FACTS}",)
     kinds = frozenset({"fact_asserted", "foreign_page_received"})
     erasing = (f"DELETE FROM foreign_facts WHERE fact_id IN {FACTS}",)
 
@@ -159,7 +153,7 @@ class ForeignFactsProjector(Projector):
                     here = event.peer == foreign.node_id
                     db.execute(
                         "INSERT OR IGNORE INTO foreign_facts VALUES (?,?,?,?)",
-                        (foreign.node_id, foreign.fact_id, id_of(event.event_id), int(here)),
+                        (foreign.node_id, foreign.fact_id, id_text(event.event_id), int(here)),
                     )
             elif isinstance(payload, ForeignPageReceived) and event.peer is None:
                 self._page(event, payload, db)
@@ -216,7 +210,7 @@ def is_known(db: apsw.Connection, fact: FactAsserted) -> bool:
             db,
             "SELECT 1 FROM foreign_facts WHERE node_id=? AND foreign_id=?"
             " AND (wrapped_here OR fact_id=?)",
-            (fact.foreign.node_id, fact.foreign.fact_id, id_of(foreign_event_id(fact))),
+            (fact.foreign.node_id, fact.foreign.fact_id, id_text(foreign_event_id(fact))),
         )
         is not None
     )

@@ -7,8 +7,6 @@ import apsw
 import msgspec
 from msgspec import Struct
 
-from engramlog.eventlog.kinds import Value
-from engramlog.projections.cid import compute_cid
 from engramlog.projections.normalization import is_reserved
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.facts.fact_rows import FactRow, fetch
@@ -82,21 +80,12 @@ def is_ours(row: FactRow, node_id: str) -> bool:
 
 
 def _marker(row: FactRow, at_us: int) -> FactRow:
-    value = Value(row.value_type, row.value_v, row.interpret_as)  # pyright: ignore[reportArgumentType]
-    cid = compute_cid(
-        entity=row.entity,
-        relation=row.relation,
-        value=value,
-        source=row.source,
-        confidence=0.0,
-        scope=row.scope,
-    )
-    return msgspec.structs.replace(
+    marker = msgspec.structs.replace(
         row,
         id=str(uuid5(NAMESPACE_URL, f"engramlog:retraction:{row.id}")),
         base_confidence=0.0,
         recorded_at=at_us,
-        cid=cid,
         parents_json="[]",
         attestation_json=None,
     )
+    return msgspec.structs.replace(marker, cid=marker.computed_cid())

@@ -11,7 +11,7 @@ from msgspec import Struct
 from engramlog.eventlog.event import Draft, fact_partition
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactAsserted, Parent
-from engramlog.projections.cid import compute_cid
+from engramlog.projections.cid import with_cid
 from engramlog.projections.episodes.provenance_bundle import bundle_of, check_slots
 from engramlog.projections.episodes.stating import StatedFact
 from engramlog.projections.memories.place import MemoryPlace
@@ -61,18 +61,10 @@ def assert_with_provenance(
         source=source,
         scope=place.scope,  # pyright: ignore[reportArgumentType]  # validated at the edge
         confidence=confidence,
-        cid=compute_cid(
-            entity=statement.entity,
-            relation=statement.relation,
-            value=statement.value,
-            source=source,
-            confidence=confidence,
-            scope=place.scope,
-        ),
         derived_from=[Parent(hash=each) for each in episodes],
         garden_id=place.garden_id,
     )
-    draft = context.draft(payload, fact_partition(place.scope, place.garden_id), cause)
+    draft = context.draft(with_cid(payload), fact_partition(place.scope, place.garden_id), cause)
     fact_id = id_text(draft.event_id)
     key = (statement.entity, statement.relation, place.scope, place.garden_id)
     # Later asserts of this group must find the key; the memory image shows it only afterwards.

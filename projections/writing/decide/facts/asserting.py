@@ -15,6 +15,7 @@ from engramlog.projections.tables.conflicts.identities import key_hash, value_ha
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.facts.attributes import decoded, encoded, present_attributes
 from engramlog.projections.tables.facts.derivations import closes_cycle
+from engramlog.projections.tables.facts.fact_rows import FactRow
 from engramlog.projections.writing.commands import AssertFact, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import write_refusal
@@ -106,6 +107,25 @@ def stated_payload(command: AssertFact) -> FactAsserted:
         garden_id=command.garden_id,
         attestation=command.attestation,
         attributes=command.attributes,
+    )
+
+
+def restating(row: FactRow) -> AssertFact:
+    """The command that states a fact again, as the node's own tools may."""
+    return AssertFact(
+        entity=row.entity,
+        relation=row.relation,
+        value=row.value,
+        source=row.source,
+        scope=row.scope,
+        confidence=row.base_confidence,
+        cid=row.cid,
+        valid_from=row.valid_from,
+        valid_until=row.valid_until,
+        derived_from=tuple(row.derived_from),
+        write_mode=row.write_mode,
+        garden_id=row.garden_id,
+        attestation=row.attestation,
     )
 
 

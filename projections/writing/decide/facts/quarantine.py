@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from engramlog.eventlog.event import Draft, garden_partition
-from engramlog.eventlog.kinds import FactRetracted, QuarantineReviewed, Value
+from engramlog.eventlog.kinds import FactRetracted, QuarantineReviewed
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query_one
 from engramlog.projections.tables.declared.garden_directory import (
@@ -20,10 +20,10 @@ from engramlog.projections.tables.declared.garden_directory import (
 )
 from engramlog.projections.tables.facts.attributes import present_attributes
 from engramlog.projections.tables.facts.fact_rows import FactRow, fetch
-from engramlog.projections.writing.commands import AssertFact, Refused, ReviewQuarantined
+from engramlog.projections.writing.commands import Refused, ReviewQuarantined
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import touch_refusal
-from engramlog.projections.writing.decide.facts.asserting import assert_fact
+from engramlog.projections.writing.decide.facts.asserting import assert_fact, restating
 from engramlog.projections.writing.decide.readable import readable
 
 _FACT = "SELECT from_position, to_position, base_confidence FROM fact_rows WHERE id=?"
@@ -76,7 +76,13 @@ def _admitted(row: FactRow, command: ReviewQuarantined, context: Context) -> Dec
     if refusal is not None:
         return refusal
     attributes = present_attributes(context.db, row.id)
-    restated = msgspec.structs.replace(_restated(row, command), attributes=attributes)
+    restated = msgspec.structs.replace(
+        restating(row),
+        garden_id=command.target_garden_id,
+        attributes=attributes,
+        rights=command.rights,
+        permissions=command.permissions,
+    )
     stated = assert_fact(restated, context)
     if isinstance(stated, Refused):
         return stated
@@ -95,28 +101,6 @@ def _target_refusal(command: ReviewQuarantined, context: Context) -> Refused | N
     if refusal is None and state[1]:
         return Refused("target_is_quarantine", "the target garden is a quarantine itself")
     return refusal
-
-
-def _restated(row: FactRow, command: ReviewQuarantined) -> AssertFact:
-    return AssertFact(
-        entity=row.entity,
-        relation=row.relation,
-        value=msgspec.convert(
-            {"type": row.value_type, "v": row.value_v, "interpret_as": row.interpret_as}, Value
-        ),
-        source=row.source,
-        scope=row.scope,
-        confidence=row.base_confidence,
-        cid=row.cid,
-        valid_from=row.valid_from,
-        valid_until=row.valid_until,
-        derived_from=tuple(row.derived_from),
-        write_mode=row.write_mode,
-        garden_id=command.target_garden_id,
-        attestation=row.attestation,
-        rights=command.rights,
-        permissions=command.permissions,
-    )
 
 
 def _closing(

@@ -9,7 +9,7 @@ from msgspec import Struct
 from engramlog.eventlog.event import Draft, fact_partition
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import ConflictResolved, FactAsserted, FactAttributes, Value
-from engramlog.projections.cid import compute_cid
+from engramlog.projections.cid import with_cid
 from engramlog.projections.memories.attribute_rules import PLAIN
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.conflicts.denials import open_denials
@@ -207,11 +207,7 @@ def _settle(
         winner_id = id_text(stated.event_id)
     else:
         winner_id = winner.id
-        value = Value(
-            type=winner.value_type,  # pyright: ignore[reportArgumentType]  # as it was stored
-            v=winner.value_v,
-            interpret_as=winner.interpret_as,
-        )
+        value = Value(winner.value_type, winner.value_v, winner.interpret_as)  # pyright: ignore[reportArgumentType]
     note = context.draft(
         _plain_fact(
             (f"stigmem:resolution:{command.conflict_id}", *key[1:]),
@@ -254,16 +250,13 @@ def _level(side: _Side, context: Context) -> int:
 def _plain_fact(key: Key, value: Value, source: str, level: int) -> FactAsserted:
     """A fact classified at least as high as the text it repeats."""
     entity, relation, scope, garden_id = key
-    cid = compute_cid(
-        entity=entity, relation=relation, value=value, source=source, confidence=1.0, scope=scope
-    )
-    return FactAsserted(
+    fact = FactAsserted(
         entity=entity,
         relation=relation,
         value=value,
         source=source,
         scope=scope,  # pyright: ignore[reportArgumentType]
-        cid=cid,
         garden_id=garden_id,
         attributes=FactAttributes(classification=level) if level > PLAIN.classification else None,
     )
+    return with_cid(fact)

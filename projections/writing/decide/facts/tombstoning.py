@@ -1,5 +1,7 @@
 """Tombstones: set and revoked (wire 5.5), and the effect of grants on those of peers."""
 
+import msgspec
+
 from engramlog.eventlog.event import Draft
 from engramlog.eventlog.kinds import PeerGrants, TombstoneRevoked, TombstoneSet
 from engramlog.projections.tables.facts.tombstones import (
@@ -61,7 +63,8 @@ def regranted(node_id: str, grants: PeerGrants, context: Context) -> list[Draft]
             continue
         scopes = _granted(stone, grants)
         if scopes != stone.scopes:
-            drafts.append(context.draft(_told_again(stone, scopes)))
+            told = msgspec.convert(stone, TombstoneSet, from_attributes=True)
+            drafts.append(context.draft(msgspec.structs.replace(told, scopes=sorted(scopes))))
     return drafts
 
 
@@ -72,20 +75,3 @@ def _granted(stone: TombstoneRow, grants: PeerGrants) -> frozenset[str]:
         return frozenset()
     closed = {"local", "team"} - stone.scopes
     return hidden_scopes(stone.scope) & frozenset(grants.scopes) - closed
-
-
-def _told_again(stone: TombstoneRow, scopes: frozenset[str]) -> TombstoneSet:
-    return TombstoneSet(
-        tombstone_id=stone.tombstone_id,
-        entity=stone.entity,
-        entity_uri=stone.entity_uri,
-        scope=stone.scope,
-        scopes=sorted(scopes),
-        created_at=stone.created_at,
-        signed_by=stone.signed_by,
-        key_id=stone.key_id,
-        signature=stone.signature,
-        legal_hold=stone.legal_hold,
-        reason=stone.reason,
-        node_id=stone.node_id,
-    )

@@ -14,10 +14,8 @@ from engramlog.eventlog.kinds import (
     FactAttributesSet,
     MemoriesMerged,
     Parent,
-    Value,
 )
 from engramlog.projections.arrays import I32
-from engramlog.projections.cid import compute_cid
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import known, live
 from engramlog.projections.memories.attribute_rules import CONFIDENTIAL
@@ -28,7 +26,7 @@ from engramlog.projections.tables.recalls.access_counts import KEPT_MAX
 from engramlog.projections.writing.commands import AssertFact, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import touch_refusal
-from engramlog.projections.writing.decide.facts.asserting import assert_fact
+from engramlog.projections.writing.decide.facts.asserting import assert_fact, restating
 from engramlog.projections.writing.decide.memory.memories import ending
 from engramlog.projections.writing.memory_commands import MergeMemories
 
@@ -115,29 +113,15 @@ def _restated(
     older: FactRow, newer: FactRow, attributes: FactAttributes, command: MergeMemories
 ) -> AssertFact:
     """The newer one's words with the older one's confidence, derived from both."""
-    value = Value(newer.value_type, newer.value_v, newer.interpret_as)  # pyright: ignore[reportArgumentType]
-    confidence = older.base_confidence
     parents = {row.cid: Parent(row.cid.removeprefix("sha256:"), row.id) for row in (older, newer)}
-    return AssertFact(
-        entity=newer.entity,
-        relation=newer.relation,
-        value=value,
-        source=newer.source,
-        scope=newer.scope,
-        confidence=confidence,
-        cid=compute_cid(
-            entity=newer.entity,
-            relation=newer.relation,
-            value=value,
-            source=newer.source,
-            confidence=confidence,
-            scope=newer.scope,
-        ),
-        valid_from=newer.valid_from,
-        valid_until=newer.valid_until,
+    words = msgspec.structs.replace(newer, base_confidence=older.base_confidence)
+    return msgspec.structs.replace(
+        restating(words),
+        cid=words.computed_cid(),
         derived_from=tuple(parents.values()),
+        write_mode="assert",
+        attestation=None,
         permissions=command.rights.permissions,
-        garden_id=newer.garden_id,
         attributes=attributes,
         member=command.member,
         rights=command.rights.alone(),

@@ -9,7 +9,7 @@ from msgspec import Struct
 from engramlog.eventlog.event import Draft, fact_partition
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactAsserted, FactRetracted, SummaryRecorded, Value
-from engramlog.projections.cid import compute_cid
+from engramlog.projections.cid import with_cid
 from engramlog.projections.memories.summary_naming import RELATION, Period, period_of_name
 from engramlog.projections.summaries.paragraphs import paragraphs_of
 from engramlog.projections.summaries.reading import SummaryParagraph, current_paragraphs
@@ -123,22 +123,13 @@ def _drafts(
 
 
 def _paragraph(command: RecordSummary, period: Period, text: str) -> FactAsserted:
-    value = Value(type="text", v=text)
-    return FactAsserted(
+    fact = FactAsserted(
         entity=period.entity,
         relation=RELATION,
-        value=value,
+        value=Value(type="text", v=text),
         source=command.owner,
         scope=command.scope,  # pyright: ignore[reportArgumentType]  # validated at the edge
-        confidence=1.0,
-        cid=compute_cid(
-            entity=period.entity,
-            relation=RELATION,
-            value=value,
-            source=command.owner,
-            confidence=1.0,
-            scope=command.scope,
-        ),
         valid_from=f"{period.start.isoformat()}T00:00:00Z",
         garden_id=command.garden_id,
     )
+    return with_cid(fact)

@@ -1,11 +1,12 @@
 """Taking facts of nodes that speak only the protocol's federation."""
 
 from engramlog.eventlog.event import Draft, scope_partition
+from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactAsserted, ForeignPageReceived, RefusedFact
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.declared.policies import is_set_valued
-from engramlog.projections.tables.peers.protocol_facts import foreign_event_id, id_of, is_known
+from engramlog.projections.tables.peers.protocol_facts import foreign_event_id, is_known
 from engramlog.projections.writing import peer_commands as ask
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.facts.retracting import zero_effects, zero_targets
@@ -44,7 +45,7 @@ def receive_foreign(command: ask.ReceiveForeign, context: Context) -> Decision:
             refused.append(RefusedFact(name, SOURCE_NOT_OWNED))
             states[name] = SOURCE_NOT_OWNED
             continue
-        if query_one(context.db, _ERASED, (id_of(foreign_event_id(fact)),)) is not None:
+        if query_one(context.db, _ERASED, (id_text(foreign_event_id(fact)),)) is not None:
             refused.append(RefusedFact(name, ERASED))
             states[name] = ERASED
             continue
@@ -54,7 +55,7 @@ def receive_foreign(command: ask.ReceiveForeign, context: Context) -> Decision:
         draft = context.draft(fact, partition)
         drafts.append(draft)
         ended, denied = _targets(fact, list(taken.values()), context)
-        marker = id_of(foreign_event_id(fact))
+        marker = id_text(foreign_event_id(fact))
         drafts += zero_effects(marker, ended, denied, partition, draft.event_id, context)
     page = ForeignPageReceived(
         node_id=command.node_id,
@@ -80,7 +81,7 @@ def _targets(
     key, node_id = (fact.entity, fact.relation, fact.scope), fact.foreign.node_id
     rows = query(context.db, _TARGETS, (*key, fact.foreign.hlc))
     rows += [
-        (id_of(foreign_event_id(each)), each.source, each.value.type, each.value.v, node_id)
+        (id_text(foreign_event_id(each)), each.source, each.value.type, each.value.v, node_id)
         for each in page
         if (each.entity, each.relation, each.scope) == key
         and each.confidence > 0.0
