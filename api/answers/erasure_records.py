@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from engramlog.api.answers.fact_record import Warnings
+from engramlog.api.answers.fact_record import Warned, Warnings
 from engramlog.eventlog.kinds import ErasureReason
 from engramlog.projections.moment import format_instant
 from engramlog.projections.tables.facts.erasures import LegalHold
@@ -86,7 +86,7 @@ class ListedTombstone(TombstoneRecord):
     position: int
 
 
-class RevocationRecord(Struct):
+class RevocationRecord(Warned):
     """The end of a tombstone as its node signed it."""
 
     id: str
@@ -96,7 +96,6 @@ class RevocationRecord(Struct):
     created_at: str
     reason: str
     signature: str
-    warnings: Warnings = UNSET
 
 
 class TombstoneNotice(Struct):

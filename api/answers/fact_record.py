@@ -15,6 +15,12 @@ Warnings: TypeAlias = list[str] | UnsetType
 """The ignored parts of the request; omitted if empty."""
 
 
+class Warned(Struct, kw_only=True):
+    """An answer that ends with the request's warnings."""
+
+    warnings: Warnings = UNSET
+
+
 class WireValue(Struct, gc=False):
     """``v``: text, a number, true, false or null, depending on ``type``."""
 

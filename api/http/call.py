@@ -21,6 +21,7 @@ from engramlog.eventlog.log import Idempotency
 from engramlog.projections.moment import Moment
 
 IDEMPOTENCY_KEY_LENGTH_MAX = 255
+SESSION_HEADER = "Stigmem-Session"
 WARNING_HEADER = "X-Stigmem-Warning"
 WARNED_MAX = 5
 """Names in the header of warnings, each cut to this many characters:"""
@@ -81,7 +82,7 @@ class Call(RequestContext):
         Raises:
             ApiError: 400 ``session_id_too_long`` or ``invalid_session_id``.
         """
-        text = self.request.headers.get("Stigmem-Session", "").strip()
+        text = self.request.headers.get(SESSION_HEADER, "").strip()
         if len(text) > SESSION_LENGTH_MAX:
             raise coded(
                 "session_id_too_long", f"Stigmem-Session exceeds {SESSION_LENGTH_MAX} characters"

@@ -10,12 +10,12 @@ import re
 from collections.abc import Awaitable, Callable
 from inspect import getdoc
 from types import NoneType
-from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, get_type_hints
+from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, cast, get_type_hints
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from pydantic import BaseModel
 
-from engramlog.api.http.call import Call
+from engramlog.api.http.call import SESSION_HEADER, Call, Warns, warned
 
 Permission: TypeAlias = Literal[
     "read",
@@ -100,7 +100,8 @@ class Route(Struct, frozen=True, kw_only=True):
         return self.method != "GET" and self.permission not in _ASKING
 
     async def answer(self, call: Call) -> object:
-        """The handler's answer to a call. Raises ApiError for a malformed request."""
+        """The handler's answer to a call, with warnings of what the request's models ignore if it
+        has room for them. Raises ApiError for a malformed request."""
         given: dict[str, BaseModel] = {}
         for name, model in self.takes.items():
             if name == QUERY:
@@ -109,7 +110,12 @@ class Route(Struct, frozen=True, kw_only=True):
                 given[name] = await call.body(model)
             else:
                 given[name] = await call.body_if_any(model)
-        return await self.handler(call, **given)
+        if SESSION_HEADER in self.headers:
+            call.session()
+        made = await self.handler(call, **given)
+        if given and getattr(made, "warnings", None) is UNSET:
+            return warned(cast("Warns", made), *given.values())
+        return made
 
 
 QUERY = "query"

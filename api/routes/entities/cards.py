@@ -4,7 +4,7 @@ from engramlog.api.answers.fact_record import wire_moment
 from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.commands.garden_access import entered_garden
 from engramlog.api.commands.memory_cards import MemoryCard, card_answer
-from engramlog.api.http.call import Call, warned
+from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.recall import CardQuery
@@ -32,7 +32,7 @@ async def get_card(call: Call, query: CardQuery) -> MemoryCard:
     call.note_read((query.scope,))
     body = card_answer(served.card, served, call.service.settings.sanitizer_mode)
     body.moment = wire_moment(moment)
-    return warned(body, query)
+    return body
 
 
 def _served(call: Call, query: CardQuery) -> tuple[Served, Moment]:

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Struct
 from pydantic import Field
 
-from engramlog.api.answers.fact_record import Warnings
+from engramlog.api.answers.fact_record import Warned
 from engramlog.api.commands.assertions import check_ends_everything
 from engramlog.api.commands.entity_names import entity_named, stored_uri
-from engramlog.api.http.call import Call, ignored, warned
+from engramlog.api.http.call import Call, ignored
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import MomentQuery
@@ -37,14 +37,13 @@ class AliasRequest(Model, extra="allow"):
     kind: Literal["user", "migration"] = "user"
 
 
-class AliasRecord(Struct):
+class AliasRecord(Warned):
     """An alias. ``warnings``: only in answers to POST that have any."""
 
     raw_uri: str
     canonical_uri: str
     kind: Literal["user", "migration"]
     created_at: str
-    warnings: Warnings = UNSET
 
 
 class AliasesQuery(MomentQuery):
@@ -71,7 +70,7 @@ class LikeName(Struct):
     score: float
 
 
-class ResolvedName(Struct):
+class ResolvedName(Warned):
     """``canonical``: the entity that the name means; ``best``: the best guess.
     Layers: 1 the name itself, 2 its alias, 3 similar names."""
 
@@ -82,7 +81,6 @@ class ResolvedName(Struct):
     layer1_match: bool
     layer2_match: str | None
     layer3_candidates: list[LikeName]
-    warnings: Warnings = UNSET
 
 
 @routes.add("POST /v1/aliases", permission="write", status=201, errors=(404,))
@@ -149,7 +147,7 @@ async def delete_alias(call: Call) -> None:
 async def resolve_entity(call: Call, query: ResolveQuery) -> ResolvedName:
     """The entity that a name means: itself, through an alias, or perhaps one with a similar
     name."""
-    return warned(await call.in_pool(lambda: _resolved(call, query)), query)
+    return await call.in_pool(lambda: _resolved(call, query))
 
 
 def _resolved(call: Call, query: ResolveQuery) -> ResolvedName:
@@ -195,4 +193,6 @@ def _check_rights(call: Call) -> None:
 
 def _wire(row: AliasRow, warnings: list[str] | None = None) -> AliasRecord:
     created_at = format_instant(row.set_at)
-    return AliasRecord(row.raw_uri, row.canonical_uri, row.kind, created_at, warnings or UNSET)
+    record = AliasRecord(row.raw_uri, row.canonical_uri, row.kind, created_at)
+    record.warnings = warnings or UNSET
+    return record

@@ -1,10 +1,8 @@
 """The neighbours of an entity over HTTP, page by page."""
 
-from msgspec import UNSET, Struct
-
-from engramlog.api.answers.fact_record import Warnings
+from engramlog.api.answers.fact_record import Warned
 from engramlog.api.commands.entity_names import entity_named
-from engramlog.api.http.call import Call, warned
+from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.recall import NeighborsQuery
@@ -26,7 +24,7 @@ _KIND = "neighbors"
 _UNBOUND = frozenset({"cursor", "page_size"})
 
 
-class NeighborPage(Struct):
+class NeighborPage(Warned):
     """Neighbours in order of (hops, entity)."""
 
     entity: str
@@ -34,7 +32,6 @@ class NeighborPage(Struct):
     neighbors: list[Neighbor]
     next_cursor: str | None
     total_hint: int
-    warnings: Warnings = UNSET
 
 
 @routes.add(
@@ -50,12 +47,10 @@ async def list_neighbors(call: Call, query: NeighborsQuery) -> NeighborPage:
     scopes = tuple(SCOPES) if query.scope in EVERY_SCOPE else (query.scope,)
     if scopes[0] not in SCOPES:
         raise ApiError(400, f"scope must be one of {sorted(SCOPES)}")
-    call.session()
     page, entity, cursor = await call.in_pool(lambda: _page(call, query))
     if page.neighbors:
         call.note_read(scopes)
-    body = NeighborPage(entity, query.depth, page.neighbors, cursor, page.total)
-    return warned(body, query)
+    return NeighborPage(entity, query.depth, page.neighbors, cursor, page.total)
 
 
 def _page(call: Call, query: NeighborsQuery) -> tuple[NeighborSlice, str, str | None]:

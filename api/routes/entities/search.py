@@ -56,7 +56,6 @@ _LABELS = (":name", ":label", ":title")
 @routes.add("GET /v1/search", permission="read", headers=("Stigmem-Session",), delegable=True)
 async def search_facts(call: Call, query: SearchQuery) -> SearchAnswer:
     """Entities and facts whose names, aliases and values contain all words."""
-    call.session()
     body = await call.in_pool(lambda: _found(call, query))
     call.note_facts(body.facts)
     return body

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Literal
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
-from engramlog.api.answers.fact_record import FactRecord, Warnings
+from engramlog.api.answers.fact_record import FactRecord, Warned
 from engramlog.api.commands.assertions import check_value
 from engramlog.api.commands.attestations import check_unattested
 from engramlog.api.commands.garden_access import member_of
-from engramlog.api.http.call import Call, warned
+from engramlog.api.http.call import Call
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import ConflictsQuery, ResolveRequest
@@ -39,30 +39,27 @@ class ConflictRecord(Struct):
     resolution_note: str | None
 
 
-class ConflictPage(Struct):
+class ConflictPage(Warned):
     """Contradictions, newest first."""
 
     conflicts: list[ConflictRecord]
     cursor: str | None
     has_more: bool
-    warnings: Warnings = UNSET
 
 
-class Resolution(Struct):
+class Resolution(Warned):
     """The fact that records the resolution."""
 
     resolution_fact_id: str
     conflict_status: Literal["resolved"]
-    warnings: Warnings = UNSET
 
 
 @routes.add("GET /v1/conflicts", permission="read", headers=("Stigmem-Session",), delegable=True)
 async def list_conflicts(call: Call, query: ConflictsQuery) -> ConflictPage:
     """Contradictions the caller may see, newest first."""
-    call.session()
     body = await call.in_pool(lambda: _page(call, query))
     call.note_facts(fact for each in body.conflicts for fact in (each.fact_a, each.fact_b))
-    return warned(body, query)
+    return body
 
 
 def _page(call: Call, query: ConflictsQuery) -> ConflictPage:
@@ -142,7 +139,7 @@ async def resolve_conflict(call: Call, request: ResolveRequest) -> Resolution:
         rights=call.authorization,
     )
     done = await call.do(command, idempotency=call.idempotency())
-    return warned(Resolution(_resolution_fact(done), "resolved"), request)
+    return Resolution(_resolution_fact(done), "resolved")
 
 
 def _resolution_fact(done: Done) -> str:

@@ -3,14 +3,14 @@
 from typing import Literal
 
 import numpy as np
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from pydantic import Field
 
-from engramlog.api.answers.fact_record import FactRecord, Warnings
+from engramlog.api.answers.fact_record import FactRecord, Warned
 from engramlog.api.answers.sanitizer_modes import Mode
 from engramlog.api.answers.wire_facts import records_of
 from engramlog.api.commands.garden_access import member_of
-from engramlog.api.http.call import Call, warned
+from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import REASON_LENGTH_MAX
 from engramlog.api.schemas.model import Model
@@ -66,24 +66,22 @@ class FlaggedFact(Struct):
     review: ReviewRecord | None
 
 
-class FlaggedPage(Struct):
+class FlaggedPage(Warned):
     """Flagged facts, newest first; ``next_before`` is null on the last page."""
 
     flagged: list[FlaggedFact]
     next_before: int | None
     ruleset: int
     mode: Mode
-    warnings: Warnings = UNSET
 
 
-class Reviewed(Struct):
+class Reviewed(Warned):
     """``position`` is null if the decision was in force already."""
 
     fact_id: str
     decision: Literal["release", "keep"]
     status: Status
     position: int | None
-    warnings: Warnings = UNSET
 
 
 _PAGE_SLOTS = 500
@@ -95,13 +93,12 @@ async def list_flagged(call: Call, query: FlaggedQuery) -> FlaggedPage:
     flagged = await call.in_pool(lambda: _flagged(call, query))
     shown = flagged[: query.limit]
     more = len(flagged) > query.limit
-    body = FlaggedPage(
+    return FlaggedPage(
         flagged=shown,
         next_before=shown[-1].fact.position if more else None,
         ruleset=RULESET,
         mode=call.service.settings.sanitizer_mode,
     )
-    return warned(body, query)
 
 
 def _flagged(call: Call, query: FlaggedQuery) -> list[FlaggedFact]:
@@ -172,5 +169,4 @@ async def review(call: Call, request: ReviewRequest) -> Reviewed:
         member=member_of(call),
     )
     done = await call.do(command)
-    body = Reviewed(fact_id, request.decision, _STATUS_OF[request.decision], done.position)
-    return warned(body, request)
+    return Reviewed(fact_id, request.decision, _STATUS_OF[request.decision], done.position)

@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 from pydantic import TypeAdapter, ValidationError
 
-from engramlog.api.answers.fact_record import Warnings
+from engramlog.api.answers.fact_record import Warned
 from engramlog.api.commands.assertions import check_ends_everything
 from engramlog.api.commands.decay_sweep import policy_of_request, reach_of
 from engramlog.api.commands.garden_access import swept_gardens
@@ -42,14 +42,13 @@ class Policies(Struct):
     policies: list[DecayPolicy]
 
 
-class Swept(Struct):
+class Swept(Warned):
     """``decayed``: facts that the sweep ended or weakened. ``would_decay``: only in dry runs."""
 
     scanned: int
     decayed: int
     dry_run: bool
     would_decay: int | UnsetType = UNSET
-    warnings: Warnings = UNSET
 
 
 class SweepJob(JobRecord):

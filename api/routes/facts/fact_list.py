@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from aiohttp import web
-from msgspec import UNSET, Struct
 
 from engramlog.api.answers.compact_facts import lines_of, statement
 from engramlog.api.answers.erasure_records import TombstoneNotice
 from engramlog.api.answers.fact_list import FactListPage
-from engramlog.api.answers.fact_record import FactRecord, ShortFact, Warnings
+from engramlog.api.answers.fact_record import FactRecord, ShortFact, Warned
 from engramlog.api.commands.fact_listing import listed, notices_of
 from engramlog.api.http.bodies import encoded, json_answer
 from engramlog.api.http.call import Call, warned
@@ -23,34 +22,31 @@ QUICK_LIMIT_MAX = 100
 """Up to this many facts in the store and on the page, the event loop makes the list."""
 
 
-class FactPage(Struct):
+class FactPage(Warned):
     """``total`` counts every match; ``cursor`` is null on the last page."""
 
     facts: list[FactRecord]
     total: int
     cursor: str | None
     tombstone_notices: list[TombstoneNotice]
-    warnings: Warnings = UNSET
 
 
-class ShortFactPage(Struct):
+class ShortFactPage(Warned):
     """A page of short records (``fields=facts``)."""
 
     facts: list[ShortFact]
     total: int
     cursor: str | None
     tombstone_notices: list[TombstoneNotice]
-    warnings: Warnings = UNSET
 
 
-class FactLines(Struct):
+class FactLines(Warned):
     """A page as text (``fields=compact``)."""
 
     text: str
     total: int
     cursor: str | None
     tombstone_notices: list[TombstoneNotice]
-    warnings: Warnings = UNSET
 
 
 @routes.add(
@@ -63,7 +59,6 @@ class FactLines(Struct):
 )
 async def list_facts(call: Call, query: FactListQuery) -> web.Response:
     """Matching facts, newest first, in pages."""
-    call.session()
 
     def found() -> tuple[FactListPage, list[FactRecord], bytes]:
         page, records, cursor, _ = listed(call, query)

@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal, cast
 from uuid import uuid4
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 from pydantic import Field
 
-from engramlog.api.answers.fact_record import Warnings
+from engramlog.api.answers.fact_record import Warned
 from engramlog.api.commands.assertions import assertion_of
 from engramlog.api.commands.entity_names import entity_named, stored_uri
 from engramlog.api.http.bodies import parse_json
-from engramlog.api.http.call import Call, warned
+from engramlog.api.http.call import Call
 from engramlog.api.http.errors import plain, refused
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import AssertRequest, MomentQuery
@@ -100,7 +100,7 @@ class IntentRequest(Model, extra="allow"):
     handoff: Handoff | None = None
 
 
-class IntentRecord(Struct, rename={"from_": "from"}):
+class IntentRecord(Warned, rename={"from_": "from"}):
     """The envelope as sent, and the facts that hold it."""
 
     id: str
@@ -116,7 +116,6 @@ class IntentRecord(Struct, rename={"from_": "from"}):
     escalation: dict[str, Any] | None
     handoff: dict[str, Any] | None
     fact_ids: list[str]
-    warnings: Warnings = UNSET
 
 
 ENVELOPE = "intent:envelope"
@@ -153,13 +152,12 @@ async def create_intent(call: Call, request: IntentRequest) -> IntentRecord:
     record = await call.in_pool(lambda: _found(call, view, name, moment))
     if record is None:  # the sanitizer withholds it; its writer still gets it
         record = _record(envelope, format_instant(moment.instant_us), ids)
-    return warned(record, request)
+    return record
 
 
 @routes.add("GET /v1/intents/{intent_id:.+}", permission="read", headers=("Stigmem-Session",))
 async def get_intent(call: Call, query: MomentQuery) -> IntentRecord:
     """An intent that the caller may read."""
-    call.session()
     body = await call.in_pool(lambda: _read(call, query))
     call.note_read([str(body.scope)])
     return body

@@ -2,8 +2,8 @@
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from engramlog.api.answers.fact_record import Warnings, wire_hash
-from engramlog.api.http.call import Call, warned
+from engramlog.api.answers.fact_record import Warned, wire_hash
+from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.facts.facts import find
@@ -45,7 +45,7 @@ class ProvenanceEdge(Struct):
     parent: str = field(name="to")
 
 
-class Provenance(Struct):
+class Provenance(Warned):
     """The ancestors of a fact. ``truncated``: the walk has over 5,000 nodes."""
 
     fact_id: str
@@ -55,7 +55,6 @@ class Provenance(Struct):
     nodes: list[ProvenanceNode]
     edges: list[ProvenanceEdge]
     truncated: bool
-    warnings: Warnings = UNSET
 
 
 @routes.add(
@@ -68,10 +67,9 @@ async def provenance(call: Call, query: ProvenanceQuery) -> Provenance:
     """The ancestors of a fact; invisible ones look absent."""
     if query.depth > DEPTH_MAX:
         raise coded("graph_depth_exceeded", f"depth must be ≤ {DEPTH_MAX}")
-    call.session()
     root, entries, found = await call.in_pool(lambda: _provenance(call, query))
     call.note_read(_scopes(root, found))
-    body = Provenance(
+    return Provenance(
         fact_id=root.id,
         cid=root.cid or None,
         derived_from=[_parent(parent, row) for parent, row in entries],
@@ -82,7 +80,6 @@ async def provenance(call: Call, query: ProvenanceQuery) -> Provenance:
         ],
         truncated=found.truncated,
     )
-    return warned(body, query)
 
 
 def _provenance(

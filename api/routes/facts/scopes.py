@@ -8,7 +8,7 @@ import numpy as np
 from aiohttp import web
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from engramlog.api.answers.fact_record import Warnings
+from engramlog.api.answers.fact_record import Warned
 from engramlog.api.answers.wire_facts import volatile_of
 from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.http.bodies import answer
@@ -24,7 +24,7 @@ from engramlog.projections.moment import Moment, format_instant
 routes = Routes("scopes")
 
 
-class LintReport(Struct):
+class LintReport(Warned):
     """``fact_count``: live facts; ``truncated``: a check found over 1,000."""
 
     findings: list[LintFinding]
@@ -33,7 +33,6 @@ class LintReport(Struct):
     checks_run: tuple[str, ...]
     fact_count: int
     truncated: bool
-    warnings: Warnings = UNSET
 
 
 class LintJob(JobRecord):
@@ -65,7 +64,7 @@ class SynthesisFact(Struct):
     source: str
 
 
-class Synthesis(Struct):
+class Synthesis(Warned):
     """``fact_count``: listed facts, the most confident first; ``total_count``: all live facts; the
     other numbers count these. ``contradiction_count``: facts in an unresolved contradiction."""
 
@@ -79,7 +78,6 @@ class Synthesis(Struct):
     expired_fact_count: int
     synthesized_at: str
     total_count: int
-    warnings: Warnings = UNSET
 
 
 @routes.add(
@@ -92,7 +90,6 @@ class Synthesis(Struct):
 )
 async def lint_scope(call: Call, body: LintBody) -> web.Response:
     """Facts of a scope that deserve a check: stale, contradicted and the like."""
-    call.session()
     call.narrowed(body.scope)  # answers 400 for an unknown scope
     checks = tuple(dict.fromkeys(body.checks or CHECKS))
     call.note_read((body.scope,))
@@ -154,11 +151,10 @@ async def lint_job(call: Call) -> JobRecord:
 )
 async def synthesize_scope(call: Call, query: SynthesisQuery) -> Synthesis:
     """A scope's most confident facts, and numbers over all of them."""
-    call.session()
     body = await call.in_long_pool(lambda: _synthesis(call, query))
     if body.facts:
         call.note_read((body.scope,))
-    return warned(body, query)
+    return body
 
 
 def _synthesis(call: Call, query: SynthesisQuery) -> Synthesis:

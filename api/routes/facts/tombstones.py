@@ -13,7 +13,7 @@ from engramlog.api.answers.erasure_records import (
 )
 from engramlog.api.commands import tombstones as commands
 from engramlog.api.commands.tombstones import entity_meant
-from engramlog.api.http.call import Call, warned
+from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.erasures import RevokeRequest, TombstoneRequest, TombstonesQuery
 from engramlog.projections.tables.facts.tombstones import list_tombstones as tombstones_before
@@ -39,7 +39,7 @@ class TombstonePage(Struct):
 @routes.add("POST /v1/tombstones", permission="admin", status=201, errors=(423,))
 async def set_tombstone(call: Call, request: TombstoneRequest) -> TombstoneMade:
     """Hide an entity from every answer, also about the past."""
-    return warned(await commands.set_tombstone(call, request), request)
+    return await commands.set_tombstone(call, request)
 
 
 @routes.add("GET /v1/tombstones/{entity_uri:.+}", permission="admin", errors=(400,))
@@ -58,8 +58,7 @@ async def tombstone_status(call: Call) -> TombstoneStatus:
 async def revoke_tombstone(call: Call, request: RevokeRequest) -> RevocationRecord:
     """Show the entity again, unless another tombstone hides it."""
     tombstone_id = call.segment("tombstone_id")
-    body = await commands.revoke_tombstone(call, tombstone_id, request.reason)
-    return warned(body, request)
+    return await commands.revoke_tombstone(call, tombstone_id, request.reason)
 
 
 @routes.add("GET /v1/tombstones", permission="admin")

@@ -210,7 +210,6 @@ def _commands(call: Call, request: SummariesRequest) -> list[RecordSummary]:
 async def list_summaries(call: Call, query: SummariesQuery) -> SummaryPage:
     """Summaries at a moment with the paragraphs that the caller may read, newest period first.
     Omits summaries without such a paragraph."""
-    call.session()
     found, cursor = await call.in_pool(lambda: _listed(call, query))
     call.note_read(frozenset(each.scope for each in found))
     return SummaryPage(found, cursor)

@@ -64,7 +64,6 @@ def _as_seed(fault: ApiError) -> ApiError:
 
 
 async def _recall(call: Call, body: RecallBody, warnings: list[str], shape: Shape) -> web.Response:
-    call.session()
     verify = call.request.headers.get("Stigmem-Verify", "").strip().lower() == "full"
     found = await call.service.recalls.answer(
         call.caller,

@@ -3,11 +3,9 @@
 from typing import Literal
 from uuid import uuid4
 
-from msgspec import UNSET, Struct
-
-from engramlog.api.answers.fact_record import Warnings
+from engramlog.api.answers.fact_record import Warned
 from engramlog.api.commands.attestations import PUBLIC_KEY_BYTES, decoded
-from engramlog.api.http.call import Call, warned
+from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.rights.keys import AgentKeyRequest
@@ -19,7 +17,7 @@ from engramlog.projections.writing.commands import RevokeAgentKey
 routes = Routes("keys")
 
 
-class AgentKey(Struct):
+class AgentKey(Warned):
     """An agent's public key."""
 
     id: str
@@ -28,7 +26,6 @@ class AgentKey(Struct):
     description: str | None
     registered_at: str
     status: Literal["active", "revoked"]
-    warnings: Warnings = UNSET
 
 
 @routes.add("POST /v1/auth/agent-keys", permission="write", status=201)
@@ -48,7 +45,7 @@ async def register(call: Call, request: AgentKeyRequest) -> AgentKey:
     )
     await call.do(command)
     row = call.node.reader.agent_keys[command.key_id]
-    return warned(_wire(row), request)
+    return _wire(row)
 
 
 @routes.add("GET /v1/auth/agent-keys", permission="any")

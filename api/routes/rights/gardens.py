@@ -3,9 +3,7 @@
 from typing import Literal
 from uuid import uuid4
 
-from msgspec import UNSET, Struct
-
-from engramlog.api.answers.fact_record import Warnings
+from engramlog.api.answers.fact_record import Warned
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.commands.garden_access import (
     admin_of,
@@ -13,7 +11,7 @@ from engramlog.api.commands.garden_access import (
     garden_uri,
     known_garden,
 )
-from engramlog.api.http.call import Call, warned
+from engramlog.api.http.call import Call
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.rights.gardens import GardenRequest, MemberRequest, RoleRequest
@@ -26,17 +24,16 @@ from engramlog.projections.writing.commands import DeleteGarden, SetMember
 routes = Routes("gardens")
 
 
-class GardenMember(Struct):
+class GardenMember(Warned):
     """A garden's member, its role, and who added it."""
 
     entity_uri: str
     role: Role
     added_by: str
     added_at: str
-    warnings: Warnings = UNSET
 
 
-class GardenRecord(Struct):
+class GardenRecord(Warned):
     """``id`` is the uuid that facts carry as ``garden_id``; here that is the garden's URI."""
 
     id: str
@@ -49,7 +46,6 @@ class GardenRecord(Struct):
     created_at: str
     members: list[GardenMember]
     quarantine: bool
-    warnings: Warnings = UNSET
 
 
 @routes.add("POST /v1/gardens", permission="write", status=201)
@@ -69,7 +65,7 @@ async def create_garden(call: Call, request: GardenRequest) -> GardenRecord:
     garden = call.node.reader.gardens.find(done.detail["garden_id"])
     if garden is None:  # deleted meanwhile
         raise plain("garden_not_found")
-    return warned(_garden(call, garden), request)
+    return _garden(call, garden)
 
 
 @routes.add("GET /v1/gardens", permission="read")
@@ -110,14 +106,14 @@ async def list_members(call: Call) -> list[GardenMember]:
 async def add_member(call: Call, request: MemberRequest) -> GardenMember:
     """Add an entity to a garden."""
     member = await _set(call, stored_uri(request.entity_uri), "add", request.role)
-    return warned(_member(member), request)
+    return _member(member)
 
 
 @routes.add("PATCH /v1/gardens/{garden_id}/members/{entity_uri:.+}", permission="write")
 async def change_member(call: Call, request: RoleRequest) -> GardenMember:
     """Give a member another role."""
     member = await _set(call, stored_uri(call.segment("entity_uri")), "change", request.role)
-    return warned(_member(member), request)
+    return _member(member)
 
 
 @routes.add(

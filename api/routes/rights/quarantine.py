@@ -3,13 +3,13 @@
 from typing import Annotated, Literal
 
 import numpy as np
-from msgspec import UNSET, Meta, Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from engramlog.api.answers.fact_record import Warnings
+from engramlog.api.answers.fact_record import Warned
 from engramlog.api.answers.wire_facts import Volatile, volatile_of
 from engramlog.api.commands.garden_access import entered_garden, known_garden, member_of
-from engramlog.api.http.call import Call, warned
+from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.rights.gardens import (
@@ -47,12 +47,11 @@ class QuarantineRecord(Struct):
     timestamp: str
 
 
-class QuarantinePage(Struct):
+class QuarantinePage(Warned):
     """``total`` counts every match."""
 
     items: list[QuarantineRecord]
     total: int
-    warnings: Warnings = UNSET
 
 
 class Rejected(Struct):
@@ -84,7 +83,7 @@ _STATUS_NAMES = {"admitted": "promoted"}
 @routes.add("GET /v1/quarantine", permission="read", errors=(404,))
 async def list_quarantined(call: Call, query: QuarantineQuery) -> QuarantinePage:
     """Facts of the caller's quarantine gardens, newest first."""
-    return warned(await call.in_pool(lambda: _page(call, query)), query)
+    return await call.in_pool(lambda: _page(call, query))
 
 
 def _page(call: Call, query: QuarantineQuery) -> QuarantinePage:

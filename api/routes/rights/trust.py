@@ -3,10 +3,10 @@
 from typing import Any, Literal
 
 import numpy as np
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from msgspec.structs import asdict
 
-from engramlog.api.answers.fact_record import Warnings
+from engramlog.api.answers.fact_record import Warned
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.routing import Routes
@@ -36,19 +36,18 @@ class TrustRecord(Struct):
     fact_trust: dict[str, float] | None = None
 
 
-class TrustPage(Struct):
+class TrustPage(Warned):
     """Trust in sources, by name."""
 
     sources: list[TrustRecord]
     mode: Mode
     cursor: str | None = None
-    warnings: Warnings = UNSET
 
 
 @routes.add("GET /v1/trust/sources", permission="admin")
 async def list_sources(call: Call, query: TrustQuery) -> TrustPage:
     """The operators' settings of trust, or one source's trust and its origin."""
-    return warned(await call.in_pool(lambda: _sources(call, query)), query)
+    return await call.in_pool(lambda: _sources(call, query))
 
 
 @routes.add("PUT /v1/trust/sources", permission="admin")

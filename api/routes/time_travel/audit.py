@@ -8,7 +8,7 @@ from aiohttp import web
 from msgspec import UNSET, Struct
 from pydantic import Field
 
-from engramlog.api.answers.fact_record import FactRecord, Warnings
+from engramlog.api.answers.fact_record import FactRecord, Warned
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
@@ -80,13 +80,12 @@ class TrailEntry(Struct):
     reason: str | None
 
 
-class TrailPage(Struct):
+class TrailPage(Warned):
     """Entries, newest first; ``total`` counts all matches."""
 
     entries: list[TrailEntry]
     total: int
     cursor: str | None
-    warnings: Warnings = UNSET
 
 
 class JournalRequest(Model, extra="allow"):
@@ -117,13 +116,12 @@ class JournalRecord(Struct):
     detail: dict[str, Any] | None
 
 
-class JournalAnswer(Struct):
+class JournalAnswer(Warned):
     """Oldest first. ``total`` counts this page; short pages may still have a next one."""
 
     entries: list[JournalRecord]
     total: int
     next_cursor: int | None
-    warnings: Warnings = UNSET
 
 
 _KIND = "audit"
@@ -166,7 +164,6 @@ EXPORTED = {
 )
 async def list_trail(call: Call, query: TrailQuery) -> web.Response:
     """Who wrote and ended which facts, newest first."""
-    call.session()
     page = await call.in_long_pool(lambda: _page(call, query))
     call.note_read(_scopes(page.entries))
     return answer(warned(page, query), headers={"X-Total-Count": str(page.total)})
@@ -181,7 +178,6 @@ async def list_trail(call: Call, query: TrailQuery) -> web.Response:
 )
 async def export_trail(call: Call, query: TrailExportQuery) -> web.Response:
     """The trail as CSV. ``X-Next-Cursor`` appears if more rows follow."""
-    call.session()
     page = await call.in_long_pool(lambda: _page(call, query))
     call.note_read(_scopes(page.entries))
     rows = [[getattr(entry, name) for name in EXPORTED.values()] for entry in page.entries]
@@ -200,7 +196,6 @@ async def export_trail(call: Call, query: TrailExportQuery) -> web.Response:
 )
 async def trail_of_fact(call: Call, query: MomentQuery) -> list[TrailEntry]:
     """Who wrote and ended one fact."""
-    call.session()
     entries = await call.in_long_pool(lambda: _of_fact(call, query))
     call.note_read(_scopes(entries))
     return entries
@@ -296,7 +291,7 @@ def _entries(call: Call, view: View, moment: Moment, steps: Sequence[Step]) -> l
 @routes.add("GET /v1/admin/audit", permission="audit.read", errors=(400, 503))
 async def list_journal(call: Call, query: JournalRequest) -> JournalAnswer:
     """Every event of the log that the caller may see, oldest first."""
-    return warned(await call.in_long_pool(lambda: _journal(call, query)), query)
+    return await call.in_long_pool(lambda: _journal(call, query))
 
 
 def _journal(call: Call, query: JournalRequest) -> JournalAnswer:

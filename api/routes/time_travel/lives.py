@@ -47,7 +47,6 @@ routes = Routes("time travel")
 )
 async def life_of_fact(call: Call, query: LifeQuery) -> web.Response:
     """Every event that touched a fact, with actor, cause and the confidence after it."""
-    call.session()
     body = await call.in_long_pool(lambda: _life(call, query))
     call.note_facts([] if body.fact is None else [body.fact])
     if query.format == "json":

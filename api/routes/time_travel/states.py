@@ -45,7 +45,6 @@ CHANGES = ("added", "retracted", "decayed", "resolved")
 )
 async def state(call: Call, query: StateQuery) -> MomentState:
     """The facts at a moment, with both sides of contradictions."""
-    call.session()
     page, records, cursor, moment = await call.in_pool(lambda: listed(call, query))
     call.note_facts(records)
     return MomentState(records, page.total, cursor, wire_moment(moment))
@@ -61,7 +60,6 @@ async def state(call: Call, query: StateQuery) -> MomentState:
 )
 async def diff(call: Call, query: DiffQuery) -> web.Response:
     """Facts added, retracted, decayed and resolved between two moments."""
-    call.session()
     body = await call.in_long_pool(lambda: _diff(call, query))
     changed = [(change, record) for change in CHANGES for record in getattr(body, change) or ()]
     call.note_facts(record for _, record in changed)
@@ -166,6 +164,5 @@ async def sql(call: Call, body: SqlBody) -> web.Response:
 )
 async def fork_moment(call: Call, body: ForkBody) -> Fork:
     """Recall in a fork with hypothetical facts; one at a time."""
-    call.session()
     async with call.service.forking:
         return await call.in_long_pool(lambda: fork(call, body))

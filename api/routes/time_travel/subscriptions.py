@@ -9,7 +9,7 @@ from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
 from pydantic import Field
 
-from engramlog.api.answers.fact_record import Warnings
+from engramlog.api.answers.fact_record import Warned
 from engramlog.api.answers.subscription_messages import (
     SubscriptionEvent,
     event_record,
@@ -19,7 +19,7 @@ from engramlog.api.answers.subscription_messages import (
 )
 from engramlog.api.client.webhook_addresses import address_fault
 from engramlog.api.commands.assertions import stored_uri
-from engramlog.api.http.call import Call, warned
+from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
 from engramlog.api.http.state.cursors import Cursor, filters_digest
@@ -66,7 +66,7 @@ class StreamQuery(Model, extra="forbid"):
     cursor: str | None = None
 
 
-class SubscriptionRecord(Struct):
+class SubscriptionRecord(Warned):
     """A subscription; ``signing_secret`` only in the answer that creates it."""
 
     id: str
@@ -82,7 +82,6 @@ class SubscriptionRecord(Struct):
     consecutive_failures: int
     event_types: list[str]
     signing_secret: str | UnsetType = UNSET
-    warnings: Warnings = UNSET
 
 
 class Subscriptions(Struct):
@@ -136,7 +135,7 @@ async def create(call: Call, body: SubscribeBody) -> SubscriptionRecord:
     row = _find(call, str(done.detail["id"]))
     record = _record(call, row)
     record.signing_secret = secret_of(call.node, row.id)
-    return warned(record, body)
+    return record
 
 
 @routes.add("GET /v1/subscriptions", permission="read")
