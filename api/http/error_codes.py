@@ -1,254 +1,168 @@
 """The error codes with their statuses and meanings, and the protocol's sentences for some."""
 
-from itertools import groupby
-from typing import NamedTuple
+ERRORS: dict[int, dict[str, str]] = {
+    400: {
+        (
+            "malformed_body malformed_json invalid_entity_uri cid_malformed invalid_position "
+            "invalid_idempotency_key invalid_session_id session_id_too_long invalid_capability"
+        ): "the message says what is malformed",
+        "invalid_scope": "a recall names no scope",
+        "invalid_cursor cursor_expired": "a cursor of another request, or too old",
+        "as_of_invalid_timestamp as_of_future": "no moment, or in the future",
+        "as_of_before_retention_floor": "older than `as_of_retention_days` allows",
+        "moments_reversed": "`from` is after `to`",
+        "graph_depth_exceeded invalid_graph_query invalid_relation_filter": (
+            "a question for neighbours"
+        ),
+        "recall_depth_exceeded invalid_token_budget": "a recall's depth or budget; 422 on POST",
+        "invalid_weights unknown_profile": "a recall's weights or profile",
+        "provenance_cycle_detected": "a fact would be derived from itself",
+        (
+            "tombstone_invalid_scope tombstone_entity_uri_invalid tombstone_malformed "
+            "tombstone_signature_invalid"
+        ): "a field of a [tombstone](erasure.md#tombstones)",
+        "fork_too_large": "the moment is beyond `STIGMEM_FORK_EVENTS_MAX`",
+        "sql_refused sql_invalid sql_timeout sql_too_large": (
+            "not one SELECT; wrong; too long; too much"
+        ),
+    },
+    401: {
+        "token_invalid token_expired token_revoked token_issuer_unknown": (
+            "the [capability](capabilities.md) is refused"
+        ),
+    },
+    403: {
+        "instruction_write_required": "an instruction, without that permission",
+        "feedback_loop_provenance_required": "see [sessions](between-agents.md#sessions)",
+        "scope_forbidden": "the key is limited to other scopes",
+        "source_forbidden": (
+            "the key may not write as this source, or [end its "
+            "facts](ending-facts.md#who-may-end-what)"
+        ),
+        "entity_forbidden": "the capability does not cover the fact's entity",
+        "capability_exceeds_rights": "more than the issuer may do",
+        "not_delegable": "the route needs a key, not a capability",
+        "attribute_forbidden": "needs `admin`: trust above 1, a lower classification",
+        "origin_forbidden host_forbidden": "see [browsers](operations.md#browsers)",
+        (
+            "not_a_member garden_write_forbidden garden_admin_required moderator_required "
+            "last_garden_admin"
+        ): "your role in the [garden](gardens.md)",
+        "alias_is_migration": "needs `admin`",
+        "tombstone_not_granted": "the peer lacks the grant `erase_foreign`",
+        "receipts_of_others": "listing them needs `audit.read` or `admin`",
+        "time_travel_plugin_disabled": "turned off",
+    },
+    404: {
+        (
+            "agent_key_not_found alias_not_found capability_not_found card_not_found "
+            "conflict_not_found entity_not_found episode_not_found erasure_not_found "
+            "event_not_found fact_not_found file_not_found garden_not_found intent_not_found "
+            "job_not_found key_not_found manifest_not_found member_not_found peer_not_found "
+            "policy_not_found profile_not_found quarantined_fact_not_found receipt_not_found "
+            "rule_not_found snapshot_not_found stream_not_found subscription_not_found "
+            "target_garden_not_found tombstone_not_found"
+        ): "absent, not visible, or not yours",
+    },
+    409: {
+        (
+            "agent_key_revoked already_member capability_revoked conflict_already_resolved "
+            "fact_already_retracted tombstone_already_revoked"
+        ): "already done",
+        "intent_exists key_exists peer_exists slug_exists tombstone_already_exists": (
+            "the name is taken"
+        ),
+        "fact_not_flagged fact_not_quarantine_pending": "the fact waits for no review",
+        "quarantine_has_pending_facts": "the quarantine is not empty",
+        "ambiguous_match": "the content matches several facts",
+        "cid_mismatch fact_chain_mismatch": "stored content does not match its hash",
+        "idempotency_conflict": "the key was used for another request",
+        "outcome_not_kept": "a retried batch of version 0.1",
+        "expectation_failed": "the condition of an append does not hold",
+        "alias_cycle": "the alias would lead back to itself",
+        "episode_conflict": "another episode has this id",
+        "fact_conflict": (
+            "delta number `delta` conflicts; `reason`: `missing`, `already_retracted`, "
+            "`scope_mismatch`, `duplicate_replaces`, `self_replace`, `batch_overlap`, "
+            "`stale_version`, `contradiction`"
+        ),
+        "consolidation_raced": "another run was faster; this one wrote nothing",
+        "manifest_outdated manifest_rotation": "see [manifests](federation-protocol.md#manifests)",
+        "too_many_subscriptions": "the caller has `STIGMEM_SUBSCRIPTIONS_MAX`",
+        "peer_not_pending stream_not_held federation_disabled": "the peering is in another state",
+        "replica_read_only": "a [replica](replication.md); the message names its primary",
+        "replication_diverged not_a_replica": "see [replicas](replication.md)",
+        "rebuild_running reindex_running snapshot_running": "one at a time",
+        "embeddings_off": "the node runs without embeddings",
+    },
+    410: {
+        "fact_erased": "the fact was [erased](erasure.md); others than admins get `fact_not_found`",
+    },
+    411: {"length_required": "a compressed body without `Content-Length`"},
+    413: {
+        "body_too_large value_too_large payload_too_large": "over the limit in the answer",
+    },
+    421: {
+        "scope_not_held": (
+            "ask a node that [holds](postgresql.md#a-node-with-some-scopes) this scope"
+        ),
+    },
+    422: {
+        "derived_from_immutable": "facts never change",
+        "content_refused": "breaks a [rule](../eventlog/FORMAT.md#content) of the log",
+        "garden_scope_mismatch": "the scope is not the garden's",
+        "classification_misplaced": "classes 2 and 3 need a garden, or the scope `local` or `team`",
+        "memories_apart": "[memories](memories.md#merging) of two sources, scopes or gardens",
+        "alias_reserved": "`stigmem:` records have no other names",
+        "not_a_quarantine target_is_quarantine": "the wrong kind of garden",
+        "erasure_beside_hold": "a tombstone cannot erase and hold at once",
+        "erasure_of_one_scope": "a tombstone that erases has the scope `all`",
+        "embed_dimensionality_mismatch": "the model has other dimensions",
+        "delivery_address_refused": "webhooks go to public `https` addresses",
+        "clock_skew": "a remote clock is too far off",
+        "not_written": "another item of the atomic batch was refused",
+    },
+    423: {"legal_hold": "part of it is held; nothing was erased"},
+    429: {
+        "quota_exceeded": "over a [quota](operations.md#quotas); see `Retry-After`",
+        "manifest_rate": (
+            "over ten [manifests](federation-protocol.md#manifests) of an entity an hour"
+        ),
+    },
+    500: {"internal_error": "a bug; the answer's id is in the node's log"},
+    501: {"time_travel_plugin_not_loaded": "time travel is off"},
+    503: {
+        (
+            "degraded storage_failed shutting_down writer_busy long_work_busy "
+            "too_many_connections card_refresh_timeout"
+        ): "retry later",
+        "log_busy not_durable history_changed position_not_reached": (
+            "nothing was written; see [PostgreSQL](postgresql.md#what-a-client-sees)"
+        ),
+        "outcome_unknown": "maybe written: retry with the same idempotency key",
+        "peer_unreachable": "the peer did not answer",
+        "too_many_jobs": "1,000 jobs wait or keep results",
+        "oidc_not_enabled": "identity tokens are not supported",
+    },
+    507: {
+        "storage_full": "no space",
+    },
+}
+"""Status → codes with one meaning, separated by spaces → the meaning. A code of the writer without
+an entry answers 422."""
 
-
-class ErrorRow(NamedTuple):
-    """Codes, separated by spaces, that share a status and a meaning."""
-
-    status: int
-    codes: str
-    when: str
-
-
-ERRORS = (
-    ErrorRow(
-        400,
-        "malformed_body malformed_json invalid_entity_uri cid_malformed invalid_position "
-        "invalid_idempotency_key invalid_session_id session_id_too_long invalid_capability",
-        "the message says what is malformed",
-    ),
-    ErrorRow(400, "invalid_scope", "a recall names no scope"),
-    ErrorRow(400, "invalid_cursor cursor_expired", "a cursor of another request, or too old"),
-    ErrorRow(400, "as_of_invalid_timestamp as_of_future", "no moment, or in the future"),
-    ErrorRow(400, "as_of_before_retention_floor", "older than `as_of_retention_days` allows"),
-    ErrorRow(400, "moments_reversed", "`from` is after `to`"),
-    ErrorRow(
-        400,
-        "graph_depth_exceeded invalid_graph_query invalid_relation_filter",
-        "a question for neighbours",
-    ),
-    ErrorRow(
-        400, "recall_depth_exceeded invalid_token_budget", "a recall's depth or budget; 422 on POST"
-    ),
-    ErrorRow(400, "invalid_weights unknown_profile", "a recall's weights or profile"),
-    ErrorRow(400, "provenance_cycle_detected", "a fact would be derived from itself"),
-    ErrorRow(
-        400,
-        "tombstone_invalid_scope tombstone_entity_uri_invalid tombstone_malformed "
-        "tombstone_signature_invalid",
-        "a field of a [tombstone](erasure.md#tombstones)",
-    ),
-    ErrorRow(400, "fork_too_large", "the moment is beyond `STIGMEM_FORK_EVENTS_MAX`"),
-    ErrorRow(
-        400,
-        "sql_refused sql_invalid sql_timeout sql_too_large",
-        "not one SELECT; wrong; too long; too much",
-    ),
-    ErrorRow(
-        401,
-        "token_invalid token_expired token_revoked token_issuer_unknown",
-        "the [capability](capabilities.md) is refused",
-    ),
-    ErrorRow(
-        403,
-        "instruction_write_required",
-        "an instruction, without that permission",
-    ),
-    ErrorRow(
-        403,
-        "feedback_loop_provenance_required",
-        "see [sessions](between-agents.md#sessions)",
-    ),
-    ErrorRow(403, "scope_forbidden", "the key is limited to other scopes"),
-    ErrorRow(
-        403,
-        "source_forbidden",
-        "the key may not write as this source, or [end its "
-        "facts](ending-facts.md#who-may-end-what)",
-    ),
-    ErrorRow(403, "entity_forbidden", "the capability does not cover the fact's entity"),
-    ErrorRow(
-        403,
-        "capability_exceeds_rights",
-        "more than the issuer may do",
-    ),
-    ErrorRow(403, "not_delegable", "the route needs a key, not a capability"),
-    ErrorRow(403, "attribute_forbidden", "needs `admin`: trust above 1, a lower classification"),
-    ErrorRow(
-        403,
-        "origin_forbidden host_forbidden",
-        "see [browsers](operations.md#browsers)",
-    ),
-    ErrorRow(
-        403,
-        "not_a_member garden_write_forbidden garden_admin_required moderator_required "
-        "last_garden_admin",
-        "your role in the [garden](gardens.md)",
-    ),
-    ErrorRow(403, "alias_is_migration", "needs `admin`"),
-    ErrorRow(403, "tombstone_not_granted", "the peer lacks the grant `erase_foreign`"),
-    ErrorRow(403, "receipts_of_others", "listing them needs `audit.read` or `admin`"),
-    ErrorRow(403, "time_travel_plugin_disabled", "turned off"),
-    ErrorRow(
-        404,
-        "agent_key_not_found alias_not_found capability_not_found card_not_found "
-        "conflict_not_found entity_not_found episode_not_found erasure_not_found "
-        "event_not_found fact_not_found file_not_found garden_not_found intent_not_found "
-        "job_not_found key_not_found manifest_not_found member_not_found peer_not_found "
-        "policy_not_found profile_not_found quarantined_fact_not_found receipt_not_found "
-        "rule_not_found snapshot_not_found stream_not_found subscription_not_found "
-        "target_garden_not_found tombstone_not_found",
-        "absent, not visible, or not yours",
-    ),
-    ErrorRow(
-        409,
-        "agent_key_revoked already_member capability_revoked conflict_already_resolved "
-        "fact_already_retracted tombstone_already_revoked",
-        "already done",
-    ),
-    ErrorRow(
-        409,
-        "intent_exists key_exists peer_exists slug_exists tombstone_already_exists",
-        "the name is taken",
-    ),
-    ErrorRow(
-        409,
-        "fact_not_flagged fact_not_quarantine_pending",
-        "the fact waits for no review",
-    ),
-    ErrorRow(409, "quarantine_has_pending_facts", "the quarantine is not empty"),
-    ErrorRow(409, "ambiguous_match", "the content matches several facts"),
-    ErrorRow(409, "cid_mismatch fact_chain_mismatch", "stored content does not match its hash"),
-    ErrorRow(409, "idempotency_conflict", "the key was used for another request"),
-    ErrorRow(
-        409,
-        "outcome_not_kept",
-        "a retried batch of version 0.1",
-    ),
-    ErrorRow(409, "expectation_failed", "the condition of an append does not hold"),
-    ErrorRow(409, "alias_cycle", "the alias would lead back to itself"),
-    ErrorRow(409, "episode_conflict", "another episode has this id"),
-    ErrorRow(
-        409,
-        "fact_conflict",
-        "delta number `delta` conflicts; `reason`: `missing`, "
-        "`already_retracted`, `scope_mismatch`, `duplicate_replaces`, `self_replace`, "
-        "`batch_overlap`, `stale_version`, `contradiction`",
-    ),
-    ErrorRow(
-        409,
-        "consolidation_raced",
-        "another run was faster; this one wrote nothing",
-    ),
-    ErrorRow(
-        409,
-        "manifest_outdated manifest_rotation",
-        "see [manifests](federation-protocol.md#manifests)",
-    ),
-    ErrorRow(409, "too_many_subscriptions", "the caller has `STIGMEM_SUBSCRIPTIONS_MAX`"),
-    ErrorRow(
-        409,
-        "peer_not_pending stream_not_held federation_disabled",
-        "the peering is in another state",
-    ),
-    ErrorRow(
-        409,
-        "replica_read_only",
-        "a [replica](replication.md); the message names its primary",
-    ),
-    ErrorRow(
-        409,
-        "replication_diverged not_a_replica",
-        "see [replicas](replication.md)",
-    ),
-    ErrorRow(409, "rebuild_running reindex_running snapshot_running", "one at a time"),
-    ErrorRow(409, "embeddings_off", "the node runs without embeddings"),
-    ErrorRow(
-        410,
-        "fact_erased",
-        "the fact was [erased](erasure.md); others than admins get `fact_not_found`",
-    ),
-    ErrorRow(411, "length_required", "a compressed body without `Content-Length`"),
-    ErrorRow(
-        413,
-        "body_too_large value_too_large payload_too_large",
-        "over the limit in the answer",
-    ),
-    ErrorRow(
-        421,
-        "scope_not_held",
-        "ask a node that [holds](postgresql.md#a-node-with-some-scopes) this scope",
-    ),
-    ErrorRow(422, "derived_from_immutable", "facts never change"),
-    ErrorRow(
-        422,
-        "content_refused",
-        "breaks a [rule](../eventlog/FORMAT.md#content) of the log",
-    ),
-    ErrorRow(422, "garden_scope_mismatch", "the scope is not the garden's"),
-    ErrorRow(
-        422,
-        "classification_misplaced",
-        "classes 2 and 3 need a garden, or the scope `local` or `team`",
-    ),
-    ErrorRow(
-        422,
-        "memories_apart",
-        "[memories](memories.md#merging) of two sources, scopes or gardens",
-    ),
-    ErrorRow(422, "alias_reserved", "`stigmem:` records have no other names"),
-    ErrorRow(
-        422,
-        "not_a_quarantine target_is_quarantine",
-        "the wrong kind of garden",
-    ),
-    ErrorRow(422, "erasure_beside_hold", "a tombstone cannot erase and hold at once"),
-    ErrorRow(422, "erasure_of_one_scope", "a tombstone that erases has the scope `all`"),
-    ErrorRow(422, "embed_dimensionality_mismatch", "the model has other dimensions"),
-    ErrorRow(422, "delivery_address_refused", "webhooks go to public `https` addresses"),
-    ErrorRow(422, "clock_skew", "a remote clock is too far off"),
-    ErrorRow(422, "not_written", "another item of the atomic batch was refused"),
-    ErrorRow(423, "legal_hold", "part of it is held; nothing was erased"),
-    ErrorRow(429, "quota_exceeded", "over a [quota](operations.md#quotas); see `Retry-After`"),
-    ErrorRow(
-        429,
-        "manifest_rate",
-        "over ten [manifests](federation-protocol.md#manifests) of an entity an hour",
-    ),
-    ErrorRow(500, "internal_error", "a bug; the answer's id is in the node's log"),
-    ErrorRow(501, "time_travel_plugin_not_loaded", "time travel is off"),
-    ErrorRow(
-        503,
-        "degraded storage_failed shutting_down writer_busy long_work_busy too_many_connections "
-        "card_refresh_timeout",
-        "retry later",
-    ),
-    ErrorRow(
-        503,
-        "log_busy not_durable history_changed position_not_reached",
-        "nothing was written; see [PostgreSQL](postgresql.md#what-a-client-sees)",
-    ),
-    ErrorRow(503, "outcome_unknown", "maybe written: retry with the same idempotency key"),
-    ErrorRow(503, "peer_unreachable", "the peer did not answer"),
-    ErrorRow(503, "too_many_jobs", "1,000 jobs wait or keep results"),
-    ErrorRow(503, "oidc_not_enabled", "identity tokens are not supported"),
-    ErrorRow(507, "storage_full", "no space"),
-)
-"""Every code with its status. A code of the writer without an entry answers 422."""
-
-STATUS_BY_CODE: dict[str, int] = {code: row.status for row in ERRORS for code in row.codes.split()}
+STATUS_BY_CODE: dict[str, int] = {
+    code: status for status, rows in ERRORS.items() for codes in rows for code in codes.split()
+}
 
 
 def errors_by_status() -> str:
     """Every code as Markdown lists; ``docs/errors.md`` contains exactly this."""
     parts: list[str] = []
-    for status, rows in groupby(ERRORS, key=lambda row: row.status):
+    for status, rows in ERRORS.items():
         parts.append(f"## {status}\n")
-        for row in rows:
-            codes = ", ".join(f"`{code}`" for code in row.codes.split())
-            parts.append(f"- {codes}: {row.when}")
+        for codes, meaning in rows.items():
+            parts.append(f"- {', '.join(f'`{code}`' for code in codes.split())}: {meaning}")
         parts.append("")
     return "\n".join(parts)
 
