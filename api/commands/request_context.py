@@ -113,6 +113,11 @@ class ReadingContext:
             moment = Moment(moment.position, moment.instant_us, parse_instant(at.valid_at))
         return moment
 
+    def at(self, query: MomentQuery | None = None) -> tuple[View, Moment]:
+        """The present memory image, and the moment of a request in it. Raises as ``moment``."""
+        view = self.view()
+        return view, self.moment(view, query)
+
     def check_retained(self, moment: Moment) -> None:
         """Raises ApiError 400 ``as_of_before_retention_floor`` if it is too old."""
         floor_us = self.service.settings.as_of_floor_us(self.node.clock.now_us())

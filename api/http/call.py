@@ -1,10 +1,10 @@
 """One request on its way through a handler: its caller, its target, its moment."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from hashlib import sha256
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from aiohttp import web
 from msgspec.structs import replace
@@ -12,13 +12,16 @@ from pydantic import BaseModel
 
 from engramlog.api.answers.fact_record import FactRecord, Warnings
 from engramlog.api.commands.request_context import RequestContext
-from engramlog.api.http.bodies import parse_body, query_of, read_bytes, unknown_fields
-from engramlog.api.http.errors import coded
+from engramlog.api.http.bodies import answer, parse_body, query_of, read_bytes, unknown_fields
+from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.state.cursors import Cursor, filters_digest
 from engramlog.api.http.state.sessions import SESSION_LENGTH_MAX
+from engramlog.api.node.tasks.jobs import JobRecord, accepted
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.log import Idempotency
 from engramlog.projections.moment import Moment
+from engramlog.replay.stigmem.peer_token import PeerClaims, PeerTokenError
+from engramlog.replay.stigmem.peers import ProtocolPeer
 
 IDEMPOTENCY_KEY_LENGTH_MAX = 255
 SESSION_HEADER = "Stigmem-Session"
@@ -31,6 +34,7 @@ _BODY = web.RequestKey("body", bytes)
 
 Model = TypeVar("Model", bound=BaseModel)
 Row = TypeVar("Row")
+Given = ParamSpec("Given")
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,40 @@ class Call(RequestContext):
         session = self.session()
         if session is not None:
             self.service.sessions.note_read(self.caller.principal, session, scopes)
+
+    def peer(self) -> tuple[ProtocolPeer, PeerClaims]:
+        """The calling peer, by its token. Raises ApiError 401."""
+        try:
+            return self.service.federation.peer_of(self.request.headers.get("Authorization"))
+        except PeerTokenError as fault:
+            raise ApiError(401, fault.code) from fault
+
+    async def ask(
+        self,
+        query: Callable[Concatenate[Any, Given], Row],
+        *args: Given.args,
+        **named: Given.kwargs,
+    ) -> Row:
+        """The result of a query of the tables, in a thread; see ``Reader.ask``."""
+        return await self.in_pool(lambda: self.node.reader.ask(query, *args, **named))
+
+    def charge(self, items: int) -> None:
+        """Charge the caller for a request of several items; the request itself was the first."""
+        if self.caller.charged is not None:
+            self.service.quotas.charge(self.caller.charged, items - 1)
+
+    async def perhaps_later(
+        self, kind: str, facts: int, work: Callable[[], Awaitable[object]]
+    ) -> web.Response:
+        """The result of work on so many facts, or a job if these are many."""
+        if facts <= self.service.settings.job_facts_min:
+            return answer(await work())
+        job = self.service.jobs.begin(kind, self.credential(), work)
+        return answer(accepted(job, facts), 202)
+
+    def job(self, kind: str) -> JobRecord:
+        """The job that the path names. Raises ApiError 404."""
+        return self.service.jobs.get(self.segment("job_id"), kind, self.credential()).record()
 
     # -- lists, page by page ----------------------------------------------------------------
 

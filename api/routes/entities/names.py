@@ -118,8 +118,7 @@ async def list_aliases(call: Call, query: AliasesQuery) -> list[AliasRecord]:
     if query.kind not in (None, *ALIAS_KINDS):
         raise ApiError(400, f"kind must be one of {sorted(ALIAS_KINDS)}")
     wanted = None if query.canonical_uri is None else stored_uri(query.canonical_uri)
-    view = call.view()
-    moment = call.moment(view, query)
+    view, moment = call.at(query)
     gone = view.hiding.covers_everywhere
 
     def shown(row: AliasRow) -> bool:
@@ -151,8 +150,7 @@ async def resolve_entity(call: Call, query: ResolveQuery) -> ResolvedName:
 
 
 def _resolved(call: Call, query: ResolveQuery) -> ResolvedName:
-    view = call.view()
-    moment = call.moment(view, query)
+    view, moment = call.at(query)
     name = stored_uri(query.uri)
     canonical = entity_named(call, query.uri, moment.position)
     seen = entities_seen(view, call.authorization, moment)

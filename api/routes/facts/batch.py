@@ -77,8 +77,7 @@ async def write_batch(call: Call, query: BatchQuery) -> web.Response:
     """Write items in order. Each has its own status; ``atomic=true`` writes all or none."""
     data = await call.raw(call.service.settings.batch_body_bytes_max)
     prepared = await call.in_pool(lambda: _prepare_all(call, data))
-    if call.caller.charged is not None:
-        call.service.quotas.charge(call.caller.charged, len(prepared) - 1)
+    call.charge(len(prepared))
     if query.atomic and any(each.error is not None for each in prepared):
         return _nothing_written(prepared, ())
     commands = [each.command for each in prepared if each.command is not None]

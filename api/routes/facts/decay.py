@@ -15,11 +15,11 @@ from engramlog.api.answers.fact_record import Warned
 from engramlog.api.commands.assertions import check_ends_everything
 from engramlog.api.commands.decay_sweep import policy_of_request, reach_of
 from engramlog.api.commands.garden_access import swept_gardens
-from engramlog.api.http.bodies import answer, parse_json, validated
+from engramlog.api.http.bodies import parse_json, validated
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import ApiError, entry, plain, unprocessable
 from engramlog.api.http.routing import Routes
-from engramlog.api.node.tasks.jobs import JobAccepted, JobRecord, accepted
+from engramlog.api.node.tasks.jobs import JobAccepted, JobRecord
 from engramlog.api.schemas.decay import PolicyId, PolicyRequest, SetValuedRequest, SweepRequest
 from engramlog.eventlog.kinds import DecayPolicy, PolicySet, SetValuedDeclared
 from engramlog.projections.authorization import Authorization
@@ -144,10 +144,7 @@ async def sweep(call: Call) -> web.Response:
         return warned(body, request)
 
     facts = int(np.count_nonzero(readable.mask(view)))
-    if facts > call.service.settings.job_facts_min:
-        job = call.service.jobs.begin("decay", call.credential(), work)
-        return answer(accepted(job, facts), 202)
-    return answer(await work())
+    return await call.perhaps_later("decay", facts, work)
 
 
 def _acts(
@@ -171,7 +168,7 @@ async def _sweep_request(call: Call) -> SweepRequest:
 @routes.add("GET /v1/decay/jobs/{job_id}", permission="read", answers={200: SweepJob})
 async def sweep_job(call: Call) -> JobRecord:
     """A sweep that became a job."""
-    return call.service.jobs.get(call.segment("job_id"), "decay", call.credential()).record()
+    return call.job("decay")
 
 
 @routes.add("GET /v1/relations/set-valued", permission="read")

@@ -176,8 +176,7 @@ async def patch_fact(call: Call) -> NoReturn:
 )
 async def get_fact(call: Call, query: MomentQuery) -> FactRecord:
     """One fact by id, or the newest visible one by ``sha256:`` content id."""
-    view = call.view()
-    moment = call.moment(view, query)
+    view, moment = call.at(query)
     name = call.segment("fact_id")
     if call.node.reader.slot_of(name) is None:
         card = card_record(call, view, moment, name)
@@ -285,7 +284,6 @@ async def retract_fact(call: Call, request: RetractRequest) -> Retracted:
         rights=call.authorization.alone(),
     )
     done = await call.do(command, idempotency=call.idempotency())
-    view = call.view()
-    moment = call.moment(view)
+    view, moment = call.at()
     slot = find(call, view, moment, fact_id, call.authorization.alone())
     return Retracted(fact_id, True, done.position, call.records(view, [slot], moment)[0])

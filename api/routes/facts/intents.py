@@ -147,8 +147,7 @@ async def create_intent(call: Call, request: IntentRequest) -> IntentRecord:
         if isinstance(outcome, Refused):
             raise refused(outcome)
         ids.append(str(outcome.fact_id))
-    view = call.view()
-    moment = call.moment(view)
+    view, moment = call.at()
     record = await call.in_pool(lambda: _found(call, view, name, moment))
     if record is None:  # the sanitizer withholds it; its writer still gets it
         record = _record(envelope, format_instant(moment.instant_us), ids)
@@ -164,8 +163,7 @@ async def get_intent(call: Call, query: MomentQuery) -> IntentRecord:
 
 
 def _read(call: Call, query: MomentQuery) -> IntentRecord:
-    view = call.view()
-    moment = call.moment(view, query)
+    view, moment = call.at(query)
     name = entity_named(call, call.segment("intent_id"), moment.position)
     record = _found(call, view, name, moment)
     if record is None:

@@ -85,8 +85,7 @@ async def provenance(call: Call, query: ProvenanceQuery) -> Provenance:
 def _provenance(
     call: Call, query: ProvenanceQuery
 ) -> tuple[FactRow, list[tuple[Parent, FactRow | None]], Walk]:
-    view = call.view()
-    moment = call.moment(view, query)
+    view, moment = call.at(query)
     authorization = call.narrowed(query.scope)
     reader = call.node.reader
     slot = find(call, view, moment, call.segment("fact_id"), authorization)

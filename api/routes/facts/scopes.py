@@ -11,10 +11,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from engramlog.api.answers.fact_record import Warned
 from engramlog.api.answers.wire_facts import volatile_of
 from engramlog.api.commands.entity_names import entity_named
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.routing import Routes
-from engramlog.api.node.tasks.jobs import JobAccepted, JobRecord, accepted
+from engramlog.api.node.tasks.jobs import JobAccepted, JobRecord
 from engramlog.api.schemas.scopes import LintBody, SynthesisQuery
 from engramlog.api.schemas.values import VALUE_TYPES, ScopeText
 from engramlog.projections.graph.lint import CHECKS, LintFinding, LintFindings, LintRequest, lint
@@ -100,10 +99,7 @@ async def lint_scope(call: Call, body: LintBody) -> web.Response:
         )
 
     facts = await call.in_pool(lambda: _readable(call, body))
-    if facts > call.service.settings.job_facts_min:
-        job = call.service.jobs.begin("lint", call.credential(), work)
-        return answer(accepted(job, facts), 202)
-    return answer(await work())
+    return await call.perhaps_later("lint", facts, work)
 
 
 def _readable(call: Call, body: LintBody) -> int:
@@ -124,8 +120,7 @@ def _report(call: Call, body: LintBody, checks: tuple[str, ...]) -> LintReport:
 
 
 def _linted(call: Call, body: LintBody, checks: tuple[str, ...]) -> tuple[LintFindings, Moment]:
-    view = call.view()
-    moment = call.moment(view, body)
+    view, moment = call.at(body)
     request = LintRequest(
         scope=body.scope,
         checks=checks,
@@ -139,7 +134,7 @@ def _linted(call: Call, body: LintBody, checks: tuple[str, ...]) -> tuple[LintFi
 @routes.add("GET /v1/lint/jobs/{job_id}", permission="read", answers={200: LintJob}, delegable=True)
 async def lint_job(call: Call) -> JobRecord:
     """A lint that became a job."""
-    return call.service.jobs.get(call.segment("job_id"), "lint", call.credential()).record()
+    return call.job("lint")
 
 
 @routes.add(

@@ -21,9 +21,8 @@ from engramlog.projections.normalization import lies_under
 from engramlog.projections.rights.capability_token import CapabilityInvalid
 from engramlog.projections.tables.peers.protocol_facts import foreign_refusals
 from engramlog.projections.writing.peer_commands import ReceiveForeign
-from engramlog.replay.stigmem.peer_token import PeerTokenError
 from engramlog.replay.stigmem.records import RecordBounds, dated, hlc_of, is_ahead, name_of, taken
-from engramlog.replay.stigmem.serving import FactsPage, facts_page
+from engramlog.replay.stigmem.serving import facts_page
 
 routes = Routes("federation")
 
@@ -107,10 +106,7 @@ async def pull(call: Call) -> PullPage:
     """Facts for peers (wire 3.3): those that this node stated after a clock reading, in the agreed
     scopes or in one of them."""
     federation = call.service.federation
-    try:
-        peer, claims = federation.peer_of(call.request.headers.get("Authorization"))
-    except PeerTokenError as fault:
-        raise ApiError(401, fault.code) from fault
+    peer, claims = call.peer()
     query = call.query(PullQuery)
     scopes = federation.shared_scopes(peer.scopes & frozenset(claims.scopes))
     if not scopes or not peer.served:
@@ -123,14 +119,9 @@ async def pull(call: Call) -> PullPage:
     if query.scope is None and federation.sees_more_scopes(peer):
         cursor = 0
     node = call.node
-
-    def page() -> FactsPage:
-        with node.reader.pool.connection() as db:
-            return facts_page(
-                db, node.log, node.reader.pin(), node.node_id, scopes, cursor, query.limit
-            )
-
-    found = await call.in_pool(page)
+    found = await call.ask(
+        facts_page, node.log, call.view(), node.node_id, scopes, cursor, query.limit
+    )
     return PullPage(
         facts=[
             record_of(row, Volatile(row.base_confidence, contradicted=False), node.node_id)
@@ -192,10 +183,7 @@ def _pusher(call: Call) -> tuple[RecordBounds, tuple[str, ...]]:
     if text is None:
         if "Authorization" not in call.request.headers:
             raise ApiError(401, f"peer token or {CAPABILITY_HEADER} header required")
-        try:
-            peer, claims = federation.peer_of(call.request.headers["Authorization"])
-        except PeerTokenError as fault:
-            raise ApiError(401, fault.code) from fault
+        peer, claims = call.peer()
         scopes = peer.scopes & frozenset(claims.scopes)
         return federation.bounds(peer.node_id, scopes, peer.node_id), ()
     node = call.node

@@ -11,7 +11,6 @@ from engramlog.api.http.errors import ApiError, coded, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks import tombstone_sharing as sharing
 from engramlog.api.schemas.erasures import SharedQuery, SharedRecord
-from engramlog.replay.stigmem.peer_token import PeerClaims, PeerTokenError
 from engramlog.replay.stigmem.peers import ProtocolPeer
 from engramlog.replay.stigmem.tombstones import NotTaken
 
@@ -65,12 +64,5 @@ def _refused(fault: NotTaken) -> ApiError:
 
 def _peer(call: Call) -> tuple[ProtocolPeer, frozenset[str]]:
     """The calling peer, and the scopes shared with it now. Raises ApiError 401."""
-    federation = call.service.federation
-    try:
-        found: tuple[ProtocolPeer, PeerClaims] = federation.peer_of(
-            call.request.headers.get("Authorization")
-        )
-    except PeerTokenError as fault:
-        raise ApiError(401, fault.code) from fault
-    peer, claims = found
-    return peer, federation.shared_scopes(peer.scopes & frozenset(claims.scopes))
+    peer, claims = call.peer()
+    return peer, call.service.federation.shared_scopes(peer.scopes & frozenset(claims.scopes))

@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import ApiError, coded
+from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
 from engramlog.api.schemas.federation import (
     StreamEventsQuery,
@@ -18,7 +18,6 @@ from engramlog.eventlog.log import StreamHead
 from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.replay.federation.page import encode_page
 from engramlog.replay.federation.serving import offered, read_page, signed_streams
-from engramlog.replay.stigmem.peer_token import PeerTokenError
 
 routes = Routes("federation")
 
@@ -27,13 +26,9 @@ PAGE_TYPE = "application/vnd.engramlog.federation"
 
 def asking_peer(call: Call) -> tuple[PeerRow, frozenset[str]]:
     """The calling peer, and the scopes open to it. Raises ApiError 401."""
-    service = call.service
-    try:
-        peer, claims = service.federation.peer_of(call.request.headers.get("Authorization"))
-    except PeerTokenError as fault:
-        raise ApiError(401, fault.code) from fault
-    row = service.peers.rows()[peer.node_id]
-    return row, service.peers.open_scopes() & frozenset(claims.scopes)
+    peer, claims = call.peer()
+    peers = call.service.peers
+    return peers.rows()[peer.node_id], peers.open_scopes() & frozenset(claims.scopes)
 
 
 def _now(call: Call, row: PeerRow) -> PeerRow:

@@ -155,24 +155,17 @@ async def run_rule(call: Call, request: RunRequest) -> RunAnswer:
 @routes.add("GET /v1/consolidation/status", permission="read")
 async def status(call: Call, query: RunsQuery) -> ConsolidationStatus:
     """The watermark, backlog, next run and last runs of each rule."""
-    view = call.view()
-    moment = call.moment(view, query)
-    rules = await _visible(call, moment)
-    now_us = moment.instant_us
-
-    def read() -> list[RuleStatus]:
-        with call.node.reader.pool.connection() as db:
-            return [_status(call, db, parse_rule(rule[1]), moment, now_us) for rule in rules]
-
-    running = call.service.scheduler.running
-    return ConsolidationStatus(running, await call.in_pool(read))
+    moment = call.moment(call.view(), query)
+    rules = [parse_rule(rule[1]) for rule in await _visible(call, moment)]
+    statuses = await call.ask(lambda db: [_status(call, db, rule, moment) for rule in rules])
+    return ConsolidationStatus(call.service.scheduler.running, statuses)
 
 
-def _status(call: Call, db: Any, rule: Rule, moment: Moment, now_us: int) -> RuleStatus:
+def _status(call: Call, db: Any, rule: Rule, moment: Moment) -> RuleStatus:
     mark = reading_rules.watermark(db, rule.id, moment.position)
     waiting, _ = reading.pending(db, readers_of(rule), mark, until=moment.position)
     cadence = rule.timetable
-    fires = None if cadence.cron is None else format_instant(next_fire(cadence, now_us))
+    fires = None if cadence.cron is None else format_instant(next_fire(cadence, moment.instant_us))
     runs = reading_rules.runs_of(db, rule.id, moment.position, RUNS_SHOWN)
     for run in runs:
         run["replay"] = bool(run["replay"])
@@ -195,12 +188,8 @@ def _status(call: Call, db: Any, rule: Rule, moment: Moment, now_us: int) -> Rul
 
 
 async def _visible(call: Call, moment: Moment) -> list[_StoredRule]:
-    def read() -> list[_StoredRule]:
-        with call.node.reader.pool.connection() as db:
-            return reading_rules.rules_at(db, moment.position)
-
-    rights = call.authorization
-    return [rule for rule in await call.in_pool(read) if _may_read(rights, rule[1])]
+    rules = await call.ask(reading_rules.rules_at, moment.position)
+    return [rule for rule in rules if _may_read(call.authorization, rule[1])]
 
 
 def _may_read(rights: Authorization, document: dict[str, Any]) -> bool:
@@ -222,13 +211,7 @@ async def _visible_rule(call: Call, moment: Moment) -> _StoredRule:
 
 async def _check_replaceable(call: Call, rule_id: str) -> None:
     """Raises ApiError 403 for a rule over episodes that the caller may not read."""
-    moment = call.moment(call.view())
-
-    def read() -> list[_StoredRule]:
-        with call.node.reader.pool.connection() as db:
-            return reading_rules.rules_at(db, moment.position)
-
-    for rule in await call.in_pool(read):
+    for rule in await call.ask(reading_rules.rules_at, call.view().position):
         if rule[0] == rule_id and not _may_read(call.authorization, rule[1]):
             raise coded(
                 "scope_forbidden", "this key does not cover the scope of the rule of this id"

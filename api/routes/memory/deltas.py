@@ -72,8 +72,7 @@ async def promote_triples(call: Call, request: TriplesRequest) -> DeltasAnswer:
 
 
 async def _applied(call: Call, command: ApplyDeltas) -> DeltasAnswer:
-    if call.caller.charged is not None:
-        call.service.quotas.charge(call.caller.charged, len(command.proposals) - 1)
+    call.charge(len(command.proposals))
     done: Done = await call.do(command)
     conflict: dict[str, Any] | None = done.detail.get("conflict")
     if conflict is not None:
@@ -96,36 +95,27 @@ async def list_deltas(call: Call, query: DeltasQuery) -> DeltaPage:
     walk = call.walk(_KIND, query, call.moment(call.view(), query))
     moment = walk.moment()
     place = (int(walk.place[0]), int(walk.place[1])) if walk.place else None
-    rights, shown_to = call.authorization, call.shown(call.view())
-
-    def read() -> list[dict[str, Any]]:
-        ask = (
-            reading_deltas.rejections_at if query.status == "rejected" else reading_deltas.deltas_at
-        )
-        with call.node.reader.pool.connection() as db:
-            return ask(
-                db,
-                rights,
-                moment.position,
-                wanted,
-                limit=query.limit + 1,
-                before=place,
-                shown=shown_to,
-            )
-
-    rows = await call.in_pool(read)
+    rejected = query.status == "rejected"
+    rows = await call.ask(
+        reading_deltas.rejections_at if rejected else reading_deltas.deltas_at,
+        call.authorization,
+        moment.position,
+        wanted,
+        limit=query.limit + 1,
+        before=place,
+        shown=call.shown(call.view()),
+    )
     shown, text = call.page(
         walk, rows, query.limit, lambda row: (row["position"], row.get("number", 0))
     )
-    record = rejected_record if query.status == "rejected" else applied_record
+    record = rejected_record if rejected else applied_record
     return DeltaPage([record(row) for row in shown], text)
 
 
 @routes.add("GET /v1/deltas/facts", permission="read", headers=("Stigmem-Session",))
 async def list_facts(call: Call, query: MemoryFactsQuery) -> MemoryFactPage:
     """A user's current facts that deltas wrote, with their lineage."""
-    view = call.view()
-    moment = call.moment(view, query)
+    view, moment = call.at(query)
     pattern = msgspec.convert(query, FactPattern, from_attributes=True)
     rights = call.authorization
     facts = await call.in_pool(

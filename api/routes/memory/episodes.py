@@ -102,8 +102,7 @@ async def record_episodes(call: Call) -> web.Response:
     raw = await call.raw(call.service.settings.batch_body_bytes_max)
     request = parse_body(EpisodesRequest, raw)
     where = writable(call, request.scope, request.garden_id)
-    if call.caller.charged is not None:
-        call.service.quotas.charge(call.caller.charged, len(request.episodes) - 1)
+    call.charge(len(request.episodes))
     done = await call.do(recording_of(call, where, request.episodes))
     made = msgspec.convert(done.detail["episodes"], list[EpisodeOutcome])
     recorded = sum(each.created for each in made)
@@ -120,26 +119,19 @@ async def list_episodes(call: Call, query: EpisodesQuery) -> EpisodePage:
     walk = call.walk(_KIND, query, call.moment(call.view(), query))
     moment = walk.moment()
     place = (int(walk.place[0]), int(walk.place[1])) if walk.place else None
-
-    shown_to = call.shown(call.view())
-
-    def read() -> list[Episode]:
-        with call.node.reader.pool.connection() as db:
-            return reading.recent(
-                db,
-                rights,
-                moment.position,
-                user=query.user,
-                session=query.session,
-                agent=query.agent,
-                scope=query.scope,
-                garden_id=garden,
-                limit=query.limit + 1,
-                before=place,
-                shown=shown_to,
-            )
-
-    found = await call.in_pool(read)
+    found = await call.ask(
+        reading.recent,
+        rights,
+        moment.position,
+        user=query.user,
+        session=query.session,
+        agent=query.agent,
+        scope=query.scope,
+        garden_id=garden,
+        limit=query.limit + 1,
+        before=place,
+        shown=call.shown(call.view()),
+    )
     shown, text = call.page(
         walk, found, query.limit, lambda episode: (episode.at_us, episode.position)
     )
@@ -149,38 +141,26 @@ async def list_episodes(call: Call, query: EpisodesQuery) -> EpisodePage:
 @routes.add("GET /v1/episodes/{episode_id}", permission="read")
 async def get_episode(call: Call, query: RunsQuery) -> EpisodeDetail:
     """One episode, by id or key, with its deltas."""
-    view = call.view()
-    moment = call.moment(view, query)
+    view, moment = call.at(query)
     episode = await _one(call, call.segment("episode_id"), moment)
     rights = call.authorization.narrowed(frozenset({episode.scope}))
-
-    def read() -> list[DeltaRecord]:
-        with call.node.reader.pool.connection() as db:
-            rows = reading_deltas.deltas_at(
-                db,
-                rights,
-                moment.position,
-                DeltaFilter(user=episode.user, agent=episode.agent, episode_id=episode.id),
-                limit=DELTAS_SHOWN_MAX,
-                shown=call.shown(view),
-            )
-        return [applied_record(row) for row in rows if row["garden_id"] == episode.garden_id]
-
-    deltas = await call.in_pool(read)
+    rows = await call.ask(
+        reading_deltas.deltas_at,
+        rights,
+        moment.position,
+        DeltaFilter(user=episode.user, agent=episode.agent, episode_id=episode.id),
+        limit=DELTAS_SHOWN_MAX,
+        shown=call.shown(view),
+    )
+    deltas = [applied_record(row) for row in rows if row["garden_id"] == episode.garden_id]
     return EpisodeDetail(**asdict(episode_record(episode)), deltas=deltas)
 
 
 @routes.add("POST /v1/episodes/accesses", permission="read", errors=(404, 503, 507))
 async def note_access(call: Call, request: AccessRequest) -> AccessAnswer:
     """Note accesses to episodes: salience counts from the last one."""
-    view = call.view()
-    moment, shown, names = call.moment(view), call.shown(view), request.episodes
-
-    def read() -> list[Episode]:
-        with call.node.reader.pool.connection() as db:
-            return reading.find_episodes(db, call.authorization, moment.position, names, shown)
-
-    found = await call.in_pool(read)
+    view, rights, names = call.view(), call.authorization, request.episodes
+    found = await call.ask(reading.find_episodes, rights, view.position, names, call.shown(view))
     known = {name for episode in found for name in (episode.id, episode.key)}
     for name in request.episodes:
         if name not in known:
@@ -201,12 +181,7 @@ async def _one(
     rights = call.authorization
     if own:
         rights = msgspec.structs.replace(rights, ceiling=CEILING)
-
-    def read() -> list[Episode]:
-        with call.node.reader.pool.connection() as db:
-            return reading.find_episodes(db, rights, position, [name], shown)
-
-    found = await call.in_pool(read)
+    found = await call.ask(reading.find_episodes, rights, position, [name], shown)
     if not found:
         raise coded("episode_not_found", "episode not found")
     return found[0]

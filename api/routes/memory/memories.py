@@ -127,8 +127,7 @@ async def merge_memories(call: Call, request: MergeRequest) -> MergedMemories:
     command = merge_of(call, request.ids)
     await call.service.tracker.flush()  # recalls outside the log count too
     done = await call.do(command, idempotency=call.idempotency(), atomic=True)
-    view = call.view()
-    moment = call.moment(view)
+    view, moment = call.at()
     slot = answering_slot(call, view, done)
     if slot is None:
         raise plain("fact_not_found")

@@ -157,8 +157,7 @@ async def record_summaries(call: Call) -> web.Response:
     raw = await call.raw(call.service.settings.batch_body_bytes_max)
     request = parse_body(SummariesRequest, raw)
     commands = _commands(call, request)
-    if call.caller.charged is not None:
-        call.service.quotas.charge(call.caller.charged, len(commands) - 1)
+    call.charge(len(commands))
     submitted = await call.submit(commands, atomic=True)
     made: list[RecordedSummary] = []
     for command, outcome in zip(commands, submitted.outcomes, strict=False):

@@ -15,13 +15,14 @@ from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import coded, plain
 from engramlog.api.http.routing import Media, Routes
 from engramlog.api.http.table_files import table_as
+from engramlog.api.routes.time_travel.log import journal_of
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
 from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.rights.keys import TENANT
 from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactAsserted
-from engramlog.projections.audit.journal import Journal, JournalEntry, JournalQuery
+from engramlog.projections.audit.journal import JournalEntry, JournalQuery
 from engramlog.projections.audit.trail import (
     Step,
     Trail,
@@ -206,8 +207,7 @@ def _scopes(entries: Sequence[TrailEntry]) -> frozenset[str]:
 
 
 def _of_fact(call: Call, query: MomentQuery) -> list[TrailEntry]:
-    view = call.view()
-    moment = call.moment(view, query)
+    view, moment = call.at(query)
     slot = call.node.reader.slot_of(call.segment("fact_id"))
     if slot is None or slot >= view.count:
         raise plain("fact_not_found")
@@ -236,8 +236,7 @@ def _trail(call: Call, query: TrailQuery, view: View, moment: Moment) -> Trail:
         slot = -1 if found is None or found >= view.count else found
     acted = None
     if query.entity_uri is not None:
-        with reader.pool.connection() as db:
-            acted = positions_of_actor(db, stored_uri(query.entity_uri))
+        acted = reader.ask(positions_of_actor, stored_uri(query.entity_uri))
     if query.oidc_sub is not None or slot == -1:
         acted, slot = np.zeros(0, dtype=np.int64), None
     filters = TrailFilters(
@@ -256,8 +255,7 @@ def _entries(call: Call, view: View, moment: Moment, steps: Sequence[Step]) -> l
     records = call.records(view, slots, moment)
     rows = reader.rows(asserted)
     events = events_at(call.node.log, [step.position for step in steps])
-    with reader.pool.connection() as db:
-        reasons = reasons_of(db, [row.id for row in rows])
+    reasons = reader.ask(reasons_of, [row.id for row in rows])
     made: list[TrailEntry] = []
     for step, record, row in zip(steps, records, rows, strict=True):
         event = events[step.position]
@@ -304,8 +302,7 @@ def _journal(call: Call, query: JournalRequest) -> JournalAnswer:
         if query.cursor > view.position:
             raise coded("invalid_cursor", "the cursor is beyond the end of the log")
         after = view.position
-    journal = Journal(log, view, call.authorization, call.node.reader.slot_of)
-    page = journal.page(
+    page = journal_of(call, view).page(
         JournalQuery(
             after=after,
             until=view.position,

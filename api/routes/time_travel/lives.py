@@ -21,12 +21,12 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.http.table_files import records_as
+from engramlog.api.routes.time_travel.log import chains_of, journal_of
 from engramlog.api.schemas.facts import MomentQuery
 from engramlog.api.schemas.time_travel import LifeQuery
 from engramlog.eventlog.identifiers import id_bytes
 from engramlog.projections.arrays import I32
 from engramlog.projections.audit.changes import belief_curve
-from engramlog.projections.audit.journal import Journal
 from engramlog.projections.audit.lives import Touch, touches
 from engramlog.projections.audit.log_pages import Chains
 from engramlog.projections.image.view import View
@@ -55,8 +55,7 @@ async def life_of_fact(call: Call, query: LifeQuery) -> web.Response:
 
 
 def _life(call: Call, query: LifeQuery) -> FactLife:
-    view = call.view()
-    moment = call.moment(view, MomentQuery(as_of=query.as_of))
+    view, moment = call.at(MomentQuery(as_of=query.as_of))
     slot = call.node.reader.slot_of(call.segment("fact_id"))
     if slot is None or not _known(call, view, slot, moment):
         return _erased_life(call, view, moment, query.limit)
@@ -116,8 +115,7 @@ async def life_of_entity(call: Call, query: LifeQuery) -> web.Response:
 
 
 def _entity_life(call: Call, query: LifeQuery) -> EntityLife:
-    view = call.view()
-    moment = call.moment(view, MomentQuery(as_of=query.as_of))
+    view, moment = call.at(MomentQuery(as_of=query.as_of))
     entity = entity_named(call, call.segment("entity_uri"), moment.position)
     number = view.entities.number(entity)
     slots = np.zeros(0, dtype=np.int32) if number is None else view.entity_slots(number)
@@ -174,9 +172,7 @@ def _may_see(call: Call, view: View, touch: Touch) -> bool:
 
 
 def _events(call: Call, view: View, found: Sequence[Touch]) -> list[TouchRecord]:
-    node, rights = call.node, call.authorization
-    journal = Journal(node.log, view, rights, node.reader.slot_of)
-    chains = Chains(journal, audits=rights.may("audit.read"))
+    chains = chains_of(call, journal_of(call, view))
     return [_event(call, view, touch, chains) for touch in found]
 
 

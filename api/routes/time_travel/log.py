@@ -166,8 +166,7 @@ async def list_events(call: Call, query: LogQuery) -> LogPage:
 
 
 def _page(call: Call, query: LogQuery) -> LogPage:
-    view = call.view()
-    moment = call.moment(view, MomentQuery(as_of=query.as_of))
+    view, moment = call.at(MomentQuery(as_of=query.as_of))
     log_filter = LogFilter(
         kind=query.kind,
         stream=query.stream,
@@ -180,14 +179,20 @@ def _page(call: Call, query: LogQuery) -> LogPage:
     if log_filter.by_header and log_filter.positions is None:
         with call.service.archive.reading(moment.position) as sources:
             log_filter = placed(sources, log_filter, before)
-    chains = Chains(_journal(call, view), audits=call.authorization.may("audit.read"))
+    chains = chains_of(call, journal_of(call, view))
     page = newest_first(chains, log_filter, before, query.limit)
     events = [_event(call, view, entry, chains) for entry in page.entries]
     return LogPage(events, page.reached, moment.position)
 
 
-def _journal(call: Call, view: View) -> Journal:
+def journal_of(call: Call, view: View) -> Journal:
+    """The log as the caller may see it."""
     return Journal(call.node.log, view, call.authorization, call.node.reader.slot_of)
+
+
+def chains_of(call: Call, journal: Journal) -> Chains:
+    """What the caller may know of events' causes."""
+    return Chains(journal, audits=call.authorization.may("audit.read"))
 
 
 def _positions_of(call: Call, view: View, name: str, moment: Moment) -> I64:
@@ -218,8 +223,8 @@ def _unknown(text: str) -> Exception:
 
 def _one(call: Call, position: int) -> LogEventAnswer:
     view = call.view()
-    journal = _journal(call, view)
-    chains = Chains(journal, audits=call.authorization.may("audit.read"))
+    journal = journal_of(call, view)
+    chains = chains_of(call, journal)
     found = linked(call.node.log, position) if 0 < position <= view.position else None
     entry = None if found is None else chains.entry(found.recorded)
     if found is None or entry is None:

@@ -141,8 +141,7 @@ def _records(
 async def sql(call: Call, body: SqlBody) -> web.Response:
     """One read-only SELECT over the events that the caller may read."""
     limits = StatementLimits(seconds=call.service.settings.audit_sql_timeout_s, rows=body.limit)
-    view = call.view()
-    moment = call.moment(view, MomentQuery(as_of=body.as_of))
+    view, moment = call.at(MomentQuery(as_of=body.as_of))
     try:
         table = await call.service.statements.run(
             call.caller.principal,
