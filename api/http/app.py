@@ -4,8 +4,6 @@ Each request goes identify → permission → handler → answer, and every fail
 through ``errors``. Paths match as sent: ``//`` in a raw URI stays.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import secrets

@@ -6,10 +6,9 @@ that now points here (DNS rebinding); without authentication, they are refused. 
 send without a preflight is refused if it comes without a key.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
+from typing import Self
 from urllib.parse import urlsplit
 
 from aiohttp import hdrs, web
@@ -40,7 +39,7 @@ class BrowserPolicy:
     """Names that this node answers to; None for any."""
 
     @classmethod
-    def of(cls, settings: Settings) -> BrowserPolicy:
+    def of(cls, settings: Settings) -> Self:
         """The policy from the settings."""
         pattern = settings.cors_allowed_origin_regex
         hosts = None

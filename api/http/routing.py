@@ -4,8 +4,6 @@ The router, the permission check, OpenAPI and the docs page all read the rows, s
 of these.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Awaitable, Callable
 from inspect import getdoc

@@ -3,8 +3,6 @@
 Each call opens a connection, so calls run concurrently and survive a restart of the node.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Mapping
 from functools import partial

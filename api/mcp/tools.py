@@ -4,8 +4,6 @@ Each is one route of the HTTP API. The route's own model checks the arguments, w
 unchanged. So a tool means what its route means.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """The two transports: stdio for a client that starts the server, streamable HTTP for many."""
 
-from __future__ import annotations
-
 import logging
 import socket
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Other names of entities, and which entity a name means (wire 2.2)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Struct

@@ -1,7 +1,5 @@
 """Search while typing: over names, aliases and values."""
 
-from __future__ import annotations
-
 import numpy as np
 from msgspec import Struct
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Decay policies, sweeps, and the relations that may hold several values."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

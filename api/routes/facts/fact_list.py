@@ -1,7 +1,5 @@
 """The list of facts over HTTP."""
 
-from __future__ import annotations
-
 from aiohttp import web
 
 from engramlog.api.answers.compact_facts import lines_of, statement

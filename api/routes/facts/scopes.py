@@ -1,7 +1,5 @@
 """A whole scope over HTTP: facts to check (lint), and a summary in numbers."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import numpy as np

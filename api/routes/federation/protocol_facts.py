@@ -1,7 +1,5 @@
 """The protocol's own federation: facts that peers fetch, and facts that they push."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import Struct

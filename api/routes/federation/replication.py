@@ -1,7 +1,5 @@
 """The log as replicas copy it, and a replica's promotion."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The streams of this node, for the peers that replay them."""
 
-from __future__ import annotations
-
 import hashlib
 
 import msgspec

@@ -1,7 +1,5 @@
 """Consolidation rules over HTTP: set, read, run, and their progress."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Deltas and the facts they wrote, over HTTP."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Episodes over HTTP: written with all three names, read by the first one, two or three."""
 
-from __future__ import annotations
-
 import msgspec
 from aiohttp import web
 from msgspec import Struct

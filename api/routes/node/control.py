@@ -4,8 +4,6 @@ With these, ``engramlog`` commands work through the node that holds a data direc
 import lines with every operation, look up facts by content, and read the node's status.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import os

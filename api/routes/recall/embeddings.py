@@ -1,8 +1,6 @@
 """The embedding of facts: the worker's state, and re-indexing with another model."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from msgspec import UNSET, Struct, UnsetType
 from pydantic import Field, model_validator
@@ -30,7 +28,7 @@ class ReindexBody(Model, extra="forbid", protected_namespaces=()):
     truncated_dimensions: Dimensions | None = None
 
     @model_validator(mode="after")
-    def _check_provider(self) -> ReindexBody:
+    def _check_provider(self) -> Self:
         rest = (self.model, self.dimensions, self.truncated_dimensions)
         if self.provider is None and any(each is not None for each in rest):
             raise ValueError("model, dimensions and truncated_dimensions need a provider")

@@ -1,7 +1,5 @@
 """The log for people: its events over time, newest first, and one in full."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
