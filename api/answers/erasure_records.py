@@ -5,6 +5,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from engramlog.api.answers.fact_record import Warned, Warnings
+from engramlog.api.answers.same_fields import shaped
 from engramlog.eventlog.kinds import ErasureReason
 from engramlog.projections.moment import format_instant
 from engramlog.projections.tables.facts.erasures import LegalHold
@@ -109,39 +110,14 @@ class TombstoneNotice(Struct):
 
 def hold_record(hold: LegalHold) -> HoldRecord:
     """A legal hold in the form of answers."""
-    return HoldRecord(
-        hold.target_kind,
-        hold.target,
-        hold.actor,
-        format_instant(hold.set_at),
-        hold.reason,
-        hold.tombstone_id,
-    )
+    return shaped(hold, HoldRecord, set_at=format_instant(hold.set_at))
 
 
 def tombstone_record(row: TombstoneRow) -> TombstoneRecord:
     """A tombstone as signed."""
-    return TombstoneRecord(
-        id=row.tombstone_id,
-        entity_uri=row.entity_uri,
-        scope=row.scope,
-        reason=row.reason,
-        signed_by=row.signed_by,
-        key_id=row.key_id,
-        signature=row.signature,
-        created_at=row.created_at,
-        legal_hold=row.legal_hold,
-    )
+    return shaped(row, TombstoneRecord, id=row.tombstone_id)
 
 
 def revocation_record(row: TombstoneRevocationRow) -> RevocationRecord:
     """A revocation as signed."""
-    return RevocationRecord(
-        id=row.revocation_id,
-        tombstone_id=row.tombstone_id,
-        signed_by=row.signed_by,
-        key_id=row.key_id,
-        created_at=row.created_at,
-        reason=row.reason,
-        signature=row.signature,
-    )
+    return shaped(row, RevocationRecord, id=row.revocation_id)

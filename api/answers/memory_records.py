@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from engramlog.api.answers.fact_record import WireScope
+from engramlog.api.answers.same_fields import shaped
 from engramlog.projections.episodes.delta import MemoryDelta
 from engramlog.projections.episodes.episode import Episode
 from engramlog.projections.memories.place import scope_key
@@ -76,25 +77,12 @@ class DeltaRecord(Struct):
 def episode_record(episode: Episode) -> EpisodeRecord:
     """An episode in wire form."""
     last = episode.last_access_us
-    return EpisodeRecord(
-        id=episode.id,
-        key=episode.key,
-        user=episode.user,
-        session=episode.session,
-        agent=episode.agent,
+    return shaped(
+        episode,
+        EpisodeRecord,
         scope_key=scope_key(episode.user, episode.session, episode.agent),
-        content=episode.content,
         timestamp=format_instant(episode.at_us),
-        scope=episode.scope,
-        garden_id=episode.garden_id,
-        source_node=episode.source_node,
-        metadata=episode.metadata,
-        run_id=episode.run_id,
-        step=episode.step,
         recorded_by=episode.actor,
-        position=episode.position,
-        hash=episode.hash,
-        access_count=episode.access_count,
         last_accessed_at=None if last is None else format_instant(last),
     )
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import Flag, Instant
 from engramlog.projections.moment import parse_instant
@@ -79,15 +80,7 @@ class KeywordFields(Model):
     @property
     def situation(self) -> Situation:
         """The caller's situation."""
-        now = self.current_context
-        if now is None:
-            return Situation()
-        return Situation(
-            hour=now.hour,
-            day_of_week=now.day_of_week,
-            topic=now.topic,
-            utc_offset_minutes=now.utc_offset_minutes,
-        )
+        return shaped(self.current_context, Situation)
 
 
 def instant_us(when: int | str | None) -> int | None:

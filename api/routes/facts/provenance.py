@@ -3,6 +3,7 @@
 from msgspec import UNSET, Struct, UnsetType, field
 
 from engramlog.api.answers.fact_record import Warned, wire_hash
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
@@ -111,13 +112,11 @@ def _parent(parent: Parent, row: FactRow | None) -> ProvenanceParent:
 def _node(each: Ancestor) -> ProvenanceNode:
     if each.row is None:
         return ProvenanceNode(wire_hash(each.hash), exists=False)
-    return ProvenanceNode(
+    return shaped(
+        each.row,
+        ProvenanceNode,
         hash=wire_hash(each.hash),
         exists=True,
         depth=each.depth,
         fact_id=each.row.id,
-        entity=each.row.entity,
-        relation=each.row.relation,
-        source=each.row.source,
-        scope=each.row.scope,
     )

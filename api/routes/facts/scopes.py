@@ -7,6 +7,7 @@ from aiohttp import web
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from engramlog.api.answers.fact_record import Warned
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.answers.wire_facts import volatile_of
 from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.http.call import Call, warned
@@ -162,18 +163,15 @@ def _synthesis(call: Call, query: SynthesisQuery) -> Synthesis:
     slots = [view.slot_at(row.from_position) for row in rows]
     numbers = volatile_of(view, np.array(slots, dtype=np.int32), moment, authorization)
     facts = [
-        SynthesisFact(
-            id=row.id,
-            entity=row.entity,
-            relation=row.relation,
+        shaped(
+            row,
+            SynthesisFact,
             value=SynthesisValue(row.value_type, row.value_v),
             confidence=now.confidence,
             timestamp=format_instant(row.recorded_at),
-            valid_until=row.valid_until,
             is_expired=bool(view.valid_until[slot] <= moment.valid_us),
             age_seconds=(moment.instant_us - row.recorded_at) / 1e6,
             contradicted=now.contradicted,
-            source=row.source,
         )
         for row, now, slot in zip(rows, numbers, slots, strict=True)
     ]

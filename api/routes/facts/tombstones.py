@@ -1,7 +1,6 @@
 """Tombstones over HTTP: for admins only (wire 5.5)."""
 
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from engramlog.api.answers.erasure_records import (
     ListedTombstone,
@@ -11,6 +10,7 @@ from engramlog.api.answers.erasure_records import (
     revocation_record,
     tombstone_record,
 )
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands import tombstones as commands
 from engramlog.api.commands.tombstones import entity_meant
 from engramlog.api.http.call import Call
@@ -68,10 +68,11 @@ async def list_tombstones(call: Call, query: TombstonesQuery) -> TombstonePage:
     rows = call.node.reader.ask(tombstones_before, before, query.limit + 1)
     shown = rows[: query.limit]
     records = [
-        ListedTombstone(
-            **asdict(tombstone_record(row)),
+        shaped(
+            row,
+            ListedTombstone,
+            id=row.tombstone_id,
             stands=row.in_force,
-            node_id=row.node_id,
             position=row.from_position,
         )
         for row in shown

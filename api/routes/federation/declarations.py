@@ -3,9 +3,9 @@
 from typing import Literal
 from uuid import uuid4
 
-import msgspec
 from msgspec import Struct
 
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.client.discovery import discovered
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
@@ -46,19 +46,14 @@ async def own_declaration(call: Call) -> OwnDeclaration:
     made = declare(
         call.node.identity, call.service.settings.public_url, scopes, call.node.clock.now_us()
     )
-    return OwnDeclaration(
-        **msgspec.structs.asdict(made), pubkey_fingerprint=fingerprint(made.federation_pubkey)
-    )
+    return shaped(made, OwnDeclaration, pubkey_fingerprint=fingerprint(made.federation_pubkey))
 
 
 @routes.add("POST /v1/federation/peers", permission="federate", status=201)
 async def register_peer(call: Call, body: DeclarationBody) -> PeerRegistered:
     """Register another node's declaration; an administrator must approve it."""
     require_federation(call)
-    declaration = Declaration(
-        body.node_id, body.node_url, body.federation_pubkey, body.allowed_scopes,
-        body.signed_at, body.declaration_sig,
-    )  # fmt: skip
+    declaration = shaped(body, Declaration)
     fault = declaration_fault(declaration, insecure=call.service.settings.federation_insecure)
     if fault is None and body.node_id == call.node.node_id:
         fault = "a node is no peer of itself"

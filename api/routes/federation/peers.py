@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.client.discovery import EVENTS_WIRE, discovered
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded, entry, unprocessable
@@ -121,17 +122,8 @@ async def _grants(call: Call, body: GrantsBody, row: PeerRow) -> PeerGrants:
     if beyond := sorted(scopes - set(row.allowed_scopes)):
         reason = f"the peer's declaration does not offer {', '.join(beyond)}"
         raise unprocessable([entry("scope_not_declared", ("body", "scopes"), reason)])
-    return PeerGrants(
-        scopes=sorted(scopes),
-        gardens=sorted(set(body.gardens)),
-        wire=wire,
-        pull=body.pull,
-        serve=body.serve,
-        retract_foreign=body.retract_foreign,
-        resolve_foreign=body.resolve_foreign,
-        erase_foreign=body.erase_foreign,
-        instructions=body.instructions,
-    )
+    gardens = sorted(set(body.gardens))
+    return shaped(body, PeerGrants, scopes=sorted(scopes), gardens=gardens, wire=wire)
 
 
 @routes.add(
@@ -193,20 +185,15 @@ async def get_peer(call: Call) -> PeerDetail:
     """One peer in full."""
     row = peer_named(call)
     reader = call.node.reader
-    return PeerDetail(
-        **msgspec.structs.asdict(_listed(row)),
+    return shaped(
+        _listed(row),
+        PeerDetail,
         reason=row.reason,
         pubkey_fingerprint=fingerprint(wire_key(row.public_key)) if row.public_key else "",
         grants=None if row.grants is None else msgspec.structs.asdict(row.grants),
         replay=call.service.peers.states.get(row.node_id),
         streams=[
-            ReplayedStream(
-                each.stream,
-                each.last_seq,
-                format_instant(each.received_at),
-                each.held,
-                each.reason,
-            )
+            shaped(each, ReplayedStream, received_at=format_instant(each.received_at))
             for each in reader.ask(load_peer_streams)
             if each.node_id == row.node_id
         ],
@@ -217,12 +204,10 @@ async def get_peer(call: Call) -> PeerDetail:
 
 def _listed(row: PeerRow) -> PeerRecord:
     established = row.established_at
-    return PeerRecord(
-        peer_id=row.peer_id,
-        node_id=row.node_id,
-        node_url=row.node_url,
+    return shaped(
+        row,
+        PeerRecord,
         status="pending_verification" if row.state == "pending" else row.state,
-        allowed_scopes=row.allowed_scopes,
         established_at=None if established is None else format_instant(established),
     )
 

@@ -3,7 +3,6 @@
 import msgspec
 from aiohttp import web
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from engramlog.api.answers.memory_records import (
     DeltaRecord,
@@ -11,6 +10,7 @@ from engramlog.api.answers.memory_records import (
     applied_record,
     episode_record,
 )
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.episodes import recording_of, writable
 from engramlog.api.commands.garden_access import entered_garden
 from engramlog.api.http.bodies import answer, parse_body
@@ -151,7 +151,7 @@ async def get_episode(call: Call, query: RunsQuery) -> EpisodeDetail:
         shown=call.shown(view),
     )
     deltas = [applied_record(row) for row in rows if row["garden_id"] == episode.garden_id]
-    return EpisodeDetail(**asdict(episode_record(episode)), deltas=deltas)
+    return shaped(episode_record(episode), EpisodeDetail, deltas=deltas)
 
 
 @routes.add("POST /v1/episodes/accesses", permission="read", errors=(404, 503, 507))

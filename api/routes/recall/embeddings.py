@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from msgspec import UNSET, Struct, UnsetType
 from pydantic import Field, model_validator
 
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded, entry, unprocessable
 from engramlog.api.http.routing import Routes
@@ -108,17 +109,13 @@ def status_of(call: Call) -> EmbeddingRecord:
     status = None if embeddings is None else embeddings.status()
     if space is None or status is None:
         return EmbeddingRecord()
-    return EmbeddingRecord(
+    return shaped(
+        status,
+        EmbeddingRecord,
         enabled=True,
         provider=space.provider,
         model=space.model,
         dimensions=space.dimensions,
         truncated_dimensions=space.truncated,
-        position=status.position,
-        lag=status.lag,
-        waiting=status.waiting,
-        skipped=status.skipped,
-        vectors=status.vectors,
         vectors_memory_bytes=status.memory_bytes,
-        error=status.error,
     )

@@ -4,6 +4,7 @@ from typing import Literal
 from uuid import uuid4
 
 from engramlog.api.answers.fact_record import Warned
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.attestations import PUBLIC_KEY_BYTES, decoded
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, plain
@@ -73,11 +74,4 @@ async def revoke(call: Call) -> None:
 
 
 def _wire(row: AgentKeyRow) -> AgentKey:
-    return AgentKey(
-        id=row.key_id,
-        entity_uri=row.entity_uri,
-        public_key=row.public_key,
-        description=row.description,
-        registered_at=format_instant(row.registered_at),
-        status=row.status,
-    )
+    return shaped(row, AgentKey, id=row.key_id, registered_at=format_instant(row.registered_at))

@@ -2,9 +2,9 @@
 
 from uuid import uuid4
 
-import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.assertions import check_source
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.auth import require
@@ -113,9 +113,7 @@ async def issue_capability(call: Call, request: CapabilityRequest) -> IssuedCapa
     row, token = await issued(
         call, request.subject, grant, now_us, expires_us, request.description, narrowable=True
     )
-    return IssuedCapability(
-        **msgspec.structs.asdict(_listed(call, row)), token=encode_bearer(token)
-    )
+    return shaped(_listed(call, row), IssuedCapability, token=encode_bearer(token))
 
 
 def _expiry(request: CapabilityRequest, now_us: int) -> int:
@@ -292,14 +290,10 @@ def _listed(call: Call, row: CapabilityRow) -> CapabilityRecord:
         status = "revoked"
     elif row.expires_at_us <= call.node.clock.now_us():
         status = "expired"
-    return CapabilityRecord(
-        token_id=row.token_id,
-        issuer=row.issuer,
-        subject=row.subject,
-        verb=row.verb,
-        object=row.object,
+    return shaped(
+        row,
+        CapabilityRecord,
         issued_at=format_instant(row.issued_at_us),
         expiry=format_instant(row.expires_at_us),
         status=status,
-        description=row.description,
     )

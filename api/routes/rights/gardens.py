@@ -4,6 +4,7 @@ from typing import Literal
 from uuid import uuid4
 
 from engramlog.api.answers.fact_record import Warned
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.commands.garden_access import (
     admin_of,
@@ -52,14 +53,8 @@ class GardenRecord(Warned):
 async def create_garden(call: Call, request: GardenRequest) -> GardenRecord:
     """Create a garden; the caller becomes its first admin."""
     call.check_scope(request.scope)
-    command = GardenCreated(
-        garden_id=str(uuid4()),
-        slug=request.slug,
-        name=request.name,
-        scope=request.scope,
-        created_by=call.caller.principal,
-        description=request.description,
-        quarantine=request.quarantine,
+    command = shaped(
+        request, GardenCreated, garden_id=str(uuid4()), created_by=call.caller.principal
     )
     done = await call.do(command)
     garden = call.node.reader.gardens.find(done.detail["garden_id"])
@@ -155,20 +150,14 @@ def _change(
 
 
 def _garden(call: Call, garden: Garden) -> GardenRecord:
-    return GardenRecord(
-        id=garden.id,
+    return shaped(
+        garden,
+        GardenRecord,
         garden_id=garden_uri(call, garden.slug),
-        slug=garden.slug,
-        name=garden.name,
-        scope=garden.scope,
-        description=garden.description,
-        created_by=garden.created_by,
         created_at=format_instant(garden.created_at),
         members=[_member(member) for member in garden.members],
-        quarantine=garden.quarantine,
     )
 
 
 def _member(member: Member) -> GardenMember:
-    added_at = format_instant(member.added_at)
-    return GardenMember(member.entity_uri, member.role, member.added_by, added_at)
+    return shaped(member, GardenMember, added_at=format_instant(member.added_at))

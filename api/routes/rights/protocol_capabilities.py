@@ -3,6 +3,7 @@
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded
@@ -73,17 +74,7 @@ async def protocol_issue(call: Call, request: ProtocolTokenRequest) -> ProtocolT
         call, request.subject, grant, now_us, expires_us, None, narrowable=False
     )
     root = msgspec.json.decode(token.root, type=Root)
-    return ProtocolToken(
-        token_id=root.token_id,
-        issuer=root.issuer,
-        subject=root.subject,
-        verb=root.verb,
-        object=root.object,
-        issued_at=root.issued_at,
-        expiry=root.expiry,
-        nonce=root.nonce,
-        token_json=token.root,
-    )
+    return shaped(root, ProtocolToken, token_json=token.root)
 
 
 def _check_manifest(call: Call, subject: str, now_us: int) -> None:

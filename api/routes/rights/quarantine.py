@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from engramlog.api.answers.fact_record import Warned
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.answers.wire_facts import Volatile, volatile_of
 from engramlog.api.commands.garden_access import entered_garden, known_garden, member_of
 from engramlog.api.http.call import Call
@@ -113,18 +114,16 @@ def _page(call: Call, query: QuarantineQuery) -> QuarantinePage:
 
 
 def _wire(row: FactRow, now: Volatile, review: QuarantineReview | None) -> QuarantineRecord:
-    return QuarantineRecord(
+    return shaped(
+        row,
+        QuarantineRecord,
         fact_id=row.id,
-        entity=row.entity,
-        relation=row.relation,
-        source=row.source,
         quarantine_status=now.quarantine,
         quarantine_garden_id=row.garden_id,
         quarantine_reason=None if review is None else review.reason,
         quarantine_acted_by=None if review is None else review.reviewed_by,
         quarantine_acted_at=None if review is None else format_instant(review.reviewed_at),
         source_trust=now.source_trust,
-        received_from=row.received_from,
         timestamp=format_instant(row.recorded_at),
     )
 

@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from engramlog.api.answers.fact_record import Warned
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.routing import Routes
@@ -125,12 +126,5 @@ def _mode(call: Call, moment: Moment) -> Mode:
 
 
 def _setting(setting: TrustSetting) -> TrustRecord:
-    return TrustRecord(
-        source=setting.source,
-        trust=setting.trust,
-        origin="set",
-        reason=setting.reason,
-        set_by=setting.actor,
-        set_at=format_instant(setting.set_at_us),
-        position=setting.position,
-    )
+    set_at = format_instant(setting.set_at_us)
+    return shaped(setting, TrustRecord, origin="set", set_by=setting.actor, set_at=set_at)

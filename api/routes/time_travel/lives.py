@@ -8,6 +8,7 @@ from aiohttp import web
 from msgspec import to_builtins
 
 from engramlog.api.answers.fact_record import wire_moment
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.answers.time_travel import (
     BeliefPoint,
     EntityLife,
@@ -69,11 +70,10 @@ def _life(call: Call, query: LifeQuery) -> FactLife:
         fact=record,
         events=_events(call, view, found),
         belief=[
-            BeliefPoint(
-                position=point.position,
+            shaped(
+                point,
+                BeliefPoint,
                 at=format_instant(call.node.log.received_at(point.position)),
-                confidence=point.confidence,
-                cause=point.cause,
             )
             for point in belief_curve(view, slot, moment.position, sweeps)
         ],
@@ -184,23 +184,15 @@ def _event(call: Call, view: View, touch: Touch, chains: Chains) -> TouchRecord:
         for fact in touch.fact_ids
         if (slot := slot_of(fact)) is not None and _readable(call, view, slot)
     ]
-    winner = touch.winner_id if touch.winner_id in shown else None
     cause = touch.causation_id
     if cause is not None and chains.known(id_bytes(cause)) is None:
         cause = None
-    return TouchRecord(
-        position=touch.position,
+    return shaped(
+        touch,
+        TouchRecord,
         received_at=format_instant(touch.received_at_us),
         recorded_at=format_instant(touch.recorded_at_us),
-        kind=touch.kind,
-        actor=touch.actor,
-        event_id=touch.event_id,
         causation_id=cause,
-        origin=touch.origin,
-        peer=touch.peer,
         fact_ids=shown,
-        reason=touch.reason,
-        note=touch.note,
-        conflict_id=touch.conflict_id,
-        winner_id=winner,
+        winner_id=touch.winner_id if touch.winner_id in shown else None,
     )

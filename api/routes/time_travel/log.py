@@ -9,6 +9,7 @@ from msgspec import Struct
 from pydantic import Field
 
 from engramlog.api.answers.fact_record import FactRecord
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.entity_names import entity_named, stored_uri
 from engramlog.api.commands.event_effects import EventErasure, ReadBy, erasure_of_event, read_by
 from engramlog.api.http.call import Call
@@ -303,15 +304,12 @@ def _event(
     cause = chains.known(header.causation_id)
     of_many = event.kind in OF_MANY_FACTS
     entity, relation = _subject(view, [] if of_many else entry.fact_ids)
-    return LogEvent(
+    return shaped(
+        header,
+        LogEvent,
         position=event.position,
         event_id=id_text(header.event_id),
-        kind=header.kind,
-        schema_version=header.schema_version,
-        actor=header.actor,
-        stream=header.stream,
         stream_seq=header.stream_seq if _sees_chains(call) else None,
-        origin=header.origin,
         peer=event.peer,
         recorded_at=format_instant(header.recorded_at),
         received_at=format_instant(event.received_at),

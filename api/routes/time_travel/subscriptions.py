@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from pydantic import Field
 
 from engramlog.api.answers.fact_record import Warned
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.answers.subscription_messages import (
     SubscriptionEvent,
     event_record,
@@ -176,14 +177,10 @@ def _find(call: Call, name: str) -> SubscriptionRow:
 
 def _record(call: Call, row: SubscriptionRow) -> SubscriptionRecord:
     delivered = call.service.deliverer.delivered(row)
-    return SubscriptionRecord(
-        id=row.id,
+    return shaped(
+        row,
+        SubscriptionRecord,
         subscriber_identity=row.subscriber,
-        target=row.target,
-        target_kind=row.target_kind,
-        on_change=row.on_change,
-        delivery_address=row.delivery_address,
-        idempotency_key=row.idempotency_key,
         created_at=format_instant(row.created_at),
         last_delivered_at=format_instant(delivered.last_at_us) if delivered.last_at_us else None,
         circuit_open=delivered.failures >= CIRCUIT_FAILURES,

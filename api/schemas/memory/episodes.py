@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
 from engramlog.api.schemas.memory.parts import (
     CONTENT_LENGTH_MAX,
@@ -38,20 +39,7 @@ class EpisodeBody(Model, extra="forbid"):
 
     def recorded(self, at_us: int, scope: Scope, garden_id: str | None) -> EpisodeRecorded:
         """Its event. ``at_us``: when it happened."""
-        return EpisodeRecorded(
-            user=self.user,
-            session=self.session,
-            agent=self.agent,
-            content=self.content,
-            at_us=at_us,
-            scope=scope,
-            garden_id=garden_id,
-            id=self.id,
-            source_node=self.source_node,
-            metadata=self.metadata,
-            run_id=self.run_id,
-            step=self.step,
-        )
+        return shaped(self, EpisodeRecorded, at_us=at_us, scope=scope, garden_id=garden_id)
 
 
 class EpisodeRequest(EpisodeBody):
