@@ -4,8 +4,9 @@ Each is one route of the HTTP API. The route's own model checks the arguments, w
 unchanged. So a tool means what its route means.
 """
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import quote
 
 import msgspec
@@ -58,25 +59,39 @@ class Tool(Struct, frozen=True, kw_only=True):
     repeatable: bool = False
 
 
-def _get(model: type[BaseModel], path: str, **defaults: object) -> Callable[[Given], NodeRequest]:
+def _route(
+    method: Literal["GET", "POST"],
+    path: str,
+    model: type[BaseModel],
+    *,
+    typed: str = "",
+    writes: bool = False,
+    **defaults: object,
+) -> Callable[[Given], NodeRequest]:
+    """Makes a route's requests. ``{name}`` in ``path``: the argument of that name. ``typed``: an
+    argument that may be a plain value."""
+    names = _NAMES.findall(path)
+
     def ask(given: Given) -> NodeRequest:
+        if typed in given:
+            given = {**given, typed: typed_value(given[typed])}
         checked(model, given)
-        return NodeRequest(method="GET", path=path, query={**defaults, **given})
+        where = path.format_map({name: _segment(name, given[name]) for name in names})
+        rest = {**defaults, **_rest(given, "what", *names)}
+        if method == "GET":
+            return NodeRequest(method=method, path=where, query=rest)
+        return NodeRequest(method=method, path=where, body=rest, writes=writes)
 
     return ask
 
 
-def _post(model: type[BaseModel], path: str, *, writes: bool) -> Callable[[Given], NodeRequest]:
-    def ask(given: Given) -> NodeRequest:
-        checked(model, given)
-        return NodeRequest(method="POST", path=path, body=given, writes=writes)
-
-    return ask
+_NAMES = re.compile(r"\{(\w+)\}")
 
 
-def _segment(text: str) -> str:
-    """A URI or id as part of a path; like the protocol's clients, it keeps ``:`` and ``/``."""
-    return quote(text, safe=":/")
+def _segment(name: str, text: str) -> str:
+    """A URI or id as part of a path; like the protocol's clients, it keeps ``:`` and, in entities,
+    ``/``."""
+    return quote(text, safe=":/" if name == "entity" else ":")
 
 
 def _rest(given: Given, *names: str) -> dict[str, Any]:
@@ -95,14 +110,6 @@ def _list(given: Given) -> NodeRequest:
     return NodeRequest(method="GET", path="/v1/facts", query=query)
 
 
-def _assert(given: Given) -> NodeRequest:
-    body = dict(given)
-    if "value" in body:
-        body["value"] = typed_value(body["value"])
-    checked(arguments.Assert, body)
-    return NodeRequest(method="POST", path="/v1/facts", body=body, writes=True)
-
-
 def _remember(given: Given) -> NodeRequest:
     memory = checked(arguments.Remember, _rest(given, "source"))
     owner = given["source"] if memory.user is None else user_uri(memory.user)
@@ -112,30 +119,12 @@ def _remember(given: Given) -> NodeRequest:
     return NodeRequest(method="POST", path="/v1/memories", body=body, writes=True)
 
 
-def _episode(given: Given) -> NodeRequest:
-    found = checked(arguments.RecordEpisode, given)
-    body = {"session": found.session, "agent": found.agent, **given}
-    return NodeRequest(method="POST", path="/v1/episodes", body=body, writes=True)
-
-
-def _retract(given: Given) -> NodeRequest:
-    fact_id = checked(arguments.Retract, given).fact_id
-    path = f"/v1/facts/{quote(fact_id, safe=':')}/retract"
-    return NodeRequest(method="POST", path=path, body=_rest(given, "fact_id"), writes=True)
-
-
-def _resolve(given: Given) -> NodeRequest:
-    if "new_value" in given:
-        given = {**given, "new_value": typed_value(given["new_value"])}
-    conflict_id = checked(arguments.Resolve, given).conflict_id
-    path = f"/v1/conflicts/{quote(conflict_id, safe='')}/resolve"
-    return NodeRequest(method="POST", path=path, body=_rest(given, "conflict_id"), writes=True)
-
-
-def _card(given: Given) -> NodeRequest:
-    entity = checked(arguments.GetCard, given).entity
-    path = f"/v1/cards/{_segment(entity)}"
-    return NodeRequest(method="GET", path=path, query=_rest(given, "entity"))
+_PAST = {
+    "state": "/v1/time-travel/state",
+    "diff": "/v1/time-travel/diff",
+    "fact": "/v1/time-travel/facts/{fact_id}",
+    "entity": "/v1/time-travel/entities/{entity}",
+}
 
 
 def _time_travel(given: Given) -> NodeRequest:
@@ -146,15 +135,7 @@ def _time_travel(given: Given) -> NodeRequest:
         raise ToolFailure(0, "invalid_arguments", f"what: must be one of {names}")
     if "format" in given:  # routes can answer files, tools cannot
         raise ToolFailure(0, "invalid_arguments", "format: no such field")
-    found = checked(model, given)
-    query = _rest(given, "what")
-    if isinstance(found, arguments.FactLifeArguments):
-        path = f"/v1/time-travel/facts/{quote(found.fact_id, safe=':')}"
-        return NodeRequest(method="GET", path=path, query=_rest(query, "fact_id"))
-    if isinstance(found, arguments.EntityLifeArguments):
-        path = f"/v1/time-travel/entities/{_segment(found.entity)}"
-        return NodeRequest(method="GET", path=path, query=_rest(query, "entity"))
-    return NodeRequest(method="GET", path=f"/v1/time-travel/{what}", query=query)
+    return _route("GET", _PAST[str(what)], model)(given)
 
 
 def _with_directive(answer: Answer) -> Answer:
@@ -229,7 +210,7 @@ TOOLS: tuple[Tool, ...] = (
             "derived_from",
         ),
         required=("entity", "relation", "value"),
-        ask=_assert,
+        ask=_route("POST", "/v1/facts", arguments.Assert, typed="value", writes=True),
         answers={"id": "text", "contradicted": "flag", "warnings": "list"},
         writes=True,
         repeatable=True,
@@ -241,7 +222,14 @@ TOOLS: tuple[Tool, ...] = (
         models=(arguments.RecordEpisode,),
         shown=("content", "user", "session", "agent", "timestamp", "scope"),
         required=("content", "user"),
-        ask=_episode,
+        ask=_route(
+            "POST",
+            "/v1/episodes",
+            arguments.RecordEpisode,
+            writes=True,
+            session="mcp",
+            agent="mcp",
+        ),
         answers={"id": "text"},
         writes=True,
     ),
@@ -252,7 +240,7 @@ TOOLS: tuple[Tool, ...] = (
         models=(arguments.Retract,),
         shown=("fact_id", "reason"),
         required=("fact_id",),
-        ask=_retract,
+        ask=_route("POST", "/v1/facts/{fact_id}/retract", arguments.Retract, writes=True),
         answers={"retracted": "flag", "position": "number"},
         writes=True,
         destructive=True,
@@ -285,7 +273,7 @@ TOOLS: tuple[Tool, ...] = (
         models=(arguments.Neighbors,),
         shown=("entity", "scope", "depth", "relation_filter", "as_of"),
         required=("entity",),
-        ask=_get(arguments.Neighbors, "/v1/graph/neighbors", scope="local"),
+        ask=_route("GET", "/v1/graph/neighbors", arguments.Neighbors, scope="local"),
         answers={"neighbors": "list"},
     ),
     Tool(
@@ -295,7 +283,7 @@ TOOLS: tuple[Tool, ...] = (
         models=(arguments.GetCard,),
         shown=("entity", "scope", "as_of"),
         required=("entity",),
-        ask=_card,
+        ask=_route("GET", "/v1/cards/{entity}", arguments.GetCard),
         answers={"summary": "text"},
     ),
     Tool(
@@ -315,7 +303,7 @@ TOOLS: tuple[Tool, ...] = (
         description="List pairs of facts that contradict each other.",
         models=(arguments.ListConflicts,),
         shown=("status", "limit", "cursor"),
-        ask=_get(arguments.ListConflicts, "/v1/conflicts"),
+        ask=_route("GET", "/v1/conflicts", arguments.ListConflicts),
         answers={"conflicts": "list"},
     ),
     Tool(
@@ -325,7 +313,13 @@ TOOLS: tuple[Tool, ...] = (
         models=(arguments.Resolve,),
         shown=("conflict_id", "winning_fact_id", "new_value", "resolution_note"),
         required=("conflict_id",),
-        ask=_resolve,
+        ask=_route(
+            "POST",
+            "/v1/conflicts/{conflict_id}/resolve",
+            arguments.Resolve,
+            typed="new_value",
+            writes=True,
+        ),
         answers={"conflict_status": "text"},
         writes=True,
     ),
@@ -335,7 +329,7 @@ TOOLS: tuple[Tool, ...] = (
         description="Get a page of a scope's facts. Call again with the cursor while has_more.",
         models=(arguments.Poll,),
         shown=("scope", "limit", "cursor", "tail"),
-        ask=_get(arguments.Poll, "/v1/facts", scope="local", fields="facts"),
+        ask=_route("GET", "/v1/facts", arguments.Poll, scope="local", fields="facts"),
         shape=_polled,
         answers={**_PAGE, "has_more": "flag"},
     ),
@@ -346,7 +340,7 @@ TOOLS: tuple[Tool, ...] = (
         models=(arguments.LintScope,),
         shown=("scope", "entity"),
         required=("scope",),
-        ask=_post(arguments.LintScope, "/v1/lint", writes=False),
+        ask=_route("POST", "/v1/lint", arguments.LintScope),
         jobs="/v1/lint/jobs",
         answers={},
     ),
