@@ -17,7 +17,7 @@ from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import SERVER_SOFTWARE
 from pydantic import BaseModel, ValidationError
 
-from engramlog.api.http.errors import ApiError, coded, entries_of, entry, unprocessable
+from engramlog.api.http.errors import ApiError, coded, entries_of, entry, invalid, unprocessable
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -221,7 +221,7 @@ def validated(model: type[Model], value: object, *where: str | int) -> Model:
 def parse_body(model: type[Model], data: bytes) -> Model:
     """A JSON body as ``model``. Raises ApiError 400 or 422."""
     if not data.strip():
-        raise unprocessable([entry("missing", ["body"], "Field required")])
+        raise invalid("missing", ["body"], "Field required")
     return validated(model, parse_json(data), "body")
 
 

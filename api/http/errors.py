@@ -125,7 +125,7 @@ def refused(refusal: Refused) -> ApiError:
         return _sentence(refusal.code, refusal.message)
     if status is None:
         loc = ("body", refusal.field) if refusal.field else ("body",)
-        return unprocessable([entry(refusal.code, loc, refusal.message)])
+        return invalid(refusal.code, loc, refusal.message)
     return coded(refusal.code, refusal.message)
 
 
@@ -155,6 +155,11 @@ def entry(
 def unprocessable(entries: list[dict[str, Any]]) -> ApiError:
     """422 in the protocol's list shape."""
     return ApiError(422, entries)
+
+
+def invalid(kind: str, loc: Iterable[str | int], message: str, given: object = None) -> ApiError:
+    """422 with one entry."""
+    return unprocessable([entry(kind, loc, message, given)])
 
 
 def entries_of(fault: ValidationError, *where: str | int) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -25,7 +25,11 @@ class Sample(NamedTuple):
     meaning: str
     value: float
     labels: str = ""
-    kind: Literal["gauge", "counter"] = "gauge"
+
+    @property
+    def kind(self) -> str:
+        """By the convention for names."""
+        return "counter" if self.name.endswith("_total") else "gauge"
 
 
 class _Answered(NamedTuple):
@@ -66,26 +70,24 @@ class Metrics:
         """The exposition text: requests, then ``samples``."""
         lines: list[str] = []
         seen: set[str] = set()
-        for name, meaning, value, labels, kind in (*self._counts(), *samples):
-            if name not in seen:
-                seen.add(name)
-                lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
-            lines.append(f"{name}{labels} {value:.17g}")
+        for each in (*self._counts(), *samples):
+            if each.name not in seen:
+                seen.add(each.name)
+                lines += [f"# HELP {each.name} {each.meaning}", f"# TYPE {each.name} {each.kind}"]
+            lines.append(f"{each.name}{each.labels} {each.value:.17g}")
         return "\n".join((*lines, *self._histograms())) + "\n"
 
     def _counts(self) -> Iterator[Sample]:
         for each, durations in sorted(self._answered.items(), key=itemgetter(0)):
             labels = f'{{route="{each.route}",method="{each.method}",status="{each.status}"}}'
             count = sum(durations.counts)
-            yield Sample(
-                "engramlog_http_requests_total", "Requests answered.", count, labels, "counter"
-            )
+            yield Sample("engramlog_http_requests_total", "Requests answered.", count, labels)
         for name, meaning, chosen in (
             ("stigmem_fact_write_total", "Requests that stated facts.", _states_facts),
             ("stigmem_fact_read_total", "Lists of facts and recalls answered.", _reads_facts),
         ):
             count = sum(sum(each.counts) for key, each in self._answered.items() if chosen(key))
-            yield Sample(name, meaning, count, TENANT_LABEL, "counter")
+            yield Sample(name, meaning, count, TENANT_LABEL)
 
     def _histograms(self) -> Iterator[str]:
         yield from self._histogram(

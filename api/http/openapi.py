@@ -9,10 +9,11 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from types import UnionType
-from typing import Any, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 import msgspec
 from aiohttp import web
+from msgspec import UNSET, Meta, Struct, UnsetType
 from pydantic.json_schema import models_json_schema
 
 from engramlog.api import schemas
@@ -54,6 +55,42 @@ HEADER_MEANINGS = {
 }
 
 
+class CodedError(Struct):
+    """A failure with a code."""
+
+    code: Annotated[str, Meta(description="The error's stable code.")]
+    message: Annotated[str, Meta(description="The error's message, for people.")]
+
+
+class FieldError(Struct):
+    """One fault of a request."""
+
+    type: Annotated[str, Meta(description="The error's code.")]
+    loc: Annotated[
+        list[str | int], Meta(description="Where: body, query or path, then names and places.")
+    ]
+    msg: Annotated[str, Meta(description="The error's message, for people.")]
+    input: Annotated[Any, Meta(description="The input there.")] = UNSET
+
+
+_WRONG = Meta(description="What is wrong.")
+
+
+class Error(Struct):
+    """Any failure but 422."""
+
+    detail: Annotated[str | CodedError, _WRONG]
+    errors: Annotated[
+        list[CodedError] | UnsetType, Meta(description="The errors, if there are several.")
+    ] = UNSET
+
+
+class Unprocessable(Struct):
+    """The answer 422."""
+
+    detail: Annotated[list[FieldError] | CodedError | str, _WRONG]
+
+
 def build_openapi(routes: Sequence[Route]) -> dict[str, Any]:
     """The whole document."""
     paths: dict[str, dict[str, Any]] = {}
@@ -68,7 +105,7 @@ def build_openapi(routes: Sequence[Route]) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": _schemas(routes) | _ERROR_SCHEMAS,
+            "schemas": _schemas(routes),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -236,7 +273,9 @@ def _schemas(routes: Sequence[Route]) -> dict[str, Any]:
         for model in (get_args(answer) if isinstance(answer, UnionType) else (answer,))
     ]
     bodies = dict.fromkeys(route.body for route in routes if route.body is not None)
-    _, of_structs = msgspec.json.schema_components(answered, ref_template=_STRUCT)
+    _, of_structs = msgspec.json.schema_components(
+        (*answered, Error, Unprocessable), ref_template=_STRUCT
+    )
     _, of_models = models_json_schema(
         [(model, "validation") for model in bodies], ref_template=_TEMPLATE
     )
@@ -285,61 +324,3 @@ def _as_sent(schema: dict[str, Any]) -> dict[str, Any]:
         for name, field in fields.items()
     }
     return {**schema, "properties": plain, "required": [name for name in fields if name in always]}
-
-
-_CODED: dict[str, Any] = {
-    "type": "object",
-    "required": ["code", "message"],
-    "properties": {
-        "code": {"type": "string", "description": "The error's stable code."},
-        "message": {"type": "string", "description": "The error's message, for people."},
-    },
-}
-_ENTRY: dict[str, Any] = {
-    "type": "object",
-    "required": ["type", "loc", "msg"],
-    "properties": {
-        "type": {"type": "string", "description": "The error's code."},
-        "loc": {
-            "type": "array",
-            "items": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
-            "description": "Where: body, query or path, then names and places.",
-        },
-        "msg": {"type": "string", "description": "The error's message, for people."},
-        "input": {"description": "The input there."},
-    },
-}
-_WRONG = "What is wrong."
-_ERROR_SCHEMAS: dict[str, Any] = {
-    "CodedError": _CODED,
-    "FieldError": _ENTRY,
-    "Error": {
-        "type": "object",
-        "required": ["detail"],
-        "properties": {
-            "detail": {
-                "anyOf": [{"type": "string"}, {"$ref": _TEMPLATE.format(model="CodedError")}],
-                "description": _WRONG,
-            },
-            "errors": {
-                "type": "array",
-                "items": {"$ref": _TEMPLATE.format(model="CodedError")},
-                "description": "The errors, if there are several.",
-            },
-        },
-    },
-    "Unprocessable": {
-        "type": "object",
-        "required": ["detail"],
-        "properties": {
-            "detail": {
-                "anyOf": [
-                    {"type": "array", "items": {"$ref": _TEMPLATE.format(model="FieldError")}},
-                    {"$ref": _TEMPLATE.format(model="CodedError")},
-                    {"type": "string"},
-                ],
-                "description": _WRONG,
-            }
-        },
-    },
-}

@@ -23,7 +23,7 @@ def process_samples() -> Iterator[Sample]:
         1,
         f'{{version="{release()}",python="{platform.python_version()}"}}',
     )
-    yield Sample("process_cpu_seconds_total", "CPU time used.", process_time(), kind="counter")
+    yield Sample("process_cpu_seconds_total", "CPU time used.", process_time())
     with suppress(OSError):
         pages = (_PROC / "statm").read_text().split()
         size, resident = (int(each) * resource.getpagesize() for each in pages[:2])

@@ -6,7 +6,7 @@ from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.commands.assertions import check_source
 from engramlog.api.commands.garden_access import member_of
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import entry, unprocessable
+from engramlog.api.http.errors import invalid
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.facts.facts import find
 from engramlog.api.schemas.attributes import AttributesPatch
@@ -37,7 +37,7 @@ async def set_attributes(call: Call, patch: AttributesPatch) -> AttributesTaken:
     """
     changes = patch.changes()
     if not changes and not patch.relevance_change:
-        raise unprocessable([entry("missing", ["body"], "name at least one attribute")])
+        raise invalid("missing", ["body"], "name at least one attribute")
     rights = call.authorization.alone()
     fact_id = call.segment("fact_id")
     call.check_served(fact_id)

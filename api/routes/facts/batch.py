@@ -13,7 +13,7 @@ from engramlog.api.commands.assertions import Assertions
 from engramlog.api.commands.garden_access import member_of
 from engramlog.api.http.bodies import answer, parse_json, parse_lines, validated
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import ApiError, coded, entry, plain, refused, unprocessable
+from engramlog.api.http.errors import ApiError, coded, invalid, plain, refused
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.facts.facts import (
     answering_slot,
@@ -105,12 +105,10 @@ def _items(call: Call, data: bytes) -> list[Any]:
     lines = call.request.content_type in NDJSON_TYPES
     given: Any = parse_lines(data) if lines else parse_json(data)
     if not isinstance(given, list):
-        raise unprocessable([entry("list_type", ["body"], "must be an array")])
+        raise invalid("list_type", ["body"], "must be an array")
     items = cast("list[Any]", given)
     if len(items) > BATCH_ITEMS_MAX:
-        raise unprocessable(
-            [entry("too_long", ["body"], f"at most {BATCH_ITEMS_MAX} items, not {len(items)}")]
-        )
+        raise invalid("too_long", ["body"], f"at most {BATCH_ITEMS_MAX} items, not {len(items)}")
     return items
 
 

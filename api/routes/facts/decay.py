@@ -15,7 +15,7 @@ from engramlog.api.commands.decay_sweep import policy_of_request, reach_of
 from engramlog.api.commands.garden_access import swept_gardens
 from engramlog.api.http.bodies import parse_json, validated
 from engramlog.api.http.call import Call, warned
-from engramlog.api.http.errors import ApiError, entry, plain, unprocessable
+from engramlog.api.http.errors import ApiError, entry, invalid, plain, unprocessable
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks.jobs import JobAccepted, JobRecord
 from engramlog.api.schemas.decay import PolicyId, PolicyRequest, SetValuedRequest, SweepRequest
@@ -85,9 +85,7 @@ async def put_policy(call: Call, request: PolicyRequest) -> dict[str, Any]:
         _check_id(policy_id)
     except ValidationError as fault:
         message = "must be letters, digits and ._:- and start with a letter or digit"
-        raise unprocessable(
-            [entry("policy_id", ["path", "policy_id"], message, policy_id)]
-        ) from fault
+        raise invalid("policy_id", ["path", "policy_id"], message, policy_id) from fault
     _check_reach(call, request.scope)
     policy = DecayPolicy(id=policy_id, **request.model_dump())
     await call.do(PolicySet(policy_id=policy_id, policy=policy))

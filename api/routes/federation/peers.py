@@ -8,7 +8,7 @@ from msgspec import Struct
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.client.discovery import EVENTS_WIRE, discovered
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import ApiError, coded, entry, unprocessable
+from engramlog.api.http.errors import ApiError, coded, invalid
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks.peering import ReplayState
 from engramlog.api.schemas.federation import (
@@ -121,7 +121,7 @@ async def _grants(call: Call, body: GrantsBody, row: PeerRow) -> PeerGrants:
     scopes = set(row.allowed_scopes if body.scopes is None else body.scopes)
     if beyond := sorted(scopes - set(row.allowed_scopes)):
         reason = f"the peer's declaration does not offer {', '.join(beyond)}"
-        raise unprocessable([entry("scope_not_declared", ("body", "scopes"), reason)])
+        raise invalid("scope_not_declared", ("body", "scopes"), reason)
     gardens = sorted(set(body.gardens))
     return shaped(body, PeerGrants, scopes=sorted(scopes), gardens=gardens, wire=wire)
 

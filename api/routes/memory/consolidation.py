@@ -11,7 +11,7 @@ from engramlog.api.commands.assertions import check_source, stored_uri
 from engramlog.api.commands.garden_access import entered_garden
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import coded, entry, refused, unprocessable
+from engramlog.api.http.errors import coded, invalid, refused
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.consolidator import (
     ConsolidationFailed,
@@ -108,11 +108,11 @@ async def put_rule(call: Call, body: RuleDocument) -> web.Response:
     document = {**(body.model_extra or {}), "id": rule_id}
     given = (body.model_extra or {}).get("id", rule_id)
     if given != rule_id:
-        raise unprocessable([entry("rule_id", ("body", "id"), "must be the id in the path")])
+        raise invalid("rule_id", ("body", "id"), "must be the id in the path")
     try:
         rule = parse_rule(document)
     except RuleError as fault:
-        raise unprocessable([entry("invalid_rule", ("body", fault.path), fault.reason)]) from fault
+        raise invalid("invalid_rule", ("body", fault.path), fault.reason) from fault
     rule = _placed(call, rule)
     await _check_replaceable(call, rule_id)
     done = await call.do(ConsolidationRuleSet(rule_id=rule_id, document=rule.document()))

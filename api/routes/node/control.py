@@ -9,9 +9,9 @@ import hmac
 import os
 from collections.abc import Awaitable, Callable
 
-import msgspec
 from aiohttp import web
 
+from engramlog.api.http.bodies import answer
 from engramlog.api.node.node import Node
 from engramlog.api.node.node_status import status_of_node
 from engramlog.api.settings import Settings
@@ -51,14 +51,14 @@ class _ControlRoutes:
         async def check(request: web.Request) -> web.StreamResponse:
             given = request.headers.get("Authorization", "").encode("utf-8", "replace")
             if not hmac.compare_digest(given, self._expected):
-                return _answer({"detail": "Not Found"}, 404)
+                return answer({"detail": "Not Found"}, 404)
             return await handler(request)
 
         return check
 
     async def ping(self, _: web.Request) -> web.Response:
         """Answer, which shows that the node accepts the token."""
-        return _answer({"pid": os.getpid()})
+        return answer({"pid": os.getpid()})
 
     async def take_lines(self, request: web.Request) -> web.Response:
         """Write a JSON array of import lines, all or none with ``atomic=true``."""
@@ -66,17 +66,17 @@ class _ControlRoutes:
         async for chunk in request.content.iter_any():
             data += chunk
             if len(data) > IMPORT_BYTES_MAX:
-                return _answer({"detail": f"over {IMPORT_BYTES_MAX} bytes"}, 413)
+                return answer({"detail": f"over {IMPORT_BYTES_MAX} bytes"}, 413)
         atomic = request.query.get("atomic") == "true"
         sink = NodeSink(self._node, self._settings.value_bytes_max)
         try:
             lines = await asyncio.to_thread(decode_lines, bytes(data))
             results = await asyncio.to_thread(sink.write, lines, received_at=None, atomic=atomic)
         except LineError as fault:
-            return _answer({"detail": str(fault)}, 422)
+            return answer({"detail": str(fault)}, 422)
         except SinkError as fault:
-            return _answer({"detail": str(fault)}, 503)
-        return _answer({"results": results})
+            return answer({"detail": str(fault)}, 503)
+        return answer({"results": results})
 
     async def find(self, request: web.Request) -> web.Response:
         """The id of the newest fact with a content id, or of the ``back``-th newest."""
@@ -84,9 +84,9 @@ class _ControlRoutes:
         try:
             back = int(request.query.get("back", "1"))
         except ValueError:
-            return _answer({"detail": "back must be a number"}, 422)
+            return answer({"detail": "back must be a number"}, 422)
         found = await asyncio.to_thread(sink.find, request.query.get("cid", ""), back)
-        return _answer({"id": found})
+        return answer({"id": found})
 
     async def find_episode(self, request: web.Request) -> web.Response:
         """The episode that an import line recorded."""
@@ -94,19 +94,19 @@ class _ControlRoutes:
         try:
             line = decode_line(await request.read())
             if not isinstance(line, EpisodeLine):
-                return _answer({"detail": "op must be episode"}, 422)
+                return answer({"detail": "op must be episode"}, 422)
             found = await asyncio.to_thread(sink.find_episode, line)
         except LineError as fault:
-            return _answer({"detail": str(fault)}, 422)
-        return _answer({"episode": found})
+            return answer({"detail": str(fault)}, 422)
+        return answer({"episode": found})
 
     async def status(self, _: web.Request) -> web.Response:
         """Position, projectors and digests."""
-        return _answer(await asyncio.to_thread(node_status, self._node))
+        return answer(await asyncio.to_thread(node_status, self._node))
 
     async def heads(self, _: web.Request) -> web.Response:
         """The heads of all streams, signed by the node."""
-        return _answer(await asyncio.to_thread(signed_heads, self._node))
+        return answer(await asyncio.to_thread(signed_heads, self._node))
 
 
 def node_status(node: Node) -> dict[str, object]:
@@ -130,9 +130,3 @@ def signed_heads(node: Node) -> SignedHeads:
     """The node's signed statement about where its streams end."""
     head, streams = node.log.head(), node.log.stream_heads()
     return sign_heads(node.identity, head, streams, node.clock.now_us())
-
-
-def _answer(body: object, status: int = 200) -> web.Response:
-    return web.Response(
-        body=msgspec.json.encode(body), status=status, content_type="application/json"
-    )

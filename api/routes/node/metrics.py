@@ -61,12 +61,8 @@ def _node(call: Call) -> Iterator[Sample]:
 def _writer(call: Call) -> Iterator[Sample]:
     writer = call.node.writer
     yield Sample("engramlog_writer_waiting", "Commands that wait for the writer.", writer.waiting)
-    yield Sample(
-        "engramlog_writer_groups_total", "Groups committed.", writer.groups, kind="counter"
-    )
-    yield Sample(
-        "engramlog_writer_commands_total", "Commands committed.", writer.submissions, kind="counter"
-    )
+    yield Sample("engramlog_writer_groups_total", "Groups committed.", writer.groups)
+    yield Sample("engramlog_writer_commands_total", "Commands committed.", writer.submissions)
     yield Sample(
         "engramlog_writer_group_size",
         "Commands a group, on average since start.",
@@ -97,7 +93,6 @@ def _recall(call: Call) -> Iterator[Sample]:
         "engramlog_cards_refused_total",
         "Memory cards not queued because the queue was full.",
         queue.refused,
-        kind="counter",
     )
     yield Sample(
         "engramlog_card_vectors_waiting",
@@ -171,7 +166,7 @@ def _replica(call: Call) -> Iterator[Sample]:
     ):
         yield Sample(name, meaning, _known(replica.get(field)))
     copied = _known(replica.get("events"))
-    yield Sample("engramlog_replica_events_total", "Events copied.", copied, kind="counter")
+    yield Sample("engramlog_replica_events_total", "Events copied.", copied)
 
 
 def _known(value: float | None) -> float:
@@ -189,7 +184,7 @@ def _shared_log(node: Node) -> Iterator[Sample]:
         ("engramlog_log_commits_total", "Commits to the log.", figures.commits),
         ("engramlog_log_commit_seconds_total", "Seconds until confirmed.", figures.commit_seconds),
     ):
-        yield Sample(name, meaning, value, kind="counter")
+        yield Sample(name, meaning, value)
     yield Sample("engramlog_log_leads", "1 on the node that leads.", node.shared.leads)
     lag = _known(figures.standby_lag_bytes)
     yield Sample("engramlog_log_standby_lag_bytes", "Lag of the quickest standby.", lag)
@@ -201,7 +196,7 @@ def _protocol(call: Call) -> Iterator[Sample]:
     for dimension, count in service.quotas.refused.items():
         labels = f'{{tenant="default",dimension="fact_{dimension}"}}'
         name = "stigmem_quota_breach_total"
-        yield Sample(name, "Requests refused by a quota.", count, labels, "counter")
+        yield Sample(name, "Requests refused by a quota.", count, labels)
     shut = [service.deliverer.delivered(row).failures for row in reader.ask(load_subscriptions)]
     yield Sample(
         "stigmem_subscription_connections_active",

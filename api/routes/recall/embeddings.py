@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import coded, entry, unprocessable
+from engramlog.api.http.errors import coded, invalid
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks.jobs import Reindex
 from engramlog.api.schemas.model import Model
@@ -82,7 +82,7 @@ def _check(settings: EmbeddingSettings) -> None:
     except WrongDimensions:
         raise
     except UnknownModel as fault:
-        raise unprocessable([entry("unknown_model", ["body", "model"], str(fault))]) from fault
+        raise invalid("unknown_model", ["body", "model"], str(fault)) from fault
 
 
 def target_of(call: Call, request: ReindexBody) -> EmbeddingSettings:

@@ -7,7 +7,7 @@ from pydantic import RootModel
 
 from engramlog.api.http.bodies import parse_json
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import coded, entry, unprocessable
+from engramlog.api.http.errors import coded, invalid
 from engramlog.api.http.routing import Routes
 from engramlog.eventlog.kinds import ProfileSet
 from engramlog.projections.recall.profile import (
@@ -78,19 +78,17 @@ async def put_profile(call: Call) -> ProfileRecord:
     data = await call.raw()
     document = parse_json(data)
     if not isinstance(document, dict):
-        raise unprocessable([entry("dict_type", ["body"], "must be a JSON object", document)])
+        raise invalid("dict_type", ["body"], "must be a JSON object", document)
     document = cast("dict[str, Any]", document)
     document.setdefault("name", name)
     if document["name"] != name:
-        raise unprocessable(
-            [entry("value_error", ["body", "name"], f"must be {name!r}, as in the path")]
-        )
+        raise invalid("value_error", ["body", "name"], f"must be {name!r}, as in the path")
     try:
         parse_profile(document)
     except ProfileError as fault:
         parts = fault.path.removeprefix("$").split(".")
         where: list[str | int] = ["body", *(part for part in parts if part)]
-        raise unprocessable([entry("invalid_profile", where, fault.reason)]) from fault
+        raise invalid("invalid_profile", where, fault.reason) from fault
     await call.do(ProfileSet(name=name, document=document), idempotency=call.idempotency())
     return _listed(name, document, "installed")
 

@@ -9,7 +9,7 @@ from engramlog.api.commands.assertions import check_source
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.auth import require
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import ApiError, coded, entry, plain, unprocessable
+from engramlog.api.http.errors import ApiError, coded, invalid, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.issuers import issuers_of
 from engramlog.api.schemas.rights.capabilities import (
@@ -104,9 +104,7 @@ async def issue_capability(call: Call, request: CapabilityRequest) -> IssuedCapa
     try:
         entities = () if request.entity is None else (stored_prefix(request.entity),)
     except GrantError as fault:
-        raise unprocessable(
-            [entry("entity_prefix", ["body", "entity"], str(fault), request.entity)]
-        ) from fault
+        raise invalid("entity_prefix", ["body", "entity"], str(fault), request.entity) from fault
     grant = Grant(frozenset(request.verbs), scopes, entities)
     now_us = call.node.clock.now_us()
     expires_us = _expiry(request, now_us)
@@ -120,14 +118,10 @@ def _expiry(request: CapabilityRequest, now_us: int) -> int:
     if request.expires_at is None:
         return now_us + (request.ttl_seconds or LIFETIME_SECONDS) * SECOND_US
     if request.ttl_seconds is not None:
-        raise unprocessable(
-            [entry("one_of", ["body", "expires_at"], "give expires_at or ttl_seconds, not both")]
-        )
+        raise invalid("one_of", ["body", "expires_at"], "give expires_at or ttl_seconds, not both")
     expires_us = parse_instant(request.expires_at)
     if not now_us < expires_us <= now_us + LIFETIME_US_MAX:
-        raise unprocessable(
-            [entry("lifetime", ["body", "expires_at"], "must be within the next 90 days")]
-        )
+        raise invalid("lifetime", ["body", "expires_at"], "must be within the next 90 days")
     return expires_us
 
 

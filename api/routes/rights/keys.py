@@ -10,7 +10,7 @@ from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.auth import require
 from engramlog.api.http.call import Call, ignored
-from engramlog.api.http.errors import ApiError, coded, entry, plain, unprocessable
+from engramlog.api.http.errors import ApiError, coded, invalid, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.rights.keys import TENANT, ExpiringQuery, KeyRequest, KeysQuery
 from engramlog.api.schemas.values import ScopeText
@@ -124,9 +124,7 @@ def _sources(call: Call, request: KeyRequest) -> tuple[str, ...]:
 def _source(text: str) -> str:
     """A source, or a glob of sources, in stored form. Raises ApiError 400 or 422."""
     if "*" in text[:-1]:
-        raise unprocessable(
-            [entry("source_glob", ["body", "sources"], "'*' may only end a source", text)]
-        )
+        raise invalid("source_glob", ["body", "sources"], "'*' may only end a source", text)
     return text.strip().lower() if text.endswith("*") else stored_uri(text)
 
 

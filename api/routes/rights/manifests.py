@@ -8,7 +8,7 @@ from pydantic import Field, StringConstraints
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.bodies import parse_json, validated
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import ApiError, entry, plain, unprocessable
+from engramlog.api.http.errors import ApiError, invalid, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.model import Model
 from engramlog.eventlog.identity import Identity
@@ -128,7 +128,7 @@ def _read(body: dict[str, Any]) -> OrgManifest:
 
 def _refusal(fault: str) -> ApiError:
     name, _, message = fault.partition(": ")
-    return unprocessable([entry("manifest_invalid", ["body", name], message)])
+    return invalid("manifest_invalid", ["body", name], message)
 
 
 @routes.add(
