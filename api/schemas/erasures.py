@@ -38,8 +38,8 @@ class ErasureRequest(Model, extra="forbid"):
         return self
 
 
-class ErasuresQuery(Model):
-    """``before``: a position; earlier erasures."""
+class BeforeQuery(Model):
+    """``before``: a position; earlier erasures or tombstones."""
 
     before: int | None = Field(default=None, ge=0)
     limit: int = Field(default=50, ge=1, le=500)
@@ -87,13 +87,6 @@ class RevokeRequest(Model, extra="allow"):
     """Why to show the entity again."""
 
     reason: str = Field(min_length=1, max_length=REASON_LENGTH_MAX)
-
-
-class TombstonesQuery(Model):
-    """``before``: a position; earlier tombstones."""
-
-    before: int | None = Field(default=None, ge=0)
-    limit: int = Field(default=50, ge=1, le=500)
 
 
 class SharedQuery(Model, extra="allow"):

@@ -46,7 +46,7 @@ class DiffQuery(Model, extra="forbid"):
 
 
 class LifeQuery(Model, extra="forbid"):
-    """``as_of``: the life up to this moment. ``scope``: only its facts."""
+    """``as_of``: the life up to this moment."""
 
     as_of: str | None = None
     limit: int = Field(default=200, ge=1, le=1000)

@@ -12,7 +12,7 @@ from engramlog.api.commands.assertions import stored_uri
 from engramlog.api.commands.erasures import erase, erasure_record, known_erasure
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.erasures import ErasureRequest, ErasuresQuery, HoldRequest, HoldsQuery
+from engramlog.api.schemas.erasures import BeforeQuery, ErasureRequest, HoldRequest, HoldsQuery
 from engramlog.eventlog.kinds import LegalHoldSet
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.facts.erasures import legal_holds
@@ -42,7 +42,7 @@ async def begin_erasure(call: Call, body: ErasureRequest) -> ErasureBegun:
 
 
 @routes.add("GET /v1/erasures", permission="admin")
-async def list_erasures(call: Call, query: ErasuresQuery) -> ErasurePage:
+async def list_erasures(call: Call, query: BeforeQuery) -> ErasurePage:
     """Erasures, newest first."""
     before = call.view().position + 1 if query.before is None else query.before
     rows = call.node.reader.ask(erasures_before, before, query.limit + 1)

@@ -15,7 +15,7 @@ from engramlog.api.commands import tombstones as commands
 from engramlog.api.commands.tombstones import entity_meant
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.erasures import RevokeRequest, TombstoneRequest, TombstonesQuery
+from engramlog.api.schemas.erasures import BeforeQuery, RevokeRequest, TombstoneRequest
 from engramlog.projections.tables.facts.tombstones import list_tombstones as tombstones_before
 
 routes = Routes("erasure")
@@ -62,7 +62,7 @@ async def revoke_tombstone(call: Call, request: RevokeRequest) -> RevocationReco
 
 
 @routes.add("GET /v1/tombstones", permission="admin")
-async def list_tombstones(call: Call, query: TombstonesQuery) -> TombstonePage:
+async def list_tombstones(call: Call, query: BeforeQuery) -> TombstonePage:
     """Tombstones, newest first, including revoked ones."""
     before = call.view().position + 1 if query.before is None else query.before
     rows = call.node.reader.ask(tombstones_before, before, query.limit + 1)
