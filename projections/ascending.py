@@ -26,7 +26,12 @@ def places(ascending: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> tu
     numbers are valid indices unless the array is empty."""
     if not len(ascending):
         return np.zeros(len(numbers), dtype=np.int64), np.zeros(len(numbers), dtype=np.bool_)
-    at = np.minimum(ascending.searchsorted(numbers), len(ascending) - 1)
+    first, last = int(ascending[0]), len(ascending) - 1
+    if int(ascending[last]) - first == last:  # no gaps: nothing to search
+        at = numbers.astype(np.int64) - first
+        inside = (at >= 0) & (at <= last)
+        return (at, inside) if inside.all() else (np.minimum(np.maximum(at, 0), last), inside)
+    at = np.minimum(ascending.searchsorted(numbers), last)
     return at, ascending[at] == numbers
 
 

@@ -43,13 +43,16 @@ class SupposedVectors(Vectors):
         rows[other], present[other] = super().rows(slots[other])
         return rows, present
 
-    def cosines(self, query: F32, slots: I32) -> tuple[F64, Bool]:
+    @property
+    def changes(self) -> int:
+        return self._node.changes + self._changes
+
+    def _products(self, query: F32, slots: I32, present: Bool) -> F64:
         own, theirs, other = self._split_slots(slots)
-        cosines = np.zeros(len(slots), dtype=np.float64)
-        present = np.zeros(len(slots), dtype=np.bool_)
-        cosines[own], present[own] = self._node.cosines(query, theirs)
-        cosines[other], present[other] = super().cosines(query, slots[other])
-        return cosines, present
+        products = np.zeros(len(slots), dtype=np.float64)
+        products[own] = self._node.products(query, theirs)
+        products[other] = super()._products(query, slots[other], present[other])
+        return products
 
     def likely(self, query: F32, slots: I32, count: int) -> I64:
         """Same as ``Vectors.likely``; every supposed fact counts as likely."""

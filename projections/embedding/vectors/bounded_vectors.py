@@ -14,7 +14,6 @@ import numpy as np
 from engramlog.projections.arrays import F32, F64, I32, I64, Bool
 from engramlog.projections.embedding.vectors.in_memory import (
     BLOCK_SLOTS,
-    COSINE_DECIMALS,
     VectorBlock,
     Vectors,
 )
@@ -59,6 +58,7 @@ class VectorsInFile(Vectors):
         if len(slots):
             self._grow(int(slots.max()) + 1)
             self._present[slots] = True
+            self._changes += 1
 
     def put(self, slots: I32, rows: F32) -> None:
         if len(slots):
@@ -69,6 +69,7 @@ class VectorsInFile(Vectors):
         slots = slots[self.present(slots)]
         if len(slots):
             self._present[slots] = False
+            self._changes += 1
             self._file.remove(self._starts()[slots])
 
     def rows(self, slots: I32) -> tuple[F32, Bool]:
@@ -78,12 +79,11 @@ class VectorsInFile(Vectors):
             rows[at] = found
         return rows, present
 
-    def cosines(self, query: F32, slots: I32) -> tuple[F64, Bool]:
-        present = self.present(slots)
-        cosines = np.zeros(len(slots), dtype=np.float64)
+    def _products(self, query: F32, slots: I32, present: Bool) -> F64:
+        products = np.zeros(len(slots), dtype=np.float64)
         for at, found in self._chunks_with_vectors(slots, present):
-            cosines[at] = np.vecdot(found, query)
-        return np.round(cosines, COSINE_DECIMALS), present
+            products[at] = np.vecdot(found, query)
+        return products
 
     def _chunks_with_vectors(self, slots: I32, present: Bool) -> Iterator[tuple[I64, F32]]:
         """Indices of slots with a vector, ascending, and the vectors: a few at a time."""
@@ -243,8 +243,15 @@ class BoundedVectors(Vectors):
     def rows(self, slots: I32) -> tuple[F32, Bool]:
         return self._inside.rows(slots)
 
+    @property
+    def changes(self) -> int:
+        return self._changes + self._inside.changes
+
     def cosines(self, query: F32, slots: I32) -> tuple[F64, Bool]:
         return self._inside.cosines(query, slots)
+
+    def products(self, query: F32, slots: I32) -> F64:
+        return self._inside.products(query, slots)
 
     def likely(self, query: F32, slots: I32, count: int) -> I64:
         return self._inside.likely(query, slots, count)
@@ -285,6 +292,7 @@ class BoundedVectors(Vectors):
         self._file.remove(positions[slots < 0])  # of no fact
         inside = VectorsInFile(self._file, self._starts)
         inside.mark(slots[slots >= 0].astype(np.int32))
+        self._changes += self._inside.changes + 1  # never a number that the others had
         self._inside = inside
 
 

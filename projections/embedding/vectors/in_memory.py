@@ -41,12 +41,18 @@ class Vectors:
         self._sketches: dict[int, U64] = {}
         self._present: Bool = np.zeros(BLOCK_SLOTS, dtype=np.bool_)
         self._forgotten: dict[int, int] = {}
+        self._changes: int = 0
         self.on_put: Callable[[I32, F32], None] = lambda _slots, _rows: None
         self.on_forget: Callable[[I32], None] = lambda _slots: None
 
     def __len__(self) -> int:
         """Slots with a vector."""
         return int(np.count_nonzero(self._present))
+
+    @property
+    def changes(self) -> int:
+        """How often vectors were added or removed."""
+        return self._changes
 
     def put(self, slots: I32, rows: F32) -> None:
         """Store the unit vectors of ``slots``."""
@@ -68,6 +74,7 @@ class Vectors:
             self._sketches[block][:, at] = packed[:, inside]
             self._blocks[block] = held
         self._present[slots] = True
+        self._changes += 1
         self.on_put(slots, rows)
 
     def forget(self, slots: I32) -> None:
@@ -78,6 +85,7 @@ class Vectors:
             self._blocks[slot // BLOCK_SLOTS][slot % BLOCK_SLOTS] = 0.0
             self._sketches[slot // BLOCK_SLOTS][:, slot % BLOCK_SLOTS] = 0
         self._count_forgotten(slots)
+        self._changes += 1
         self.on_forget(slots)
 
     def _count_forgotten(self, slots: I32) -> None:
@@ -103,6 +111,7 @@ class Vectors:
         self._sketches[number] = block.sketch
         self._blocks[number] = block.rows
         self._present[first : first + BLOCK_SLOTS] = block.present
+        self._changes += 1
 
     def present(self, slots: I32) -> Bool:
         """Which of ``slots`` have a vector."""
@@ -134,7 +143,14 @@ class Vectors:
         """The cosine of each of ``slots`` (ascending) with a unit vector, rounded to 1e-6; 0
         without a vector. The second array says which have one."""
         present = self.present(slots)
-        cosines = np.zeros(len(slots), dtype=np.float64)
+        return np.round(self._products(query, slots, present), COSINE_DECIMALS), present
+
+    def products(self, query: F32, slots: I32) -> F64:
+        """The cosines, not rounded."""
+        return self._products(query, slots, self.present(slots))
+
+    def _products(self, query: F32, slots: I32, present: Bool) -> F64:
+        products = np.zeros(len(slots), dtype=np.float64)
         for block, start, end in _runs(slots):
             held = self._blocks.get(block)
             if held is not None:
@@ -142,12 +158,12 @@ class Vectors:
                 # Row by row: the last bits of a matrix product depend on a row's neighbours.
                 if len(at) > WHOLE_SHARE * (at[-1] + 1 - at[0]):
                     stretch = np.vecdot(held[at[0] : at[-1] + 1], query)
-                    cosines[start:end] = stretch[at - at[0]]
+                    products[start:end] = stretch[at - at[0]]
                 else:
-                    cosines[start:end] = np.vecdot(held.take(at, axis=0), query)
+                    products[start:end] = np.vecdot(held.take(at, axis=0), query)
         if not present.all():
-            cosines[~present] = 0.0
-        return np.round(cosines, COSINE_DECIMALS), present
+            products[~present] = 0.0
+        return products
 
     def likely(self, query: F32, slots: I32, count: int) -> I64:
         """Indices into ``slots`` (ascending, all present) of the ``count`` that the sketch ranks

@@ -18,10 +18,10 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from engramlog.projections.arrays import F64, I32, I64, Bool
+from engramlog.projections.arrays import I32, I64, Bool
 from engramlog.projections.ascending import distinct, places
 from engramlog.projections.moment import NO_START
-from engramlog.projections.recall.conversation.context import ConversationContext, shares_of
+from engramlog.projections.recall.conversation.context import ConversationContext
 
 if TYPE_CHECKING:
     from engramlog.projections.image.view import View
@@ -32,76 +32,62 @@ HOUR_US = 3_600_000_000
 
 
 class Conversations(Struct, frozen=True):
-    """The members of some conversations: slots, ordered by conversation ``number`` and age.
-    ``by_slot`` sorts the members by slot, as in ``ascending``."""
+    """The members of some conversations: slots, ordered by conversation ``number`` and age; a
+    member's place is its index. ``by_slot`` sorts the members by slot, as in ``ascending``.
+    ``begins`` and ``ends``: of each member's conversation, its first place and the one after its
+    last."""
 
     members: I32
     number: I32
     by_slot: I64
     ascending: I32
+    begins: I64
+    ends: I64
 
     def of(self, slots: I32) -> I32:
         """The number of each fact's conversation, or -1."""
         if not len(self.members):
             return np.full(len(slots), -1, dtype=np.int32)
-        at, found = self._places(slots)
+        at, found = self.places(slots)
         return np.where(found, self.number[at], np.int32(-1))
+
+    def places(self, slots: I32) -> tuple[I64, Bool]:
+        """The place of each fact, and whether it is a member; places of others are valid indices
+        unless there are no members."""
+        at, found = places(self.ascending, slots)
+        return self.by_slot[at] if len(self.members) else at, found
+
+    def near(self, at: I64, step: int) -> Bool:
+        """Which places have a neighbour at that distance (below 0: before) in their
+        conversation."""
+        there = at + step
+        return there >= self.begins[at] if step < 0 else there < self.ends[at]
 
     def neighbours(self, slots: I32, steps: Sequence[int]) -> list[I32]:
         """For each of ``steps``, the member at that distance after (below 0: before) each fact, or
         -1."""
         if not len(self.members):
             return [np.full(len(slots), -1, dtype=np.int32) for _ in steps]
-        at, found = self._places(slots)
-        stepped = (self._places_at_step(at, found, step) for step in steps)
-        return [np.where(within, self.members[there], np.int32(-1)) for there, within in stepped]
-
-    def around(
-        self, slots: I32, context: ConversationContext, lengths: I32
-    ) -> list[tuple[F64, I32]]:
-        """(shares, neighbour of each fact) for every step with a share. ``lengths``: terms of every
-        fact by slot."""
-        shares = shares_of(context)
-        own = bounded(lengths[slots], context)
-        found = self.neighbours(slots, [*shares])
+        at, found = self.places(slots)
         return [
-            (share * own * bounded(lengths[near], context), near)
-            for share, near in zip(shares.values(), found, strict=True)
+            np.where(found & self.near(at, step), self.at(at + step), np.int32(-1))
+            for step in steps
         ]
 
-    def windows(self, slots: I32, context: ConversationContext) -> Windows:
-        """The neighbours of each fact, in the order of the conversation."""
-        if not len(self.members):
-            nowhere = np.zeros(len(slots), dtype=np.bool_)
-            steps = dict.fromkeys(shares_of(context), nowhere)
-            return Windows(self.members, np.zeros(len(slots), dtype=np.int64), steps)
-        at, found = self._places(slots)
-        stepped = {step: self._places_at_step(at, found, step) for step in shares_of(context)}
-        beside = (there[within] for there, within in stepped.values())
-        wanted = distinct(np.concatenate([at[found], *beside]))
-        places = np.where(found, wanted.searchsorted(at), len(wanted))
-        steps = {step: within for step, (_, within) in stepped.items()}
-        return Windows(self.members[wanted], places, steps)
+    def at(self, wanted: I64) -> I32:
+        """The members at some places; any member for a place outside."""
+        return self.members.take(wanted, mode="clip")
 
-    def _places(self, slots: I32) -> tuple[I64, Bool]:
-        at, found = places(self.ascending, slots)
-        return self.by_slot[at], found
-
-    def _places_at_step(self, at: I64, found: Bool, step: int) -> tuple[I64, Bool]:
-        """The places at that distance, and which of them lie in the same conversation."""
-        there = np.minimum(np.maximum(at + step, 0), len(self.members) - 1)
-        return there, found & (there == at + step) & (self.number[there] == self.number[at])
-
-
-class Windows(Struct, frozen=True):
-    """Stretches of conversations around some facts. ``members``: in the order in which they were
-    said, so the next place holds the member one step later. ``places``: the place of each fact, or
-    ``len(members)`` outside all conversations. ``steps``: for each step, which facts have a
-    neighbour there."""
-
-    members: I32
-    places: I64
-    steps: dict[int, Bool]
+    def stretch(self, at: I64, before: int, after: int) -> I64:
+        """The places up to so many steps before and after some, ascending; all ascend."""
+        first = np.maximum(at - before, self.begins[at])
+        end = np.minimum(at + (after + 1), self.ends[at])
+        np.maximum(first[1:], end[:-1], out=first[1:])
+        sizes = end - first
+        until = sizes.cumsum()
+        found: I64 = np.repeat(first - until + sizes, sizes)
+        found += np.arange(len(found))
+        return found
 
 
 def conversations(survey: Survey, context: ConversationContext, slots: I32) -> Conversations:
@@ -126,12 +112,16 @@ def _conversations_of(
         )
     members = np.concatenate(lists)
     if not len(members):
-        return Conversations(members, members, np.empty(0, dtype=np.int64), members)
+        none = np.empty(0, dtype=np.int64)
+        return Conversations(members, members, none, members, none, none)
     later = np.abs(np.diff(_times(view, members))) > context.gap_hours * HOUR_US
     begins = (np.diff(view.source[members]) != 0) | later
     number = np.concatenate([[0], np.cumsum(begins)]).astype(np.int32)
+    bounds = np.concatenate([[0], np.flatnonzero(begins) + 1, [len(members)]])
     by_slot = np.argsort(members, kind="stable")
-    return Conversations(members, number, by_slot, members[by_slot])
+    return Conversations(
+        members, number, by_slot, members[by_slot], bounds[number], bounds[number + 1]
+    )
 
 
 def _conversation_slots(survey: Survey, facts_max: int, source: int) -> I32:
@@ -141,19 +131,14 @@ def _conversation_slots(survey: Survey, facts_max: int, source: int) -> I32:
     return kept[:0] if len(kept) > facts_max else survey.view.by_age(survey.admits(kept))
 
 
-def bounded(terms: I32, context: ConversationContext) -> F64:
-    """The factor on the shares that facts with this many terms get and give."""
-    if context.terms is None:
-        return np.ones(len(terms))
-    return context.terms / np.maximum(terms, context.terms)
-
-
 def surroundings(talk: Conversations, context: ConversationContext, slots: I32) -> I32:
     """``slots``, ascending, with all facts that share something with them."""
+    if not len(talk.members):
+        return slots
+    at, found = talk.places(slots)
     reach = max(len(context.before), len(context.after))
-    steps = [step for step in range(-reach, reach + 1) if step]
-    both = distinct(np.concatenate([slots, *talk.neighbours(slots, steps)]))
-    return both[both >= 0]
+    inside = talk.members[talk.stretch(np.sort(at[found]), reach, reach)]
+    return np.sort(np.concatenate([slots[~found], inside]))
 
 
 def spread(survey: Survey, context: ConversationContext, fused: Fused) -> Fused:

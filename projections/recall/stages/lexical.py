@@ -18,9 +18,10 @@ from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import F64, I32
 from engramlog.projections.ascending import places
-from engramlog.projections.recall.conversation.conversations import conversations, surroundings
+from engramlog.projections.recall.conversation.conversations import surroundings
+from engramlog.projections.recall.conversation.shares import Shares, shares
 from engramlog.projections.recall.stages.candidates import Candidates, best_indices
-from engramlog.projections.recall.stages.tally import Tally
+from engramlog.projections.recall.stages.tally import Tally, looked_up
 from engramlog.projections.text.stop_words import without_stop_words
 
 if TYPE_CHECKING:
@@ -47,10 +48,13 @@ class Term(Struct, frozen=True):
     slots: I32
     frequencies: F64
 
-    def frequency(self, slots: I32) -> F64:
-        """How often each of ``slots`` holds the term."""
+    def frequency(self, slots: I32, count: int = 0) -> F64:
+        """How often each of ``slots`` holds the term. Many slots are found sooner with ``count``,
+        that of all facts."""
+        if len(self.slots) < count and len(self.slots) < slots.size:
+            return looked_up(count, self.slots, self.frequencies, slots)
         if not len(self.slots):
-            return np.zeros(len(slots))
+            return np.zeros(slots.shape)
         at, holds = places(self.slots, slots)
         return np.where(holds, self.frequencies[at], 0.0)
 
@@ -124,21 +128,30 @@ def _in_context(
     best = slots[best_indices(scores, context.pool, lambda at: survey.view.ages(slots[at]))]
     if not len(best):
         return slots, scores
-    talk = conversations(survey, context, best)
-    pool = surroundings(talk, context, best)
-    around = talk.around(pool, context, survey.view.length)
-    lengths = survey.view.length[pool].astype(np.float64)
-    for share, near in around:
-        lengths += share * np.where(near >= 0, survey.view.length[near], 0)
+    given = shares(survey, context, best)
+    pool = surroundings(given.talk, context, best)
+    share, everyone = _with_neighbours(given, pool)
+    lengths = (share * survey.view.length[everyone]).sum(axis=0)
     lengths /= max(float(lengths.mean()), 1.0)
     total: F64 = np.zeros(len(pool))
-    everyone = np.concatenate([pool, *(near for _, near in around)])
-    shares = np.stack([np.ones(len(pool)), *(share for share, _ in around)])
     for term in terms:
-        frequency = (shares * term.frequency(everyone).reshape(shares.shape)).sum(axis=0)
+        frequency = (share * term.frequency(everyone, survey.view.count)).sum(axis=0)
         total += _of_term(term.idf, frequency, lengths, parameters)
     held = total > 0
     return pool[held], total[held]
+
+
+def _with_neighbours(given: Shares, pool: I32) -> tuple[F64, I32]:
+    """Facts and their neighbours, a line for each step, and the share that each lends: first the
+    facts themselves, which count in full."""
+    at, inside = given.talk.places(pool)
+    if not inside.any():
+        return np.ones((1, len(pool))), pool[np.newaxis]
+    everyone = np.stack([pool, *(given.talk.at(at + step) for step in given.steps)])
+    share = np.zeros(everyone.shape)
+    share[0] = 1.0
+    share[1:, inside] = given.at(at[inside])
+    return share, everyone
 
 
 def _of_term(idf: float, frequency: F64, length: F64, parameters: Parameters) -> F64:

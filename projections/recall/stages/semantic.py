@@ -17,14 +17,10 @@ from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import F32, F64, I32, I64
 from engramlog.projections.ascending import among
+from engramlog.projections.ascending import places as places_in
 from engramlog.projections.embedding.vectors.in_memory import COSINE_DECIMALS
-from engramlog.projections.recall.conversation.context import shares_of
-from engramlog.projections.recall.conversation.conversations import (
-    Windows,
-    bounded,
-    conversations,
-    surroundings,
-)
+from engramlog.projections.recall.conversation.conversations import surroundings
+from engramlog.projections.recall.conversation.shares import Shares, shares
 from engramlog.projections.recall.conversation.speakers import (
     PlainQuestion,
     question_vector,
@@ -83,10 +79,12 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     slots = embedded
     if len(slots) > compared:
         slots = slots[semantics.vectors.likely(query, slots, compared)]
-    cosines, _ = semantics.vectors.cosines(query, slots)
-    near_query = cosines
+    products = semantics.vectors.products(query, slots)
+    near_query = cosines = np.round(products, COSINE_DECIMALS)
     if survey.context is not None:
-        slots, cosines, near_query = _in_context(survey, semantics, query, embedded, slots, cosines)
+        slots, cosines, near_query = _in_context(
+            survey, semantics, query, embedded, slots, products
+        )
     distinct = cosines
     if parameters.own is not None:
         distinct = distinct_cosines(survey, semantics, query, slots, cosines, parameters.own)
@@ -126,26 +124,32 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
 
 
 def _in_context(
-    survey: Survey, semantics: Semantics, query: F32, embedded: I32, slots: I32, cosines: F64
+    survey: Survey, semantics: Semantics, query: F32, embedded: I32, slots: I32, products: F64
 ) -> tuple[I32, F64, F64]:
     """The compared slots and the embedded neighbours of the best of them, their cosines, and their
-    cosines with context. With context, the best facts and their neighbours add shares of their
-    neighbours' vectors to their own, if that gives a greater cosine."""
+    cosines with context, given the slots' ``products`` with the query. With context, the best facts
+    and their neighbours add shares of their neighbours' vectors to their own, if that gives a
+    greater cosine."""
     context = survey.context
     assert context is not None
+    cosines = np.round(products, COSINE_DECIMALS)
     best = slots[best_indices(cosines, context.pool, lambda at: survey.view.ages(slots[at]))]
-    talk = conversations(survey, context, best)
-    pool = surroundings(talk, context, best)
+    given = shares(survey, context, best)
+    pool = surroundings(given.talk, context, best)
     pool = pool[among(pool, embedded)]
     others = pool[~among(pool, slots)]
     if len(others):
-        besides, _ = semantics.vectors.cosines(query, others)
+        besides = semantics.vectors.products(query, others)
         slots = np.concatenate([slots, others])
         order = np.argsort(slots)
-        slots, cosines = slots[order], np.concatenate([cosines, besides])[order]
-    windows = talk.windows(pool, context)
-    kept = bounded(survey.view.length[windows.members], context)
-    product, length = _with_neighbours(windows, shares_of(context), kept, semantics, query)
+        slots, products = slots[order], np.concatenate([products, besides])[order]
+        cosines = np.round(products, COSINE_DECIMALS)
+    places, inside = given.talk.places(pool)
+    places, pool = places[inside], pool[inside]
+    if not len(pool):
+        return slots, cosines, cosines
+    product = _with_neighbours(given, places, semantics, query, slots, products)
+    length = given.blended_lengths(semantics, places)
     at = np.searchsorted(slots, pool)
     raised = cosines.copy()
     blended = np.round(product / np.maximum(length, 1e-9), COSINE_DECIMALS)
@@ -154,50 +158,28 @@ def _in_context(
 
 
 def _with_neighbours(
-    windows: Windows, shares: Mapping[int, float], kept: F64, semantics: Semantics, query: F32
-) -> tuple[F64, F64]:
-    """For each fact's vector plus its neighbours' shares: the product with the query, and the
-    length; both 0 for facts outside conversations. ``kept``: the factor that each member's length
-    puts on the shares that it gets and gives.
-
-    The sums themselves are never built: a few products of each vector with the next ones suffice,
-    and all near facts share them.
-    """
-    rows, _ = semantics.vectors.rows(windows.members)
-    count = len(rows)
-    at = {step: _indices(windows.places + step, count) for step in (0, *shares)}
-    known = _padded(kept, count)
-    own = known[at[0]]
-    weights = {n: share * own * known[at[n]] * windows.steps[n] for n, share in shares.items()}
-    weights[0] = (windows.places < count).astype(np.float64)
-    steps = sorted(weights)
-    # Each row by itself: the last bits of a matrix product depend on the other rows.
-    products = _padded(np.vecdot(rows, query), count)
-    overlaps = [
-        _padded(np.vecdot(rows[: max(0, count - apart)], rows[apart:]), count)
-        for apart in range(steps[-1] - steps[0] + 1)
-    ]
-    product, squared = np.zeros(len(windows.places)), np.zeros(len(windows.places))
-    for number, step in enumerate(steps):
-        product += weights[step] * products[at[step]]
-        squared += weights[step] ** 2 * overlaps[0][at[step]]
-        for later in steps[number + 1 :]:
-            overlap = overlaps[later - step][at[step]]
-            squared += 2.0 * weights[step] * weights[later] * overlap
-    return product, np.sqrt(np.maximum(squared, 0.0))
-
-
-def _padded(values: F32 | F64, count: int) -> F64:
-    """Values by place, with 0 before the first, and after the last up to ``count``."""
-    padded = np.zeros(count + 2)
-    padded[1 : 1 + len(values)] = values
-    return padded
-
-
-def _indices(places: I64, count: int) -> I64:
-    """The indices of places in ``_padded`` of ``count``; places outside lead to a 0."""
-    indices: I64 = np.minimum(np.maximum(places, -1), count) + 1
-    return indices
+    given: Shares, places: I64, semantics: Semantics, query: F32, slots: I32, products: F64
+) -> F64:
+    """The product of the query with each fact's vector plus its neighbours' shares. The facts are
+    at ``places``; ``products``: those of ``slots``, which need not hold all neighbours."""
+    steps = sorted((0, *given.steps))
+    near = given.talk.stretch(np.sort(places), -steps[0], steps[-1])
+    members = given.talk.members[near]
+    at, known = places_in(slots, members)
+    own = np.where(known, products[at], 0.0)
+    if not known.all():
+        others = members[~known]
+        order = np.argsort(others)
+        besides = np.empty(len(others))
+        besides[order] = semantics.vectors.products(query, others[order])
+        own[~known] = besides
+    found = given.at(places)
+    here = near.searchsorted(places)
+    product = np.zeros(len(places))
+    for step in steps:
+        values = own.take(here + step, mode="clip")
+        product += values if step == 0 else found[given.steps.index(step)] * values
+    return product
 
 
 def _with_card_scores(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from engramlog.projections.embedding.cache import EmbeddingCache
 from engramlog.projections.embedding.errors import ProviderUnavailable
 from engramlog.projections.embedding.semantics import Semantics
+from engramlog.projections.embedding.vectors.in_memory import Vectors
 from engramlog.projections.moment import Moment
 from engramlog.projections.recall import RecallAnswer, RecallRequest, load_profile, recall
 from engramlog.projections.recall.conversation.context import ConversationContext
@@ -138,6 +139,30 @@ def test_a_feed_has_no_context(provider: Any, cache: Any) -> None:
     feed = ConversationContext(before=(0.5, 0.25), after=(0.5,), facts_max=1)
     assert found(feed) == found(None)
     assert found(msgspec.structs.replace(feed, facts_max=100)) != found(None)
+
+
+@pytest.mark.parametrize("erased", [False, True])
+def test_context_follows_vectors_that_come_or_go_without_a_write(
+    provider: Any, cache: Any, erased: bool
+) -> None:
+    world = drinks()
+    context = ConversationContext(before=(0.5, 0.25), after=(0.5,))
+
+    def found(semantics: Semantics) -> tuple[list[int], list[float]]:
+        made = run(world, semantics, "green tea", context=context)
+        return made.slots.tolist(), made.scores.tolist()
+
+    whole, partial = embedded(world, provider, cache), embedded(world, provider, cache, (1,))
+    slot = np.array([1], dtype=np.int32)
+    kept, other = (whole, partial) if erased else (partial, whole)
+    assert found(kept) != found(other)
+    vectors = kept.state()[0]
+    assert isinstance(vectors, Vectors)
+    if erased:
+        vectors.forget(slot)
+    else:
+        vectors.put(slot, whole.vectors.rows(slot)[0])
+    assert found(kept) == found(other)
 
 
 @given(
