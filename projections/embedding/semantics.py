@@ -91,8 +91,3 @@ class Semantics:
     def on_vectors(self, put: Callable[[I32, F32], None], forget: Callable[[I32], None]) -> None:
         """Report added and removed vectors, in the embedding worker's thread."""
         self.vectors.on_put, self.vectors.on_forget = put, forget
-
-    def state(self) -> tuple[object, int]:
-        """The vectors, by identity, and the number of their changes: both are equal as long as no
-        fact's vector changes."""
-        return self.vectors, self.vectors.changes

@@ -70,10 +70,9 @@ class Shares:
 
     def blended_lengths(self, semantics: Semantics, places: I64) -> F64:
         """The length of each fact's vector plus its neighbours' shares."""
-        vectors, changes = semantics.state()
-        held = self._blended
-        if held.vectors is not vectors or held.changes != changes:
-            held = self._blended = _Blended(vectors, changes, len(self.talk.members))
+        vectors, held = semantics.vectors, self._blended
+        if held.vectors is not vectors or held.changes != vectors.changes:
+            held = self._blended = _Blended(vectors, vectors.changes, len(self.talk.members))
         missing = places[~held.known[places]]
         if len(missing):
             missing = np.sort(missing)

@@ -156,7 +156,7 @@ def test_context_follows_vectors_that_come_or_go_without_a_write(
     slot = np.array([1], dtype=np.int32)
     kept, other = (whole, partial) if erased else (partial, whole)
     assert found(kept) != found(other)
-    vectors = kept.state()[0]
+    vectors = kept.vectors
     assert isinstance(vectors, Vectors)
     if erased:
         vectors.forget(slot)
