@@ -1,5 +1,5 @@
-"""Rows as structs: a column holds the field of its name. Lists, dictionaries and structs are JSON
-in the tables.
+"""Rows from events and as structs: a column holds the field of its name. Lists, dictionaries and
+structs are JSON in the tables.
 
 For tables of few rows; the large ones (facts, edges, episodes, deltas) write out their columns.
 """
@@ -14,6 +14,9 @@ import apsw
 import msgspec
 from msgspec import Struct, inspect
 
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import Payload
+from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import Bindings, query
 
 AnyRow = TypeVar("AnyRow", bound=Struct)
@@ -25,28 +28,41 @@ _PLAIN = (
 def insert_row(
     db: apsw.Connection,
     table: str,
-    *sources: Struct,
+    event: Recorded,
+    *,
     or_ignore: bool = False,
     **values: object,
 ) -> None:
-    """Insert a row. A column takes its value from ``values``, else from the first of ``sources``
-    with a field of its name, else it keeps its default.
+    """Insert the row of an event. A column takes its value from ``values``, else from the field of
+    its name in the payload, the header or the event, else it keeps its default.
+    ``from_position`` is the event's.
 
     Args:
         or_ignore: leave an existing row with the same key.
     """
+    assert isinstance(event.payload, Payload)
     row: dict[str, apsw.SQLiteValue] = {}
     for _, column, *_ in query(db, f"PRAGMA table_info({table})"):
         if column in values:
             row[column] = _stored(values.pop(column))
             continue
+        sources = (event.payload, event.header, event)
         source = next((each for each in sources if column in each.__struct_fields__), None)
         if source is not None:
             row[column] = _stored(getattr(source, column))
+        elif column == "from_position":
+            row[column] = event.position
     assert not values, f"{table} has no columns {sorted(values)}"
     verb = "INSERT OR IGNORE" if or_ignore else "INSERT"
     places = ",".join("?" * len(row))
     db.execute(f"{verb} INTO {table} ({','.join(row)}) VALUES ({places})", tuple(row.values()))
+
+
+def end_rows(db: apsw.Connection, table: str, event: Recorded, **key: apsw.SQLiteValue) -> None:
+    """End the live rows with this key at the event."""
+    wanted = "".join(f" AND {column}=?" for column in key)
+    sql = f"UPDATE {table} SET to_position=? WHERE to_position={LIVE}{wanted}"
+    db.execute(sql, (event.position, *key.values()))
 
 
 def _stored(value: Any) -> apsw.SQLiteValue:

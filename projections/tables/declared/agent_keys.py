@@ -47,14 +47,7 @@ class AgentKeysProjector(Projector):
             key = event.payload
             assert isinstance(key, AgentKeySet)
             at = event.header.recorded_at
-            insert_row(
-                db,
-                "agent_keys",
-                key,
-                registered_at=at,
-                from_position=event.position,
-                or_ignore=True,
-            )
+            insert_row(db, "agent_keys", event, registered_at=at, or_ignore=True)
             db.execute("UPDATE agent_keys SET status=? WHERE key_id=?", (key.status, key.key_id))
 
 

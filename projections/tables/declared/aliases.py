@@ -19,7 +19,7 @@ from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import POSITIONS
 from engramlog.projections.tables.projector import Projector
-from engramlog.projections.tables.struct_rows import insert_row, rows_as
+from engramlog.projections.tables.struct_rows import end_rows, insert_row, rows_as
 
 
 class AliasRow(Struct, frozen=True):
@@ -58,20 +58,10 @@ class AliasesProjector(Projector):
         for event in events:
             alias = event.payload
             assert isinstance(alias, AliasSet)
-            db.execute(
-                f"UPDATE aliases SET to_position=? WHERE raw_uri=? AND to_position={LIVE}",
-                (event.position, alias.raw_uri),
-            )
+            end_rows(db, "aliases", event, raw_uri=alias.raw_uri)
             if alias.canonical_uri is not None:
-                insert_row(
-                    db,
-                    "aliases",
-                    alias,
-                    kind=alias.alias_kind,
-                    set_by=event.header.actor,
-                    set_at=event.header.recorded_at,
-                    from_position=event.position,
-                )
+                by, at = event.header.actor, event.header.recorded_at
+                insert_row(db, "aliases", event, kind=alias.alias_kind, set_by=by, set_at=at)
 
 
 def load_aliases(db: apsw.Connection) -> list[AliasRow]:

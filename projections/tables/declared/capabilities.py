@@ -7,7 +7,7 @@ import apsw
 from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded
-from engramlog.eventlog.kinds import CapabilityIssued, CapabilityRevoked
+from engramlog.eventlog.kinds import CapabilityRevoked
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.projector import Projector
 from engramlog.projections.tables.struct_rows import insert_row, rows_as
@@ -60,24 +60,18 @@ class CapabilitiesProjector(Projector):
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:
-            payload = event.payload
-            if isinstance(payload, CapabilityIssued):
-                if event.peer is not None:
-                    continue  # each node lists only the tokens that it signed
-                at = event.header.recorded_at
-                insert_row(
-                    db, "capabilities", payload, issued_at_us=at, from_position=event.position
-                )
-            elif isinstance(payload, CapabilityRevoked):
+            node, at = event.header.origin, event.header.recorded_at
+            if isinstance(event.payload, CapabilityRevoked):
                 insert_row(
                     db,
                     "capability_revocations",
-                    payload,
-                    node_id=event.header.origin,
-                    revoked_at_us=event.header.recorded_at,
-                    from_position=event.position,
+                    event,
+                    node_id=node,
+                    revoked_at_us=at,
                     or_ignore=True,
                 )
+            elif event.peer is None:  # each node lists only the tokens that it signed
+                insert_row(db, "capabilities", event, issued_at_us=at)
 
 
 def load_capabilities(db: apsw.Connection) -> list[CapabilityRow]:

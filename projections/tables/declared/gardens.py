@@ -21,9 +21,8 @@ from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import FACTS
 from engramlog.projections.tables.projector import Projector
-from engramlog.projections.tables.struct_rows import insert_row
+from engramlog.projections.tables.struct_rows import end_rows, insert_row
 
-_END = f"UPDATE gardens SET to_position=? WHERE id=? AND to_position={LIVE}"
 _JOIN = """
 INSERT INTO garden_members (garden_id, entity_uri, role, added_by, added_at, from_position)
 VALUES (?,?,?,?,?,?)
@@ -31,13 +30,6 @@ VALUES (?,?,?,?,?,?)
 _STANDING = f"""
 SELECT added_by, added_at FROM garden_members
 WHERE garden_id=? AND entity_uri=? AND to_position={LIVE}
-"""
-_LEAVE = f"""
-UPDATE garden_members SET to_position=?
-WHERE garden_id=? AND entity_uri=? AND to_position={LIVE}
-"""
-_LEAVE_ALL = f"""
-UPDATE garden_members SET to_position=? WHERE garden_id=? AND to_position={LIVE}
 """
 _REVIEWS = "SELECT position, fact_id, decision FROM quarantine ORDER BY position"
 
@@ -97,24 +89,16 @@ class GardensProjector(Projector):
             elif isinstance(payload, GardenMemberSet):
                 _set_member(event, payload, db)
             elif isinstance(payload, GardenDeleted):
-                db.execute(_END, (event.position, payload.garden_id))
-                db.execute(_LEAVE_ALL, (event.position, payload.garden_id))
+                end_rows(db, "gardens", event, id=payload.garden_id)
+                end_rows(db, "garden_members", event, garden_id=payload.garden_id)
             else:
-                assert isinstance(payload, QuarantineReviewed)
-                insert_row(
-                    db,
-                    "quarantine",
-                    payload,
-                    reviewed_by=event.header.actor,
-                    reviewed_at=event.header.recorded_at,
-                    position=event.position,
-                    or_ignore=True,
-                )
+                by, at = event.header.actor, event.header.recorded_at
+                insert_row(db, "quarantine", event, reviewed_by=by, reviewed_at=at, or_ignore=True)
 
 
 def _create(event: Recorded, garden: GardenCreated, db: apsw.Connection) -> None:
     at, position = event.header.recorded_at, event.position
-    insert_row(db, "gardens", garden, id=garden.garden_id, created_at=at, from_position=position)
+    insert_row(db, "gardens", event, id=garden.garden_id, created_at=at)
     creator = garden.created_by
     db.execute(_JOIN, (garden.garden_id, creator, "admin", creator, at, position))
 
@@ -123,7 +107,7 @@ def _set_member(event: Recorded, member: GardenMemberSet, db: apsw.Connection) -
     """Set a member's role; a changed role keeps who added the member and when."""
     who = (member.garden_id, member.entity_uri)
     added = db.execute(_STANDING, who).fetchone() or (member.added_by, event.header.recorded_at)
-    db.execute(_LEAVE, (event.position, *who))
+    end_rows(db, "garden_members", event, garden_id=who[0], entity_uri=who[1])
     if member.role is not None:
         db.execute(_JOIN, (*who, member.role, *added, event.position))
 

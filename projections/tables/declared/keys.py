@@ -16,7 +16,7 @@ from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import KeyIssued, KeyRevoked
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.projector import Projector
-from engramlog.projections.tables.struct_rows import insert_row, rows_as
+from engramlog.projections.tables.struct_rows import end_rows, insert_row, rows_as
 
 LOOKUP_PREFIX_LENGTH = 16
 _ABSENT = "0" * 64
@@ -70,19 +70,10 @@ class KeysProjector(Projector):
         for event in events:
             payload = event.payload
             if isinstance(payload, KeyIssued):
-                insert_row(
-                    db,
-                    "api_keys",
-                    payload,
-                    lookup_prefix=payload.key_sha256[:LOOKUP_PREFIX_LENGTH],
-                    created_at_us=event.header.recorded_at,
-                    from_position=event.position,
-                )
+                prefix, at = payload.key_sha256[:LOOKUP_PREFIX_LENGTH], event.header.recorded_at
+                insert_row(db, "api_keys", event, lookup_prefix=prefix, created_at_us=at)
             elif isinstance(payload, KeyRevoked):
-                db.execute(
-                    "UPDATE api_keys SET to_position=? WHERE key_id=? AND to_position=?",
-                    (event.position, payload.key_id, LIVE),
-                )
+                end_rows(db, "api_keys", event, key_id=payload.key_id)
 
 
 def load_keys(db: apsw.Connection) -> list[KeyRow]:

@@ -7,7 +7,6 @@ import apsw
 from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded
-from engramlog.eventlog.kinds import OrgManifestSet
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.projector import Projector
 from engramlog.projections.tables.struct_rows import insert_row, rows_as
@@ -51,10 +50,7 @@ class ManifestsProjector(Projector):
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:
-            payload = event.payload
-            assert isinstance(payload, OrgManifestSet)
-            at = event.header.recorded_at
-            insert_row(db, "manifests", payload, position=event.position, put_at=at)
+            insert_row(db, "manifests", event, put_at=event.header.recorded_at)
 
 
 def load_manifest(db: apsw.Connection, entity_uri: str) -> ManifestRow | None:

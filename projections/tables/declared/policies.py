@@ -21,6 +21,7 @@ from engramlog.projections.moment import LIVE
 from engramlog.projections.normalization import matches_label
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.struct_rows import end_rows, insert_row
 
 ALWAYS_SET_VALUED = ("rel:*", "stigmem:*", RELATION, MEMORY_RELATION)
 """Relationship labels name many targets by nature. The node's own labels, the paragraphs of a
@@ -53,16 +54,10 @@ class PoliciesProjector(Projector):
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:
             sort, name, document = _declaration(event)
-            db.execute(
-                "UPDATE declarations SET to_position=? WHERE sort=? AND name=? AND to_position=?",
-                (event.position, sort, name, LIVE),
-            )
+            end_rows(db, "declarations", event, sort=sort, name=name)
             if document is not None:
-                db.execute(
-                    "INSERT INTO declarations (sort, name, document, from_position)"
-                    " VALUES (?,?,?,?)",
-                    (sort, name, msgspec.json.encode(document).decode(), event.position),
-                )
+                text = msgspec.json.encode(document).decode()
+                insert_row(db, "declarations", event, sort=sort, name=name, document=text)
 
 
 def _declaration(event: Recorded) -> tuple[str, str, object]:

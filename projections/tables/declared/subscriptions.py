@@ -48,14 +48,7 @@ class SubscriptionsProjector(Projector):
                     "DELETE FROM subscriptions WHERE subscription_id=?", (change.subscription_id,)
                 )
                 continue
-            insert_row(
-                db,
-                "subscriptions",
-                change,
-                created_at=event.received_at,
-                position=event.position,
-                or_ignore=True,
-            )
+            insert_row(db, "subscriptions", event, created_at=event.received_at, or_ignore=True)
 
 
 class SubscriptionRow(Struct, frozen=True):

@@ -32,7 +32,7 @@ from engramlog.projections.rights.trust_formula import (
 )
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.projector import Projector
-from engramlog.projections.tables.struct_rows import insert_row
+from engramlog.projections.tables.struct_rows import end_rows, insert_row
 
 _decode_policy = msgspec.json.Decoder(TrustPolicy).decode
 
@@ -84,27 +84,13 @@ class TrustProjector(Projector):
         for event in events:
             change = event.payload
             if isinstance(change, KeyIssued):
-                db.execute(
-                    "INSERT OR IGNORE INTO key_sources VALUES (?,?)",
-                    (change.entity_uri, event.position),
-                )
+                insert_row(db, "key_sources", event, source=change.entity_uri, or_ignore=True)
             elif isinstance(change, TrustPolicySet):
-                document = msgspec.json.encode(change.policy).decode()
-                db.execute("INSERT INTO trust_policies VALUES (?,?)", (event.position, document))
+                insert_row(db, "trust_policies", event, document=change.policy)
             else:
                 assert isinstance(change, SourceTrustSet)
-                db.execute(
-                    "UPDATE source_trust SET to_position=? WHERE source=? AND to_position=?",
-                    (event.position, change.source, LIVE),
-                )
-                insert_row(
-                    db,
-                    "source_trust",
-                    change,
-                    event.header,
-                    from_position=event.position,
-                    set_at_us=event.header.recorded_at,
-                )
+                end_rows(db, "source_trust", event, source=change.source)
+                insert_row(db, "source_trust", event, set_at_us=event.header.recorded_at)
 
 
 class TrustAt:

@@ -14,9 +14,8 @@ from engramlog.eventlog.kinds import ConsolidationRan, ConsolidationRuleSet
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.erasing import EVENTS
 from engramlog.projections.tables.projector import Projector
-from engramlog.projections.tables.struct_rows import insert_row
+from engramlog.projections.tables.struct_rows import end_rows, insert_row
 
-_END = f"UPDATE consolidation_rules SET to_position=? WHERE rule_id=? AND to_position={LIVE}"
 _SET_ASIDE = """
 INSERT OR IGNORE INTO quarantined_episodes (rule_id, key, position, run_id, reason)
 VALUES (?,?,?,?,?)
@@ -81,28 +80,16 @@ class ConsolidationProjector(Projector):
 
 
 def _set_rule(event: Recorded, rule: ConsolidationRuleSet, db: apsw.Connection) -> None:
-    db.execute(_END, (event.position, rule.rule_id))
+    end_rows(db, "consolidation_rules", event, rule_id=rule.rule_id)
     if rule.document is not None:
-        insert_row(
-            db,
-            "consolidation_rules",
-            rule_id=rule.rule_id,
-            document=msgspec.json.encode(rule.document, order="sorted").decode(),
-            set_by=event.header.actor,
-            set_at=event.header.recorded_at,
-            from_position=event.position,
-        )
+        document = msgspec.json.encode(rule.document, order="sorted").decode()
+        by, at = event.header.actor, event.header.recorded_at
+        insert_row(db, "consolidation_rules", event, document=document, set_by=by, set_at=at)
 
 
 def _note_run(event: Recorded, run: ConsolidationRan, db: apsw.Connection) -> None:
-    insert_row(
-        db,
-        "consolidation_runs",
-        run,
-        position=event.position,
-        cause=run.trigger,
-        quarantined=len(run.quarantined),
-    )
+    quarantined = len(run.quarantined)
+    insert_row(db, "consolidation_runs", event, cause=run.trigger, quarantined=quarantined)
     db.executemany(
         _SET_ASIDE,
         [

@@ -18,6 +18,7 @@ from engramlog.eventlog.kinds import AppliedDelta, DeltaApplied, DeltaRejected
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.erasing import FACTS, POSITIONS
 from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.struct_rows import insert_row
 
 _DELTA = """
 INSERT INTO deltas (position, number, delta_id, kind, partition, scope, garden_id, user, agent,
@@ -36,11 +37,6 @@ UPDATE memory_facts SET replaced=? WHERE fact_id=? AND origin=? AND replaced={LI
 """
 _SOURCE = """
 INSERT OR IGNORE INTO delta_sources (partition, episode_id, position, number) VALUES (?,?,?,?)
-"""
-_REJECTION = """
-INSERT INTO delta_rejections (position, delta_id, kind, partition, scope, garden_id, user, agent,
-    rule_id, run_id, sources, replaces, reason, message, recorded_at, actor)
-VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 """
 _encode = msgspec.json.Encoder().encode
 _Row: TypeAlias = "tuple[apsw.SQLiteValue, ...]"
@@ -156,7 +152,11 @@ class DeltasProjector(Projector):
                 _apply(event, payload, db)
             else:
                 assert isinstance(payload, DeltaRejected)
-                db.execute(_REJECTION, _rejection(event, payload))
+                partition = fact_partition(payload.scope, payload.garden_id)
+                kind, sources = payload.delta, payload.source_episode_ids
+                insert_row(
+                    db, "delta_rejections", event, partition=partition, kind=kind, sources=sources
+                )
 
 
 def _apply(event: Recorded, applied: DeltaApplied, db: apsw.Connection) -> None:
@@ -229,27 +229,6 @@ def _delta(
         header.origin,
         header.stream,
         header.stream_seq,
-    )
-
-
-def _rejection(event: Recorded, delta: DeltaRejected) -> _Row:
-    return (
-        event.position,
-        delta.delta_id,
-        delta.delta,
-        fact_partition(delta.scope, delta.garden_id),
-        delta.scope,
-        delta.garden_id,
-        delta.user,
-        delta.agent,
-        delta.rule_id,
-        delta.run_id,
-        _json(delta.source_episode_ids),
-        _json(delta.replaces),
-        delta.reason,
-        delta.message,
-        event.header.recorded_at,
-        event.header.actor,
     )
 
 

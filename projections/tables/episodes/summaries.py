@@ -14,12 +14,8 @@ from engramlog.projections.memories.summary_naming import TIERS
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.erasing import FACTS
 from engramlog.projections.tables.projector import Projector
-from engramlog.projections.tables.struct_rows import insert_row
+from engramlog.projections.tables.struct_rows import end_rows, insert_row
 
-_END = f"""
-UPDATE summaries SET to_position=?
-WHERE partition=? AND owner=? AND name=? AND voice=? AND to_position={LIVE}
-"""
 _PARAGRAPH = "INSERT OR IGNORE INTO summary_paragraphs VALUES (?,?,?)"
 
 
@@ -71,16 +67,9 @@ class SummariesProjector(Projector):
             assert summary.tier in TIERS
             voice = "" if event.peer is None else event.header.origin
             partition = fact_partition(summary.scope, summary.garden_id)
-            db.execute(_END, (event.position, partition, summary.owner, summary.name, voice))
-            insert_row(
-                db,
-                "summaries",
-                summary,
-                event.header,
-                position=event.position,
-                partition=partition,
-                voice=voice,
-            )
+            key = {"partition": partition, "owner": summary.owner, "name": summary.name}
+            end_rows(db, "summaries", event, voice=voice, **key)
+            insert_row(db, "summaries", event, partition=partition, voice=voice)
             db.executemany(
                 _PARAGRAPH,
                 [(event.position, number, fact) for number, fact in enumerate(summary.fact_ids)],

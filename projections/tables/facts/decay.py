@@ -23,6 +23,7 @@ from engramlog.projections.moment import LIVE
 from engramlog.projections.normalization import SCOPES, matches_label
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.struct_rows import insert_row
 
 EXEMPT_PREFIXES = ("stigmem:", "rel:")
 MAY_DECAY = """facts.relation NOT GLOB 'stigmem:*' AND facts.relation NOT GLOB 'rel:*'
@@ -145,13 +146,7 @@ class DecayProjector(Projector):
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:
-            sweep = event.payload
-            assert isinstance(sweep, DecaySwept)
-            policies = msgspec.json.encode(sweep.policies).decode()
-            db.execute(
-                "INSERT INTO decay_sweeps VALUES (?,?,?,?,?)",
-                (event.position, sweep.scope, sweep.at_us, policies, gardens_json(sweep)),
-            )
+            insert_row(db, "decay_sweeps", event)
 
 
 def _sweeps(db: apsw.Connection) -> list[tuple[int, DecaySwept]]:

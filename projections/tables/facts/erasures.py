@@ -17,7 +17,7 @@ from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.erasing import POSITIONS
 from engramlog.projections.tables.projector import Projector
-from engramlog.projections.tables.struct_rows import insert_row
+from engramlog.projections.tables.struct_rows import end_rows, insert_row
 
 _ERASURES = """
 SELECT erasure_id, min(position), min(erased_at), min(reason), min(actor), sum(facts), sum(events)
@@ -97,10 +97,7 @@ class ErasuresProjector(Projector):
             if isinstance(payload, FactErased):
                 _note(event, payload, db)
             elif isinstance(payload, ErasureCertified):
-                db.execute(
-                    "INSERT OR IGNORE INTO erasure_receipts VALUES (?,?,?,?)",
-                    (payload.erasure_id, payload.document, payload.signature, event.position),
-                )
+                insert_row(db, "erasure_receipts", event, or_ignore=True)
             else:
                 assert isinstance(payload, LegalHoldSet)
                 _hold(event, payload, db)
@@ -133,17 +130,8 @@ class ErasedPart:
 
 
 def _note(event: Recorded, erasure: FactErased, db: apsw.Connection) -> None:
-    insert_row(
-        db,
-        "erasures",
-        erasure,
-        event.header,
-        position=event.position,
-        peer=event.peer,
-        erased_at=event.received_at,
-        facts=len(erasure.fact_ids),
-        events=len(erasure.events),
-    )
+    at, facts, events = event.received_at, len(erasure.fact_ids), len(erasure.events)
+    insert_row(db, "erasures", event, erased_at=at, facts=facts, events=events)
     db.executemany(
         "INSERT OR IGNORE INTO erased_facts VALUES (?,?,?)",
         [(fact, erasure.erasure_id, event.position) for fact in erasure.fact_ids],
@@ -151,19 +139,9 @@ def _note(event: Recorded, erasure: FactErased, db: apsw.Connection) -> None:
 
 
 def _hold(event: Recorded, hold: LegalHoldSet, db: apsw.Connection) -> None:
-    db.execute(
-        "UPDATE legal_holds SET to_position=? WHERE target_kind=? AND target=? AND to_position=?",
-        (event.position, hold.target_kind, hold.target, LIVE),
-    )
+    end_rows(db, "legal_holds", event, target_kind=hold.target_kind, target=hold.target)
     if hold.held:
-        insert_row(
-            db,
-            "legal_holds",
-            hold,
-            event.header,
-            from_position=event.position,
-            set_at=event.received_at,
-        )
+        insert_row(db, "legal_holds", event, set_at=event.received_at)
 
 
 class ErasureRow(Struct, frozen=True):

@@ -119,21 +119,13 @@ class TombstonesProjector(Projector):
                 _set(event, payload, db)
             else:
                 assert isinstance(payload, TombstoneRevoked)
-                _revoke(event.position, payload, db)
+                _revoke(event, payload, db)
 
 
 def _set(event: Recorded, tombstone: TombstoneSet, db: apsw.Connection) -> None:
     scopes, signer = sorted(tombstone.scopes), tombstone.node_id or HERE
-    insert_row(
-        db,
-        "tombstones",
-        tombstone,
-        scopes=scopes,
-        node_id=signer,
-        set_at=event.received_at,
-        from_position=event.position,
-        or_ignore=True,
-    )
+    at = event.received_at
+    insert_row(db, "tombstones", event, scopes=scopes, node_id=signer, set_at=at, or_ignore=True)
     # A peer's tombstone hides other scopes when it arrives again under other grants.
     db.execute(
         "UPDATE tombstones SET scopes=? WHERE tombstone_id=? AND node_id=? AND to_position=?",
@@ -141,21 +133,14 @@ def _set(event: Recorded, tombstone: TombstoneSet, db: apsw.Connection) -> None:
     )
 
 
-def _revoke(position: int, revocation: TombstoneRevoked, db: apsw.Connection) -> None:
+def _revoke(event: Recorded, revocation: TombstoneRevoked, db: apsw.Connection) -> None:
     signer = revocation.node_id or HERE
     db.execute(
         "UPDATE tombstones SET to_position=? WHERE tombstone_id=? AND to_position=?"
         " AND ? IN (node_id, ?)",  # a peer may revoke only its own
-        (position, revocation.tombstone_id, LIVE, signer, HERE),
+        (event.position, revocation.tombstone_id, LIVE, signer, HERE),
     )
-    insert_row(
-        db,
-        "tombstone_revocations",
-        revocation,
-        node_id=signer,
-        position=position,
-        or_ignore=True,
-    )
+    insert_row(db, "tombstone_revocations", event, node_id=signer, or_ignore=True)
 
 
 def hidden_scopes(scope: str) -> frozenset[str]:

@@ -21,7 +21,7 @@ from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import FACTS, POSITIONS
 from engramlog.projections.tables.facts.facts import fact_id
 from engramlog.projections.tables.projector import Projector
-from engramlog.projections.tables.struct_rows import insert_row
+from engramlog.projections.tables.struct_rows import end_rows, insert_row
 from engramlog.projections.text.sanitizing import NOTED, RULESET, verdict_of
 
 
@@ -62,33 +62,20 @@ class VerdictsProjector(Projector):
             if isinstance(payload, FactAsserted):
                 verdict = verdict_of(payload)
                 if verdict.codes:
-                    db.execute(
-                        "INSERT INTO verdicts VALUES (?,?,?,?,?)",
-                        (
-                            event.position,
-                            fact_id(event),
-                            RULESET,
-                            msgspec.json.encode(verdict.codes).decode(),
-                            verdict.flags,
-                        ),
+                    fact, codes, flags = fact_id(event), verdict.codes, verdict.flags
+                    insert_row(
+                        db,
+                        "verdicts",
+                        event,
+                        fact_id=fact,
+                        ruleset=RULESET,
+                        codes=codes,
+                        flags=flags,
                     )
             else:
                 assert isinstance(payload, ContentReviewed)
-                self._review(event, payload, db)
-
-    def _review(self, event: Recorded, review: ContentReviewed, db: apsw.Connection) -> None:
-        db.execute(
-            "UPDATE content_reviews SET to_position=? WHERE fact_id=? AND to_position=?",
-            (event.position, review.fact_id, LIVE),
-        )
-        insert_row(
-            db,
-            "content_reviews",
-            review,
-            event.header,
-            decided_at=event.received_at,
-            from_position=event.position,
-        )
+                end_rows(db, "content_reviews", event, fact_id=payload.fact_id)
+                insert_row(db, "content_reviews", event, decided_at=event.received_at)
 
 
 class ContentReview(Struct, frozen=True):

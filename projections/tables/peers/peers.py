@@ -98,7 +98,7 @@ class PeersProjector(Projector):
                      for each in payload.refused],
                 )  # fmt: skip
             elif isinstance(payload, PeerEquivocated):
-                insert_row(db, "peer_evidence", payload, position=event.position)
+                insert_row(db, "peer_evidence", event)
 
 
 def _declare(event: Recorded, declared: PeerDeclared, db: apsw.Connection) -> None:
@@ -107,15 +107,9 @@ def _declare(event: Recorded, declared: PeerDeclared, db: apsw.Connection) -> No
         "DELETE FROM peers WHERE node_id=? AND state IN ('rejected', 'revoked')",
         (declared.node_id,),
     )
-    insert_row(
-        db,
-        "peers",
-        declared,
-        state="rejected" if declared.fault else "pending",
-        reason=declared.fault,
-        declared_at=event.received_at,
-        or_ignore=True,
-    )
+    at, reason = event.received_at, declared.fault
+    state = "rejected" if reason else "pending"
+    insert_row(db, "peers", event, state=state, reason=reason, declared_at=at, or_ignore=True)
 
 
 def _set(event: Recorded, change: PeerStateSet, db: apsw.Connection) -> None:
