@@ -32,14 +32,20 @@ class Lookup(Struct, frozen=True):
         facts: columns with ids of facts, all of which the caller has to be able to read.
         of_facts: the rows say no more than the event's own facts do.
         kinds: event kinds; empty: all that the projection reads.
+
+    Columns and kinds are words of one text.
     """
 
     table: str
     where: str
-    shown: tuple[str, ...] = ()
-    facts: tuple[str, ...] = ()
+    shown: str = ""
+    facts: str = ""
     of_facts: bool = False
-    kinds: frozenset[str] = frozenset()
+    kinds: str = ""
+
+    def reads(self, kind: str) -> bool:
+        """Whether an event of this kind changes the rows."""
+        return not self.kinds or kind in self.kinds.split()
 
 
 _AT = "position=:position"
@@ -47,237 +53,137 @@ _FROM = "from_position=:position"
 _BOTH = ":position IN (from_position, to_position)"
 
 
-def _kinds(*names: str) -> frozenset[str]:
-    return frozenset(names)
-
-
-LOOKUPS: dict[str, tuple[Lookup, ...]] = {
-    "keys": (
-        Lookup("api_keys", f"key_id=:key_id AND {_BOTH}", ("key_id", "entity_uri", "permissions")),
+LOOKUPS = (
+    Lookup("api_keys", f"key_id=:key_id AND {_BOTH}", "key_id entity_uri permissions"),
+    Lookup("agent_keys", "key_id=:key_id", "key_id entity_uri status"),
+    Lookup("declarations", _BOTH, "sort name"),
+    Lookup("source_trust", f"source=:source AND {_BOTH}", "source trust", kinds="source_trust_set"),
+    Lookup("key_sources", _FROM, "source", kinds="key_issued"),
+    Lookup("trust_policies", _FROM, kinds="trust_policy_set"),
+    Lookup("gardens", _BOTH, "slug name scope", kinds="garden_created garden_deleted"),
+    Lookup(
+        "garden_members",
+        f"garden_id=:garden_id AND {_BOTH}",
+        "entity_uri role",
+        kinds="garden_created garden_deleted garden_member_set",
     ),
-    "agent_keys": (Lookup("agent_keys", "key_id=:key_id", ("key_id", "entity_uri", "status")),),
-    "policies": (Lookup("declarations", _BOTH, ("sort", "name")),),
-    "trust": (
-        Lookup(
-            "source_trust",
-            f"source=:source AND {_BOTH}",
-            ("source", "trust"),
-            kinds=_kinds("source_trust_set"),
-        ),
-        Lookup("key_sources", _FROM, ("source",), kinds=_kinds("key_issued")),
-        Lookup("trust_policies", _FROM, kinds=_kinds("trust_policy_set")),
+    Lookup(
+        "quarantine",
+        f"fact_id=:fact_id AND {_AT}",
+        "decision",
+        facts="fact_id admitted_fact_id",
+        kinds="quarantine_reviewed",
     ),
-    "gardens": (
-        Lookup(
-            "gardens",
-            _BOTH,
-            ("slug", "name", "scope"),
-            kinds=_kinds("garden_created", "garden_deleted"),
-        ),
-        Lookup(
-            "garden_members",
-            f"garden_id=:garden_id AND {_BOTH}",
-            ("entity_uri", "role"),
-            kinds=_kinds("garden_created", "garden_deleted", "garden_member_set"),
-        ),
-        Lookup(
-            "quarantine",
-            f"fact_id=:fact_id AND {_AT}",
-            ("decision",),
-            ("fact_id", "admitted_fact_id"),
-            kinds=_kinds("quarantine_reviewed"),
-        ),
+    Lookup("aliases", f"raw_uri=:raw_uri AND {_BOTH}", "raw_uri canonical_uri"),
+    Lookup(
+        "facts", f"{_FROM} OR (id IN {FACTS} AND :position IN (to_position, set_aside))", facts="id"
     ),
-    "aliases": (Lookup("aliases", f"raw_uri=:raw_uri AND {_BOTH}", ("raw_uri", "canonical_uri")),),
-    "facts": (
-        Lookup(
-            "facts",
-            f"{_FROM} OR (id IN {FACTS} AND :position IN (to_position, set_aside))",
-            (),
-            ("id",),
-        ),
+    Lookup("fact_attributes", _AT, facts="fact_id"),
+    Lookup("entity_edges", f"id IN {FACTS} AND {_BOTH}", facts="id"),
+    Lookup("fact_retractions", _AT, "cause", facts="fact_id marker_id"),
+    Lookup(
+        "denials",
+        "conflict_id=:conflict_id AND resolved_position=:position",
+        "conflict_id",
+        facts="fact_id marker_id winner_id resolution_fact_id",
+        kinds="conflict_resolved",
     ),
-    "attributes": (Lookup("fact_attributes", _AT, (), ("fact_id",)),),
-    "entity_edges": (Lookup("entity_edges", f"id IN {FACTS} AND {_BOTH}", (), ("id",)),),
-    "fact_retractions": (Lookup("fact_retractions", _AT, ("cause",), ("fact_id", "marker_id")),),
-    "denials": (
-        Lookup(
-            "denials",
-            "conflict_id=:conflict_id AND resolved_position=:position",
-            ("conflict_id",),
-            ("fact_id", "marker_id", "winner_id", "resolution_fact_id"),
-            kinds=_kinds("conflict_resolved"),
-        ),
-        Lookup(
-            "denials", _AT, ("conflict_id",), ("fact_id", "marker_id"), kinds=_kinds("fact_denied")
-        ),
+    Lookup("denials", _AT, "conflict_id", facts="fact_id marker_id", kinds="fact_denied"),
+    Lookup(
+        "resolved_facts", "note_id=:resolution_fact_id AND origin=:origin", facts="note_id fact_id"
     ),
-    "resolutions": (
-        Lookup(
-            "resolved_facts",
-            "note_id=:resolution_fact_id AND origin=:origin",
-            (),
-            ("note_id", "fact_id"),
-        ),
+    Lookup(
+        "derivations",
+        f"{_FROM} AND child_hash IN"
+        " (SELECT replace(cid, 'sha256:', '') FROM facts WHERE from_position=:position)",
+        "parent_hash",
+        of_facts=True,
     ),
-    "derivations": (
-        Lookup(
-            "derivations",
-            f"{_FROM} AND child_hash IN"
-            " (SELECT replace(cid, 'sha256:', '') FROM facts WHERE from_position=:position)",
-            ("parent_hash",),
-            of_facts=True,
-        ),
+    Lookup("decay_sweeps", _AT, "scope"),
+    Lookup("fact_accesses", _AT, "count", facts="fact_id"),
+    Lookup("fact_feedback", _AT, "cited rejected", facts="fact_id"),
+    Lookup("verdicts", _FROM, "codes", facts="fact_id", kinds="fact_asserted"),
+    Lookup(
+        "content_reviews",
+        f"fact_id=:fact_id AND {_BOTH}",
+        "decision",
+        facts="fact_id",
+        kinds="content_reviewed",
     ),
-    "decay": (Lookup("decay_sweeps", _AT, ("scope",)),),
-    "access": (Lookup("fact_accesses", _AT, ("count",), ("fact_id",)),),
-    "feedback": (Lookup("fact_feedback", _AT, ("cited", "rejected"), ("fact_id",)),),
-    "verdicts": (
-        Lookup("verdicts", _FROM, ("codes",), ("fact_id",), kinds=_kinds("fact_asserted")),
-        Lookup(
-            "content_reviews",
-            f"fact_id=:fact_id AND {_BOTH}",
-            ("decision",),
-            ("fact_id",),
-            kinds=_kinds("content_reviewed"),
-        ),
+    Lookup("recall_receipts", _AT, "receipt_id"),
+    Lookup("capabilities", "token_id=:token_id", "subject verb object", kinds="capability_issued"),
+    Lookup("capability_revocations", _FROM, "revocation_id", kinds="capability_revoked"),
+    Lookup("erasures", _AT, "erasure_id", kinds="fact_erased"),
+    Lookup("erased_facts", _AT, "fact_id", kinds="fact_erased"),
+    Lookup(
+        "erasure_receipts",
+        f"erasure_id=:erasure_id AND {_AT}",
+        "erasure_id",
+        kinds="erasure_certified",
     ),
-    "recall_receipts": (Lookup("recall_receipts", _AT, ("receipt_id",)),),
-    "capabilities": (
-        Lookup(
-            "capabilities",
-            "token_id=:token_id",
-            ("subject", "verb", "object"),
-            kinds=_kinds("capability_issued"),
-        ),
-        Lookup(
-            "capability_revocations",
-            _FROM,
-            ("revocation_id",),
-            kinds=_kinds("capability_revoked"),
-        ),
+    Lookup(
+        "legal_holds",
+        f"{_FROM} OR (target_kind=:target_kind AND target=:target AND to_position=:position)",
+        "target_kind target",
+        kinds="legal_hold_set",
     ),
-    "erasures": (
-        Lookup("erasures", _AT, ("erasure_id",), kinds=_kinds("fact_erased")),
-        Lookup("erased_facts", _AT, ("fact_id",), kinds=_kinds("fact_erased")),
-        Lookup(
-            "erasure_receipts",
-            f"erasure_id=:erasure_id AND {_AT}",
-            ("erasure_id",),
-            kinds=_kinds("erasure_certified"),
-        ),
-        Lookup(
-            "legal_holds",
-            f"{_FROM} OR (target_kind=:target_kind AND target=:target AND to_position=:position)",
-            ("target_kind", "target"),
-            kinds=_kinds("legal_hold_set"),
-        ),
+    Lookup("episodes", _AT, "id user", kinds="episode_recorded"),
+    Lookup("deltas", _AT, "number kind", facts="fact_id", kinds="delta_applied"),
+    Lookup(
+        "memory_facts",
+        f"fact_id IN {FACTS} AND :position IN (from_position, replaced)",
+        facts="fact_id",
+        kinds="delta_applied",
     ),
-    "episodes": (Lookup("episodes", _AT, ("id", "user"), kinds=_kinds("episode_recorded")),),
-    "deltas": (
-        Lookup("deltas", _AT, ("number", "kind"), ("fact_id",), kinds=_kinds("delta_applied")),
-        Lookup(
-            "memory_facts",
-            f"fact_id IN {FACTS} AND :position IN (from_position, replaced)",
-            (),
-            ("fact_id",),
-            kinds=_kinds("delta_applied"),
-        ),
-        Lookup("delta_rejections", _AT, ("delta_id",), kinds=_kinds("delta_rejected")),
+    Lookup("delta_rejections", _AT, "delta_id", kinds="delta_rejected"),
+    Lookup(
+        "consolidation_rules",
+        f"rule_id=:rule_id AND {_BOTH}",
+        "rule_id",
+        kinds="consolidation_rule_set",
     ),
-    "consolidation": (
-        Lookup(
-            "consolidation_rules",
-            f"rule_id=:rule_id AND {_BOTH}",
-            ("rule_id",),
-            kinds=_kinds("consolidation_rule_set"),
-        ),
-        Lookup("consolidation_runs", _AT, ("rule_id", "run_id"), kinds=_kinds("consolidation_ran")),
-        Lookup(
-            "quarantined_episodes",
-            f"rule_id=:rule_id AND {_AT}",
-            ("key",),
-            kinds=_kinds("consolidation_ran"),
-        ),
+    Lookup("consolidation_runs", _AT, "rule_id run_id", kinds="consolidation_ran"),
+    Lookup("quarantined_episodes", f"rule_id=:rule_id AND {_AT}", "key", kinds="consolidation_ran"),
+    Lookup("peers", "peer_id=:peer_id", "node_url state", kinds="peer_declared peer_state_set"),
+    Lookup(
+        "peer_streams", "stream=:stream", "stream held", kinds="peer_state_set peer_page_received"
     ),
-    "peers": (
-        Lookup(
-            "peers",
-            "peer_id=:peer_id",
-            ("node_url", "state"),
-            kinds=_kinds("peer_declared", "peer_state_set"),
-        ),
-        Lookup(
-            "peer_streams",
-            "stream=:stream",
-            ("stream", "held"),
-            kinds=_kinds("peer_state_set", "peer_page_received"),
-        ),
-        Lookup("peer_evidence", _AT, ("stream", "sort"), kinds=_kinds("peer_equivocated")),
-        Lookup(
-            "refused_events",
-            f"stream=:stream AND {_AT}",
-            ("stream", "stream_seq", "reason"),
-            kinds=_kinds("peer_page_received"),
-        ),
+    Lookup("peer_evidence", _AT, "stream sort", kinds="peer_equivocated"),
+    Lookup(
+        "refused_events",
+        f"stream=:stream AND {_AT}",
+        "stream stream_seq reason",
+        kinds="peer_page_received",
     ),
-    "foreign_ends": (
-        Lookup(
-            "foreign_ends",
-            f"fact_id IN {FACTS} AND event_id=:event_bytes",
-            ("ending",),
-            ("fact_id",),
-        ),
+    Lookup(
+        "foreign_ends", f"fact_id IN {FACTS} AND event_id=:event_bytes", "ending", facts="fact_id"
     ),
-    "foreign_facts": (
-        Lookup(
-            "foreign_cursors",
-            "node_id=:node_id",
-            ("node_id", "scope"),
-            kinds=_kinds("foreign_page_received"),
-        ),
-        Lookup(
-            "foreign_pages",
-            "node_id=:node_id",
-            ("node_id",),
-            kinds=_kinds("foreign_page_received"),
-        ),
-        Lookup(
-            "foreign_refusals",
-            f"node_id=:node_id AND {_AT}",
-            ("foreign_id", "code"),
-            kinds=_kinds("foreign_page_received"),
-        ),
+    Lookup("foreign_cursors", "node_id=:node_id", "node_id scope", kinds="foreign_page_received"),
+    Lookup("foreign_pages", "node_id=:node_id", "node_id", kinds="foreign_page_received"),
+    Lookup(
+        "foreign_refusals",
+        f"node_id=:node_id AND {_AT}",
+        "foreign_id code",
+        kinds="foreign_page_received",
     ),
-    "subscriptions": (
-        Lookup("subscriptions", "subscription_id=:subscription_id", ("subscriber", "target")),
+    Lookup("subscriptions", "subscription_id=:subscription_id", "subscriber target"),
+    Lookup(
+        "summaries",
+        f"{_AT} OR (partition=(SELECT partition FROM summaries WHERE {_AT})"
+        " AND owner=:owner AND name=:name AND to_position=:position)",
+        "name tier period_start",
     ),
-    "summaries": (
-        Lookup(
-            "summaries",
-            f"{_AT} OR (partition=(SELECT partition FROM summaries WHERE {_AT})"
-            " AND owner=:owner AND name=:name AND to_position=:position)",
-            ("name", "tier", "period_start"),
-        ),
-        Lookup("summary_paragraphs", _AT, ("number",), ("fact_id",)),
+    Lookup("summary_paragraphs", _AT, "number", facts="fact_id"),
+    Lookup(
+        "tombstones",
+        "tombstone_id=:tombstone_id",
+        "entity scope",
+        kinds="tombstone_set tombstone_revoked",
     ),
-    "tombstones": (
-        Lookup(
-            "tombstones",
-            "tombstone_id=:tombstone_id",
-            ("entity", "scope"),
-            kinds=_kinds("tombstone_set", "tombstone_revoked"),
-        ),
-        Lookup(
-            "tombstone_revocations",
-            _AT,
-            ("revocation_id",),
-            kinds=_kinds("tombstone_revoked"),
-        ),
-    ),
-    "manifests": (Lookup("manifests", _AT, ("entity_uri", "key_id")),),
-}
-"""Projection → lookups."""
+    Lookup("tombstone_revocations", _AT, "revocation_id", kinds="tombstone_revoked"),
+    Lookup("manifests", _AT, "entity_uri key_id"),
+)
+"""In the order of the projections."""
 
 _ASSERTED = "fact_asserted"
 _SWEPT = "decay_swept"

@@ -64,6 +64,12 @@ def readers(event: Recorded) -> list[Projector]:
     ]
 
 
+def lookups_of(projector: Projector, kind: str) -> list[Lookup]:
+    """The lookups of a projection's tables, or of its view (``facts``), for events of a kind."""
+    own = (*projector.tables, projector.name)
+    return [each for each in LOOKUPS if each.table in own and each.reads(kind)]
+
+
 def effects(
     db: apsw.Connection, entry: JournalEntry, readable: Callable[[str], bool]
 ) -> dict[str, Effect]:
@@ -79,8 +85,7 @@ def effects(
     for projector in readers(event):
         rows = [
             row
-            for lookup in LOOKUPS.get(projector.name, ())
-            if not lookup.kinds or event.kind in lookup.kinds
+            for lookup in lookups_of(projector, event.kind)
             for row in _rows(db, lookup, named, entry, readable)
         ]
         words = WORDS.get(projector.name, {}).get(event.kind)
@@ -118,8 +123,12 @@ def _rows(
 ) -> list[ChangedRow]:
     """The rows of a lookup that the caller may know of. A row about no fact is for callers who
     were shown the event itself, not just facts that it touched."""
-    marks = _marks(db, lookup.table)
-    columns = (*lookup.shown, *lookup.facts, *marks)
+    marks, key_names, fact_names = (
+        _marks(db, lookup.table),
+        lookup.shown.split(),
+        lookup.facts.split(),
+    )
+    columns = (*key_names, *fact_names, *marks)
     sql = f"SELECT {', '.join(columns)} FROM {lookup.table} WHERE {lookup.where}"
     asked = {name: named.get(name) for name in named_in(sql)}
     shown = frozenset(entry.fact_ids)
@@ -127,12 +136,12 @@ def _rows(
     found: list[ChangedRow] = []
     for row in query(db, sql, asked):
         said = dict(zip(columns, row, strict=True))
-        facts = [said[name] for name in dict.fromkeys(lookup.facts) if said[name]]
+        facts = [said[name] for name in fact_names if said[name]]
         if all(each in shown or readable(each) for each in facts) and (facts or told):
             change = next(
                 (MARKS[mark] for mark in marks if said[mark] == entry.event.position), "changed"
             )
-            key = {name: said[name] for name in lookup.shown}
+            key = {name: said[name] for name in key_names}
             found.append(ChangedRow(lookup.table, change, key, list(dict.fromkeys(facts))))
     return found
 

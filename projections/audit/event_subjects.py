@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -37,6 +38,15 @@ def _text(value: object) -> str:
     return str(value)
 
 
+def _fill(text: str, **absent: object) -> Callable[[Detail], str]:
+    """The text with fields in its braces; an absent one has its value of ``absent``, or none."""
+
+    def said(detail: Detail) -> str:
+        return text.format_map(defaultdict(str, {**absent, **detail}))
+
+    return said
+
+
 def _count_lists(**fields: str) -> Callable[[Detail], str]:
     """The length of a list, for each field: ``cited="cited"`` gives "3 cited"."""
 
@@ -62,10 +72,6 @@ def _alias(detail: Detail) -> str:
     return f"{raw} means {meant}" if meant else f"{raw} means itself"
 
 
-def _trust(detail: Detail) -> str:
-    return f"{detail.get('source', '')}: {detail.get('trust', '')}"
-
-
 def _hold(detail: Detail) -> str:
     done = f"{detail.get('target', '')} {'let go' if detail.get('held') is False else 'held'}"
     return f"{done}: {detail['reason']}" if detail.get("reason") else done
@@ -79,11 +85,6 @@ def _peer_state(detail: Detail) -> str:
     held = detail.get("held")
     stream = {True: "stream held", False: "stream released"}.get(held) if held is not None else None
     return ", ".join(filter(None, (detail.get("peer_id"), detail.get("state"), stream)))
-
-
-def _page(detail: Detail) -> str:
-    first, last = detail.get("first_seq"), detail.get("last_seq")
-    return f"{detail.get('stream', '')}, events {first} to {last}"
 
 
 def _erased(detail: Detail) -> str:
@@ -106,21 +107,8 @@ def _sweep(detail: Detail) -> str:
     return f"{detail.get('scope', '')} by {count} {'policy' if count == 1 else 'policies'}"
 
 
-def _run(detail: Detail) -> str:
-    read, applied = detail.get("episodes", 0), detail.get("applied", 0)
-    return f"{detail.get('rule_id', '')}: {read} episodes read, {applied} deltas applied"
-
-
-def _pinned(detail: Detail) -> str:
-    return f"{detail.get('model', '')}, {detail.get('dimensions', '')} dimensions"
-
-
 def _trust_policy(detail: Detail) -> str:
     return f"mode {detail.get('policy', {}).get('mode', 'relaxed')}"
-
-
-def _foreign_page(detail: Detail) -> str:
-    return f"{detail.get('node_id', '')}: {detail.get('accepted', 0)} facts accepted"
 
 
 _WORDS: dict[str, Callable[[Detail], str]] = {
@@ -128,19 +116,21 @@ _WORDS: dict[str, Callable[[Detail], str]] = {
     "alias_set": _alias,
     "capability_issued": _join_fields("subject", "verb", "object"),
     "capability_revoked": _join_fields("revocation_id", "reason"),
-    "consolidation_ran": _run,
+    "consolidation_ran": _fill(
+        "{rule_id}: {episodes} episodes read, {applied} deltas applied", episodes=0, applied=0
+    ),
     "consolidation_rule_set": _name_or_removed("rule_id", "document"),
     "content_reviewed": _join_fields("decision", "reason"),
     "decay_swept": _sweep,
     "delta_rejected": _join_fields("reason", "message"),
-    "embedding_model_pinned": _pinned,
+    "embedding_model_pinned": _fill("{model}, {dimensions} dimensions"),
     "episode_accessed": _count_lists(episodes="looked at"),
     "episode_recorded": _join_fields("content"),
     "epoch_started": _join_fields("reason", "node_id"),
     "erasure_certified": _join_fields("erasure_id"),
     "fact_erased": _erased,
     "fact_feedback": _count_lists(cited="cited", rejected="rejected"),
-    "foreign_page_received": _foreign_page,
+    "foreign_page_received": _fill("{node_id}: {accepted} facts accepted", accepted=0),
     "garden_created": _join_fields("name"),
     "garden_deleted": _join_fields("garden_id"),
     "garden_member_set": _member,
@@ -151,7 +141,7 @@ _WORDS: dict[str, Callable[[Detail], str]] = {
     "org_manifest_set": _join_fields("entity_uri"),
     "peer_declared": _join_fields("node_url", "node_id", "fault"),
     "peer_equivocated": _join_fields("node_id", "sort"),
-    "peer_page_received": _page,
+    "peer_page_received": _fill("{stream}, events {first_seq} to {last_seq}"),
     "peer_state_set": _peer_state,
     "policy_set": _name_or_removed("policy_id", "policy"),
     "profile_set": _name_or_removed("name", "document"),
@@ -161,7 +151,7 @@ _WORDS: dict[str, Callable[[Detail], str]] = {
     "replica_promoted": _join_fields("primary_url"),
     "request_answered": _count_lists(outcomes="commands of one request"),
     "set_valued_declared": _join_fields("relations"),
-    "source_trust_set": _trust,
+    "source_trust_set": _fill("{source}: {trust}"),
     "subscription_set": _join_fields("subscriber", "target"),
     "summary_recorded": _join_fields("name"),
     "tombstone_revoked": _join_fields("tombstone_id", "reason"),

@@ -15,7 +15,7 @@ from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.identifiers import id_text
 from engramlog.projections.archive.rows import touched
 from engramlog.projections.audit.effect_lookups import LOOKUPS, WORDS
-from engramlog.projections.audit.effects import effects, named_in
+from engramlog.projections.audit.effects import effects, lookups_of, named_in
 from engramlog.projections.audit.journal import JournalEntry
 from engramlog.projections.tables.registry import PROJECTORS
 from engramlog.projections.tables.store import ProjectionStore
@@ -71,14 +71,13 @@ def test_the_rows_named_are_the_rows_that_changed(tmp_path: Path) -> None:
 def test_of_every_projection_and_kind_it_is_said_what_changes() -> None:
     for projector in PROJECTORS:
         for kind in projector.kinds:
-            lookups = LOOKUPS.get(projector.name, ())
-            rows = any(not each.kinds or kind in each.kinds for each in lookups)
+            rows = lookups_of(projector, kind)
             assert rows or kind in WORDS.get(projector.name, {}), (projector.name, kind)
 
 
 def test_no_lookup_scans_a_table_that_grows_with_the_memory(tmp_path: Path) -> None:
     store = ProjectionStore(tmp_path / "projections.db")
-    for lookup in (each for several in LOOKUPS.values() for each in several):
+    for lookup in LOOKUPS:
         sql = f"SELECT 1 FROM {lookup.table} WHERE {lookup.where}"
         plan = store.db.execute(f"EXPLAIN QUERY PLAN {sql}", dict.fromkeys(named_in(sql)))
         steps = [row[3] for row in plan]
