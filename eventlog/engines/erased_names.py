@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from engramlog.eventlog.chain import Link
+from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.identifiers import id_bytes
 from engramlog.eventlog.kinds import FactErased
 
@@ -17,11 +18,11 @@ def event_ids_of(texts: Iterable[str]) -> list[bytes]:
     return ids
 
 
-def erased_of(links: Sequence[Link]) -> list[bytes]:
-    """The events named by the log's own ``fact_erased`` events among ``links``."""
+def names_in(links: Sequence[Link]) -> list[tuple[bytes, Recorded]]:
+    """The events that ``fact_erased`` events among ``links`` name, each with the one that does."""
     return [
-        event_id
+        (event_id, recorded)
         for recorded, _ in links
-        if isinstance(recorded.payload, FactErased) and recorded.peer is None
+        if isinstance(recorded.payload, FactErased)
         for event_id in event_ids_of(recorded.payload.events)
     ]

@@ -7,7 +7,7 @@ from typing import Self
 from engramlog.eventlog.chain import PAYLOAD_MISSING, Link, check_link
 from engramlog.eventlog.codec import decode, decode_header
 from engramlog.eventlog.engines.appending import AppendingLog, KeyUse, KeyUses
-from engramlog.eventlog.engines.erased_names import erased_of
+from engramlog.eventlog.engines.erased_names import names_in
 from engramlog.eventlog.errors import CorruptLog
 from engramlog.eventlog.event import Header, Stored
 from engramlog.eventlog.log import KeyCopy, StreamHead
@@ -50,7 +50,8 @@ class StoredLog(AppendingLog):
                 for each in keys
             }
             # Also erase what the other log erased, at any progress of the copy.
-            self.store(links, uses, erased_of(links))
+            erased = [event_id for event_id, by in names_in(links) if by.peer is None]
+            self.store(links, uses, erased)
             stored = True
         finally:
             if not stored:

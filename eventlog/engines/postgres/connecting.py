@@ -1,12 +1,11 @@
-"""Connections to a log's server: bounded waits, our errors for PostgreSQL's, and a pool.
+"""Connections to a log's server: bounded waits, our errors for PostgreSQL's.
 
 No call waits for ever: a stopped server, or a network that drops packets, must look like a server
 that is gone.
 """
 
 import time
-from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,7 +25,6 @@ from engramlog.eventlog.errors import (
 
 CONNECT_SECONDS_MAX = 5
 ANSWER_SECONDS_MAX = 10.0
-IDLE_READERS_MAX = 8
 ERASE_REFUSED = "EGE01"
 
 
@@ -74,47 +72,6 @@ def connect(url: str, **server_settings: str) -> Connection:
         application_name=given.get("application_name", "engramlog"),
     )
     return Connection.connect(complete, autocommit=True, client_encoding="utf8")
-
-
-class ReaderPool:
-    """Read-only connections, one per concurrent reader. ``check`` tests each new one and raises if
-    its server must not be read."""
-
-    def __init__(self, url: str, check: Callable[[Connection], None] = lambda _: None) -> None:
-        self._url = url
-        self._check = check
-        self._idle: deque[Connection] = deque()
-        self._closed = False
-
-    @contextmanager
-    def connection(self) -> Generator[Connection]:
-        """A connection for a ``with`` block; dropped after an error. Raises our errors for
-        PostgreSQL's."""
-        with failures():
-            try:
-                db = self._idle.pop()
-            except IndexError:
-                db = connect(self._url)
-            try:
-                self._check(db)
-                yield db
-            except BaseException:
-                db.close()
-                raise
-            if self._closed or len(self._idle) >= IDLE_READERS_MAX:
-                db.close()
-            else:
-                self._idle.append(db)
-
-    def drop_idle(self) -> None:
-        """Drop connections that may lead to a former primary."""
-        while self._idle:
-            self._idle.pop().close()
-
-    def close(self) -> None:
-        """Close idle connections now, and lent ones on return."""
-        self._closed = True
-        self.drop_idle()
 
 
 @contextmanager

@@ -1,14 +1,15 @@
 """Reading the log over a pool of connections. Each read is one statement, so it sees one state."""
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from engramlog.eventlog.codec import decode
 from engramlog.eventlog.engines.appending import Closable, KeyUse
 from engramlog.eventlog.engines.postgres import statements
-from engramlog.eventlog.engines.postgres.connecting import Connection, ReaderPool
+from engramlog.eventlog.engines.postgres.connecting import Connection, connect, failures
 from engramlog.eventlog.engines.postgres.schema import schema_fault
+from engramlog.eventlog.engines.reader_pool import ReaderPool
 from engramlog.eventlog.engines.storage_audit import Row
 from engramlog.eventlog.event import Recorded, Stored
 from engramlog.eventlog.held_scopes import EVERY_SCOPE, KNOWN_EVERYWHERE, beyond, known
@@ -24,7 +25,7 @@ class PostgresReading(Closable):
     held: frozenset[str] = EVERY_SCOPE
 
     def __init__(self, url: str) -> None:
-        self._readers = ReaderPool(url, self._check_reader)
+        self._readers = ReaderPool(lambda: connect(url))
 
     def _check_reader(self, db: Connection) -> None:
         """Raises StorageFailed if this connection's server must not be read."""
@@ -129,9 +130,12 @@ class PostgresReading(Closable):
         with self._reader() as db:
             return dict(fetch(db, statements.POSITIONS_OF, (list(event_ids),)))
 
-    def _reader(self) -> AbstractContextManager[Connection]:
+    @contextmanager
+    def _reader(self) -> Generator[Connection]:
         self._require_open()
-        return self._readers.connection()
+        with failures(), self._readers.connection() as db:
+            self._check_reader(db)
+            yield db
 
 
 def fetch(

@@ -7,10 +7,10 @@ from typing import Any
 from engramlog.eventlog.chain import Link
 from engramlog.eventlog.codec import decode_header
 from engramlog.eventlog.engines.appending import KeyUses
-from engramlog.eventlog.engines.erased_names import event_ids_of
+from engramlog.eventlog.engines.erased_names import names_in
+from engramlog.eventlog.engines.event_rows import event_rows, new_streams, payload_rows
 from engramlog.eventlog.engines.postgres import statements
 from engramlog.eventlog.engines.postgres.connecting import Connection
-from engramlog.eventlog.kinds import FactErased
 
 COPY_EVENTS_MIN = 256
 """From this number of events, two COPY streams cost less than arrays of parameters."""
@@ -18,16 +18,10 @@ COPY_EVENTS_MIN = 256
 
 def write_links(db: Connection, links: Sequence[Link], numbers: dict[str, int]) -> None:
     """Insert events with their payloads, and new streams, also into ``numbers``."""
-    for stream in dict.fromkeys(recorded.header.stream for recorded, _ in links):
-        if stream not in numbers:
-            numbers[stream] = len(numbers) + 1
-            db.execute(statements.INSERT_STREAM, (numbers[stream], stream))
-    events = [_event_row(link, numbers) for link in links]
-    payloads = [
-        (stored.position, stored.salt, stored.payload)
-        for _, stored in links
-        if stored.payload is not None
-    ]
+    for stream, number in new_streams(links, numbers).items():
+        numbers[stream] = number
+        db.execute(statements.INSERT_STREAM, (number, stream))
+    events, payloads = event_rows(links, numbers), payload_rows(links)
     if len(events) >= COPY_EVENTS_MIN:
         _copy(db, statements.COPY_EVENTS, statements.EVENT_TYPES, events)
         _copy(db, statements.COPY_PAYLOADS, statements.PAYLOAD_TYPES, payloads)
@@ -48,12 +42,7 @@ def write_keys(db: Connection, keys: KeyUses) -> None:
 
 def write_names(db: Connection, links: Sequence[Link]) -> None:
     """Record the events that ``fact_erased`` events among ``links`` name."""
-    names = [
-        (event_id, stored.position)
-        for recorded, stored in links
-        if isinstance(recorded.payload, FactErased)
-        for event_id in event_ids_of(recorded.payload.events)
-    ]
+    names = [(event_id, by.position) for event_id, by in names_in(links)]
     if names:
         db.execute(statements.NAME_ERASED, _columns(names))
 
@@ -66,23 +55,6 @@ def erase(db: Connection, event_ids: Sequence[bytes]) -> None:
     used = db.execute(statements.KEYS_NAMED, (named,)).fetchall() if named else []
     actors, used_keys = [actor for actor, _ in used], [key for _, key in used]
     db.execute(statements.ERASE, (list(event_ids), actors, used_keys))
-
-
-def _event_row(link: Link, numbers: dict[str, int]) -> tuple[Any, ...]:
-    recorded, stored = link
-    header = recorded.header
-    return (
-        stored.position,
-        numbers[header.stream],
-        header.stream_seq,
-        header.event_id,
-        header.kind,
-        stored.received_at,
-        stored.received_hlc,
-        stored.peer,
-        stored.header,
-        stored.hash,
-    )
 
 
 def _columns(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Any], ...]:

@@ -7,24 +7,12 @@ from typing import cast
 import apsw
 import msgspec
 
-from engramlog.eventlog.chain import Link
 from engramlog.eventlog.codec import decode_header
-from engramlog.eventlog.engines.erased_names import event_ids_of
 from engramlog.eventlog.engines.sqlite import schema
 from engramlog.eventlog.errors import StorageFailed
-from engramlog.eventlog.kinds import FactErased
 
 TRUNCATE_ATTEMPTS = 100
 TRUNCATE_PAUSE_SECONDS = 0.1
-
-
-def name_erased(db: apsw.Connection, links: Sequence[Link]) -> None:
-    """Record the events that ``fact_erased`` events among ``links`` name, inside the open
-    transaction."""
-    for recorded, stored in links:
-        if isinstance(recorded.payload, FactErased):
-            names = event_ids_of(recorded.payload.events)
-            db.executemany(schema.NAME, [(event_id, stored.position) for event_id in names])
 
 
 def positions_of(db: apsw.Connection, event_ids: Sequence[bytes]) -> dict[bytes, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Self, cast
 
@@ -24,17 +25,18 @@ from engramlog.eventlog.engines.appending import (
     Transaction,
     WriterTurn,
 )
+from engramlog.eventlog.engines.erased_names import names_in
+from engramlog.eventlog.engines.event_rows import event_rows, new_streams, payload_rows
 from engramlog.eventlog.engines.following import CommitSignal
+from engramlog.eventlog.engines.reader_pool import ReaderPool
 from engramlog.eventlog.engines.sqlite import schema
 from engramlog.eventlog.engines.sqlite.erasing import (
     erase,
     is_named,
-    name_erased,
     truncate_wal,
 )
 from engramlog.eventlog.engines.sqlite.place import LogFiles
 from engramlog.eventlog.engines.sqlite.reading import (
-    ReaderPool,
     SqliteReading,
     log_head,
     stored_rows,
@@ -58,7 +60,7 @@ class SqliteLog(SqliteReading, StoredLog):
         clock: Clock,
         chain: Chain,
         writer: apsw.Connection | None,
-        readers: ReaderPool,
+        readers: ReaderPool[apsw.Connection],
         files: LogFiles,
     ) -> None:
         super().__init__(readers)
@@ -95,7 +97,9 @@ class SqliteLog(SqliteReading, StoredLog):
         """
         with schema.reading():
             writer = None if read_only else schema.connect_writer(path)
-            readers = ReaderPool(path)
+            readers = ReaderPool(partial(schema.connect_reader, path))
+            with readers.connection():
+                pass  # a path without a log fails now, not at the first read
         chain = Chain(origin, epoch, Head(), {}, entropy)
         log = cls(clock, chain, writer, readers, LogFiles(path))
         if writer is None:
@@ -146,7 +150,8 @@ class SqliteLog(SqliteReading, StoredLog):
         try:
             with self._committing(db):
                 self._insert(db, links, keys)
-                name_erased(db, links)
+                names = [(event_id, by.position) for event_id, by in names_in(links)]
+                db.executemany(schema.NAME, names)
                 if erased:
                     erase(db, erased)
         except BaseException as fault:
@@ -209,36 +214,11 @@ class SqliteLog(SqliteReading, StoredLog):
 
     def _insert(self, db: apsw.Connection, links: Sequence[Link], keys: KeyUses) -> None:
         numbers = self._stream_numbers
-        for stream in dict.fromkeys([recorded.header.stream for recorded, _ in links]):
-            if stream not in numbers:
-                numbers[stream] = len(numbers) + 1
-                db.execute(schema.INSERT_STREAM, (numbers[stream], stream))
-        db.executemany(
-            schema.INSERT_EVENT,
-            [
-                (
-                    stored.position,
-                    numbers[recorded.header.stream],
-                    recorded.header.stream_seq,
-                    recorded.header.event_id,
-                    recorded.header.kind,
-                    stored.received_at,
-                    stored.received_hlc,
-                    stored.peer,
-                    stored.header,
-                    stored.hash,
-                )
-                for recorded, stored in links
-            ],
-        )
-        db.executemany(
-            schema.INSERT_PAYLOAD,
-            [
-                (stored.position, stored.salt, stored.payload)
-                for _, stored in links
-                if stored.payload is not None
-            ],
-        )
+        for stream, number in new_streams(links, numbers).items():
+            numbers[stream] = number
+            db.execute(schema.INSERT_STREAM, (number, stream))
+        db.executemany(schema.INSERT_EVENT, event_rows(links, numbers))
+        db.executemany(schema.INSERT_PAYLOAD, payload_rows(links))
         db.executemany(
             schema.INSERT_KEY,
             [

@@ -1,22 +1,21 @@
-"""Reading ``log.db``: a pool of read-only connections, and rows in order.
+"""Reading ``log.db``: rows in order.
 
 Every query is read to its end or closed: an open one would keep its connection at an old state of
 the file.
 """
 
 import heapq
-from collections import deque
 from collections.abc import Collection, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from itertools import islice
 from operator import itemgetter
-from pathlib import Path
 from typing import cast
 
 import apsw
 
 from engramlog.eventlog.codec import decode
 from engramlog.eventlog.engines.appending import Closable, KeyUse
+from engramlog.eventlog.engines.reader_pool import ReaderPool
 from engramlog.eventlog.engines.sqlite import schema
 from engramlog.eventlog.engines.sqlite.auditing import tables_fault, used_keys, uses_of
 from engramlog.eventlog.engines.sqlite.erasing import positions_of
@@ -25,45 +24,10 @@ from engramlog.eventlog.errors import CorruptLog
 from engramlog.eventlog.event import Recorded, Stored
 from engramlog.eventlog.log import Head, StreamHead, check_limit, within
 
-IDLE_READERS_MAX = 8
-
 StoredRow = tuple[int, int, int, str | None, bytes, bytes, bytes | None, bytes | None]
 AuditRow = tuple[
     int, int, int, str | None, bytes, bytes, bytes | None, bytes | None, str, int, bytes, str
 ]
-
-
-class ReaderPool:
-    """Read-only connections to one file, one per concurrent reader."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._idle = deque([schema.connect_reader(path)])
-        self._closed = False
-
-    @contextmanager
-    def connection(self) -> Generator[apsw.Connection]:
-        """A connection for a ``with`` block; dropped after an error."""
-        try:
-            db = self._idle.pop()
-        except IndexError:
-            with schema.reading():
-                db = schema.connect_reader(self._path)
-        try:
-            yield db
-        except BaseException:
-            db.close()
-            raise
-        if self._closed or len(self._idle) >= IDLE_READERS_MAX:
-            db.close()
-        else:
-            self._idle.append(db)
-
-    def close(self) -> None:
-        """Close idle connections now, and lent ones on return."""
-        self._closed = True
-        while self._idle:
-            self._idle.pop().close()
 
 
 def stream_rows(
@@ -112,7 +76,7 @@ def stream_heads(db: apsw.Connection) -> dict[str, StreamHead]:
 class SqliteReading(Closable):
     """The reading part of ``EventLog``."""
 
-    def __init__(self, readers: ReaderPool) -> None:
+    def __init__(self, readers: ReaderPool[apsw.Connection]) -> None:
         self._readers = readers
 
     def read(

@@ -207,6 +207,7 @@ def connect_writer(path: Path) -> apsw.Connection:
     return db
 
 
+@reading()
 def connect_reader(path: Path) -> apsw.Connection:
     """A read-only connection. Raises DataDirectoryError without a log."""
     if not path.exists():
