@@ -15,8 +15,8 @@ from engramlog.eventlog.log import Idempotency
 from engramlog.projections.cid import compute_cid
 from engramlog.projections.graph.provenance import shown_facts
 from engramlog.projections.memories.attribute_rules import UNTRUSTED_TRUST_MAX
-from engramlog.projections.writing.commands import AssertFact, Done
-from engramlog.projections.writing.instruction_sources import instruction_refusal
+from engramlog.projections.writing.commands import AssertFact, CommandRefused, Done
+from engramlog.projections.writing.instruction_sources import check_instruction
 
 _NAMESPACES_HINT = "use a namespace such as 'memory:' or 'rel:'"
 
@@ -170,9 +170,10 @@ def check_attributes(context: RequestContext, attributes: FactAttributes | None)
 
 def check_value(context: RequestContext, value: Value) -> None:
     """Raises ApiError 403 for an instruction without the permission, 413 for too long a value."""
-    refusal = instruction_refusal(value, context.authorization.permissions)
-    if refusal is not None:
-        raise refused(refusal)
+    try:
+        check_instruction(value, context.authorization.permissions)
+    except CommandRefused as fault:
+        raise refused(fault.refused) from fault
     limit = context.service.settings.value_bytes_max
     text = value.v
     if len(text) * 4 > limit and len(text.encode()) > limit:

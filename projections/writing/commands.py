@@ -214,6 +214,14 @@ class Refused(Struct, frozen=True):
     field: str | None = None
 
 
+class CommandRefused(Exception):
+    """A check of a decision failed: the command is ``refused``."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused.code)
+        self.refused = refused
+
+
 class Done(Struct, frozen=True, gc=False):
     """The outcome of a command.
 

@@ -14,7 +14,7 @@ from engramlog.projections.tables.conflicts.contradictions import has_rival
 from engramlog.projections.tables.declared.policies import is_set_valued
 from engramlog.projections.writing import commands as ask
 from engramlog.projections.writing import memory_commands, peer_commands
-from engramlog.projections.writing.commands import Command, Refused
+from engramlog.projections.writing.commands import Command, CommandRefused, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared import (
     agent_keys,
@@ -107,7 +107,10 @@ def decide(command: Command, context: Context) -> Decision | Refused:
     """The decision on a command."""
     decision = DECISIONS.get(type(command))
     if decision is not None:
-        return decision(command, context)
+        try:
+            return decision(command, context)
+        except CommandRefused as fault:
+            return fault.refused
     if isinstance(command, ask.OnBehalf):
         return decide(command.command, msgspec.structs.replace(context, actor=command.actor))
     if not isinstance(command, kinds.Payload) or command.replicated:

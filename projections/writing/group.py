@@ -39,7 +39,7 @@ from engramlog.projections.writing.submission import Submission
 
 SHARED_APPLY = frozenset({AssertFact, RetractFact, RetractMatching})
 """Commands whose drafts may wait and be applied together: their decisions know drafts through
-``Undecided``. All others are applied at once."""
+``Undecided``. All others find everything before them applied, and are applied at once."""
 
 
 _received_at = attrgetter("received_at")
@@ -188,11 +188,14 @@ class Group:
             received_at = None if submission.received_at is None else submission.received(number)
             if context is None or received_at not in (None, context.now_us):
                 context = self._context(submission, received_at)
+            alone = type(command) not in SHARED_APPLY
+            if alone:
+                self._flush()
             decision = held[number] or self._in_rule(decide(command, context))
             step = _Step(submission, decision, context, received_at)
             steps.append(step)
             self._waiting.append(step)
-            if type(command) not in SHARED_APPLY:
+            if alone:
                 self._flush()
         if submission.atomic and any(isinstance(step.decision, Refused) for step in steps):
             held_back: list[Done | Refused] = [

@@ -11,20 +11,22 @@ from collections.abc import Set
 import msgspec
 
 from engramlog.eventlog.kinds import Value
-from engramlog.projections.writing.commands import Refused
+from engramlog.projections.writing.commands import CommandRefused, Refused
 
 INSTRUCTION_PERMISSION = "instruction:write"
 
 
-def instruction_refusal(value: Value, permissions: Set[str]) -> Refused | None:
-    """Why a value may not be stated with these permissions; None if it may."""
-    if value.interpret_as != "instruction" or INSTRUCTION_PERMISSION in permissions:
-        return None
-    return Refused(
-        "instruction_write_required",
-        "interpret_as 'instruction' requires the instruction:write permission",
-        "value.interpret_as",
-    )
+_REQUIRED = Refused(
+    "instruction_write_required",
+    "interpret_as 'instruction' requires the instruction:write permission",
+    "value.interpret_as",
+)
+
+
+def check_instruction(value: Value, permissions: Set[str]) -> None:
+    """Raises CommandRefused if a value may not be stated with these permissions."""
+    if value.interpret_as == "instruction" and INSTRUCTION_PERMISSION not in permissions:
+        raise CommandRefused(_REQUIRED)
 
 
 def as_content(value: Value) -> Value:

@@ -14,7 +14,7 @@ from engramlog.projections.tables.declared.garden_directory import (
     Role,
     role_in,
 )
-from engramlog.projections.writing.commands import Refused
+from engramlog.projections.writing.commands import CommandRefused, Refused
 from engramlog.projections.writing.decide.declared.gardens import WRITE_FORBIDDEN
 
 if TYPE_CHECKING:
@@ -22,20 +22,23 @@ if TYPE_CHECKING:
     from engramlog.projections.writing.decide.context import Context
 
 
-def source_forbidden(source: str) -> Refused:
-    """The refusal of callers without authority over a source's facts."""
-    return Refused("source_forbidden", f"this key may not end facts of source {source!r}")
+def check_source(rights: Authorization | None, source: str) -> None:
+    """Raises CommandRefused without authority over a source's facts."""
+    if rights is not None and not rights.may_end(source):
+        message = f"this key may not end facts of source {source!r}"
+        raise CommandRefused(Refused("source_forbidden", message))
 
 
-def ending_refusal(
+def check_ending(
     context: Context,
     rights: Authorization | None,
     member: str | None,
     source: str,
     garden_id: str | None,
     absent: Refused,
-) -> Refused | None:
-    """Why a fact may not be ended; ``absent`` if the caller may not know its garden.
+) -> None:
+    """Raises CommandRefused if a fact may not be ended; ``absent`` if the caller may not know its
+    garden.
 
     Args:
         rights: the caller's; None for the node's own tools, which may.
@@ -44,13 +47,11 @@ def ending_refusal(
     """
     if garden_id is not None and member is not None:
         role = role_in(context.db, garden_id, member)
-        if role is None:
-            return absent
         if role in MODERATING_ROLES:
-            return None
+            return
         if role not in WRITING_ROLES:
-            return WRITE_FORBIDDEN
-    return None if rights is None or rights.may_end(source) else source_forbidden(source)
+            raise CommandRefused(absent if role is None else WRITE_FORBIDDEN)
+    check_source(rights, source)
 
 
 def moderates(context: Context, garden_id: str | None, member: str | None) -> bool:

@@ -32,12 +32,13 @@ from engramlog.projections.tables.store import ProjectionStore
 from engramlog.projections.text.sanitizing import NAME_FLAG, NOTED, RULESET, VALUE_FLAG
 from engramlog.projections.writing.commands import (
     AssertFact,
+    CommandRefused,
     Done,
     Refused,
     ResolveConflict,
     ReviewContent,
 )
-from engramlog.projections.writing.instruction_sources import instruction_refusal
+from engramlog.projections.writing.instruction_sources import check_instruction
 from tests.worlds.histories import START_US, asserted
 from tests.worlds.recall_world import World, reader, user
 
@@ -188,8 +189,9 @@ def test_the_writer_itself_refuses_instructions_without_the_permission(node: Nod
 
 
 def test_plain_content_needs_no_permission() -> None:
-    assert instruction_refusal(Value("text", "x"), frozenset()) is None
-    assert instruction_refusal(Value("text", "x", "instruction"), frozenset()) is not None
+    check_instruction(Value("text", "x"), frozenset())
+    with pytest.raises(CommandRefused):
+        check_instruction(Value("text", "x", "instruction"), frozenset())
 
 
 def test_the_note_of_a_resolution_is_no_instruction(node: Node) -> None:

@@ -11,7 +11,6 @@ _KEY = "SELECT entity_uri, public_key, description, status FROM agent_keys WHERE
 
 def revoke_agent_key(command: ask.RevokeAgentKey, context: Context) -> Decision | Refused:
     """Revoke a key: later signatures with it are not attestations."""
-    context.flush()
     row = query_one(context.db, _KEY, (command.key_id,))
     if row is None:
         return Refused("agent_key_not_found", "agent key not found", "key_id")

@@ -10,7 +10,6 @@ from engramlog.projections.writing.decide.context import Context, Decision
 def set_alias(command: AliasSet, context: Context) -> Decision | Refused:
     """Set an alias, or remove it (null). Only ``alias_kind`` migration changes or removes an alias
     of that kind."""
-    context.flush()
     raw, canonical = command.raw_uri, command.canonical_uri
     if canonical is None:
         return _remove(command, context)

@@ -12,7 +12,6 @@ from engramlog.projections.writing.decide.context import Context, Decision
 
 def revoke_capability(command: ask.RevokeCapability, context: Context) -> Decision | Refused:
     """Revoke a token and every token derived from it."""
-    context.flush()
     row = query_one(
         context.db, "SELECT object FROM capabilities WHERE token_id=?", (command.token_id,)
     )

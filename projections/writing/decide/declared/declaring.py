@@ -38,7 +38,6 @@ def sweep_decay(command: ask.SweepDecay, context: Context) -> Decision:
 
 def issue_key(command: KeyIssued, context: Context) -> Decision | Refused:
     """A new API key; the same raw key twice is refused."""
-    context.flush()
     taken = context.db.execute(
         "SELECT 1 FROM api_keys WHERE key_sha256=?", (command.key_sha256,)
     ).fetchone()
@@ -50,7 +49,6 @@ def issue_key(command: KeyIssued, context: Context) -> Decision | Refused:
 
 def revoke_key(command: KeyRevoked, context: Context) -> Decision | Refused:
     """Revoke a key, and the capabilities that it requested."""
-    context.flush()
     row = context.db.execute(
         "SELECT to_position FROM api_keys WHERE key_id=?", (command.key_id,)
     ).fetchone()
@@ -62,7 +60,6 @@ def revoke_key(command: KeyRevoked, context: Context) -> Decision | Refused:
 
 def set_policy(command: PolicySet, context: Context) -> Decision | Refused:
     """Install or remove a decay policy."""
-    context.flush()
     if command.policy is None:
         row = context.db.execute(
             "SELECT 1 FROM declarations WHERE sort='decay' AND name=? AND to_position=?",
@@ -75,7 +72,6 @@ def set_policy(command: PolicySet, context: Context) -> Decision | Refused:
 
 def declare_set_valued(command: SetValuedDeclared, context: Context) -> Decision:
     """Replace the list of set-valued relations; records nothing without a change."""
-    context.flush()
     wanted = sorted(set(command.relations))
     if wanted == sorted(set_valued_relations(context.db, LIVE - 1)):
         return Decision([], created=False)
@@ -84,7 +80,6 @@ def declare_set_valued(command: SetValuedDeclared, context: Context) -> Decision
 
 def set_trust_policy(command: TrustPolicySet, context: Context) -> Decision:
     """Change how trust is computed; records nothing without a change."""
-    context.flush()
     if command.policy == trust_policy(context.db, LIVE - 1):
         return Decision([], created=False)
     return Decision([context.draft(command)])
@@ -92,7 +87,6 @@ def set_trust_policy(command: TrustPolicySet, context: Context) -> Decision:
 
 def pin_embedding_model(command: EmbeddingModelPinned, context: Context) -> Decision:
     """Record the model that embeds facts; records nothing without a change."""
-    context.flush()
     if command == pinned_model(context.db, LIVE - 1):
         return Decision([], created=False)
     return Decision([context.draft(command)])

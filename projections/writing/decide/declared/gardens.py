@@ -6,7 +6,6 @@ means the node's own tools, which may do anything.
 
 from uuid import uuid4
 
-import apsw
 import msgspec
 
 from engramlog.eventlog.kinds import GardenCreated, GardenDeleted
@@ -19,7 +18,7 @@ from engramlog.projections.tables.declared.garden_directory import (
     role_in,
 )
 from engramlog.projections.writing import commands as ask
-from engramlog.projections.writing.commands import Refused
+from engramlog.projections.writing.commands import CommandRefused, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 
 _SLUG = f"SELECT 1 FROM gardens WHERE slug=? AND to_position={LIVE}"
@@ -43,44 +42,37 @@ _LAST_ADMIN = Refused(
 )
 
 
-def write_refusal(
-    db: apsw.Connection, garden_id: str, scope: str, member: str | None
-) -> Refused | None:
-    """Why ``member`` may not state a fact of this scope in a garden; None if it may.
+def check_writing(context: Context, garden_id: str | None, scope: str, member: str | None) -> None:
+    """Raises CommandRefused if ``member`` may not state a fact of this scope in a garden. Outside
+    gardens it may.
 
     To a non-member the garden does not exist.
     """
-    state = garden_state(db, garden_id)
+    if garden_id is None:
+        return
+    state = garden_state(context.db, garden_id)
     if state is None:
-        return GARDEN_NOT_FOUND
-    refusal = touch_refusal(db, garden_id, member, GARDEN_NOT_FOUND)
-    if refusal is not None:
-        return refusal
+        raise CommandRefused(GARDEN_NOT_FOUND)
+    check_touching(context, garden_id, member, GARDEN_NOT_FOUND)
     if state[0] != scope:
-        return Refused(
-            "garden_scope_mismatch",
-            f"scope mismatch: garden scope is {state[0]!r} but fact scope is {scope!r}",
-            "scope",
-        )
-    return None
+        message = f"scope mismatch: garden scope is {state[0]!r} but fact scope is {scope!r}"
+        raise CommandRefused(Refused("garden_scope_mismatch", message, "scope"))
 
 
-def touch_refusal(
-    db: apsw.Connection, garden_id: str | None, member: str | None, absent: Refused
-) -> Refused | None:
-    """Why ``member`` may not end or settle a fact in a garden: ``absent`` if the garden is hidden
-    from it. None if it may, and for facts outside gardens."""
+def check_touching(
+    context: Context, garden_id: str | None, member: str | None, absent: Refused
+) -> None:
+    """Raises CommandRefused if ``member`` may not end or settle a fact in a garden: ``absent`` if
+    the garden is hidden from it. Outside gardens it may."""
     if garden_id is None or member is None:
-        return None
-    role = role_in(db, garden_id, member)
-    if role is None:
-        return absent
-    return None if role in WRITING_ROLES else WRITE_FORBIDDEN
+        return
+    role = role_in(context.db, garden_id, member)
+    if role not in WRITING_ROLES:
+        raise CommandRefused(absent if role is None else WRITE_FORBIDDEN)
 
 
 def create_garden(command: GardenCreated, context: Context) -> Decision | Refused:
     """Create a garden; its slug must be free. If its id is taken, it gets another."""
-    context.flush()
     if query_one(context.db, _SLUG, (command.slug,)) is not None:
         return Refused("slug_exists", "slug already exists", "slug")
     if query_one(context.db, _TAKEN, (command.garden_id,)) is not None:
@@ -90,11 +82,10 @@ def create_garden(command: GardenCreated, context: Context) -> Decision | Refuse
 
 def delete_garden(command: ask.DeleteGarden, context: Context) -> Decision | Refused:
     """Delete a garden; a quarantine must be empty first."""
-    context.flush()
     state = garden_state(context.db, command.garden_id)
-    refusal = _admin_refusal(command.garden_id, command.admin, context)
-    if state is None or refusal is not None:
-        return refusal or GARDEN_NOT_FOUND
+    _check_admin(command.garden_id, command.admin, context)
+    if state is None:
+        return GARDEN_NOT_FOUND
     if state[1] and query_one(context.db, _PENDING, (command.garden_id,)) is not None:
         return Refused("quarantine_has_pending_facts", "quarantine_has_pending_facts")
     return Decision([context.draft(GardenDeleted(garden_id=command.garden_id))])
@@ -102,46 +93,34 @@ def delete_garden(command: ask.DeleteGarden, context: Context) -> Decision | Ref
 
 def set_member(command: ask.SetMember, context: Context) -> Decision | Refused:
     """Add a member, change a role, or end a membership; one admin must remain."""
-    context.flush()
     member = command.member
     if garden_state(context.db, member.garden_id) is None:
         return GARDEN_NOT_FOUND
-    refusal = _admin_refusal(member.garden_id, command.admin, context)
-    if refusal is not None:
-        return refusal
+    _check_admin(member.garden_id, command.admin, context)
     standing = role_in(context.db, member.garden_id, member.entity_uri)
-    refusal = _member_refusal(command, standing, context)
-    if refusal is not None:
-        return refusal
+    _check_change(command, standing, context)
     if standing == member.role:
         return Decision([], created=False)
     return Decision([context.draft(member)])
 
 
-def _member_refusal(
-    command: ask.SetMember, standing: Role | None, context: Context
-) -> Refused | None:
+def _check_change(command: ask.SetMember, standing: Role | None, context: Context) -> None:
     if command.change == "add" and standing is not None:
-        return Refused(
-            "already_member",
-            f"entity is already a member with role {standing!r}; use PATCH to change role",
-            "entity_uri",
-        )
+        message = f"entity is already a member with role {standing!r}; use PATCH to change role"
+        raise CommandRefused(Refused("already_member", message, "entity_uri"))
     if command.change != "add" and standing is None:
-        return Refused("member_not_found", "member not found", "entity_uri")
+        raise CommandRefused(Refused("member_not_found", "member not found", "entity_uri"))
     if standing == "admin" and command.member.role != "admin":
-        others = query_one(
-            context.db, _OTHER_ADMIN, (command.member.garden_id, command.member.entity_uri)
-        )
-        return _LAST_ADMIN if others is None else None
-    return None
+        who = (command.member.garden_id, command.member.entity_uri)
+        if query_one(context.db, _OTHER_ADMIN, who) is None:
+            raise CommandRefused(_LAST_ADMIN)
 
 
-def _admin_refusal(garden_id: str, admin: str | None, context: Context) -> Refused | None:
-    """Why ``admin`` may not administer a garden; ``admin`` None means an admin of the node."""
+def _check_admin(garden_id: str, admin: str | None, context: Context) -> None:
+    """Raises CommandRefused if ``admin`` may not administer a garden; None means an admin of the
+    node."""
     if admin is None:
-        return None
+        return
     role = role_in(context.db, garden_id, admin)
-    if role is None:
-        return GARDEN_NOT_FOUND
-    return None if role == "admin" else _ADMIN_REQUIRED
+    if role != "admin":
+        raise CommandRefused(GARDEN_NOT_FOUND if role is None else _ADMIN_REQUIRED)

@@ -12,7 +12,6 @@ HOUR_US = 3_600_000_000
 
 def put_manifest(command: PutManifest, context: Context) -> Decision | Refused:
     """Replace the entity's last manifest."""
-    context.flush()
     manifest = command.manifest
     if puts_since(context.db, manifest.entity_uri, context.now_us - HOUR_US) >= PUTS_AN_HOUR:
         return Refused("manifest_rate", f"at most {PUTS_AN_HOUR} manifests an hour and entity")

@@ -16,12 +16,12 @@ from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.facts.attributes import decoded, encoded, present_attributes
 from engramlog.projections.tables.facts.derivations import closes_cycle
 from engramlog.projections.tables.facts.fact_rows import FactRow
-from engramlog.projections.writing.commands import AssertFact, Refused
+from engramlog.projections.writing.commands import AssertFact, CommandRefused, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
-from engramlog.projections.writing.decide.declared.gardens import write_refusal
+from engramlog.projections.writing.decide.declared.gardens import check_writing
 from engramlog.projections.writing.decide.facts.retracting import state_zero
 from engramlog.projections.writing.decide.readable import readable, sees_all
-from engramlog.projections.writing.instruction_sources import instruction_refusal
+from engramlog.projections.writing.instruction_sources import check_instruction
 
 _SAME = f"""
 SELECT id, cid, valid_from, valid_until, interpret_as, derived_from, value_type, value_v,
@@ -38,22 +38,20 @@ MISPLACED = Refused(
     "facts of classification 2 or 3 belong in the scopes local and team, or in a garden",
     "attributes",
 )
+_CYCLE = Refused(
+    "provenance_cycle_detected", "the fact would be derived from itself", "derived_from"
+)
 
 _encode_parents = msgspec.json.Encoder().encode
 
 
-def assert_fact(command: AssertFact, context: Context) -> Decision | Refused:
-    """A new fact, the equal live one, or a retraction."""
-    refusal = instruction_refusal(command.value, command.permissions)
-    if refusal is not None:
-        return refusal
+def assert_fact(command: AssertFact, context: Context) -> Decision:
+    """A new fact, the equal live one, or a retraction. Raises CommandRefused."""
+    check_instruction(command.value, command.permissions)
     garden = command.garden_id
-    if garden is not None:
-        refusal = write_refusal(context.db, garden, command.scope, command.member)
-        if refusal is not None:
-            return refusal
+    check_writing(context, garden, command.scope, command.member)
     if misplaced(command.attributes, command.scope, garden):
-        return MISPLACED
+        raise CommandRefused(MISPLACED)
     if command.derived_from:
         context.flush()
         parents = [parent.hash for parent in command.derived_from]
@@ -61,11 +59,7 @@ def assert_fact(command: AssertFact, context: Context) -> Decision | Refused:
         if closes_cycle(
             context.db, child, parents, garden, partial(readable, context, command.rights)
         ):
-            return Refused(
-                "provenance_cycle_detected",
-                "the fact would be derived from itself",
-                "derived_from",
-            )
+            raise CommandRefused(_CYCLE)
     if command.confidence == 0.0:
         return state_zero(stated_payload(command), command.zero, context, command.rights)
     content = _content(command)

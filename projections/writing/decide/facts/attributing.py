@@ -12,9 +12,9 @@ from engramlog.projections.memories.attribute_rules import (
 )
 from engramlog.projections.tables.database import query_one
 from engramlog.projections.tables.facts.attributes import present_attributes
-from engramlog.projections.writing.commands import Refused, SetAttributes
+from engramlog.projections.writing.commands import CommandRefused, Refused, SetAttributes
 from engramlog.projections.writing.decide.context import Context, Decision
-from engramlog.projections.writing.decide.declared.gardens import touch_refusal
+from engramlog.projections.writing.decide.declared.gardens import check_touching
 
 _PLACE = "SELECT scope, garden_id FROM fact_rows WHERE id = ?"
 _ABSENT = Refused("fact_not_found", "fact not found", "fact_id")
@@ -26,14 +26,11 @@ def set_attributes(command: SetAttributes, context: Context) -> Decision | Refus
     A classification only rises, and trust above a peer's is not lent, except by an admin. A fact
     may be classified too high for its scope: it is then hidden there, on peers as well.
     """
-    context.flush()
     row = query_one(context.db, _PLACE, (command.fact_id,))
     if row is None or row[0] not in command.scopes:
         return _ABSENT
     scope, garden = str(row[0]), None if row[1] is None else str(row[1])
-    refusal = touch_refusal(context.db, garden, command.member, _ABSENT)
-    if refusal is not None:
-        return refusal
+    check_touching(context, garden, command.member, _ABSENT)
     standing = present_attributes(context.db, command.fact_id) or PLAIN
     wanted = msgspec.structs.replace(standing, **command.changes)
     if command.relevance_change:
@@ -44,25 +41,17 @@ def set_attributes(command: SetAttributes, context: Context) -> Decision | Refus
         wanted = settled(wanted)
     if wanted == standing:
         return Decision([], fact_id=command.fact_id, created=False)
-    forbidden = None if command.admin else _forbidden(standing, wanted)
-    if forbidden is not None:
-        return forbidden
+    if not command.admin:
+        _check_change(standing, wanted)
     payload = FactAttributesSet(fact_id=command.fact_id, attributes=wanted)
     draft = context.draft(payload, fact_partition(scope, garden))
     return Decision([draft], fact_id=command.fact_id)
 
 
-def _forbidden(standing: FactAttributes, wanted: FactAttributes) -> Refused | None:
+def _check_change(standing: FactAttributes, wanted: FactAttributes) -> None:
     if wanted.classification < standing.classification:
-        return Refused(
-            "attribute_forbidden",
-            "only an admin lowers a classification",
-            "classification",
-        )
+        message = "only an admin lowers a classification"
+        raise CommandRefused(Refused("attribute_forbidden", message, "classification"))
     if wanted.trust > max(standing.trust, UNTRUSTED_TRUST_MAX):
-        return Refused(
-            "attribute_forbidden",
-            f"trust above {UNTRUSTED_TRUST_MAX} takes admin permission",
-            "trust",
-        )
-    return None
+        message = f"trust above {UNTRUSTED_TRUST_MAX} takes admin permission"
+        raise CommandRefused(Refused("attribute_forbidden", message, "trust"))

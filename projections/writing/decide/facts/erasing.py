@@ -81,7 +81,6 @@ def erase_facts(command: EraseFacts, context: Context) -> Decision | Refused:
 
     Refuses: ``fact_not_found``, ``scope_forbidden``, ``legal_hold`` and ``too_many_targets``.
     """
-    context.flush()
     db = context.db
     if command.entity is not None:
         chosen = facts_about(db, command.entity, mentions=command.mentions)
@@ -166,7 +165,6 @@ def _committed(event_id: bytes, context: Context) -> Recorded | None:
 
 def erase_events(command: EraseEvents, context: Context) -> Decision | Refused:
     """Erase more local events under an erasure; skips those already erased."""
-    context.flush()
     if find_erasure(context.db, command.erasure_id) is None:
         return Refused("erasure_not_found", "there is no such erasure")
     events = _named_events(command.events, context)
@@ -182,7 +180,6 @@ def name_erased(command: FactErased, context: Context) -> Decision:
 
 def certify_erasure(command: ErasureCertified, context: Context) -> Decision | Refused:
     """Record a receipt, once."""
-    context.flush()
     if find_erasure(context.db, command.erasure_id) is None:
         return Refused("erasure_not_found", "there is no such erasure")
     if find_erasure_receipt(context.db, command.erasure_id) is not None:
@@ -192,7 +189,6 @@ def certify_erasure(command: ErasureCertified, context: Context) -> Decision | R
 
 def set_legal_hold(command: LegalHoldSet, context: Context) -> Decision | Refused:
     """Set or release a hold, or change its reason; repeating it changes nothing."""
-    context.flush()
     if command.target_kind == "fact" and not facts_named(context.db, [command.target]):
         return _ABSENT
     standing = query_one(

@@ -17,7 +17,6 @@ def give_feedback(command: FactFeedback, context: Context) -> Decision | Refused
     named = sorted({*command.cited, *command.rejected})
     if not named:
         return Decision([], created=False)
-    context.flush()
     known = query(context.db, _KNOWN, (msgspec.json.encode(named).decode(),))
     if len(known) < len(named):  # erased meanwhile
         return Refused("fact_not_found", "fact not found", "cited")

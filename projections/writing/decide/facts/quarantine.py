@@ -20,29 +20,29 @@ from engramlog.projections.tables.declared.garden_directory import (
 )
 from engramlog.projections.tables.facts.attributes import present_attributes
 from engramlog.projections.tables.facts.fact_rows import FactRow, fetch
-from engramlog.projections.writing.commands import Refused, ReviewQuarantined
+from engramlog.projections.writing.commands import CommandRefused, Refused, ReviewQuarantined
 from engramlog.projections.writing.decide.context import Context, Decision
-from engramlog.projections.writing.decide.declared.gardens import touch_refusal
+from engramlog.projections.writing.decide.declared.gardens import check_touching
 from engramlog.projections.writing.decide.facts.asserting import assert_fact, restating
 from engramlog.projections.writing.decide.readable import readable
 
 _FACT = "SELECT from_position, to_position, base_confidence FROM fact_rows WHERE id=?"
 _ABSENT = Refused("quarantined_fact_not_found", "quarantined fact not found", "fact_id")
+_MODERATOR_REQUIRED = Refused(
+    "moderator_required", "quarantine:moderator or admin role required to promote/reject facts"
+)
 _TARGET_ABSENT = Refused("target_garden_not_found", "target garden not found", "target_garden_id")
 
 
 def review_quarantined(command: ReviewQuarantined, context: Context) -> Decision | Refused:
     """Admit a pending fact to a garden (or outside all), or reject it."""
-    context.flush()
     found = query_one(context.db, _FACT, (command.fact_id,))
     row = None if found is None else fetch(context.db, [found[0]])[0]
     if found is None or row is None or row.scope not in command.scopes:
         return _ABSENT
     if row.id not in readable(context, command.rights, [row.id]):
         return _ABSENT
-    refusal = _moderator_refusal(row, command, context)
-    if refusal is not None:
-        return refusal
+    _check_moderator(row, command, context)
     if found[1] != LIVE or found[2] == 0.0:
         return Refused("fact_not_quarantine_pending", "fact_not_quarantine_pending")
     if command.decision == "rejected":
@@ -50,31 +50,20 @@ def review_quarantined(command: ReviewQuarantined, context: Context) -> Decision
     return _admitted(row, command, context)
 
 
-def _moderator_refusal(
-    row: FactRow, command: ReviewQuarantined, context: Context
-) -> Refused | None:
+def _check_moderator(row: FactRow, command: ReviewQuarantined, context: Context) -> None:
     if row.garden_id is None or command.garden_id not in (None, row.garden_id):
-        return _ABSENT
+        raise CommandRefused(_ABSENT)
     state = garden_state(context.db, row.garden_id)
     if state is None or not state[1]:
-        return _ABSENT
-    if command.member is None:
-        return None
-    role = role_in(context.db, row.garden_id, command.member)
-    if role is None:
-        return _ABSENT
-    if role not in MODERATING_ROLES:
-        return Refused(
-            "moderator_required",
-            "quarantine:moderator or admin role required to promote/reject facts",
-        )
-    return None
+        raise CommandRefused(_ABSENT)
+    if command.member is not None:
+        role = role_in(context.db, row.garden_id, command.member)
+        if role not in MODERATING_ROLES:
+            raise CommandRefused(_ABSENT if role is None else _MODERATOR_REQUIRED)
 
 
-def _admitted(row: FactRow, command: ReviewQuarantined, context: Context) -> Decision | Refused:
-    refusal = _target_refusal(command, context)
-    if refusal is not None:
-        return refusal
+def _admitted(row: FactRow, command: ReviewQuarantined, context: Context) -> Decision:
+    _check_target(command, context)
     attributes = present_attributes(context.db, row.id)
     restated = msgspec.structs.replace(
         restating(row),
@@ -84,23 +73,21 @@ def _admitted(row: FactRow, command: ReviewQuarantined, context: Context) -> Dec
         permissions=command.permissions,
     )
     stated = assert_fact(restated, context)
-    if isinstance(stated, Refused):
-        return stated
     drafts = [*stated.drafts, *_closing(row, command, context, stated.fact_id)]
     detail: dict[str, Any] = {"admitted_fact_id": stated.fact_id}
     return Decision(drafts, fact_id=row.id, detail=detail)
 
 
-def _target_refusal(command: ReviewQuarantined, context: Context) -> Refused | None:
+def _check_target(command: ReviewQuarantined, context: Context) -> None:
     if command.target_garden_id is None:
-        return None
+        return
     state = garden_state(context.db, command.target_garden_id)
     if state is None:
-        return _TARGET_ABSENT
-    refusal = touch_refusal(context.db, command.target_garden_id, command.member, _TARGET_ABSENT)
-    if refusal is None and state[1]:
-        return Refused("target_is_quarantine", "the target garden is a quarantine itself")
-    return refusal
+        raise CommandRefused(_TARGET_ABSENT)
+    check_touching(context, command.target_garden_id, command.member, _TARGET_ABSENT)
+    if state[1]:
+        message = "the target garden is a quarantine itself"
+        raise CommandRefused(Refused("target_is_quarantine", message))
 
 
 def _closing(

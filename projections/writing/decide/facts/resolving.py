@@ -16,11 +16,11 @@ from engramlog.projections.tables.conflicts.denials import open_denials
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.facts.attributes import present_attributes
 from engramlog.projections.writing.commands import Refused, ResolveConflict
-from engramlog.projections.writing.decide.authority import ending_refusal
+from engramlog.projections.writing.decide.authority import check_ending
 from engramlog.projections.writing.decide.context import Context, Decision, Key
-from engramlog.projections.writing.decide.declared.gardens import touch_refusal
+from engramlog.projections.writing.decide.declared.gardens import check_touching
 from engramlog.projections.writing.decide.readable import readable
-from engramlog.projections.writing.instruction_sources import as_content, instruction_refusal
+from engramlog.projections.writing.instruction_sources import as_content, check_instruction
 
 if TYPE_CHECKING:
     from engramlog.projections.authorization import Authorization
@@ -94,7 +94,6 @@ def resolve_conflict(command: ResolveConflict, context: Context) -> Decision | R
     The conflict's value opposes the newest other value, as ``conflicts.conflict`` shows it; any
     live fact of either may be the winner. A denial opposes the fact that it denies.
     """
-    context.flush()
     denial = query_one(context.db, _DENIAL, (command.conflict_id,))
     if denial is not None:
         return _resolve_denial(command, context, *denial)
@@ -103,15 +102,13 @@ def resolve_conflict(command: ResolveConflict, context: Context) -> Decision | R
         return _ABSENT
     *found, fact, ended, resolved = row
     key: Key = (found[0], found[1], found[2], found[3])
-    refusal = touch_refusal(context.db, key[3], command.member, _ABSENT)
-    if refusal is not None:
-        return refusal
+    check_touching(context, key[3], command.member, _ABSENT)
     sides = _sides(key, fact, context, command.rights)
     if command.settled or ended != LIVE or resolved is not None or sides is None:
         return Refused("conflict_already_resolved", "conflict already resolved")
     if command.new_value is not None:
-        refusal = instruction_refusal(command.new_value, command.permissions)
-        return refusal or _settle(command, context, None, sides, _losers(command, sides, context))
+        check_instruction(command.new_value, command.permissions)
+        return _settle(command, context, None, sides, _losers(command, sides, context))
     if command.winning_fact_id is None:
         return _MISSING
     named = query_one(context.db, _FACT, (command.winning_fact_id,))
@@ -135,15 +132,13 @@ def _resolve_denial(
     if len(readable(context, command.rights, [fact, marker])) < 2:
         return _ABSENT
     denied, record = (_Side(*row[:-1]) for row in rows if row is not None)
-    refusal = touch_refusal(context.db, denied.garden_id, command.member, _ABSENT)
-    if refusal is not None:
-        return refusal
+    check_touching(context, denied.garden_id, command.member, _ABSENT)
     if resolved is not None or (fact, marker) not in open_denials(context.db, [fact]):
         return Refused("conflict_already_resolved", "conflict already resolved")
     losers: list[tuple[str, str]] = [(row[0], row[-1]) for row in rows if row is not None]
     if command.new_value is not None:
-        refusal = instruction_refusal(command.new_value, command.permissions)
-        return refusal or _settle(command, context, None, (denied, record), losers)
+        check_instruction(command.new_value, command.permissions)
+        return _settle(command, context, None, (denied, record), losers)
     if command.winning_fact_id is None:
         return _MISSING
     if command.winning_fact_id not in (fact, marker):
@@ -187,13 +182,11 @@ def _settle(
     winner: _Side | None,
     losing: tuple[_Side, ...],
     losers: list[tuple[str, str]],
-) -> Decision | Refused:
+) -> Decision:
     """Keep the winner (None: the new value) and set aside ``losers`` (id, source)."""
     key = losing[0].key
     for _, source in losers:
-        refusal = ending_refusal(context, command.rights, command.member, source, key[3], _ABSENT)
-        if refusal is not None:
-            return refusal
+        check_ending(context, command.rights, command.member, source, key[3], _ABSENT)
     partition = fact_partition(key[2], key[3])
     drafts: list[Draft] = []
     # The note names both sides, and a new value may reveal them: neither is classified lower.

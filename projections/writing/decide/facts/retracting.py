@@ -12,8 +12,13 @@ from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.conflicts.denials import is_denial
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.declared.policies import is_set_valued
-from engramlog.projections.writing.commands import Refused, RetractFact, RetractMatching
-from engramlog.projections.writing.decide.authority import ending_refusal
+from engramlog.projections.writing.commands import (
+    CommandRefused,
+    Refused,
+    RetractFact,
+    RetractMatching,
+)
+from engramlog.projections.writing.decide.authority import check_ending
 from engramlog.projections.writing.decide.context import Context, Decision, Key
 from engramlog.projections.writing.decide.readable import readable, sees_all
 
@@ -45,9 +50,9 @@ _ABSENT = Refused("fact_not_found", "fact not found", "id")
 
 def state_zero(
     record: FactAsserted, zero: str, context: Context, rights: Authorization | None = None
-) -> Decision | Refused:
+) -> Decision:
     """Decide a confidence-0 record: it ends its source's facts and denies those of others (wire
-    5.2), among the facts that ``rights`` may read."""
+    5.2), among the facts that ``rights`` may read. Raises CommandRefused."""
     key = (record.entity, record.relation, record.scope, record.garden_id)
     if context.undecided.holds(key):
         context.flush()
@@ -60,11 +65,8 @@ def state_zero(
         shown = readable(context, rights, [row[0] for row in rows])
         rows = [row for row in rows if row[0] in shown]
         if len(rows) > RETRACTION_TARGETS_MAX:
-            return Refused(
-                "too_many_targets",
-                f"over {RETRACTION_TARGETS_MAX} live facts match; retract them by id",
-                "confidence",
-            )
+            message = f"over {RETRACTION_TARGETS_MAX} live facts match; retract them by id"
+            raise CommandRefused(Refused("too_many_targets", message, "confidence"))
         own = frozenset(row[0] for row in rows if row[1] == record.source)
         ended, denied = zero_targets(record.value, own, several, rows)
         if zero == "ends all":
@@ -125,9 +127,7 @@ def retract_fact(command: RetractFact, context: Context) -> Decision | Refused:
         return _ABSENT
     if command.fact_id not in readable(context, command.rights, [command.fact_id]):
         return _ABSENT
-    refusal = ending_refusal(context, command.rights, command.member, row[6], row[3], _ABSENT)
-    if refusal is not None:
-        return refusal
+    check_ending(context, command.rights, command.member, row[6], row[3], _ABSENT)
     if row[4] != LIVE or (row[5] == 0.0 and not is_denial(context.db, command.fact_id)):
         return Refused("fact_already_retracted", "the fact no longer holds", "id")
     return _retraction(command.fact_id, row[:4], command.reason, context, command.marker_id)
@@ -135,7 +135,6 @@ def retract_fact(command: RetractFact, context: Context) -> Decision | Refused:
 
 def deny_facts(command: FactDenied, context: Context) -> Decision | Refused:
     """Record a denial from another log: of facts with the key of its record."""
-    context.flush()
     marker = query_one(context.db, _BY_ID, (command.marker_id,))
     denied = [query_one(context.db, _BY_ID, (fact,)) for fact in command.fact_ids]
     if marker is None or marker[5] > 0.0:

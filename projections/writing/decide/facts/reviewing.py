@@ -16,7 +16,6 @@ _ABSENT = Refused("fact_not_found", "fact not found", "fact_id")
 
 def review_content(command: ReviewContent, context: Context) -> Decision | Refused:
     """Release a flagged fact or hold it back; records nothing without a change."""
-    context.flush()
     review = command.review
     row = query_one(context.db, _FLAGGED, (review.fact_id,))
     if row is None or row[0] not in command.scopes:

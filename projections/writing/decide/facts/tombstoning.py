@@ -22,7 +22,6 @@ _REVOKED = Refused("tombstone_already_revoked", "tombstone_already_revoked")
 
 def set_tombstone(command: TombstoneSet, context: Context) -> Decision | Refused:
     """Hide the entity in the scopes from now on."""
-    context.flush()
     if command.node_id is None:  # a peer may have several with the same effect here
         of_entity = tombstones_of(context.db, command.entity)
         same = (each for each in of_entity if each.scopes == frozenset(command.scopes))
@@ -44,7 +43,6 @@ def _reaches_further(command: TombstoneSet, known: TombstoneRow) -> bool:
 def revoke_tombstone(command: TombstoneRevoked, context: Context) -> Decision | Refused:
     """Show the entity again, where no other tombstone hides it. A peer revokes only its own
     tombstone; this node revokes all with the id."""
-    context.flush()
     named = tombstones_named(context.db, command.tombstone_id)
     meant = [row for row in named if command.node_id in (None, row.node_id)]
     if not meant:
@@ -56,7 +54,6 @@ def revoke_tombstone(command: TombstoneRevoked, context: Context) -> Decision | 
 
 def regranted(node_id: str, grants: PeerGrants, context: Context) -> list[Draft]:
     """A peer's tombstones again, where the new grants let them hide more or less than before."""
-    context.flush()
     drafts: list[Draft] = []
     for stone in tombstones_in_force(context.db):
         if stone.node_id != node_id:

@@ -23,7 +23,6 @@ RULE_NOT_FOUND = Refused("rule_not_found", "consolidation rule not found")
 
 def set_consolidation_rule(command: ConsolidationRuleSet, context: Context) -> Decision | Refused:
     """Set or remove a rule from now on."""
-    context.flush()
     standing = query_one(context.db, _STANDS, (command.rule_id,))
     if command.document is None and standing is None:
         return RULE_NOT_FOUND
@@ -36,13 +35,10 @@ def set_consolidation_rule(command: ConsolidationRuleSet, context: Context) -> D
 
 def consolidate(command: ask.Consolidate, context: Context) -> Decision | Refused:
     """Apply the deltas and record the run, unless another run was faster."""
-    context.flush()
     run = command.run
     if not run.replay and watermark(context.db, run.rule_id) != command.expected:
         return Refused("consolidation_raced", "another run of this rule was faster")
     made = apply_deltas(command.apply, context)
-    if isinstance(made, Refused):
-        return made
     results = made.detail["results"]
     statuses = Counter(result["status"] for result in results)
     noted = msgspec.structs.replace(

@@ -26,10 +26,10 @@ from engramlog.projections.episodes.provenance_bundle import ProvenanceError, as
 from engramlog.projections.episodes.stating import StatedFact, statement_of
 from engramlog.projections.normalization import matches_label
 from engramlog.projections.writing import memory_commands as ask
-from engramlog.projections.writing.commands import Refused
-from engramlog.projections.writing.decide.authority import moderates, source_forbidden
+from engramlog.projections.writing.commands import CommandRefused, Refused
+from engramlog.projections.writing.decide.authority import check_source, moderates
 from engramlog.projections.writing.decide.context import Context, Decision
-from engramlog.projections.writing.decide.declared.gardens import write_refusal
+from engramlog.projections.writing.decide.declared.gardens import check_writing
 from engramlog.projections.writing.decide.facts.assert_with_provenance import assert_with_provenance
 from engramlog.projections.writing.decide.memory.delta_book import DeltaBook, DeltaFact
 
@@ -40,19 +40,15 @@ _TOLERATED = frozenset({"missing", "already_retracted", "scope_mismatch"})
 agent."""
 
 
-def apply_deltas(command: ask.ApplyDeltas, context: Context) -> Decision | Refused:
+def apply_deltas(command: ask.ApplyDeltas, context: Context) -> Decision:
     """``detail.results``: for each delta its id, status (``applied``, ``known``, ``rejected``),
-    fact and warnings; ``detail.conflict`` if a strict batch was refused."""
-    if command.garden_id is not None:
-        refusal = write_refusal(context.db, command.garden_id, command.scope, command.member)
-        if refusal is not None:
-            return refusal
-    context.flush()
+    fact and warnings; ``detail.conflict`` if a strict batch was refused. Raises CommandRefused."""
+    check_writing(context, command.garden_id, command.scope, command.member)
     batch = _Batch(command, context)
     for proposals in _slices(command.proposals):
-        refusal = batch.take(proposals)
-        if refusal is not None:
-            return refusal
+        conflict = batch.take(proposals)
+        if conflict is not None:
+            return conflict
     retracted = tuple(each for result in batch.results for each in result["retracted"])
     return Decision(batch.drafts, retracted=retracted, detail={"results": batch.results})
 
@@ -60,14 +56,6 @@ def apply_deltas(command: ask.ApplyDeltas, context: Context) -> Decision | Refus
 def _slices(proposals: Sequence[Proposal]) -> Iterator[Sequence[Proposal]]:
     for start in range(0, len(proposals), DELTAS_PER_EVENT):
         yield proposals[start : start + DELTAS_PER_EVENT]
-
-
-class _SourceForbidden(Exception):
-    """A delta would end a fact of a source over which its actor has no authority."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__(source)
-        self.source = source
 
 
 class _Batch:
@@ -86,8 +74,9 @@ class _Batch:
         self._ended: list[str] = []
         self._facts: list[Draft] = []
 
-    def take(self, proposals: Sequence[Proposal]) -> Decision | Refused | None:
-        """Apply a slice as one event; returns the refusal of the batch, if any."""
+    def take(self, proposals: Sequence[Proposal]) -> Decision | None:
+        """Apply a slice as one event; returns the conflict of a strict batch, if any. Raises
+        CommandRefused."""
         self._event_id = b""
         self._ended, self._facts = [], []
         applied: list[AppliedDelta] = []
@@ -103,13 +92,13 @@ class _Batch:
             except (ConsolidationRuleError, ProvenanceError) as fault:
                 if self._command.strict:
                     field = f"deltas.{len(self.results)}"
-                    return Refused("invalid_delta", str(fault), field)
+                    raise CommandRefused(Refused("invalid_delta", str(fault), field)) from fault
                 rejections.append(self._reject(proposal, "invalid", str(fault)))
-            except _SourceForbidden as fault:
-                refusal = source_forbidden(fault.source)
+            except CommandRefused as fault:
                 if self._command.strict:
-                    return refusal
-                rejections.append(self._reject(proposal, refusal.code, refusal.message))
+                    raise
+                refused = fault.refused
+                rejections.append(self._reject(proposal, refused.code, refused.message))
             except FactConflictError as conflict:
                 rejection = self._reject(proposal, conflict.reason, str(conflict))
                 if self._command.strict:
@@ -257,12 +246,9 @@ class _Batch:
 
     def _check_authority(self, ended: list[DeltaFact]) -> None:
         """Check that the delta's actor may end these facts."""
-        rights = self._command.rights
-        if rights is None or self._moderates:
-            return
         for fact in ended:
-            if not fact.fresh and not rights.may_end(fact.source):
-                raise _SourceForbidden(fact.source)
+            if not fact.fresh and not self._moderates:
+                check_source(self._command.rights, fact.source)
 
     def _check_rival(
         self, proposal: Proposal, statement: StatedFact, ended: list[DeltaFact]

@@ -19,7 +19,7 @@ from engramlog.projections.tables.database import query
 from engramlog.projections.writing import memory_commands as ask
 from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.decide.context import Context, Decision
-from engramlog.projections.writing.decide.declared.gardens import write_refusal
+from engramlog.projections.writing.decide.declared.gardens import check_writing
 
 _SAME_IDS = """
 SELECT e.id, e.key, user, session, agent, content, at_us, source_node, metadata, run_id, step
@@ -36,10 +36,7 @@ def record_episodes(command: ask.RecordEpisodes, context: Context) -> Decision |
     if not command.episodes:
         return Decision([], created=False, detail={"episodes": []})
     scope, garden_id = command.episodes[0].scope, command.episodes[0].garden_id
-    if garden_id is not None:
-        refusal = write_refusal(context.db, garden_id, scope, command.member)
-        if refusal is not None:
-            return refusal
+    check_writing(context, garden_id, scope, command.member)
     partition = fact_partition(scope, garden_id)
     known = _known(command.episodes, partition, context)
     drafts: list[Draft] = []
@@ -81,7 +78,6 @@ def _known(
     ids = [episode.id for episode in episodes if episode.id is not None]
     if not ids:
         return {}
-    context.flush()
     rows = query(context.db, _SAME_IDS, (partition, json.dumps(ids)))
     hiding, scope = context.image.tombstones.hiding, episodes[0].scope
     return {

@@ -34,7 +34,7 @@ from engramlog.projections.writing.comparison_window import (
     recent_memories,
 )
 from engramlog.projections.writing.decide.context import Context, Decision
-from engramlog.projections.writing.decide.declared.gardens import write_refusal
+from engramlog.projections.writing.decide.declared.gardens import check_writing
 from engramlog.projections.writing.decide.facts.asserting import MISPLACED, assert_fact
 from engramlog.projections.writing.memory_commands import StoreMemory
 
@@ -44,14 +44,10 @@ _LOOKED_AT = 1_000
 
 def store_memory(command: StoreMemory, context: Context) -> Decision | Refused:
     """State the memory as a new fact, or answer with the live one that its owner has just said."""
-    context.flush()
     fact = command.fact
     if misplaced(fact.attributes, fact.scope, fact.garden_id):
         return MISPLACED
-    if fact.garden_id is not None:
-        refusal = write_refusal(context.db, fact.garden_id, fact.scope, fact.member)
-        if refusal is not None:
-            return refusal
+    check_writing(context, fact.garden_id, fact.scope, fact.member)
     view = View(context.image)
     moment = Moment(view.position, context.now_us)
     standing = _said_just_now(command, view, moment)
@@ -60,7 +56,7 @@ def store_memory(command: StoreMemory, context: Context) -> Decision | Refused:
     ended = _superseded(command, view, moment) if command.supersede else []
     fact = _classified(command, view, moment)
     decision = assert_fact(fact, context)
-    if isinstance(decision, Refused) or not decision.created:
+    if not decision.created:
         return decision
     return _with_ends(decision, fact, _ids(view, ended, context), context)
 

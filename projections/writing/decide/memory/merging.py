@@ -25,7 +25,7 @@ from engramlog.projections.tables.facts.fact_rows import FactRow, fetch
 from engramlog.projections.tables.recalls.access_counts import KEPT_MAX
 from engramlog.projections.writing.commands import AssertFact, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
-from engramlog.projections.writing.decide.declared.gardens import touch_refusal
+from engramlog.projections.writing.decide.declared.gardens import check_touching
 from engramlog.projections.writing.decide.facts.asserting import assert_fact, restating
 from engramlog.projections.writing.decide.memory.memories import ending
 from engramlog.projections.writing.memory_commands import MergeMemories
@@ -42,7 +42,6 @@ _APART = Refused(
 def merge_memories(command: MergeMemories, context: Context) -> Decision | Refused:
     """One atomic batch: the kept memory, its counters and attributes, and the end of the others.
     Hidden and absent memories look the same."""
-    context.flush()
     view = View(context.image)
     moment = Moment(view.position, context.now_us)
     named = [context.image.facts.slot_of.get(fact) for fact in command.fact_ids]
@@ -58,9 +57,7 @@ def merge_memories(command: MergeMemories, context: Context) -> Decision | Refus
     if any(getattr(view, name)[older] != getattr(view, name)[newer] for name in _PLACE):
         return _APART
     rows = fetch(context.db, [int(view.from_position[slot]) for slot in (older, newer)])
-    refusal = touch_refusal(context.db, rows[1].garden_id, command.member, _ABSENT)
-    if refusal is not None:
-        return refusal
+    check_touching(context, rows[1].garden_id, command.member, _ABSENT)
     return _merged(command, context, view, moment, (older, newer), rows)
 
 
@@ -71,7 +68,7 @@ def _merged(
     moment: Moment,
     slots: tuple[int, int],
     rows: list[FactRow],
-) -> Decision | Refused:
+) -> Decision:
     both: I32 = np.array(slots, dtype=np.int32)
     older, newer = rows
     standing = view.attributes(both, moment)
@@ -79,8 +76,6 @@ def _merged(
     partition = fact_partition(newer.scope, newer.garden_id)
     if older.base_confidence > newer.base_confidence:
         stated = assert_fact(_restated(older, newer, attributes, command), context)
-        if isinstance(stated, Refused):
-            return stated
         assert stated.fact_id is not None
         kept, gone, first = stated.fact_id, [older.id, newer.id], id_bytes(stated.fact_id)
         counters = _counters(view, moment, kept, both, rows)

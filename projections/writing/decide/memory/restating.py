@@ -16,9 +16,9 @@ from engramlog.projections.memories.attribute_rules import misplaced
 from engramlog.projections.moment import LIVE
 from engramlog.projections.summaries.reading import current_paragraphs
 from engramlog.projections.tables.database import query
-from engramlog.projections.writing.commands import Refused
+from engramlog.projections.writing.commands import CommandRefused, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
-from engramlog.projections.writing.decide.declared.gardens import write_refusal
+from engramlog.projections.writing.decide.declared.gardens import check_writing
 from engramlog.projections.writing.decide.facts.asserting import MISPLACED, stated_payload
 from engramlog.projections.writing.memory_commands import RestateBatch, RestatedFact
 
@@ -29,29 +29,21 @@ WHERE delta_id IN (SELECT value FROM json_each(?)) AND peer IS NULL
 _THERE = "SELECT id, to_position FROM fact_rows WHERE id IN (SELECT value FROM json_each(?))"
 
 
-def restate_batch(command: RestateBatch, context: Context) -> Decision | Refused:
+def restate_batch(command: RestateBatch, context: Context) -> Decision:
     """The event, then the facts that it ended and stated, in the given order.
 
     Refuses: ``fact_not_found`` if a fact is neither here nor among the new ones, and the refusals
-    of ``write_refusal``.
+    of ``check_writing``.
     """
-    context.flush()
     payload = command.payload
-    if payload.garden_id is not None:
-        refusal = write_refusal(context.db, payload.garden_id, payload.scope, None)
-        if refusal is not None:
-            return refusal
+    check_writing(context, payload.garden_id, payload.scope, None)
     ids, payload = _without_known(command, context)
     if payload is None:
         return Decision([], created=False, detail={"facts": ids})
     restating = _Restating(payload, context, ids)
     for index, item in enumerate(command.then):
-        refusal = restating.take(item, f"then.{index}")
-        if refusal is not None:
-            return refusal
-    refusal = restating.check()
-    if refusal is not None:
-        return refusal
+        restating.take(item, f"then.{index}")
+    restating.check()
     return Decision(restating.drafts(), detail={"facts": ids})
 
 
@@ -71,15 +63,16 @@ class _Restating:
         self._ended: list[str] = []
         self._reason = ""
 
-    def take(self, item: RestatedFact, place: str) -> Refused | None:
-        """State a fact, or end one."""
+    def take(self, item: RestatedFact, place: str) -> None:
+        """State a fact, or end one. Raises CommandRefused."""
         if item.fact is None:
             self._end(self._ids.get(item.ends, item.ends), item.reason)
-            return None
+            return
         if item.key in self._ids:
-            return None  # of a delta that was applied before
+            return  # of a delta that was applied before
         if misplaced(item.fact.attributes, item.fact.scope, item.fact.garden_id):
-            return msgspec.structs.replace(MISPLACED, field=f"{place}.attributes")
+            refused = msgspec.structs.replace(MISPLACED, field=f"{place}.attributes")
+            raise CommandRefused(refused)
         self._close()
         draft = self._context.draft(stated_payload(item.fact), self._partition, self._event_id)
         self._ids[item.key] = id_text(draft.event_id)
@@ -88,15 +81,14 @@ class _Restating:
         fact = item.fact
         key = (fact.entity, fact.relation, fact.scope, fact.garden_id)
         self._context.undecided.touched.add(key)
-        return None
 
-    def check(self) -> Refused | None:
-        """Why the batch is refused: it names a fact that is not here."""
+    def check(self) -> None:
+        """Raises CommandRefused if the batch names a fact that is not here."""
         named = set(_named(self._payload, self._ids)) - self._fresh
         missing = sorted(named - _there(named, self._context).keys())
-        if not missing:
-            return None
-        return Refused("fact_not_found", f"there is no fact {missing[0]!r}", "deltas")
+        if missing:
+            message = f"there is no fact {missing[0]!r}"
+            raise CommandRefused(Refused("fact_not_found", message, "deltas"))
 
     def drafts(self) -> list[Draft]:
         """The event itself, and everything that it caused."""

@@ -15,7 +15,7 @@ from engramlog.projections.summaries.paragraphs import paragraphs_of
 from engramlog.projections.summaries.reading import SummaryParagraph, current_paragraphs
 from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.decide.context import Context, Decision
-from engramlog.projections.writing.decide.declared.gardens import write_refusal
+from engramlog.projections.writing.decide.declared.gardens import check_writing
 from engramlog.projections.writing.decide.readable import readable
 from engramlog.projections.writing.memory_commands import RecordSummary
 
@@ -38,7 +38,7 @@ def record_summary(command: RecordSummary, context: Context) -> Decision | Refus
     """``detail``: the summary's ``tier`` and ``period_start``, the number of its paragraphs
     (``paragraphs``), how many are new (``asserted``), and how many old ones ended (``retracted``).
 
-    Refuses: ``invalid_summary``, and the refusals of ``write_refusal``.
+    Refuses: ``invalid_summary``, and the refusals of ``check_writing``.
     """
     period = period_of_name(command.name)
     if period is None:
@@ -47,11 +47,7 @@ def record_summary(command: RecordSummary, context: Context) -> Decision | Refus
     if len(texts) > PARAGRAPHS_MAX:
         message = f"it has {len(texts)} paragraphs, over {PARAGRAPHS_MAX}"
         return Refused("invalid_summary", message, "text")
-    if command.garden_id is not None:
-        refusal = write_refusal(context.db, command.garden_id, command.scope, command.member)
-        if refusal is not None:
-            return refusal
-    context.flush()
+    check_writing(context, command.garden_id, command.scope, command.member)
     partition = fact_partition(command.scope, command.garden_id)
     standing = current_paragraphs(context.db, partition, command.owner, command.name)
     if standing:

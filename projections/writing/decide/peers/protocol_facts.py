@@ -30,7 +30,6 @@ def receive_foreign(command: ask.ReceiveForeign, context: Context) -> Decision:
     A record of confidence 0 ends facts of its source that the same foreign node stated, and denies
     those of others. Only this node may state facts of a source with a key of this node.
     """
-    context.flush()
     drafts: list[Draft] = []
     refused = list(command.refused)
     states: dict[str, str] = {item.fact_id: item.code for item in command.refused}
