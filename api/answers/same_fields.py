@@ -7,7 +7,7 @@ from msgspec import Struct
 Shape = TypeVar("Shape", bound=Struct)
 
 
-def shaped(source: object, shape: type[Shape], **others: Any) -> Shape:
+def shaped(source: object, shape: type[Shape], /, **others: Any) -> Shape:
     """``source`` as a ``shape``: the fields that both have under one name, and ``others``.
 
     Raises TypeError if a field of ``shape`` without default is in neither.

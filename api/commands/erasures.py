@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from engramlog.api.answers.erasure_records import ErasureBegun, ErasureRecord, SignedReceipt
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.assertions import stored_uri
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.errors import coded
@@ -37,15 +38,13 @@ async def erase(context: RequestContext, request: ErasureRequest) -> ErasureBegu
     await service.tracker.flush()
     entity = None if request.entity is None else stored_uri(request.entity)
     identifiers = IdentifierSource(context.node.log.origin)
-    command = EraseFacts(
+    command = shaped(
+        request,
+        EraseFacts,
         erasure_id=id_text(identifiers.next(context.node.clock.now_us())),
         fact_ids=tuple(request.fact_ids),
         entity=entity,
-        mentions=request.mentions,
-        derived=request.derived,
-        episodes=request.episodes,
         scopes=context.authorization.scopes,
-        reason=request.reason,
         events=tuple(await asyncio.to_thread(_telling, context, request.fact_ids, entity)),
     )
     done = await context.do(command)
@@ -105,15 +104,11 @@ def erasure_record(context: RequestContext, row: ErasureRow) -> ErasureRecord:
     if receipt is not None:
         document = msgspec.json.decode(receipt.document)
         signed = SignedReceipt(document, receipt.document, receipt.signature)
-    return ErasureRecord(
-        erasure_id=row.erasure_id,
+    return shaped(
+        row,
+        ErasureRecord,
         status="cleaning" if receipt is None else "clean",
-        reason=row.reason,
-        actor=row.actor,
-        position=row.position,
         requested_at=format_instant(row.erased_at),
-        facts=row.facts,
-        events=row.events,
         step=cleaning.step if receipt is None else None,
         error=cleaning.error if receipt is None else None,
         receipt=signed,

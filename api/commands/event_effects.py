@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.erasures import erasure_record
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.node.node_status import status_of_node
@@ -95,17 +96,7 @@ def erasure_of_event(context: RequestContext, event: Recorded) -> EventErasure |
     if row is None or not context.authorization.may("admin"):
         return None
     known = erasure_record(context, row)
-    return EventErasure(
-        erasure_id=known.erasure_id,
-        status=known.status,
-        reason=known.reason,
-        actor=known.actor,
-        position=known.position,
-        facts=known.facts,
-        events=known.events,
-        fact_ids=[],
-        removed=[],
-    )
+    return shaped(known, EventErasure, fact_ids=[], removed=[])
 
 
 def _removed(context: RequestContext, payload: FactErased) -> list[RemovedEvent]:

@@ -6,6 +6,7 @@ import numpy as np
 from engramlog.api.answers.erasure_records import TombstoneNotice
 from engramlog.api.answers.fact_list import FactListPage, ListFilters, matching, page_of
 from engramlog.api.answers.fact_record import FactRecord
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.answers.sanitizer_modes import screen
 from engramlog.api.answers.wire_facts import record_of, volatile_of
 from engramlog.api.commands.entity_names import entity_named, stored_uri
@@ -123,18 +124,14 @@ def _hidden_below(view: View, query: FactsQuery, moment: Moment) -> float:
 
 
 def _filters(query: FactsQuery, entity: str | None, since: int, trusted_from: float) -> ListFilters:
-    return ListFilters(
+    return shaped(
+        query,
+        ListFilters,
         entity=entity,
-        relation=query.relation,
         source=None if query.source is None else stored_uri(query.source),
-        min_confidence=query.min_confidence,
-        include_contradicted=query.include_contradicted,
-        include_expired=query.include_expired,
-        include_retracted=query.include_retracted,
         after_us=None if query.after is None else parse_instant(query.after),
         since=since,
         prefer_newest=query.prefer == "hlc",
-        attested=query.attested,
         trusted_from=trusted_from,
     )
 

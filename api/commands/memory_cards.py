@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from engramlog.api.answers.fact_list import ListFilters
 from engramlog.api.answers.fact_record import FactRecord, MomentRecord, Warnings
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.answers.sanitizer_modes import Mode, for_model
 from engramlog.api.answers.wire_facts import Volatile, record_of
 from engramlog.api.commands.request_context import ReadingContext, RequestContext
@@ -68,21 +69,18 @@ def card_source(context: ReadingContext, at: MomentQuery) -> CardSource:
 def card_answer(card: Card, served: Served, mode: Mode) -> MemoryCard:
     """The card in the form of answers."""
     key = card.key
-    return MemoryCard(
+    return shaped(
+        card,
+        MemoryCard,
         entity_uri=key.entity,
         scope=key.scope,
         summary=for_model(mode, card.summary),
-        fact_hashes=card.fact_hashes,
-        avg_confidence=card.avg_confidence,
         refreshed_at=format_instant(served.moment.instant_us),
         is_stale=served.stale,
-        has_contradictions=card.has_contradictions,
         card_id=key.card_id,
         relation=SUMMARY,
         garden_id=key.garden,
         markdown=for_model(mode, card.markdown),
-        facts=card.facts,
-        omitted=card.omitted,
         contradictions=[[fact.id for fact in sides] for sides in card.disputes],
         token_estimate=card.tokens,
         card_stale=served.stale,

@@ -11,6 +11,7 @@ from engramlog.api.answers.erasure_records import (
     TombstoneNotice,
     tombstone_record,
 )
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.commands.erasures import erase
 from engramlog.api.commands.request_context import RequestContext
@@ -99,14 +100,12 @@ async def revoke_tombstone(
         reason=reason,
     )
     await context.do(command)
-    return RevocationRecord(
+    return shaped(
+        command,
+        RevocationRecord,
         id=command.revocation_id,
         tombstone_id=tombstone_id,
-        created_at=command.created_at,
-        signed_by=command.signed_by,
-        key_id=command.key_id,
         reason=reason,
-        signature=command.signature,
     )
 
 

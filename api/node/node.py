@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.node.log_place import Durability, open_log, settled_log, shared
 from engramlog.api.node.own_stream import SYSTEM_ACTOR, EpochClock, OwnStream
 from engramlog.api.node.reading_node import ReadingNode
@@ -334,15 +335,7 @@ class Node(ReadingNode):
             self.embeddings.close()
 
     def _pin(self, space: Space) -> None:
-        self.write(
-            EmbeddingModelPinned(
-                provider=space.provider,
-                model=space.model,
-                dimensions=space.dimensions,
-                recipe=space.recipe,
-                truncated_dimensions=space.truncated,
-            )
-        )
+        self.write(shaped(space, EmbeddingModelPinned, truncated_dimensions=space.truncated))
 
 
 def _cursor_key(directory: HeldDirectory, log: str) -> bytes:

@@ -4,7 +4,7 @@ The router, the permission check, OpenAPI and the docs page use this table. Each
 handler.
 """
 
-from engramlog.api.http.routing import Route, Routes
+from engramlog.api.http.routing import Route
 from engramlog.api.routes.entities import cards, names, neighbors, search
 from engramlog.api.routes.facts import (
     attributes,
@@ -53,63 +53,15 @@ from engramlog.api.routes.rights import (
 )
 from engramlog.api.routes.time_travel import audit, export, lives, log, states, subscriptions
 
-_COLLECTED: tuple[Routes, ...] = (
-    facts.routes,
-    fact_list.routes,
-    search.routes,
-    batch.routes,
-    attributes.routes,
-    provenance.routes,
-    memories.routes,
-    conflicts.routes,
-    content.routes,
-    recall.routes,
-    feedback.routes,
-    receipts.routes,
-    neighbors.routes,
-    cards.routes,
-    profiles.routes,
-    gardens.routes,
-    quarantine.routes,
-    scopes.routes,
-    decay.routes,
-    trust.routes,
-    states.routes,
-    lives.routes,
-    log.routes,
-    audit.routes,
-    export.routes,
-    names.routes,
-    intents.routes,
-    episodes.routes,
-    deltas.routes,
-    consolidation.routes,
-    keys.routes,
-    agent_keys.routes,
-    capabilities.routes,
-    protocol_capabilities.routes,
-    erasures.routes,
-    tombstones.routes,
-    summaries.routes,
-    subscriptions.routes,
-    replication.routes,
-    declarations.routes,
-    peers.routes,
-    streams.routes,
-    comparing.routes,
-    protocol_facts.routes,
-    shared_tombstones.routes,
-    manifests.routes,
-    snapshots.routes,
-    system.routes,
-    metrics.routes,
-    tasks.routes,
-    storage.routes,
-    doctor.routes,
-    protocol_stubs.routes,
-    embeddings.routes,
-    pages.routes,
-)
+_FILES = (
+    facts, fact_list, search, batch, attributes, provenance, memories, conflicts, content,
+    recall, feedback, receipts, neighbors, cards, profiles, gardens, quarantine, scopes, decay,
+    trust, states, lives, log, audit, export, names, intents, episodes, deltas, consolidation,
+    keys, agent_keys, capabilities, protocol_capabilities, erasures, tombstones, summaries,
+    subscriptions, replication, declarations, peers, streams, comparing, protocol_facts,
+    shared_tombstones, manifests, snapshots, system, metrics, tasks, storage, doctor,
+    protocol_stubs, embeddings, pages,
+)  # fmt: skip
 """In the order of the documentation."""
 
-ROUTES: tuple[Route, ...] = tuple(row for routes in _COLLECTED for row in routes.rows)
+ROUTES: tuple[Route, ...] = tuple(row for file in _FILES for row in file.routes.rows)

@@ -4,8 +4,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.transfer.export_names import Names
-from engramlog.api.transfer.lines.base import with_fields_of
 from engramlog.api.transfer.lines.declarations import HoldLine, PolicyLine, SweepLine
 from engramlog.api.transfer.lines.gardens import EVERY_GARDEN, GardenLine
 from engramlog.api.transfer.lines.line_kinds import AnyLine
@@ -124,7 +124,7 @@ def _garden(change: GardenCreated | GardenDeleted, names: Names, at: str) -> lis
         return []
     if isinstance(change, GardenCreated):
         names.slugs[change.garden_id] = change.slug
-        return [with_fields_of(GardenLine, change, id=change.garden_id, recorded_at=at)]
+        return [shaped(change, GardenLine, id=change.garden_id, recorded_at=at)]
     slug = names.garden(change.garden_id) or change.garden_id
     return [GardenLine(slug=slug, remove=True, recorded_at=at)]
 

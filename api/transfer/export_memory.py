@@ -7,8 +7,8 @@ line that may name them, and the rest follows.
 
 from msgspec.structs import replace
 
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.transfer.export_names import Names
-from engramlog.api.transfer.lines.base import with_fields_of
 from engramlog.api.transfer.lines.facts import AssertLine, RetractLine
 from engramlog.api.transfer.lines.line_kinds import AnyLine
 from engramlog.api.transfer.lines.memories import (
@@ -40,9 +40,9 @@ def episode_line(event: Recorded, episode: EpisodeRecorded, names: Names, at: st
         return []
     key = id_text(event.event_id)
     names.add_episode(key, event.hash.hex(), event.position)
-    line = with_fields_of(
-        EpisodeLine,
+    line = shaped(
         episode,
+        EpisodeLine,
         key=key,
         id=episode.id or key,
         timestamp=instant_text(episode.at_us),
@@ -60,9 +60,9 @@ def run_line(run: ConsolidationRan, names: Names, at: str) -> list[AnyLine]:
         return []
     kept = {each.episode: each.reason for each in run.quarantined}
     scheduled = run.scheduled_us
-    line = with_fields_of(
-        RunLine,
+    line = shaped(
         run,
+        RunLine,
         at=instant_text(run.at_us),
         after=names.last_episode(run.from_position),
         through=names.last_episode(run.to_position),
@@ -150,9 +150,9 @@ class FollowedEvent:
         return self._held.isdisjoint({fact, *delta.retracted})
 
     def _item(self, delta: AppliedDelta) -> DeltaItem:
-        return with_fields_of(
-            DeltaItem,
+        return shaped(
             delta,
+            DeltaItem,
             kind=delta.delta,
             promotion_ts=instant_text(delta.promotion_us),
             fact=delta.fact_id,
@@ -163,9 +163,9 @@ class FollowedEvent:
         self, summary: SummaryRecorded, then: list[AssertLine | RetractLine]
     ) -> SummaryLine:
         modified = summary.modified_us
-        return with_fields_of(
-            SummaryLine,
+        return shaped(
             summary,
+            SummaryLine,
             facts=self._names.counting(self.event, summary.fact_ids),
             retracted=self._names.counting(self.event, summary.retracted),
             garden_id=self._names.garden(summary.garden_id),

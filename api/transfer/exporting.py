@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.schemas.values import wire_v
 from engramlog.api.transfer.export_declared import Stones, declared_lines
 from engramlog.api.transfer.export_memory import (
@@ -179,22 +180,16 @@ class _Exporter:
         again = names.was_live(key, content) and fact.confidence > 0.0
         value_key = (fact.value.type, fact.value.v) if fact.confidence else (_ZERO, key)
         names.add_fact(key, value_key, event.header.origin)
-        line = AssertLine(
+        line = shaped(
+            fact,
+            AssertLine,
             key=key,
-            entity=fact.entity,
-            relation=fact.relation,
             value=LineValue(
                 fact.value.type,
                 wire_v(fact.value.type, fact.value.v),
                 fact.value.interpret_as,
             ),
-            source=fact.source,
-            scope=fact.scope,
-            confidence=fact.confidence,
-            valid_from=fact.valid_from,
-            valid_until=fact.valid_until,
             derived_from=[names.parent(parent) for parent in fact.derived_from],
-            write_mode=fact.write_mode,
             garden_id=names.garden(fact.garden_id),
             attributes=msgspec.to_builtins(fact.attributes),
             again=again,

@@ -19,6 +19,7 @@ from engramlog.api.answers.recall.receipts import (
     ReplayedThen,
     ReturnedFact,
 )
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.recall.question import RecallRun, ask
 from engramlog.api.commands.request_context import ReadingContext, RequestContext
 from engramlog.api.http.errors import coded
@@ -43,12 +44,13 @@ def receipt_of(
     """The receipt of an answer just given."""
     found = run.found
     sent = body.model_dump(mode="json", include=set(RecallBody.model_fields), exclude_unset=True)
-    return RecallAnswered(
+    return shaped(
+        found,
+        RecallAnswered,
         receipt_id=receipt_id,
         principal=context.caller.principal,
         query=body.query,
         request={name: value for name, value in sent.items() if name not in _APART},
-        profile=found.profile,
         profile_digest=profile_digest(run.profile),
         position=found.moment.position,
         instant_us=found.moment.instant_us,
@@ -56,9 +58,6 @@ def receipt_of(
         at_us=context.node.clock.now_us(),
         returned=[Returned(each.row.id, each.score, each.from_card) for each in found.results],
         stages=[StageReport(stage.name, stage.status) for stage in found.stages],
-        total_scored=found.total_scored,
-        tokens_used=found.tokens_used,
-        truncated=found.truncated,
         counted=counted,
     )
 
@@ -113,13 +112,9 @@ def wire_receipt(
     own = receipt.principal == context.caller.principal
     shown = _recorded(context, view, receipt)
     cards = {each.fact_id for each in receipt.returned if each.card}
-    return Receipt(
-        receipt_id=receipt.receipt_id,
-        principal=receipt.principal,
-        query=receipt.query,
-        request=receipt.request,
-        profile=receipt.profile,
-        profile_digest=receipt.profile_digest,
+    return shaped(
+        receipt,
+        Receipt,
         moment=wire_moment(moment_of(receipt)),
         answered_at=format_instant(receipt.at_us),
         position=position,
@@ -136,7 +131,6 @@ def wire_receipt(
         total_scored=receipt.total_scored if own else None,
         tokens_used=receipt.tokens_used if own else None,
         truncated=receipt.truncated if own else None,
-        counted=receipt.counted,
     )
 
 

@@ -9,6 +9,7 @@ from msgspec import UNSET
 from engramlog.api.answers.fact_record import FactRecord, wire_moment
 from engramlog.api.answers.recall.recall_answer import EmbeddingUsed, RecallResponse, StageRun
 from engramlog.api.answers.recall.recalled_facts import recalled_json
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.answers.sanitizer_modes import Screen, for_model
 from engramlog.api.answers.wire_facts import Volatile, record_of
 from engramlog.api.commands.entity_names import stored_uri
@@ -100,29 +101,19 @@ def question_of(
         raise unprocessable(
             [entry(fault.code, ["body", "weights"], str(fault), body.weights, code=fault.code)]
         ) from fault
-    return RecallRequest(
+    return shaped(
+        body,
+        RecallRequest,
         query=body.query if body.translated is None else " ".join(body.translated),
         keywords=tuple(body.translated or ()),
         original=body.original or "",
-        filters=body.filters,
         stages=None if body.stages is None else frozenset(body.stages),
-        situation=body.situation,
-        intent=body.intent,
         scopes=_scopes(scope or body.scope),
-        token_budget=body.token_budget,
         limit=body.limit if "limit" in body.model_fields_set else None,
-        depth=body.depth,
         weights=weights,
-        min_confidence=body.min_confidence,
-        include_neighbors=body.include_neighbors,
-        include_contradicted=body.include_contradicted,
-        include_low_trust=body.include_low_trust,
         entity=entity,
-        relation=body.relation,
         source=None if body.source is None else stored_uri(body.source),
-        lambda_mmr=body.lambda_mmr,
         explain=explain,
-        force_refresh=body.force_refresh,
         profile=profile,
     )
 
@@ -186,14 +177,13 @@ def response_of(
             records, found.results, _beside(found, records), strict=True
         )
     ]
-    response = RecallResponse(
+    response = shaped(
+        found,
+        RecallResponse,
         recall_id=extra["recall_id"],
         query_hash=hashlib.sha256(body.query.encode()).hexdigest(),
         facts=[each.item for each in facts],
-        total_scored=found.total_scored,
         token_budget=body.token_budget,
-        tokens_used=found.tokens_used,
-        truncated=found.truncated,
         tombstone_notices=extra["tombstone_notices"],
         chain_proof=extra["chain_proof"],
         results=[each.flat for each in facts],
@@ -204,8 +194,6 @@ def response_of(
         **memory_card_of(found.card, context.service.settings.sanitizer_mode),
         scores_debug=_debugged(found) if body.debug and explaining(context, body) else None,
         embedding=_embedding(context),
-        profile=found.profile,
-        weights=found.weights,
         stages=[
             StageRun(
                 stage.name,
@@ -217,9 +205,6 @@ def response_of(
             )
             for stage in found.stages
         ],
-        short_circuit_after=found.short_circuit_after,
-        evidence=found.evidence,
-        weak_evidence=found.weak_evidence,
         search_skipped=found.skipped is not None,
         search_skipped_reason=found.skipped,
         dropped_terms=list(found.dropped_terms),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.http.errors import coded
 from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.jobs import Progress, SingleJob, SnapshotJob
@@ -145,12 +146,6 @@ class SnapshotTaking(LoopTask):
 
 def snapshot_record(snapshot: Snapshot, reason: str | None) -> SnapshotRecord:
     """A snapshot in the form of an answer."""
-    return SnapshotRecord(
-        position=snapshot.position,
-        hash=snapshot.hash,
-        made_at=format_instant(snapshot.made_at_us),
-        automatic=snapshot.automatic,
-        bytes=snapshot.bytes,
-        digest=snapshot.digest,
-        reason=reason,
+    return shaped(
+        snapshot, SnapshotRecord, made_at=format_instant(snapshot.made_at_us), reason=reason
     )

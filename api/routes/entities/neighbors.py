@@ -1,6 +1,7 @@
 """The neighbours of an entity over HTTP, page by page."""
 
 from engramlog.api.answers.fact_record import Warned
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded
@@ -58,15 +59,8 @@ def _page(call: Call, query: NeighborsQuery) -> tuple[NeighborSlice, str, str | 
     walk = call.walk(_KIND, query, call.moment(view, query), unbound=_UNBOUND)
     valid_at_us = None if query.valid_at is None else parse_instant(query.valid_at)
     after = Mark(int(walk.place[0]), str(walk.place[1])) if walk.place else None
-    question = NeighborQuery(
-        entity=entity_named(call, query.entity, walk.position),
-        scope=query.scope,
-        depth=query.depth,
-        relation_filter=query.relation_filter,
-        min_confidence=query.min_confidence,
-        min_trust=query.min_trust,
-        page_size=query.page_size,
-        after=after,
+    question = shaped(
+        query, NeighborQuery, entity=entity_named(call, query.entity, walk.position), after=after
     )
     try:
         page = neighbors(view, question, call.model_authorization, walk.moment(valid_at_us))

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.answers.fact_record import WireScope
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.assertions import check_entity, check_source
 from engramlog.api.commands.attestations import check_unattested
 from engramlog.api.commands.entity_names import stored_uri
@@ -273,13 +274,10 @@ def _record(
     call: Call, view: View, moment: Moment, row: SummaryRow, slots: list[int]
 ) -> SummaryRecord:
     records = call.records(view, slots, moment)
-    return SummaryRecord(
-        name=row.name,
-        tier=row.tier,
-        period_start=row.period_start,
+    return shaped(
+        row,
+        SummaryRecord,
         source=row.owner,
-        scope=row.scope,
-        garden_id=row.garden_id,
         recorded_at=format_instant(row.recorded_at),
         paragraphs=[
             ParagraphRecord(each.id, str(each.value.v), each.confidence) for each in records

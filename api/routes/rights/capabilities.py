@@ -245,13 +245,11 @@ async def inspect_capability(call: Call, request: TokenBody) -> CapabilityClaims
 def claims(verified: VerifiedToken, fault: str | None) -> CapabilityClaims:
     """The claims of a verified token; ``fault``: why it is not valid."""
     grant = verified.grant
-    return CapabilityClaims(
+    return shaped(
+        verified,
+        CapabilityClaims,
         valid=fault is None,
         reason=fault,
-        token_id=verified.token_id,
-        node_id=verified.node_id,
-        issuer=verified.issuer,
-        subject=verified.subject,
         verbs=[verb for verb in VERBS if verb in grant.verbs],
         scopes=[scope for scope in SCOPES if scope in grant.scopes],
         entities=list(grant.entities),

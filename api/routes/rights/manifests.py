@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Struct, UnsetType
 from pydantic import Field, StringConstraints
 
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.bodies import parse_json, validated
 from engramlog.api.http.call import Call
@@ -98,14 +99,7 @@ async def put_manifest(call: Call) -> ManifestPut:
         raise _refusal(fault)
     await call.do(
         PutManifest(
-            manifest=OrgManifestSet(
-                entity_uri=entity,
-                key_id=manifest.key_id,
-                public_key=manifest.public_key,
-                issued_at_us=manifest.issued_at_us,
-                expires_at_us=manifest.expires_at_us,
-                document=manifest.document,
-            ),
+            manifest=shaped(manifest, OrgManifestSet, entity_uri=entity),
             rotations=manifest.rotations,
         )
     )

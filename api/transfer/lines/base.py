@@ -1,6 +1,6 @@
 """The base of all lines of an import file, and their errors."""
 
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from pydantic import ValidationError
@@ -9,7 +9,6 @@ from engramlog.projections.moment import instant_meant, parse_instant
 from engramlog.projections.normalization import normalize_uri
 
 Scope: TypeAlias = Literal["local", "team", "company", "public"]
-AnyStruct = TypeVar("AnyStruct", bound=Struct)
 IMPORT_ACTOR = "system:import"
 
 
@@ -39,13 +38,6 @@ class Line(
     """Base of all lines. ``recorded_at``: when the file's author learned it (RFC 3339)."""
 
     recorded_at: str | None = None
-
-
-def with_fields_of(shape: type[AnyStruct], source: Struct, **others: Any) -> AnyStruct:
-    """A struct with the fields that ``source`` has under the same names, and ``others``. A line and
-    its event differ in few."""
-    names = set(shape.__struct_fields__).intersection(source.__struct_fields__) - others.keys()
-    return shape(**{name: getattr(source, name) for name in names}, **others)
 
 
 def line_uri(text: str, where: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 from uuid import UUID, uuid4
 
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.schemas.rights.gardens import SLUG
 from engramlog.api.transfer.lines.base import IMPORT_ACTOR, Line, LineError, Scope, line_uri
 from engramlog.eventlog.kinds import GardenCreated
@@ -37,13 +38,11 @@ def garden_command(line: GardenLine, find: FindGarden) -> Command:
         return DeleteGarden(garden_id=garden_of(line.slug, find, "slug").id)
     if SLUG.fullmatch(line.slug) is None:
         raise LineError("must be lower-case letters, digits and hyphens, at most 63", "slug")
-    return GardenCreated(
-        slug=line.slug,
+    return shaped(
+        line,
+        GardenCreated,
         name=line.name or line.slug,
-        scope=line.scope,
         created_by=line_uri(line.created_by or IMPORT_ACTOR, "created_by"),
-        description=line.description,
-        quarantine=line.quarantine,
         garden_id=_garden_id(line.id) or str(uuid4()),
     )
 

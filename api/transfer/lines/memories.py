@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import ValidationError
 
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.schemas.memory.episodes import EpisodeBody
 from engramlog.api.transfer.lines.base import (
     Line,
@@ -18,7 +19,6 @@ from engramlog.api.transfer.lines.base import (
     line_error,
     line_instant,
     line_uri,
-    with_fields_of,
 )
 from engramlog.api.transfer.lines.facts import AssertLine, RetractLine, assert_command
 from engramlog.api.transfer.lines.gardens import FindGarden, garden_id_of
@@ -161,9 +161,9 @@ def summary_command(line: SummaryLine, value_bytes_max: int, find: FindGarden) -
     if made - set(line.facts):
         raise LineError("states a fact that is not one of its paragraphs", "then")
     modified = line.modified_at
-    payload = with_fields_of(
-        SummaryRecorded,
+    payload = shaped(
         line,
+        SummaryRecorded,
         tier=period.tier,
         period_start=period.start.isoformat(),
         owner=line_uri(line.owner, "owner"),
@@ -188,9 +188,9 @@ def _applied(item: DeltaItem, place: str) -> AppliedDelta:
         raise LineError(f"must be 1 to {SOURCES_MAX}", f"{place}.source_episode_ids")
     if len(item.replaces) > REPLACES_MAX:
         raise LineError(f"must be at most {REPLACES_MAX}", f"{place}.replaces")
-    return with_fields_of(
-        AppliedDelta,
+    return shaped(
         item,
+        AppliedDelta,
         delta_id=named(f"{place}.delta_id", item.delta_id),
         delta=item.kind,
         user=part(f"{place}.user", item.user),

@@ -9,7 +9,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from engramlog.api.transfer.lines.base import Line, LineError, line_instant, with_fields_of
+from engramlog.api.answers.same_fields import shaped
+from engramlog.api.transfer.lines.base import Line, LineError, line_instant
 from engramlog.eventlog.kinds import ConsolidationRan, SetAsideEpisode
 from engramlog.projections.writing.commands import Command
 
@@ -59,9 +60,9 @@ def run_command(line: RunLine, position_of: PositionOf) -> Command:
         if getattr(line, name) < 0:
             raise LineError("must not be negative", name)
     scheduled = line.scheduled_at
-    return with_fields_of(
-        ConsolidationRan,
+    return shaped(
         line,
+        ConsolidationRan,
         from_position=after,
         to_position=through,
         at_us=line_instant(line.at, "at"),
