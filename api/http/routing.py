@@ -6,7 +6,8 @@ of these.
 
 import re
 from collections.abc import Awaitable, Callable
-from inspect import getdoc
+from functools import partial
+from inspect import getdoc, iscoroutinefunction
 from types import NoneType
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, cast, get_type_hints
 
@@ -30,7 +31,7 @@ Permission: TypeAlias = Literal[
 """``any``: every known caller. ``none``: all callers. ``peer``: a peer, by its token. ``operator``:
 an admin; on a node without keys, every caller."""
 
-Handler: TypeAlias = Callable[..., Awaitable[object]]
+Handler: TypeAlias = Callable[..., object]
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
@@ -47,7 +48,8 @@ class Route(Struct, frozen=True, kw_only=True):
     Attributes:
         handler: takes the ``Call``, and the models of the request that it names: ``query``, and the
             body under any other name. It returns the answer: a struct, a list of structs, None for
-            no body, or a response. Its docstring begins with the route's summary.
+            no body, or a response. Its docstring begins with the route's summary. One without
+            ``async`` runs in a thread.
         group: the docs chapter.
         body, query: models of the request; ``lines`` if the body has many of them.
         takes: the handler's parameter for each of them that it names.
@@ -55,6 +57,8 @@ class Route(Struct, frozen=True, kw_only=True):
         answers: status → type of the answer, a description of a JSON object, ``Media``, or None (no
             body, or a page).
         errors: statuses in addition to those that follow from the rest of the row.
+        long: whether its handler may run long; such requests wait in their own queue (503 when it
+            is full).
         headers: request headers it reads.
         delegable: whether capabilities open it. Then everything it shows or changes has a scope and
             an entity, and passes the caller's mask first. All other routes need a key.
@@ -73,6 +77,7 @@ class Route(Struct, frozen=True, kw_only=True):
     status: int
     answers: dict[int, Any]
     errors: tuple[int, ...]
+    long: bool
     headers: tuple[str, ...]
     delegable: bool
 
@@ -110,10 +115,16 @@ class Route(Struct, frozen=True, kw_only=True):
                 given[name] = await call.body_if_any(model)
         if SESSION_HEADER in self.headers:
             call.session()
-        made = await self.handler(call, **given)
+        made = await self._made(call, given)
         if given and getattr(made, "warnings", None) is UNSET:
             return warned(cast("Warns", made), *given.values())
         return made
+
+    async def _made(self, call: Call, given: dict[str, BaseModel]) -> object:
+        work = partial(self.handler, call, **given)
+        if iscoroutinefunction(self.handler):
+            return await cast("Awaitable[object]", work())
+        return await (call.in_long_pool(work) if self.long else call.in_pool(work))
 
 
 QUERY = "query"
@@ -146,6 +157,7 @@ class Routes:
         status: int = 200,
         answers: dict[int, Any] | None = None,
         errors: tuple[int, ...] = (),
+        long: bool = False,
         headers: tuple[str, ...] = (),
         delegable: bool = False,
         group: str | None = None,
@@ -175,7 +187,8 @@ class Routes:
                 takes=takes,
                 status=status,
                 answers=_answered(result, status) if answers is None else answers,
-                errors=errors,
+                errors=(*errors, 503) if long else errors,
+                long=long,
                 headers=headers,
                 delegable=delegable,
             )

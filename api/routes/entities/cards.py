@@ -22,9 +22,9 @@ routes = Routes("recall")
     headers=("Stigmem-Session",),
     delegable=True,
 )
-async def get_card(call: Call, query: CardQuery) -> MemoryCard:
+def get_card(call: Call, query: CardQuery) -> MemoryCard:
     """The card of an entity in one scope and at most one garden."""
-    served, moment = await call.in_pool(lambda: _served(call, query))
+    served, moment = _served(call, query)
     if served.card is None:
         if served.timed_out:
             raise coded("card_refresh_timeout", "the card is not ready yet; ask again")

@@ -141,13 +141,9 @@ async def delete_alias(call: Call) -> None:
 
 
 @routes.add("GET /v1/entities/resolve", permission="read")
-async def resolve_entity(call: Call, query: ResolveQuery) -> ResolvedName:
+def resolve_entity(call: Call, query: ResolveQuery) -> ResolvedName:
     """The entity that a name means: itself, through an alias, or perhaps one with a similar
     name."""
-    return await call.in_pool(lambda: _resolved(call, query))
-
-
-def _resolved(call: Call, query: ResolveQuery) -> ResolvedName:
     view, moment = call.at(query)
     name = stored_uri(query.uri)
     canonical = entity_named(call, query.uri, moment.position)

@@ -13,7 +13,6 @@ from engramlog.projections.graph.neighbors import (
     Mark,
     Neighbor,
     NeighborQuery,
-    NeighborSlice,
     neighbors,
 )
 from engramlog.projections.moment import parse_instant
@@ -41,20 +40,13 @@ class NeighborPage(Warned):
     headers=("Stigmem-Session",),
     delegable=True,
 )
-async def list_neighbors(call: Call, query: NeighborsQuery) -> NeighborPage:
+def list_neighbors(call: Call, query: NeighborsQuery) -> NeighborPage:
     """Entities within a few hops, by shortest path, nearest first."""
     if query.depth > DEPTH_MAX:
         raise coded("graph_depth_exceeded", f"depth must be ≤ {DEPTH_MAX}")
     scopes = tuple(SCOPES) if query.scope in EVERY_SCOPE else (query.scope,)
     if scopes[0] not in SCOPES:
         raise ApiError(400, f"scope must be one of {sorted(SCOPES)}")
-    page, entity, cursor = await call.in_pool(lambda: _page(call, query))
-    if page.neighbors:
-        call.note_read(scopes)
-    return NeighborPage(entity, query.depth, page.neighbors, cursor, page.total)
-
-
-def _page(call: Call, query: NeighborsQuery) -> tuple[NeighborSlice, str, str | None]:
     view = call.view()
     walk = call.walk(_KIND, query, call.moment(view, query), unbound=_UNBOUND)
     valid_at_us = None if query.valid_at is None else parse_instant(query.valid_at)
@@ -69,4 +61,6 @@ def _page(call: Call, query: NeighborsQuery) -> tuple[NeighborSlice, str, str | 
     cursor = None
     if page.next is not None:
         cursor = call.cursor_after(walk, (page.next.hops, page.next.entity))
-    return page, question.entity, cursor
+    if page.neighbors:
+        call.note_read(scopes)
+    return NeighborPage(question.entity, query.depth, page.neighbors, cursor, page.total)

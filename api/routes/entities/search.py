@@ -52,14 +52,8 @@ _LABELS = (":name", ":label", ":title")
 
 
 @routes.add("GET /v1/search", permission="read", headers=("Stigmem-Session",), delegable=True)
-async def search_facts(call: Call, query: SearchQuery) -> SearchAnswer:
+def search_facts(call: Call, query: SearchQuery) -> SearchAnswer:
     """Entities and facts whose names, aliases and values contain all words."""
-    body = await call.in_pool(lambda: _found(call, query))
-    call.note_facts(body.facts)
-    return body
-
-
-def _found(call: Call, query: SearchQuery) -> SearchAnswer:
     view = call.view()
     rights = call.narrowed(query.scope)
     moment = call.moment(view, query)
@@ -73,7 +67,9 @@ def _found(call: Call, query: SearchQuery) -> SearchAnswer:
         )
         for each in found.entities
     ]
-    return SearchAnswer(entities, call.records(view, found.slots, moment), wire_moment(moment))
+    records = call.records(view, found.slots, moment)
+    call.note_facts(records)
+    return SearchAnswer(entities, records, wire_moment(moment))
 
 
 def _aliases(call: Call, view: View, moment: Moment) -> list[tuple[str, str]]:

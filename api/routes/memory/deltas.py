@@ -111,13 +111,10 @@ async def list_deltas(call: Call, query: DeltasQuery) -> DeltaPage:
 
 
 @routes.add("GET /v1/deltas/facts", permission="read", headers=("Stigmem-Session",))
-async def list_facts(call: Call, query: MemoryFactsQuery) -> MemoryFactPage:
+def list_facts(call: Call, query: MemoryFactsQuery) -> MemoryFactPage:
     """A user's current facts that deltas wrote, with their lineage."""
     view, moment = call.at(query)
     pattern = msgspec.convert(query, FactPattern, from_attributes=True)
-    rights = call.authorization
-    facts = await call.in_pool(
-        lambda: memory_facts(call, view, rights, moment, pattern, query.limit)
-    )
+    facts = memory_facts(call, view, call.authorization, moment, pattern, query.limit)
     call.note_read(frozenset(fact.scope for fact in facts))
     return MemoryFactPage(facts)

@@ -207,15 +207,9 @@ def _commands(call: Call, request: SummariesRequest) -> list[RecordSummary]:
 
 
 @routes.add("GET /v1/summaries", permission="read", errors=(404,))
-async def list_summaries(call: Call, query: SummariesQuery) -> SummaryPage:
+def list_summaries(call: Call, query: SummariesQuery) -> SummaryPage:
     """Summaries at a moment with the paragraphs that the caller may read, newest period first.
     Omits summaries without such a paragraph."""
-    found, cursor = await call.in_pool(lambda: _listed(call, query))
-    call.note_read(frozenset(each.scope for each in found))
-    return SummaryPage(found, cursor)
-
-
-def _listed(call: Call, query: SummariesQuery) -> tuple[list[SummaryRecord], str | None]:
     view = call.view()
     rights = within(call, call.narrowed(query.scope), query.garden_id)
     requested = call.moment(view, query)
@@ -232,7 +226,9 @@ def _listed(call: Call, query: SummariesQuery) -> tuple[list[SummaryRecord], str
     shown, text = call.page(
         walk, found, query.limit, lambda each: (each[0].period_start, each[0].position)
     )
-    return [_record(call, view, moment, row, slots) for row, slots in shown], text
+    summaries = [_record(call, view, moment, row, slots) for row, slots in shown]
+    call.note_read(frozenset(each.scope for each in summaries))
+    return SummaryPage(summaries, text)
 
 
 def _some(

@@ -1,7 +1,6 @@
 """The self-check: examines possible faults of a node one by one."""
 
 import shutil
-from collections.abc import Iterator
 from typing import Literal
 
 from msgspec import Struct
@@ -38,10 +37,10 @@ class DoctorReport(Struct):
     checks: list[CheckOutcome]
 
 
-@routes.add("GET /v1/doctor", permission="any", errors=(503,))
-async def doctor(call: Call) -> DoctorReport:
+@routes.add("GET /v1/doctor", permission="any", long=True)
+def doctor(call: Call) -> DoctorReport:
     """A self-check of the node."""
-    checks = await call.in_long_pool(lambda: list(_checks(call)))
+    checks = [look(call) for look in _LOOKS]
     failed = [check.detail for check in checks if check.status == "failed"]
     return DoctorReport(
         status="degraded" if failed else "ok",
@@ -50,11 +49,6 @@ async def doctor(call: Call) -> DoctorReport:
         position=call.node.log.head().position,
         checks=checks,
     )
-
-
-def _checks(call: Call) -> Iterator[CheckOutcome]:
-    for look in _LOOKS:
-        yield look(call)
 
 
 def _log(call: Call) -> CheckOutcome:

@@ -35,9 +35,9 @@ async def take(call: Call, body: SnapshotBody) -> SnapshotJob:
 
 
 @routes.add("GET /v1/admin/snapshots", permission="admin")
-async def list_all(call: Call) -> SnapshotList:
+def list_all(call: Call) -> SnapshotList:
     """Every snapshot, and the progress of the current job."""
-    return await call.in_pool(call.service.snapshots.records)
+    return call.service.snapshots.records()
 
 
 @routes.add(
@@ -70,9 +70,9 @@ async def remove(call: Call) -> SnapshotRemoved:
     answers={200: Media("application/x-ndjson", "one document a line, newest first")},
     group="replication",
 )
-async def documents(call: Call) -> web.Response:
+def documents(call: Call) -> web.Response:
     """The documents of all snapshots, newest first, for replicas."""
-    found, _ = await call.in_pool(call.node.snapshots.all)
+    found, _ = call.node.snapshots.all()
     body = b"".join(encode_snapshot(each) for each in found)
     return web.Response(body=body, content_type="application/x-ndjson")
 

@@ -35,13 +35,9 @@ class Storage(Struct):
 
 
 @routes.add("GET /v1/admin/storage", permission="admin")
-async def storage(call: Call) -> Storage:
+def storage(call: Call) -> Storage:
     """The files of the data directory with their sizes, the largest first."""
     path = call.node.directory.path
-    return await call.in_pool(lambda: _storage(path))
-
-
-def _storage(path: Path) -> Storage:
     files = sorted(_files(path), key=lambda each: (-each.size_bytes, each.name))
     total_bytes = sum(each.size_bytes for each in files)
     return Storage(files[:FILES_MAX], total_bytes, shutil.disk_usage(path).free)

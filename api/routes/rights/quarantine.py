@@ -82,12 +82,8 @@ _STATUS_NAMES = {"admitted": "promoted"}
 
 
 @routes.add("GET /v1/quarantine", permission="read", errors=(404,))
-async def list_quarantined(call: Call, query: QuarantineQuery) -> QuarantinePage:
+def list_quarantined(call: Call, query: QuarantineQuery) -> QuarantinePage:
     """Facts of the caller's quarantine gardens, newest first."""
-    return await call.in_pool(lambda: _page(call, query))
-
-
-def _page(call: Call, query: QuarantineQuery) -> QuarantinePage:
     view, rights = call.view(), call.authorization
     moment = call.moment(view)
     if query.garden_id is not None:

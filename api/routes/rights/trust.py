@@ -46,9 +46,17 @@ class TrustPage(Warned):
 
 
 @routes.add("GET /v1/trust/sources", permission="admin")
-async def list_sources(call: Call, query: TrustQuery) -> TrustPage:
+def list_sources(call: Call, query: TrustQuery) -> TrustPage:
     """The operators' settings of trust, or one source's trust and its origin."""
-    return await call.in_pool(lambda: _sources(call, query))
+    walk = call.walk(_KIND, query, call.moment(call.view(), query))
+    moment = walk.moment()
+    if query.source is not None:
+        one = _one(call, stored_uri(query.source), moment)
+        return TrustPage([one], _mode(call, moment))
+    after = str(walk.place[0]) if walk.place else ""
+    found = call.node.reader.trust_settings(moment.position, after, query.limit + 1)
+    shown, cursor = call.page(walk, found, query.limit, lambda each: (each.source,))
+    return TrustPage([_setting(each) for each in shown], _mode(call, moment), cursor)
 
 
 @routes.add("PUT /v1/trust/sources", permission="admin")
@@ -79,18 +87,6 @@ async def put_policy(call: Call) -> dict[str, Any]:
     policy = TrustPolicy(**request.model_dump())
     await call.do(TrustPolicySet(policy=policy))
     return asdict(policy)
-
-
-def _sources(call: Call, query: TrustQuery) -> TrustPage:
-    walk = call.walk(_KIND, query, call.moment(call.view(), query))
-    moment = walk.moment()
-    if query.source is not None:
-        one = _one(call, stored_uri(query.source), moment)
-        return TrustPage([one], _mode(call, moment))
-    after = str(walk.place[0]) if walk.place else ""
-    found = call.node.reader.trust_settings(moment.position, after, query.limit + 1)
-    shown, cursor = call.page(walk, found, query.limit, lambda each: (each.source,))
-    return TrustPage([_setting(each) for each in shown], _mode(call, moment), cursor)
 
 
 def _one(call: Call, source: str, moment: Moment) -> TrustRecord:

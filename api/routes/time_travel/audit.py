@@ -160,12 +160,12 @@ EXPORTED = {
     "GET /v1/audit",
     permission="read",
     answers={200: TrailPage},
-    errors=(503,),
+    long=True,
     headers=("Stigmem-Session",),
 )
-async def list_trail(call: Call, query: TrailQuery) -> web.Response:
+def list_trail(call: Call, query: TrailQuery) -> web.Response:
     """Who wrote and ended which facts, newest first."""
-    page = await call.in_long_pool(lambda: _page(call, query))
+    page = _page(call, query)
     call.note_read(_scopes(page.entries))
     return answer(warned(page, query), headers={"X-Total-Count": str(page.total)})
 
@@ -174,12 +174,12 @@ async def list_trail(call: Call, query: TrailQuery) -> web.Response:
     "GET /v1/audit/export",
     permission="read",
     answers={200: Media("text/csv", "CSV")},
-    errors=(503,),
+    long=True,
     headers=("Stigmem-Session",),
 )
-async def export_trail(call: Call, query: TrailExportQuery) -> web.Response:
+def export_trail(call: Call, query: TrailExportQuery) -> web.Response:
     """The trail as CSV. ``X-Next-Cursor`` appears if more rows follow."""
-    page = await call.in_long_pool(lambda: _page(call, query))
+    page = _page(call, query)
     call.note_read(_scopes(page.entries))
     rows = [[getattr(entry, name) for name in EXPORTED.values()] for entry in page.entries]
     response = table_as("csv", "audit", list(EXPORTED), rows)
@@ -192,21 +192,11 @@ async def export_trail(call: Call, query: TrailExportQuery) -> web.Response:
 @routes.add(
     "GET /v1/audit/facts/{fact_id}",
     permission="read",
-    errors=(503,),
+    long=True,
     headers=("Stigmem-Session",),
 )
-async def trail_of_fact(call: Call, query: MomentQuery) -> list[TrailEntry]:
+def trail_of_fact(call: Call, query: MomentQuery) -> list[TrailEntry]:
     """Who wrote and ended one fact."""
-    entries = await call.in_long_pool(lambda: _of_fact(call, query))
-    call.note_read(_scopes(entries))
-    return entries
-
-
-def _scopes(entries: Sequence[TrailEntry]) -> frozenset[str]:
-    return frozenset(entry.fact_scope for entry in entries)
-
-
-def _of_fact(call: Call, query: MomentQuery) -> list[TrailEntry]:
     view, moment = call.at(query)
     slot = call.node.reader.slot_of(call.segment("fact_id"))
     if slot is None or slot >= view.count:
@@ -214,7 +204,13 @@ def _of_fact(call: Call, query: MomentQuery) -> list[TrailEntry]:
     trail = trail_of(view, call.authorization, moment, TrailFilters(slot=slot))
     if not len(trail):
         raise plain("fact_not_found")
-    return _entries(call, view, moment, trail.behind(None, len(trail)))
+    entries = _entries(call, view, moment, trail.behind(None, len(trail)))
+    call.note_read(_scopes(entries))
+    return entries
+
+
+def _scopes(entries: Sequence[TrailEntry]) -> frozenset[str]:
+    return frozenset(entry.fact_scope for entry in entries)
 
 
 def _page(call: Call, query: TrailQuery) -> TrailPage:
@@ -286,13 +282,9 @@ def _entries(call: Call, view: View, moment: Moment, steps: Sequence[Step]) -> l
     return made
 
 
-@routes.add("GET /v1/admin/audit", permission="audit.read", errors=(400, 503))
-async def list_journal(call: Call, query: JournalRequest) -> JournalAnswer:
+@routes.add("GET /v1/admin/audit", permission="audit.read", errors=(400,), long=True)
+def list_journal(call: Call, query: JournalRequest) -> JournalAnswer:
     """Every event of the log that the caller may see, oldest first."""
-    return await call.in_long_pool(lambda: _journal(call, query))
-
-
-def _journal(call: Call, query: JournalRequest) -> JournalAnswer:
     view = call.view()
     log = call.node.log
     after = query.cursor

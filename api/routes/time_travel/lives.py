@@ -42,17 +42,16 @@ routes = Routes("time travel")
     "GET /v1/time-travel/facts/{fact_id}",
     permission="read",
     answers={200: FactLife},
-    errors=(400, 501, 503),
+    errors=(400, 501),
+    long=True,
     headers=("Stigmem-Session",),
     delegable=True,
 )
-async def life_of_fact(call: Call, query: LifeQuery) -> web.Response:
+def life_of_fact(call: Call, query: LifeQuery) -> web.Response:
     """Every event that touched a fact, with actor, cause and the confidence after it."""
-    body = await call.in_long_pool(lambda: _life(call, query))
+    body = _life(call, query)
     call.note_facts([] if body.fact is None else [body.fact])
-    if query.format == "json":
-        return answer(body)
-    return records_as(query.format, "life", to_builtins(body.events))
+    return _answer(body, query)
 
 
 def _life(call: Call, query: LifeQuery) -> FactLife:
@@ -103,18 +102,12 @@ def _erased_life(call: Call, view: View, moment: Moment, limit: int) -> FactLife
     "GET /v1/time-travel/entities/{entity_uri:.+}",
     permission="read",
     answers={200: EntityLife},
-    errors=(400, 501, 503),
+    errors=(400, 501),
+    long=True,
     delegable=True,
 )
-async def life_of_entity(call: Call, query: LifeQuery) -> web.Response:
+def life_of_entity(call: Call, query: LifeQuery) -> web.Response:
     """Every event that touched a fact about an entity."""
-    body = await call.in_long_pool(lambda: _entity_life(call, query))
-    if query.format == "json":
-        return answer(body)
-    return records_as(query.format, "life", to_builtins(body.events))
-
-
-def _entity_life(call: Call, query: LifeQuery) -> EntityLife:
     view, moment = call.at(MomentQuery(as_of=query.as_of))
     entity = entity_named(call, call.segment("entity_uri"), moment.position)
     number = view.entities.number(entity)
@@ -129,13 +122,20 @@ def _entity_life(call: Call, query: LifeQuery) -> EntityLife:
     with call.service.archive.reading(moment.position) as sources:
         seen = partial(_may_see, call, view)
         found = touches(sources, first, moment.position, ids, query.limit + 1, seen)
-    return EntityLife(
+    body = EntityLife(
         entity=entity,
         facts=len(ids),
         events=_events(call, view, found[: query.limit]),
         truncated=len(found) > query.limit,
         moment=wire_moment(moment),
     )
+    return _answer(body, query)
+
+
+def _answer(body: FactLife | EntityLife, query: LifeQuery) -> web.Response:
+    if query.format == "json":
+        return answer(body)
+    return records_as(query.format, "life", to_builtins(body.events))
 
 
 def _known(call: Call, view: View, slot: int, moment: Moment) -> bool:

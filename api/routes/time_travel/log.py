@@ -149,22 +149,17 @@ _KINDS_WITHOUT_MORE = frozenset({"fact_retracted", "conflict_resolved", "fact_at
 """Kinds of fact events whose payload only names facts and reasons."""
 
 
-@routes.add("GET /v1/time-travel/timeline", permission="read", errors=(503,))
-async def show_timeline(call: Call, query: TimelineQuery) -> Timeline:
+@routes.add("GET /v1/time-travel/timeline", permission="read", long=True)
+def show_timeline(call: Call, query: TimelineQuery) -> Timeline:
     """The log's events over time."""
-    log = call.node.log
-    instants, positions = await call.in_long_pool(lambda: timeline(log, query.buckets))
+    instants, positions = timeline(call.node.log, query.buckets)
     head = positions[-1] if positions else 0
     return Timeline([format_instant(instant) for instant in instants], positions, head)
 
 
-@routes.add("GET /v1/log", permission="read", errors=(400, 503))
-async def list_events(call: Call, query: LogQuery) -> LogPage:
+@routes.add("GET /v1/log", permission="read", errors=(400,), long=True)
+def list_events(call: Call, query: LogQuery) -> LogPage:
     """Events that the caller may see, newest first."""
-    return await call.in_long_pool(lambda: _page(call, query))
-
-
-def _page(call: Call, query: LogQuery) -> LogPage:
     view, moment = call.at(MomentQuery(as_of=query.as_of))
     log_filter = LogFilter(
         kind=query.kind,
@@ -207,27 +202,19 @@ def _positions_of(call: Call, view: View, name: str, moment: Moment) -> I64:
 
 
 @routes.add("GET /v1/log/{position}", permission="read")
-async def show_event(call: Call) -> LogEventAnswer:
+def show_event(call: Call) -> LogEventAnswer:
     """One event of the log. Its header, its redacted payload, its place in the chain, its causes,
     and the projections that read it."""
     text = call.segment("position")
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise _unknown(text)
-    return await call.in_pool(lambda: _one(call, int(text)))
-
-
-def _unknown(text: str) -> Exception:
-    return coded("event_not_found", f"no event is at position {text[:20]!r}")
-
-
-def _one(call: Call, position: int) -> LogEventAnswer:
-    view = call.view()
+    position, view = int(text), call.view()
     journal = journal_of(call, view)
     chains = chains_of(call, journal)
     found = linked(call.node.log, position) if 0 < position <= view.position else None
     entry = None if found is None else chains.entry(found.recorded)
     if found is None or entry is None:
-        raise _unknown(str(position))
+        raise _unknown(text)
 
     def events_of(path: Sequence[JournalEntry]) -> list[LogEvent]:
         return [_event(call, view, each, chains) for each in path]
@@ -252,6 +239,10 @@ def _one(call: Call, position: int) -> LogEventAnswer:
         read_by=read_by(call, journal, entry),
         erasure=erasure_of_event(call, found.recorded),
     )
+
+
+def _unknown(text: str) -> Exception:
+    return coded("event_not_found", f"no event is at position {text[:20]!r}")
 
 
 def _payload(entry: JournalEntry) -> dict[str, Any] | None:

@@ -43,9 +43,9 @@ CHANGES = ("added", "retracted", "decayed", "resolved")
     headers=("Stigmem-Session",),
     delegable=True,
 )
-async def state(call: Call, query: StateQuery) -> MomentState:
+def state(call: Call, query: StateQuery) -> MomentState:
     """The facts at a moment, with both sides of contradictions."""
-    page, records, cursor, moment = await call.in_pool(lambda: listed(call, query))
+    page, records, cursor, moment = listed(call, query)
     call.note_facts(records)
     return MomentState(records, page.total, cursor, wire_moment(moment))
 
@@ -54,13 +54,14 @@ async def state(call: Call, query: StateQuery) -> MomentState:
     "GET /v1/time-travel/diff",
     permission="read",
     answers={200: Difference},
-    errors=(400, 501, 503),
+    errors=(400, 501),
+    long=True,
     headers=("Stigmem-Session",),
     delegable=True,
 )
-async def diff(call: Call, query: DiffQuery) -> web.Response:
+def diff(call: Call, query: DiffQuery) -> web.Response:
     """Facts added, retracted, decayed and resolved between two moments."""
-    body = await call.in_long_pool(lambda: _diff(call, query))
+    body = _diff(call, query)
     changed = [(change, record) for change in CHANGES for record in getattr(body, change) or ()]
     call.note_facts(record for _, record in changed)
     if query.format == "json":

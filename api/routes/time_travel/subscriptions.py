@@ -193,13 +193,9 @@ def _record(call: Call, row: SubscriptionRow) -> SubscriptionRecord:
 
 
 @routes.add("GET /v1/subscriptions/{subscription_id}/events", permission="read", errors=(400,))
-async def list_events(call: Call, query: SubscriptionEventsQuery) -> SubscriptionEvents:
+def list_events(call: Call, query: SubscriptionEventsQuery) -> SubscriptionEvents:
     """Events since the subscription began, since an instant, or after a cursor."""
     row = _find(call, call.segment("subscription_id"))
-    return await call.in_pool(lambda: _page(call, row, query))
-
-
-def _page(call: Call, row: SubscriptionRow, query: SubscriptionEventsQuery) -> SubscriptionEvents:
     after = row.position if query.cursor is None else _opened(call, row, query.cursor)
     if query.since is not None:
         before = parse_instant(query.since) - 1
