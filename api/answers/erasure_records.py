@@ -109,15 +109,12 @@ class TombstoneNotice(Struct):
 
 
 def hold_record(hold: LegalHold) -> HoldRecord:
-    """A legal hold in the form of answers."""
     return shaped(hold, HoldRecord, set_at=format_instant(hold.set_at))
 
 
 def tombstone_record(row: TombstoneRow) -> TombstoneRecord:
-    """A tombstone as signed."""
     return shaped(row, TombstoneRecord, id=row.tombstone_id)
 
 
 def revocation_record(row: TombstoneRevocationRow) -> RevocationRecord:
-    """A revocation as signed."""
     return shaped(row, RevocationRecord, id=row.revocation_id)

@@ -75,7 +75,6 @@ class DeltaRecord(Struct):
 
 
 def episode_record(episode: Episode) -> EpisodeRecord:
-    """An episode in wire form."""
     last = episode.last_access_us
     return shaped(
         episode,
@@ -107,7 +106,6 @@ def rejected_record(row: dict[str, Any]) -> DeltaRecord:
 
 
 def delta_document(delta: MemoryDelta) -> dict[str, Any]:
-    """A delta in wire form."""
     made: dict[str, Any] = msgspec.to_builtins(delta)
     made["promotion_ts"] = format_instant(made.pop("promotion_us"))
     if made.get("expected_version", 0) is None:

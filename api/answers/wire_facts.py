@@ -156,7 +156,6 @@ def record_of_event(event: Recorded, now: Volatile, warnings: list[str]) -> Fact
 
 
 def wire_attributes(attributes: FactAttributes) -> WireAttributes:
-    """The attributes in the form of answers."""
     return WireAttributes(**msgspec.structs.asdict(attributes))
 
 

@@ -89,7 +89,6 @@ class HttpPeerSource:
         return statement
 
     def page(self, stream: str, after_seq: int, limit: int) -> StreamPage | None:
-        """See ``PeerSource``."""
         query = {"stream": stream, "after": after_seq, "limit": limit}
         body = self._get(_target(EVENTS_PATH, query), PAGE_BYTES_MAX).body
         if not body:

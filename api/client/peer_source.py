@@ -32,7 +32,6 @@ class HttpFactSource:
         self._token = token
 
     async def page(self, scope: str, cursor: str | None, limit: int) -> object:
-        """See ``FactSource``."""
         query = {"scope": scope, "limit": str(limit)}
         query |= {} if cursor is None else {"cursor": cursor}
         return await self._session.fetch(self._url, query, self._token())

@@ -27,7 +27,6 @@ class HttpLogSource:
         self.url = self._http.url
 
     def fetch(self, after: int, after_hash: bytes, limit: int, wait_seconds: float) -> CopyPage:
-        """See ``LogSource``."""
         query = urlencode(
             {"after": after, "hash": after_hash.hex(), "limit": limit, "wait_s": wait_seconds}
         )
@@ -46,7 +45,6 @@ class HttpLogSource:
         return [decode_snapshot(line) for line in answer.body.splitlines()]
 
     def contents(self, position: int) -> Iterator[bytes]:
-        """See ``SnapshotSource``."""
         try:
             yield from self._http.parts(f"{SNAPSHOTS_PATH}/{position}", LIMITS)
         except HttpFault as fault:

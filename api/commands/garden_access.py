@@ -22,7 +22,6 @@ def authority(context: ReadingContext) -> str:
 
 
 def garden_uri(context: ReadingContext, slug: str) -> str:
-    """A garden's URI on this node."""
     return f"stigmem://{authority(context)}/garden/{slug}"
 
 

@@ -67,7 +67,6 @@ def card_source(context: ReadingContext, at: MomentQuery) -> CardSource:
 
 
 def card_answer(card: Card, served: Served, mode: Mode) -> MemoryCard:
-    """The card in the form of answers."""
     key = card.key
     return shaped(
         card,

@@ -77,7 +77,6 @@ class ReadingContext:
 
     @cached_property
     def recall_authorization(self) -> Authorization:
-        """The caller's rights in recall."""
         return recall_rights(self.service.settings.sanitizer_mode, self.caller.authorization)
 
     def shown(self, view: View) -> Shown:
@@ -87,7 +86,6 @@ class ReadingContext:
     # -- when to look ---------------------------------------------------------------------
 
     def view(self) -> View:
-        """The present memory image."""
         return self.node.reader.pin()
 
     def moment(self, view: View, at: MomentQuery | None = None, *, allowed: bool = True) -> Moment:

@@ -30,7 +30,6 @@ examples:
 
 
 def build_abmind_parser() -> argparse.ArgumentParser:
-    """abmind's command line."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="A memory for assistants, with abmind's commands, over an engramlog node.",

@@ -27,13 +27,11 @@ complete -o filenames -F _engramlog engramlog
 
 
 def register(commands: Subcommands) -> None:
-    """Add the command."""
     parser = commands.add("completion", "print completions for a shell", run_completion, EXAMPLES)
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
 
 
 def run_completion(args: argparse.Namespace) -> int:
-    """Print the script."""
     from engramlog.api.console.main import build_parser
 
     words = words_of(build_parser())

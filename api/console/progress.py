@@ -24,7 +24,6 @@ class Bar:
         self._bar: tqdm[NoReturn] | None = None
 
     def show(self, done: int, total: int) -> None:
-        """Show the progress."""
         if self._hidden:
             return
         bar = self._bar

@@ -95,5 +95,4 @@ def table(columns: Mapping[str, Column], rows: str = "", empty: str = "") -> Sho
 
 
 def as_json(_: argparse.Namespace, answer: object) -> None:
-    """Prints the whole answer."""
     print_json(answer)

@@ -45,7 +45,6 @@ class Subcommands:
         return parser
 
     def group(self, name: str, summary: str, examples: str) -> Subcommands:
-        """A command with subcommands."""
         return Subcommands(self.add(name, summary, examples=examples), examples)
 
     def _help(self, _: argparse.Namespace) -> int:

@@ -79,7 +79,6 @@ def short_name(uri: str) -> str:
 
 
 def fact_text(fact: Mapping[str, Any]) -> str:
-    """A fact in one line."""
     return f"{short_name(fact['entity'])} {fact['relation']} {value_text(fact['value'])}"
 
 

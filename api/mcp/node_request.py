@@ -51,7 +51,6 @@ class ToolFailure(Exception):
         self.fields = dict(fields or {})
 
     def body(self) -> dict[str, object]:
-        """The failure as JSON."""
         error = {"code": self.code, "message": self.message, "status": self.status}
         return {"error": {**error, **self.fields}}
 

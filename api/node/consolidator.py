@@ -345,7 +345,6 @@ def readers_of(rule: Rule) -> Readers:
 
 
 def delta_kinds(proposals: Sequence[Proposal]) -> dict[str, int]:
-    """How many deltas of each kind."""
     counts: dict[str, int] = {"add": 0, "update": 0, "delete": 0, "noop": 0}
     for proposal in proposals:
         counts[kind_of_delta(proposal.delta)] += 1

@@ -36,7 +36,6 @@ class LongWork:
 
     @property
     def waiting(self) -> int:
-        """How many pieces of work wait."""
         return sum(map(len, self._waiting.values()))
 
     async def run(

@@ -79,7 +79,6 @@ class EmbeddedNode:
     async def exchange(
         self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]
     ) -> NodeAnswer:
-        """See ``Transport``."""
         server = self._runner.server
         assert server is not None
         loop, protocol = asyncio.get_running_loop(), server()

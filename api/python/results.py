@@ -253,7 +253,6 @@ def fact_of(record: dict[str, Any], score: float | None = None) -> Fact:
 
 
 def recalled_of(answer: dict[str, Any]) -> RecalledFacts:
-    """An answer of recall."""
     found = [fact_of(item["fact"], item["score"]) for item in answer["facts"]]
     return RecalledFacts(found, answer)
 

@@ -75,7 +75,6 @@ class Names:
         return live_before
 
     def note_ended(self, facts: Iterable[str]) -> None:
-        """Note that facts ended."""
         for fact in facts:
             content = self._content.pop(fact, None)
             if content is not None:
@@ -126,5 +125,4 @@ class Names:
     # -- gardens --------------------------------------------------------------------------
 
     def garden(self, garden_id: str | None) -> str | None:
-        """A garden in the form of lines."""
         return None if garden_id is None else self.slugs.get(garden_id, garden_id)

@@ -45,7 +45,6 @@ class Receipts:
         self._encode = msgspec.json.Encoder().encode
 
     def note(self, number: int, result: Written | RefusedLine) -> None:
-        """Add the receipt of one line."""
         row: dict[str, object] = {"line": number}
         if isinstance(result, Written):
             row |= {"status": result.status, "id": result.id, "position": result.position}

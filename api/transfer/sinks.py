@@ -60,7 +60,6 @@ class NodeSink:
     def write(
         self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool
     ) -> list[Result]:
-        """See ``importing.Sink``."""
         results: list[Result] = [None] * len(lines)
         commands: list[Command] = []
         places: list[int] = []
@@ -83,7 +82,6 @@ class NodeSink:
         return results
 
     def find(self, cid: str, back: int = 1) -> str | None:
-        """See ``importing.Sink``."""
         view = self._node.reader.pin()
         slots = [slot for slot in self._node.reader.slots_of_cid(cid) if slot < view.count]
         if not slots:
@@ -92,7 +90,6 @@ class NodeSink:
         return self._node.reader.rows([int(view.from_position[slot])])[0].id
 
     def find_episode(self, line: EpisodeLine) -> NamedByKey | None:
-        """See ``importing.Sink``."""
         episode = episode_command(line, self._value_bytes_max, self._node.reader.gardens.find)
         partition = fact_partition(episode.scope, episode.garden_id)
         found = self._node.reader.ask(same_episode, partition, episode)
@@ -179,7 +176,6 @@ class ControlSink:
     def write(
         self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool
     ) -> list[Result]:
-        """See ``importing.Sink``."""
         if received_at is not None:
             raise SinkError("a running node sets its own receipt times")
         try:
@@ -194,13 +190,11 @@ class ControlSink:
         return [result_of(item) for item in answer["results"]]
 
     def find(self, cid: str, back: int = 1) -> str | None:
-        """See ``importing.Sink``."""
         answer = self._client.get("/v1/control/find", {"cid": cid, "back": back})
         found: str | None = answer["id"]
         return found
 
     def find_episode(self, line: EpisodeLine) -> NamedByKey | None:
-        """See ``importing.Sink``."""
         answer = self._client.request(
             "POST", "/v1/control/find-episode", raw=msgspec.json.encode(line)
         )
@@ -208,7 +202,6 @@ class ControlSink:
 
 
 def result_of(item: dict[str, Any] | None) -> Result:
-    """A result in the form of the control route."""
     if item is None:
         return None
     return msgspec.convert(item, RefusedLine if "message" in item else Written)

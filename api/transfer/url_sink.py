@@ -64,7 +64,6 @@ class UrlSink:
     def write(
         self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool
     ) -> list[Result]:
-        """See ``importing.Sink``."""
         if received_at is not None:
             raise SinkError("a running node sets its own receipt times")
         results: list[Result] = []

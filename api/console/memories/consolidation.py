@@ -67,7 +67,6 @@ STATUS = Request(
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     group = commands.group("consolidation", "make facts from episodes by rules", EXAMPLES)
     parser = group.reaching("run", "run a rule now", run_rule)
     parser.add_argument("rule", metavar="RULE", help="the rule's id")
@@ -139,7 +138,6 @@ def _added(whole: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_rules(args: argparse.Namespace) -> int:
-    """List, set or remove."""
     file: Path | None = args.set
     if file is None and args.remove is None:
         return RULES(args)

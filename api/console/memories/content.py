@@ -29,7 +29,6 @@ REVIEW = Request("POST /v1/content/flagged/{fact_id}/review", says("{fact_id} is
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     group = commands.group("content", "review facts that the sanitizer flagged", EXAMPLES)
     parser = group.reaching("list", "list flagged facts, newest first", LIST)
     parser.add_argument(

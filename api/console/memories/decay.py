@@ -28,7 +28,6 @@ POLICIES = Request(
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     group = commands.group("decay", "lower the confidence of old facts", EXAMPLES)
     parser = group.reaching("sweep", "run decay now", run_sweep)
     parser.add_argument("--dry-run", action="store_true", help="only count the facts")
@@ -45,7 +44,6 @@ def register(commands: Subcommands) -> None:
 
 
 def run_sweep(args: argparse.Namespace) -> int:
-    """Sweep, and wait for the result."""
     with reach(args) as client:
         answer = client.post("/v1/decay/sweep", fields_of(args))
         if "job_id" in answer:

@@ -57,7 +57,6 @@ FACTS = Request(
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     group = commands.group("episodes", "record episodes, list them and their facts", EXAMPLES)
     parser = group.reaching("add", "record one episode, or a file of them", run_add)
     parser.add_argument("content", metavar="CONTENT", nargs="?", help="what happened")
@@ -89,7 +88,6 @@ def _add_owner(parser: argparse.ArgumentParser) -> None:
 
 
 def run_add(args: argparse.Namespace) -> int:
-    """Record episodes."""
     if (args.content is None) == (args.file is None):
         raise CommandError("give the content of one episode, or --file with many")
     episodes = _of_file(args.file) if args.file is not None else [_of_arguments(args)]

@@ -55,7 +55,6 @@ HOLDS = table(
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     group = commands.group("erase", "erase facts for good", ERASE_EXAMPLES)
     parser = group.add("fact", "erase facts by id", run_fact)
     parser.add_argument("fact_id", nargs="+")
@@ -96,12 +95,10 @@ def _add_erasing(parser: argparse.ArgumentParser) -> None:
 
 
 def run_fact(args: argparse.Namespace) -> int:
-    """Erase facts by id."""
     return _erase(args, {"fact_ids": args.fact_id})
 
 
 def run_entity(args: argparse.Namespace) -> int:
-    """Erase all facts about an entity."""
     return _erase(args, {"entity": args.entity_uri, "mentions": not args.keep_mentions})
 
 
@@ -172,7 +169,6 @@ def run_status(args: argparse.Namespace) -> int:
 
 
 def run_hold(args: argparse.Namespace) -> int:
-    """Hold or release a fact or entity."""
     target = {"fact_id": args.fact} if args.fact is not None else {"entity": args.entity}
     body = {**target, "held": args.held, "reason": args.reason}
     with reach(args) as client:
@@ -181,7 +177,6 @@ def run_hold(args: argparse.Namespace) -> int:
 
 
 def run_holds(args: argparse.Namespace) -> int:
-    """Print every hold."""
     with reach(args) as client:
         return _print_holds(args, client)
 

@@ -30,7 +30,6 @@ _NEEDED = ("translated", "original", "memory_type", "emotion_score", "user_id")
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     add_store_command(commands.group("memory", "store memories as abmind does", EXAMPLES))
 
 

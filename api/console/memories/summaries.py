@@ -51,7 +51,6 @@ LIST = Request(
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     group = commands.group("summaries", "import Markdown summaries, and list them", EXAMPLES)
     parser = group.reaching("import", "record the summaries of a folder", run_import)
     parser.add_argument(

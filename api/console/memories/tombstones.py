@@ -40,7 +40,6 @@ LIST = Request(
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     group = commands.group("tombstone", "hide an entity from every answer", EXAMPLES)
     hide = Request("POST /v1/tombstones", _show_made, embedding="pinned", fields=_tombstone)
     parser = group.add("set", "hide an entity", hide)

@@ -63,7 +63,6 @@ examples:
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     parser = commands.add(
         "import", "write facts from a JSONL, CSV or Markdown file", run_import, IMPORT_EXAMPLES
     )
@@ -277,7 +276,6 @@ def read_only_log(data: Path, url: str = "") -> ReadableLog:
 
 
 def run_export(args: argparse.Namespace) -> int:
-    """Write lines to a file or stdout."""
     url = url_of(args)
     left_out: Counter[str] = Counter()
     with ExitStack() as stack:

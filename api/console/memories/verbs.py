@@ -42,7 +42,6 @@ RETRACT = Request(
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     parser = commands.add("remember", "store a text", run_remember, REMEMBER_EXAMPLES)
     parser.add_argument("text", metavar="TEXT", help="what to remember")
     parser.add_argument("--user", help="owner of the memory (default: you)")
@@ -91,7 +90,6 @@ def run_remember(args: argparse.Namespace) -> int:
 
 
 def run_assert(args: argparse.Namespace) -> int:
-    """State a fact."""
     if (args.value is None) == (args.ref is None):
         raise CommandError("give a VALUE, or --ref ENTITY")
     value = {"type": "ref", "v": args.ref} if args.ref else _value(args.value, text=args.text)

@@ -20,7 +20,6 @@ A backup holds the node's private key: keep it as safe as the node.
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     parser = commands.add(
         "backup", "copy log, tables, vectors and keys to a new folder", run_backup, EXAMPLES
     )
@@ -42,7 +41,6 @@ def _shown(bar: Bar) -> Progress:
 
 
 def run_backup(args: argparse.Namespace) -> int:
-    """Back up, or check a backup."""
     with progress_bar("backup", "files", quiet=args.quiet) as bar:
         if args.check:
             manifest = check_backup(args.folder, _shown(bar))
@@ -55,7 +53,6 @@ def run_backup(args: argparse.Namespace) -> int:
 
 
 def run_restore(args: argparse.Namespace) -> int:
-    """Restore into a new directory."""
     data = settings_of(args).data_dir
     with progress_bar("restore", "files", quiet=args.quiet) as bar:
         manifest = restore_backup(args.folder, data, _shown(bar), epoch=args.epoch)

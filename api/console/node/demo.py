@@ -15,7 +15,6 @@ examples:
 
 
 def register(commands: Subcommands) -> None:
-    """Add the command."""
     parser = commands.add(
         "demo", "serve 68 years of space flight and ask about them", run, EXAMPLES
     )
@@ -27,5 +26,4 @@ def register(commands: Subcommands) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the demo."""
     return run_demo(port=args.port, once=args.once, data=args.data_dir)

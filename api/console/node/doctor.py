@@ -38,6 +38,5 @@ TASKS = Request(
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     commands.reaching("doctor", "check a node", DOCTOR, DOCTOR_EXAMPLES)
     commands.reaching("tasks", "list background tasks", TASKS, TASKS_EXAMPLES)

@@ -19,7 +19,6 @@ examples:
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     group = commands.group("embeddings", "show or change the embedding model", EXAMPLES)
     status = Request("GET /v1/embeddings", _show_status, embedding="pinned")
     group.reaching("status", "show the model and the backlog", status)

@@ -39,7 +39,6 @@ _SESSION_VARIABLE = "STIGMEM_SESSION_ID"
 
 
 def register(commands: Subcommands) -> None:
-    """Add the command."""
     parser = commands.add("mcp", "offer a memory to MCP clients", run_mcp, EXAMPLES)
     add_data_arguments(parser)
     parser.add_argument(

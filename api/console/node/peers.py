@@ -48,7 +48,6 @@ LIST = Request(
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     group = commands.group("peer", "manage peers", EXAMPLES)
     declaration = Request("GET /v1/federation/declaration", as_json)
     group.reaching("declaration", "show this node's own declaration", declaration, json=False)

@@ -21,5 +21,4 @@ PROMOTE = Request(
 
 
 def register(commands: Subcommands) -> None:
-    """Add the command."""
     commands.reaching("promote", "turn a replica into a primary", PROMOTE, EXAMPLES, json=False)

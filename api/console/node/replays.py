@@ -33,7 +33,6 @@ examples:
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     _add_rebuild(commands)
     group = commands.group("replay", "rebuild, verify and describe a log", EXAMPLES)
     status = Request("GET /v1/control/status", _show_status)

@@ -29,7 +29,6 @@ FLAGS = (
 
 
 def register(commands: Subcommands) -> None:
-    """Add the command."""
     parser = commands.add("serve", "run a node on a data directory", run_serve, EXAMPLES)
     add_data_arguments(parser)
     parser.add_argument(

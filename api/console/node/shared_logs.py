@@ -26,7 +26,6 @@ examples:
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     group = commands.group("log", "prepare a log in PostgreSQL", EXAMPLES)
     parser = group.add("prepare", "make the tables of an empty log", run_prepare)
     parser.add_argument("url", metavar="URL", help="the database, as the owner of the tables")
@@ -42,7 +41,6 @@ def register(commands: Subcommands) -> None:
 
 
 def run_prepare(args: argparse.Namespace) -> int:
-    """Make the tables."""
     require_driver()
     from engramlog.eventlog.engines.postgres.schema import prepare
 

@@ -40,7 +40,6 @@ REMOVE = Request(f"DELETE {PATH}/{{position}}", says("snapshot at position {remo
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     group = commands.group("snapshot", "copy the views, for fast rebuilds", EXAMPLES)
     parser = group.reaching("take", "copy the current views, or build past ones", run_take)
     parser.add_argument(

@@ -16,7 +16,6 @@ examples:
 
 
 def register(commands: Subcommands) -> None:
-    """Add the command."""
     parser = commands.add("ui", "open the console in a browser", run_ui, EXAMPLES)
     add_target_arguments(parser)
     parser.add_argument("--no-browser", action="store_true", help="only print the address")

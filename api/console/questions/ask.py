@@ -37,7 +37,6 @@ PAGE_FACTS_MAX = 500
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     parser = commands.add(
         "recall", "find the facts that answer a question best", run_recall, RECALL_EXAMPLES
     )
@@ -114,7 +113,6 @@ def run_recall(args: argparse.Namespace) -> int:
 
 
 def print_recall(answer: dict[str, Any]) -> None:
-    """Print a recall's answer as a table."""
     rows = [
         [
             f"{item['score']:.3f}",
@@ -165,7 +163,6 @@ def _hint(hint: Any) -> str:
 
 
 def run_facts(args: argparse.Namespace) -> int:
-    """List facts, newest first."""
     with reach(args) as client:
         facts, total = fetch_facts(client, fields_of(args), args.limit)
     if args.json:
@@ -190,7 +187,6 @@ def fetch_facts(
 
 
 def print_facts(facts: list[dict[str, Any]]) -> None:
-    """Facts as a table."""
     rows = [
         [
             short_name(fact["entity"]),

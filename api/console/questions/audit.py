@@ -31,7 +31,6 @@ PAGE = 500
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     group = commands.group("audit", "show past states, changes and their authors", EXAMPLES)
     parser = group.add("state", "list the facts of a moment", run_state)
     _add_filters(parser)
@@ -81,7 +80,6 @@ def _add_output(parser: argparse.ArgumentParser, formats: tuple[str, ...] = FORM
 
 
 def run_state(args: argparse.Namespace) -> int:
-    """Print the facts of a moment."""
     query = {**_filters(args), "as_of": args.as_of, "limit": min(args.limit, PAGE)}
     facts: list[Any] = []
     moment: dict[str, Any] = {}
@@ -101,7 +99,6 @@ def run_state(args: argparse.Namespace) -> int:
 
 
 def run_diff(args: argparse.Namespace) -> int:
-    """Print the differences."""
     query = {**_filters(args), "from": args.since, "to": args.to, "change": args.change,
              "limit": PAGE}  # fmt: skip
     with reach(args) as client:
@@ -120,12 +117,10 @@ def run_diff(args: argparse.Namespace) -> int:
 
 
 def run_fact(args: argparse.Namespace) -> int:
-    """Print the life of a fact."""
     return _life(args, f"/v1/time-travel/facts/{quote(args.name, safe='')}")
 
 
 def run_entity(args: argparse.Namespace) -> int:
-    """Print the life of an entity."""
     return _life(args, f"/v1/time-travel/entities/{quote(args.name, safe='')}")
 
 
@@ -197,7 +192,6 @@ def _difference(item: Any) -> tuple[str, str]:
 
 
 def run_sql(args: argparse.Namespace) -> int:
-    """Run one statement."""
     statement = sys.stdin.read() if args.statement == "-" else args.statement
     body = {"sql": statement, "as_of": args.as_of, "limit": args.limit}
     path = "/v1/time-travel/sql"

@@ -25,7 +25,6 @@ FACTS_MAX = 500
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     for name, summary, examples, run in (
         ("show", "show the facts of an entity", SHOW_EXAMPLES, run_show),
         ("history", "list the events of an entity", HISTORY_EXAMPLES,

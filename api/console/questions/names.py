@@ -33,7 +33,6 @@ LAYERS = {1: "an entity with facts", 2: "an alias", 3: "a name like others", Non
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     group = commands.group("names", "give entities other names, and resolve names", EXAMPLES)
     alias = Request("POST /v1/aliases", _show_alias)
     parser = group.reaching("alias", "give an entity another name", alias, json=False)

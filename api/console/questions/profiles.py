@@ -35,7 +35,6 @@ LIST = Request(
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     group = commands.group("profile", "show and install recall profiles", EXAMPLES)
     group.reaching("list", "list the profiles", LIST)
 
@@ -52,7 +51,6 @@ def register(commands: Subcommands) -> None:
 
 
 def run_show(args: argparse.Namespace) -> int:
-    """Print one document."""
     with reach(args) as client:
         document = client.get(f"/v1/profiles/{quote(args.name, safe='')}")["document"]
     if args.abmind_environment:

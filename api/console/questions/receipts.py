@@ -37,7 +37,6 @@ LIST = Request(
 
 
 def register(commands: Subcommands) -> None:
-    """Add the command."""
     parser = commands.reaching("receipts", "list recalls and their answers", run_list, EXAMPLES)
     parser.add_argument("receipt", metavar="RECEIPT", nargs="?", help="one receipt's id, or latest")
     parser.add_argument("--principal", help="only this principal's (for auditors)")

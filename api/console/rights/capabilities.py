@@ -54,7 +54,6 @@ LIST = Request(
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     group = commands.group("capability", "issue, narrow and revoke capability tokens", EXAMPLES)
     issue = Request("POST /v1/capabilities", _show_issued, create=True, fields=_issued)
     parser = group.reaching("issue", "sign a token", issue, ISSUE_EXAMPLES)
@@ -158,7 +157,6 @@ def _inspected(text: str) -> dict[str, Any]:
 
 
 def run_revoke(args: argparse.Namespace) -> int:
-    """Revoke one token."""
     body = {"reason": args.reason, "token": None if args.token is None else _given(args.token)}
     with reach(args) as client:
         client.post(f"/v1/capabilities/{args.id}/revoke", body)

@@ -23,7 +23,6 @@ examples:
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     group = commands.group("identity", "the node's signing key", EXAMPLES)
     parser = group.add("show", "print node id, epoch and public key", run_show)
     add_data_arguments(parser, json=True)
@@ -39,7 +38,6 @@ def register(commands: Subcommands) -> None:
 
 
 def run_show(args: argparse.Namespace) -> int:
-    """Show the public part."""
     identity = DataDirectory.inspect(settings_of(args).data_dir).identity
     shown = {
         "node_id": identity.node_id,

@@ -48,7 +48,6 @@ REVOKE = Request("DELETE /v1/auth/keys/{id}", says("key {id} is revoked"))
 
 
 def register(commands: Subcommands) -> None:
-    """Add the commands."""
     group = commands.group("key", "create, list and revoke API keys", EXAMPLES)
     parser = group.reaching("create", "create a key", run_create, CREATE_EXAMPLES)
     parser.add_argument("--entity-uri", required=True, metavar="URI", help="who will use the key")

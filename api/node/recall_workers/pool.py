@@ -88,7 +88,6 @@ class RecallWorkers:
 
     @property
     def ready(self) -> int:
-        """Workers that answer."""
         return sum(worker.ready for worker in self._workers)
 
     async def start(self) -> None:
@@ -123,7 +122,6 @@ class RecallWorkers:
         return min(cores - 1, AUTO_WORKERS_MAX) if few else 0
 
     async def stop(self) -> None:
-        """End the workers."""
         self._open = False
         for task in list(self._tasks):
             task.cancel()
@@ -308,7 +306,6 @@ class RecallWorkers:
             worker.send(data)
 
     def _renew(self) -> None:
-        """Replace the workers by new ones."""
         self._listen(self._broadcast)
         while not self._idle.empty():
             self._idle.get_nowait()

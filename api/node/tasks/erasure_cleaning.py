@@ -71,7 +71,6 @@ class ErasureCleaning(LoopTask):
             self._loop.call_soon_threadsafe(self._wanted.set)
 
     def wake(self) -> None:
-        """Begin to clean."""
         self._wanted.set()
 
     async def wait(self, erasure_id: str, timeout_seconds: float) -> bool:
@@ -148,7 +147,6 @@ def cleaner_of(
     desk: AuditDesk,
     restart_readers: Callable[[], None] = lambda: None,
 ) -> Cleaner:
-    """The cleaner of a node's files."""
     vectors: VectorFiles = _Vectors(node)
 
     def discard_images(_positions: list[int]) -> None:

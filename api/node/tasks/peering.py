@@ -71,7 +71,6 @@ class PeerReplay:
     # -- the book -------------------------------------------------------------------------
 
     def rows(self) -> dict[str, PeerRow]:
-        """Every peer by node id."""
         return {row.node_id: row for row in self._node.reader.known_peers}
 
     def find(self, node_id: str) -> ProtocolPeer | None:

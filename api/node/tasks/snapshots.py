@@ -145,7 +145,6 @@ class SnapshotTaking(LoopTask):
 
 
 def snapshot_record(snapshot: Snapshot, reason: str | None) -> SnapshotRecord:
-    """A snapshot in the form of an answer."""
     return shaped(
         snapshot, SnapshotRecord, made_at=format_instant(snapshot.made_at_us), reason=reason
     )

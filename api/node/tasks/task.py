@@ -93,7 +93,6 @@ class LoopTask:
 
     @property
     def running(self) -> bool:
-        """Whether the task has started."""
         return self._task is not None
 
     async def start(self) -> None:
@@ -125,7 +124,6 @@ class LoopTask:
         return TaskStatus(self.name, "failing" if self.error else "running", self.error)
 
     async def run(self) -> None:
-        """The task's work."""
         raise NotImplementedError
 
     async def repeat(self, work: Callable[[], object], pause_seconds: float) -> None:

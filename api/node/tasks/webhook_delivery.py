@@ -55,7 +55,6 @@ class WebhookDelivery(LoopTask):
 
     @property
     def ledger(self) -> DeliveryLedger:
-        """The ledger of deliveries."""
         if self._opened is None:
             self._opened = DeliveryLedger(self._node.directory.path / LEDGER_NAME)
         return self._opened
@@ -71,7 +70,6 @@ class WebhookDelivery(LoopTask):
         )
 
     def delivered(self, row: SubscriptionRow) -> Delivered:
-        """The delivery state of a subscription."""
         return self.ledger.get(row.id) or Delivered(row.position)
 
     @property

@@ -60,7 +60,6 @@ class EngramlogStore(BaseStore):
         self._memory = awaited
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """See ``BaseStore``."""
         return begun(self.abatch(list(ops))).result()
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:

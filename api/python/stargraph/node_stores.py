@@ -56,7 +56,6 @@ class _NodeStore:
         await self._requests.transport()
 
     async def health(self) -> StoreHealth:
-        """The node's health."""
         status = await self._requests.ask("GET", "/readyz", accept=(503,))
         projector = status["projections"][self._projector]
         return StoreHealth(
@@ -81,7 +80,6 @@ class NodeMemoryStore(_NodeStore):
     _projector = "episodes"
 
     async def put(self, episode: Episode, *, user: str, session: str, agent: str) -> None:
-        """See ``MemoryStore``."""
         body: dict[str, Any] = {
             "id": episode.id,
             "content": episode.content,
@@ -104,7 +102,6 @@ class NodeMemoryStore(_NodeStore):
     async def recent(
         self, user: str, session: str | None = None, agent: str | None = None, *, limit: int
     ) -> list[Episode]:
-        """See ``MemoryStore``."""
         names = {"user": user, "session": session, "agent": agent}
         query = {name: name_part(name, given) for name, given in names.items() if given is not None}
         query["scope"] = self._scope
@@ -151,7 +148,6 @@ class NodeFactStore(_NodeStore):
         self._agent = agent
 
     async def pin(self, fact: MemorisedFact) -> None:
-        """See ``FactStore``."""
         if not fact.lineage:
             raise ConsolidationRuleError(PINNED, "add", "lineage must be non-empty")
         first = fact.lineage[0]
@@ -221,7 +217,6 @@ class NodeFactStore(_NodeStore):
             raise _conflict(fault, delta) or fault from fault
 
     async def _owner(self, delta: AnyDelta) -> tuple[str, str]:
-        """The owner of a delta's facts."""
         payload: Mapping[str, Any] = {}
         if isinstance(delta, AddDelta | UpdateDelta):
             payload = delta.fact_payload

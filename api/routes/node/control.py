@@ -89,7 +89,6 @@ class _ControlRoutes:
         return answer({"id": found})
 
     async def find_episode(self, request: web.Request) -> web.Response:
-        """The episode that an import line recorded."""
         sink = NodeSink(self._node, self._settings.value_bytes_max)
         try:
             line = decode_line(await request.read())
@@ -101,11 +100,9 @@ class _ControlRoutes:
         return answer({"episode": found})
 
     async def status(self, _: web.Request) -> web.Response:
-        """Position, projectors and digests."""
         return answer(await asyncio.to_thread(node_status, self._node))
 
     async def heads(self, _: web.Request) -> web.Response:
-        """The heads of all streams, signed by the node."""
         return answer(await asyncio.to_thread(signed_heads, self._node))
 
 

@@ -237,7 +237,6 @@ def attributes_command(line: AttributesLine) -> SetAttributes:
 
 
 def deny_command(line: DenyLine) -> FactDenied:
-    """The command of a ``deny`` line."""
     return FactDenied(fact_ids=[line.target], marker_id=line.marker)
 
 

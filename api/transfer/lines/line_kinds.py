@@ -177,7 +177,6 @@ def decode_lines(data: bytes) -> list[AnyLine]:
 
 
 def encode_line(line: AnyLine) -> bytes:
-    """The JSON text of a line."""
     return _encode(written_line(line) if isinstance(line, PayloadLine) else line)
 
 

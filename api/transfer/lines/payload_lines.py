@@ -92,7 +92,6 @@ class PayloadLine(Line, frozen=True, kw_only=True, tag="payload"):
 
     @property
     def shape(self) -> Shape:
-        """Its form."""
         return SHAPES.get(type(self.payload), _PLAIN)
 
     def word(self, place: str) -> str:
@@ -227,7 +226,6 @@ def _line_error(fault: msgspec.ValidationError, shape: Shape) -> LineError:
 
 
 def instant_text(instant_us: int) -> str:
-    """An instant in the form of lines."""
     return format_instant(instant_us).replace("+00:00", "Z")
 
 
