@@ -34,20 +34,20 @@ Stones: TypeAlias = dict[tuple[str, str | None], list[TombstoneLine]]
 """Lines of the exported tombstones, by id and signer."""
 
 
-def declared_lines(event: Recorded, names: Names, stones: Stones, at: str) -> list[AnyLine]:
+def declared_lines(event: Recorded, names: Names, stones: Stones) -> list[AnyLine]:
     """Lines of a declaration, or of an event about exported facts.
 
     ``stones``: the exported tombstones, by id and signer; changes in place.
     """
     payload = event.payload
     if isinstance(payload, GardenCreated | GardenDeleted):
-        return _garden(payload, names, at)
+        return _garden(payload, names)
     if isinstance(payload, Payload) and type(payload).line in PAYLOADS:
-        return payload_lines(event, payload, names, at)
-    return _declared(payload, names, stones, at) if names.sieve.declarations else []
+        return payload_lines(event, payload, names)
+    return _declared(payload, names, stones) if names.sieve.declarations else []
 
 
-def payload_lines(event: Recorded, payload: Payload, names: Names, at: str) -> list[AnyLine]:
+def payload_lines(event: Recorded, payload: Payload, names: Names) -> list[AnyLine]:
     """The line of a payload, redacted for the caller; empty if nothing remains."""
     if not _may_go(payload, names):
         return []
@@ -63,7 +63,7 @@ def payload_lines(event: Recorded, payload: Payload, names: Names, at: str) -> l
         return []
     shape = SHAPES.get(type(payload))
     actor = event.header.actor if shape is not None and shape.actor else None
-    return [PayloadLine(payload=left, actor=actor, recorded_at=at)]
+    return [PayloadLine(payload=left, actor=actor)]
 
 
 def _may_go(payload: Payload, names: Names) -> bool:
@@ -79,57 +79,50 @@ def _may_go(payload: Payload, names: Names) -> bool:
             return names.sieve.declarations
 
 
-def _declared(payload: object, names: Names, stones: Stones, at: str) -> list[AnyLine]:
+def _declared(payload: object, names: Names, stones: Stones) -> list[AnyLine]:
     match payload:
         case SetValuedDeclared() as declared:
-            return [PolicyLine(set_valued=list(declared.relations), recorded_at=at)]
+            return [PolicyLine(set_valued=list(declared.relations))]
         case PolicySet(policy=None) as removed:
-            return [PolicyLine(remove_decay=removed.policy_id, recorded_at=at)]
+            return [PolicyLine(remove_decay=removed.policy_id)]
         case PolicySet() as policy:
-            return [PolicyLine(decay=policy.policy, recorded_at=at)]
+            return [PolicyLine(decay=policy.policy)]
         case TrustPolicySet() as formula:
-            return [PolicyLine(trust=formula.policy, recorded_at=at)]
+            return [PolicyLine(trust=formula.policy)]
         case DecaySwept() as sweep:
             gardens = [
                 names.slugs.get(garden, garden)
                 for garden in sweep.gardens
                 if garden == EVERY_GARDEN or garden in names.slugs
             ]
-            return [
-                SweepLine(
-                    scopes=[sweep.scope],
-                    policies=list(sweep.policies),
-                    gardens=gardens,
-                    recorded_at=at,
-                )
-            ]
+            return [SweepLine(scopes=[sweep.scope], policies=list(sweep.policies), gardens=gardens)]
         case LegalHoldSet() as hold:
-            return _hold(hold, names, at)
+            return _hold(hold, names)
         case TombstoneSet() | TombstoneRevoked() as change:
-            return _tombstoned(change, stones, at)
+            return _tombstoned(change, stones)
         case _:
             return []
 
 
-def _hold(hold: LegalHoldSet, names: Names, at: str) -> list[AnyLine]:
+def _hold(hold: LegalHoldSet, names: Names) -> list[AnyLine]:
     if hold.target_kind == "entity":
-        return [HoldLine(entity=hold.target, held=hold.held, reason=hold.reason, recorded_at=at)]
+        return [HoldLine(entity=hold.target, held=hold.held, reason=hold.reason)]
     if names.origin(hold.target) is None:
         return []
-    return [HoldLine(target=hold.target, held=hold.held, reason=hold.reason, recorded_at=at)]
+    return [HoldLine(target=hold.target, held=hold.held, reason=hold.reason)]
 
 
-def _garden(change: GardenCreated | GardenDeleted, names: Names, at: str) -> list[AnyLine]:
+def _garden(change: GardenCreated | GardenDeleted, names: Names) -> list[AnyLine]:
     if not names.sieve.garden(change.garden_id):
         return []
     if isinstance(change, GardenCreated):
         names.slugs[change.garden_id] = change.slug
-        return [shaped(change, GardenLine, id=change.garden_id, recorded_at=at)]
+        return [shaped(change, GardenLine, id=change.garden_id)]
     slug = names.garden(change.garden_id) or change.garden_id
-    return [GardenLine(slug=slug, remove=True, recorded_at=at)]
+    return [GardenLine(slug=slug, remove=True)]
 
 
-def _tombstoned(change: TombstoneSet | TombstoneRevoked, stones: Stones, at: str) -> list[AnyLine]:
+def _tombstoned(change: TombstoneSet | TombstoneRevoked, stones: Stones) -> list[AnyLine]:
     """One line per scope if it hides several but not all."""
     if isinstance(change, TombstoneSet):
         every = len(change.scopes) == len(SCOPES)
@@ -140,7 +133,6 @@ def _tombstoned(change: TombstoneSet | TombstoneRevoked, stones: Stones, at: str
                 reason=change.reason,
                 legal_hold=change.legal_hold and change.node_id is None,
                 signed_by=change.signed_by,
-                recorded_at=at,
             )
             for scope in (["all"] if every else change.scopes)
         ]
@@ -152,7 +144,7 @@ def _tombstoned(change: TombstoneSet | TombstoneRevoked, stones: Stones, at: str
     return [
         msgspec.structs.replace(
             line, revoke=True, reason=change.reason, legal_hold=False,
-            signed_by=change.signed_by, recorded_at=at,
+            signed_by=change.signed_by,
         )
         for key in meant for line in stones.pop(key)
     ]  # fmt: skip

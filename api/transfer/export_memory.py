@@ -33,7 +33,7 @@ LINE_CHARACTERS = 2_000_000
 """Above this size, a batch of deltas continues in another line."""
 
 
-def episode_line(event: Recorded, episode: EpisodeRecorded, names: Names, at: str) -> list[AnyLine]:
+def episode_line(event: Recorded, episode: EpisodeRecorded, names: Names) -> list[AnyLine]:
     """An episode, if it is readable. The line always has its ``id``: later lines refer to it by
     that, even if the recorder gave none."""
     if not names.sieve.episode(episode):
@@ -48,12 +48,11 @@ def episode_line(event: Recorded, episode: EpisodeRecorded, names: Names, at: st
         timestamp=instant_text(episode.at_us),
         garden_id=names.garden(episode.garden_id),
         recorded_by=event.header.actor,
-        recorded_at=at,
     )
     return [line]
 
 
-def run_line(run: ConsolidationRan, names: Names, at: str) -> list[AnyLine]:
+def run_line(run: ConsolidationRan, names: Names) -> list[AnyLine]:
     """A rule's progress, if its episodes are readable: positions become the last episodes before
     them."""
     if not names.sieve.rule(run.rule_id):
@@ -69,7 +68,6 @@ def run_line(run: ConsolidationRan, names: Names, at: str) -> list[AnyLine]:
         scheduled_at=None if scheduled is None else instant_text(scheduled),
         again=run.replay,
         set_aside=[SetAside(key, kept[key]) for key in names.episodes(kept)],
-        recorded_at=at,
     )
     return [line]
 

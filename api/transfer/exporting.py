@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.schemas.values import wire_v
@@ -136,24 +137,29 @@ class _Exporter:
         return [line for group in self._groups.values() for line in group.lines()]
 
     def _of(self, event: Recorded, at: str) -> list[AnyLine]:
+        """The lines of one event, recorded then; lines that waited for it keep their time."""
+        return [
+            line if line.recorded_at else replace(line, recorded_at=at)
+            for line in self._untimed(event, at)
+        ]
+
+    def _untimed(self, event: Recorded, at: str) -> list[AnyLine]:
         names = self._names
         match event.payload:
             case FactAsserted() as fact:
-                return self._asserted(event, fact, at)
+                return self._asserted(event, fact)
             case FactRetracted() as retraction:
                 names.note_ended(retraction.fact_ids)
-                return self._retracted(event, retraction, at)
+                return self._retracted(event, retraction)
             case FactDenied() as denial:
                 return self._denied(denial, at)
             case FactAttributesSet() as change if names.counts(event, change.fact_id):
                 attributes = msgspec.to_builtins(change.attributes)
-                return [
-                    AttributesLine(target=change.fact_id, attributes=attributes, recorded_at=at)
-                ]
+                return [AttributesLine(target=change.fact_id, attributes=attributes)]
             case ConflictResolved() as resolution:
-                return self._resolved(event, resolution, at)
+                return self._resolved(event, resolution)
             case EpisodeRecorded() as episode:
-                return episode_line(event, episode, names, at)
+                return episode_line(event, episode, names)
             case DeltaApplied() as deltas:
                 self._groups[_lane(event)] = FollowedEvent(event, deltas, names, at)
                 return []
@@ -161,11 +167,11 @@ class _Exporter:
                 self._groups[_lane(event)] = FollowedEvent(event, summary, names, at)
                 return []
             case ConsolidationRan() as run if names.sieve.declarations:
-                return run_line(run, names, at)
+                return run_line(run, names)
             case _:
-                return declared_lines(event, names, self._stones, at)
+                return declared_lines(event, names, self._stones)
 
-    def _asserted(self, event: Recorded, fact: FactAsserted, at: str) -> list[AnyLine]:
+    def _asserted(self, event: Recorded, fact: FactAsserted) -> list[AnyLine]:
         names = self._names
         if fact.entity.startswith(RESOLUTION_PREFIX):
             return []  # the resolve line creates it again
@@ -185,30 +191,26 @@ class _Exporter:
             AssertLine,
             key=key,
             value=LineValue(
-                fact.value.type,
-                wire_v(fact.value.type, fact.value.v),
-                fact.value.interpret_as,
+                fact.value.type, wire_v(fact.value.type, fact.value.v), fact.value.interpret_as
             ),
             derived_from=[names.parent(parent) for parent in fact.derived_from],
             garden_id=names.garden(fact.garden_id),
             attributes=msgspec.to_builtins(fact.attributes),
             again=again,
             alone=fact.confidence == 0.0,
-            recorded_at=at,
         )
         if self.settles is not None and len(self._losers(event, self.settles)) == 2:
             self._settling_facts[key] = line  # the resolve line states it
             return []
         return [line, *self._waiting.pop(key, [])]
 
-    def _retracted(self, event: Recorded, retraction: FactRetracted, at: str) -> list[AnyLine]:
+    def _retracted(self, event: Recorded, retraction: FactRetracted) -> list[AnyLine]:
         names, marker = self._names, retraction.marker_id
         return [
             RetractLine(
                 target=fact,
                 reason=retraction.reason,
                 marker=marker if marker in names.values else None,
-                recorded_at=at,
             )
             for fact in names.ended(event, retraction.fact_ids)
             if names.values[fact][0] != _ZERO or fact in self._deniers
@@ -234,7 +236,7 @@ class _Exporter:
             losers.setdefault(names.values[fact], fact)
         return list(losers.values())
 
-    def _resolved(self, event: Recorded, resolution: ConflictResolved, at: str) -> list[AnyLine]:
+    def _resolved(self, event: Recorded, resolution: ConflictResolved) -> list[AnyLine]:
         """One line for each losing value; or one line if neither side was right."""
         losers = self._losers(event, resolution)
         if not self._names.ended(event, [resolution.winner_id]):
@@ -243,11 +245,7 @@ class _Exporter:
         if replacement is not None:
             return [
                 ResolveLine(
-                    winner=losers[0],
-                    loser=losers[1],
-                    note=resolution.note,
-                    states=msgspec.structs.replace(replacement, recorded_at=None),
-                    recorded_at=at,
+                    winner=losers[0], loser=losers[1], note=resolution.note, states=replacement
                 )
             ]
         return [
@@ -256,7 +254,6 @@ class _Exporter:
                 loser=loser,
                 note=resolution.note,
                 source=event.header.actor,
-                recorded_at=at,
             )
             for loser in losers
         ]

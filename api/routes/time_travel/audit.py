@@ -190,10 +190,7 @@ def export_trail(call: Call, query: TrailExportQuery) -> web.Response:
 
 
 @routes.add(
-    "GET /v1/audit/facts/{fact_id}",
-    permission="read",
-    long=True,
-    headers=("Stigmem-Session",),
+    "GET /v1/audit/facts/{fact_id}", permission="read", long=True, headers=("Stigmem-Session",)
 )
 def trail_of_fact(call: Call, query: MomentQuery) -> list[TrailEntry]:
     """Who wrote and ended one fact."""
