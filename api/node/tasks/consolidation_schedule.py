@@ -6,7 +6,6 @@ that fell due while the node was down run at its start.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Sequence
 
@@ -34,13 +33,11 @@ class ConsolidationScheduler(LoopTask):
     """See the module; ``tick`` runs the rules that are due now."""
 
     def __init__(self, node: Node, consolidator: Consolidator, *, enabled: bool = True) -> None:
-        super().__init__("consolidation")
+        super().__init__("consolidation", node.reader)
         self._node = node
         self._consolidator = consolidator
         self._enabled = enabled
-        self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
 
     @property
@@ -48,35 +45,20 @@ class ConsolidationScheduler(LoopTask):
         return self._enabled
 
     def committed(self, events: Sequence[Recorded]) -> None:
-        """Called with published events, in the writer's thread."""
-        loop = self._loop
-        if loop is not None and not _WANTED.isdisjoint([type(event.payload) for event in events]):
-            with contextlib.suppress(RuntimeError):  # the loop has closed
-                loop.call_soon_threadsafe(self._wake.set)
-
-    async def start(self) -> None:
-        """Begin with the rules that are due already."""
-        if not self._enabled:
-            return
-        self._loop = asyncio.get_running_loop()
-        self._node.reader.followers.append(self.committed)
-        self._wake.set()
-        await super().start()
+        if not _WANTED.isdisjoint([type(event.payload) for event in events]):
+            self.wake()
 
     async def stop(self) -> None:
         """Run the due rules, then stop."""
-        if self._task is None:
-            return
-        self._stopping = True
-        self._wake.set()
-        await asyncio.gather(self._task, return_exceptions=True)
-        self._task, self._loop = None, None
-        self._node.reader.followers.remove(self.committed)
+        if self._task is not None:
+            self._stopping = True
+            self._woken.set()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await super().stop()
 
     async def run(self) -> None:
         while True:
             stopping = self._stopping
-            self._wake.clear()
             pause = RETRY_SECONDS
             try:
                 pause = await self.tick()
@@ -90,8 +72,7 @@ class ConsolidationScheduler(LoopTask):
                 self.failed(fault)
             if stopping:
                 return
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), pause)
+            await self.pause(pause)
 
     async def tick(self) -> float:
         """Run the due rules. Returns the seconds until a timed rule may be due."""

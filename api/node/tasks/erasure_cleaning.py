@@ -37,41 +37,29 @@ class ErasureCleaning(LoopTask):
         flush: Callable[[], Awaitable[None]],
         noted: Callable[[list[int]], None],
     ) -> None:
-        super().__init__("erasure_cleaning")
+        super().__init__("erasure_cleaning", reader)
         self._noted = noted
         self.step: str | None = None
         self._cleaner = cleaner
         self._reader = reader
         self._flush = flush
-        self._wanted = asyncio.Event()
         self._round = asyncio.Condition()
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self) -> None:
         self._noted(self._cleaner.positions(self._cleaner.unclean()))
-        self._wanted.set()  # erasures that an earlier process left unclean
-        self._loop = asyncio.get_running_loop()
-        self._reader.followers.append(self._committed)
+        self._woken.set()  # erasures that an earlier process left unclean
         await super().start()
 
-    async def stop(self) -> None:
-        if self._committed in self._reader.followers:
-            self._reader.followers.remove(self._committed)
-        await super().stop()
-
-    def _committed(self, events: Sequence[Recorded]) -> None:
+    def committed(self, events: Sequence[Recorded]) -> None:
         """Erasures come from requests and from other nodes."""
         took = [
             event.payload
             for event in events
             if event.peer is None and isinstance(event.payload, FactErased)
         ]
-        if self._loop is not None and took:
+        if took:
             self._noted(self._cleaner.positions_named(took))
-            self._loop.call_soon_threadsafe(self._wanted.set)
-
-    def wake(self) -> None:
-        self._wanted.set()
+            self.wake()
 
     async def wait(self, erasure_id: str, timeout_seconds: float) -> bool:
         """Whether an erasure is clean, waiting at most that long."""
@@ -85,11 +73,7 @@ class ErasureCleaning(LoopTask):
 
     async def run(self) -> None:
         while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(
-                    self._wanted.wait(), None if self.error is None else RETRY_SECONDS
-                )
-            self._wanted.clear()
+            await self.pause(None if self.error is None else RETRY_SECONDS)
             await self._once()
             async with self._round:
                 self._round.notify_all()

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from engramlog.api.client.peer_source import HttpFactSource, PeerBusy, PeerSession
 from engramlog.api.node.node import Node
-from engramlog.api.node.tasks.task import LoopTask, TaskStatus, end_tasks
+from engramlog.api.node.tasks.task import LoopTask, TaskStatus
 from engramlog.api.settings import Settings
 from engramlog.eventlog.kinds import FactAsserted
 from engramlog.projections.tables.peers.protocol_facts import (
@@ -98,7 +98,6 @@ class ProtocolFederation(LoopTask):
         self._node = node
         self._settings = settings
         self._nonces = Nonces(self._now_ms())
-        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._pulled: dict[str, ProtocolPeer] = {}
         self._session: PeerSession | None = None
         self._shared: dict[str, frozenset[str]] = {}
@@ -150,8 +149,6 @@ class ProtocolFederation(LoopTask):
     async def stop(self) -> None:
         """Stop pulling; a fetched page is written whole or not at all."""
         await super().stop()
-        await end_tasks(*self._tasks.values())
-        self._tasks.clear()
         if self._session is not None:
             await self._session.close()
 
@@ -172,23 +169,23 @@ class ProtocolFederation(LoopTask):
         own = super().status()
         if own.state != "running":
             return own
-        states = [self.states[name] for name in self._tasks if name in self.states]
+        states = [self.states[name] for name in self.children if name in self.states]
         faults = [state.fault for state in states if state.fault is not None]
         if faults:
             return TaskStatus(self.name, "failing", faults[0])
-        return own if self._tasks else TaskStatus(self.name, "idle")
+        return own if self.children else TaskStatus(self.name, "idle")
 
     async def run(self) -> None:
         while True:
             peers = self.peers.all() if self._node.leads else []
             wanted = {each.node_id: each for each in peers if each.active and each.pulled}
             for node_id in [
-                name for name in self._tasks if self._pulled.get(name) != wanted.get(name)
+                name for name in self.children if self._pulled.get(name) != wanted.get(name)
             ]:
-                self._tasks.pop(node_id).cancel()  # its grants changed: pull it again at once
-            for node_id in wanted.keys() - self._tasks.keys():
+                self.children.pop(node_id).cancel()  # its grants changed: pull it again at once
+            for node_id in wanted.keys() - self.children.keys():
                 task = asyncio.create_task(self._pull(node_id), name=f"pull {node_id}")
-                self._tasks[node_id] = task
+                self.children[node_id] = task
             self._pulled = wanted
             await asyncio.sleep(LOOK_SECONDS)
 

@@ -6,7 +6,6 @@ here before the log has them.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Iterable, Sequence
 from itertools import groupby, islice
@@ -36,7 +35,6 @@ class RecallTracker(LoopTask):
         self._flush_seconds = flush_seconds
         self._uses: dict[str, tuple[int, list[int]]] = {}
         self._receipts: dict[str, RecallAnswered] = {}
-        self._full = asyncio.Event()
 
     @property
     def pending(self) -> int:
@@ -55,7 +53,7 @@ class RecallTracker(LoopTask):
         for fact_id in fact_ids:
             self._add(fact_id, 1, [at_us])
         if len(self._uses) >= PENDING_MAX:
-            self._full.set()
+            self._woken.set()
 
     def _add(self, fact_id: str, uses: int, instants: list[int]) -> None:
         count, known = self._uses.get(fact_id, (0, []))
@@ -65,7 +63,7 @@ class RecallTracker(LoopTask):
         """Take a receipt for the log."""
         self._receipts[receipt.receipt_id] = receipt
         if len(self._receipts) % RECEIPTS_FLUSHED_AT == 0:
-            self._full.set()
+            self._woken.set()
 
     def receipt(self, receipt_id: str) -> RecallAnswered | None:
         """A receipt that waits; the caller checks who may read it."""
@@ -78,7 +76,6 @@ class RecallTracker(LoopTask):
 
     async def flush(self) -> None:
         """Write the backlog: counts as one event, receipts as one each."""
-        self._full.clear()
         await self._flush_uses()
         await self.flush_receipts()
 
@@ -130,6 +127,5 @@ class RecallTracker(LoopTask):
 
     async def run(self) -> None:
         while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._full.wait(), self._flush_seconds)
+            await self.pause(self._flush_seconds)
             await self.flush()

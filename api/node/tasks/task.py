@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
 from engramlog.eventlog.errors import StorageError
+from engramlog.eventlog.event import Recorded
+from engramlog.projections.image.reader import Reader
 
 Result = TypeVar("Result")
 TaskState = Literal["running", "idle", "failing", "off", "stopped"]
@@ -77,12 +79,19 @@ class Tasks:
 class LoopTask:
     """A task with one coroutine that runs until cancelled: the subclass's ``run``.
 
+    Args: reader: calls ``committed`` with published events while the task runs.
+
     Attributes: error: why the last attempt failed, until one succeeds.
+        children: further coroutines of the task, by name; they end with it.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, reader: Reader | None = None) -> None:
         self.name = name
         self.error: str | None = None
+        self.children: dict[str, asyncio.Task[None]] = {}
+        self._followers = [] if reader is None else reader.followers
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._work: asyncio.Future[Any] | None = None
 
@@ -97,7 +106,12 @@ class LoopTask:
 
     async def start(self) -> None:
         if self.wanted:
+            self._loop = asyncio.get_running_loop()
+            self._followers.append(self.committed)
             self._task = asyncio.create_task(self._keep_running(), name=self.name)
+
+    def committed(self, events: Sequence[Recorded], /) -> None:
+        """Called in the writer's thread."""
 
     async def _keep_running(self) -> None:
         """Call ``run``, and again after a storage error: a full disk ends no task."""
@@ -111,7 +125,10 @@ class LoopTask:
 
     async def stop(self) -> None:
         """End after the thread's current work."""
-        await end_tasks(self._task)
+        if self.committed in self._followers:
+            self._followers.remove(self.committed)
+        await end_tasks(self._task, *self.children.values())
+        self.children.clear()
         self._task = None
         if self._work is not None:
             await asyncio.gather(self._work, return_exceptions=True)
@@ -125,6 +142,20 @@ class LoopTask:
 
     async def run(self) -> None:
         raise NotImplementedError
+
+    def wake(self) -> None:
+        """End the present pause, or the next one; from any thread."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has closed
+                self._loop.call_soon_threadsafe(self._woken.set)
+
+    async def pause(self, seconds: float | None) -> bool:
+        """Wait until woken, at most so long; whether it was woken."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), seconds)
+        woken = self._woken.is_set()
+        self._woken.clear()
+        return woken
 
     async def repeat(self, work: Callable[[], object], pause_seconds: float) -> None:
         """Do the work in a thread, again and again; a failure shows until the next success."""

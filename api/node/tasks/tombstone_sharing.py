@@ -7,7 +7,6 @@ only if the peer has the grant ``erase_foreign``, in the scopes shared with it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -23,7 +22,7 @@ from engramlog.api.answers.erasure_records import (
 )
 from engramlog.api.client.peer_source import PeerSession
 from engramlog.api.node.node import Node
-from engramlog.api.node.tasks.task import LoopTask, end_tasks
+from engramlog.api.node.tasks.task import LoopTask
 from engramlog.api.settings import Settings
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import PeerStateSet
@@ -101,14 +100,12 @@ class TombstonePuller(LoopTask):
     def __init__(
         self, node: Node, settings: Settings, shared: Callable[[frozenset[str]], frozenset[str]]
     ) -> None:
-        super().__init__("peer_tombstones")
+        super().__init__("peer_tombstones", node.reader)
         self._node = node
         self._settings = settings
         self._shared = shared
         self._cursors: dict[str, str] = {}
         self._faults: dict[str, str] = {}
-        self._running: dict[str, asyncio.Task[None]] = {}
-        self._changed = asyncio.Event()
         self._rounds = 0
 
     @property
@@ -116,46 +113,32 @@ class TombstonePuller(LoopTask):
         return self._settings.federation_enabled
 
     async def run(self) -> None:
-        loop, followers = asyncio.get_running_loop(), self._node.reader.followers
-
-        def committed(events: Sequence[Recorded]) -> None:
-            if any(isinstance(event.payload, PeerStateSet) for event in events):
-                loop.call_soon_threadsafe(self._changed.set)
-
         session = PeerSession(private=self._settings.federation_insecure)
-        followers.append(committed)
         try:
             await self._ask_for_ever(session)
         finally:
-            followers.remove(committed)
             await session.close()
 
-    async def stop(self) -> None:
-        await super().stop()
-        await end_tasks(*self._running.values())
-        self._running.clear()
+    def committed(self, events: Sequence[Recorded]) -> None:
+        if any(isinstance(event.payload, PeerStateSet) for event in events):
+            self.wake()
 
     async def _ask_for_ever(self, session: PeerSession) -> None:
         """Ask each peer in its own task, so that a slow one delays no other."""
         while True:
             peers = self._node.reader.known_peers if self._node.leads else []
-            self._running = {name: task for name, task in self._running.items() if not task.done()}
+            self.children = {name: task for name, task in self.children.items() if not task.done()}
             for row in peers:
                 if not _granted(row) or row.grants is None or not row.grants.pull:
                     self._faults.pop(row.node_id, None)
-                elif row.node_id not in self._running:
+                elif row.node_id not in self.children:
                     task = asyncio.create_task(self._ask_or_note(session, row), name=self.name)
-                    self._running[row.node_id] = task
+                    self.children[row.node_id] = task
             self.error = next(iter(self._faults.values()), None)
             self._rounds += 1
             if self._rounds % WHOLE_ROUNDS == 0:
                 self._cursors.clear()  # the peer's grants for this node may have changed too
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(
-                    self._changed.wait(), self._settings.federation_pull_interval_s
-                )
-            if self._changed.is_set():
-                self._changed.clear()
+            if await self.pause(self._settings.federation_pull_interval_s):
                 self._cursors.clear()
 
     async def _ask_or_note(self, session: PeerSession, row: PeerRow) -> None:

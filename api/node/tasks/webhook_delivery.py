@@ -18,7 +18,7 @@ from engramlog.api.answers.subscription_messages import (
 from engramlog.api.client.webhook_addresses import PublicResolver, address_fault
 from engramlog.api.http.state.commit_watch import CommitWatch
 from engramlog.api.node.node import Node
-from engramlog.api.node.tasks.task import LoopTask, TaskStatus, end_tasks
+from engramlog.api.node.tasks.task import LoopTask, TaskStatus
 from engramlog.api.settings import Settings
 from engramlog.projections.tables.declared.subscriptions import (
     Delivered,
@@ -49,7 +49,6 @@ class WebhookDelivery(LoopTask):
         self._node = node
         self._settings = settings
         self._commits = commits
-        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._session: aiohttp.ClientSession | None = None
         self._opened: DeliveryLedger | None = None
 
@@ -89,8 +88,6 @@ class WebhookDelivery(LoopTask):
     async def stop(self) -> None:
         """Stop. Deliveries posted but not noted repeat after the next start."""
         await super().stop()
-        await end_tasks(*self._tasks.values())
-        self._tasks.clear()
         if self._session is not None:
             await self._session.close()
         if self._opened is not None:
@@ -99,16 +96,18 @@ class WebhookDelivery(LoopTask):
 
     def status(self) -> TaskStatus:
         own = super().status()
-        return TaskStatus(self.name, "idle") if own.state == "running" and not self._tasks else own
+        return (
+            TaskStatus(self.name, "idle") if own.state == "running" and not self.children else own
+        )
 
     async def run(self) -> None:
         rows: list[SubscriptionRow] = []
         seen: int | None = None
         while True:
             if not self._node.leads:
-                for task in self._tasks.values():
+                for task in self.children.values():
                     task.cancel()
-                self._tasks.clear()
+                self.children.clear()
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
             position = self._node.reader.image.position
@@ -116,13 +115,13 @@ class WebhookDelivery(LoopTask):
                 rows = await asyncio.to_thread(self._node.reader.ask, load_subscriptions)
                 seen = position
             wanted = {row.id: row for row in rows if is_pushed(row)}
-            for name in [name for name in self._tasks if name not in wanted]:
-                self._tasks.pop(name).cancel()
+            for name in [name for name in self.children if name not in wanted]:
+                self.children.pop(name).cancel()
                 self.ledger.forget(name)
             for name, row in wanted.items():
-                task = self._tasks.get(name)
+                task = self.children.get(name)
                 if task is None or task.done():
-                    self._tasks[name] = asyncio.create_task(self._serve(row), name=f"to {name}")
+                    self.children[name] = asyncio.create_task(self._serve(row), name=f"to {name}")
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _serve(self, row: SubscriptionRow) -> None:
