@@ -14,12 +14,8 @@ from engramlog.api.node.long_work import LongWork
 from engramlog.api.node.node import Node
 from engramlog.api.node.recall_workers.pool import RecallWorkers
 from engramlog.api.node.service import STAGE_THREADS, Service
-from engramlog.api.node.tasks.archive_sealing import ArchiveSealing
-from engramlog.api.node.tasks.card_refreshing import CardRefreshing
 from engramlog.api.node.tasks.consolidation_schedule import ConsolidationScheduler
-from engramlog.api.node.tasks.embedding import Embedding
 from engramlog.api.node.tasks.erasure_cleaning import cleaning_of
-from engramlog.api.node.tasks.image_writing import ImageWriting
 from engramlog.api.node.tasks.jobs import Rebuild, Reindex, RequestJobs, SingleJob
 from engramlog.api.node.tasks.peering import PeerReplay
 from engramlog.api.node.tasks.protocol_federation import ProtocolFederation
@@ -28,6 +24,7 @@ from engramlog.api.node.tasks.snapshots import SnapshotTaking
 from engramlog.api.node.tasks.summary_folder import SummaryFolder
 from engramlog.api.node.tasks.task import Tasks
 from engramlog.api.node.tasks.tombstone_sharing import TombstonePuller
+from engramlog.api.node.tasks.upkeep import ArchiveSealing, CardRefreshing, Embedding, ImageWriting
 from engramlog.api.node.tasks.webhook_delivery import WebhookDelivery
 from engramlog.api.settings import Settings
 from engramlog.projections.archive.archive import Archive

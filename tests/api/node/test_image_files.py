@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from engramlog.api.node.node import Node
-from engramlog.api.node.tasks import image_writing
+from engramlog.api.node.tasks import upkeep
 from engramlog.api.node.tasks.erasure_cleaning import cleaner_of
-from engramlog.api.node.tasks.image_writing import ImageWriting
+from engramlog.api.node.tasks.upkeep import ImageWriting
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.archive.archive import Archive
 from engramlog.projections.audit.desk import AuditDesk
@@ -186,7 +186,7 @@ def test_events_during_the_write_are_not_in_the_file(tmp_path: Path) -> None:
 def test_the_task_writes_once_the_files_are_far_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(image_writing, "LAG_MIN", 30)
+    monkeypatch.setattr(upkeep, "LAG_MIN", 30)
     node = Node.open(tmp_path)
     task = ImageWriting(node)
     try:

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from engramlog.api.node.tasks.archive_sealing import ArchiveSealing
 from engramlog.api.node.tasks.task import LoopTask, Tasks, end_tasks
+from engramlog.api.node.tasks.upkeep import ArchiveSealing
 from engramlog.projections.archive.archive import Archive
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 
