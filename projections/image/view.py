@@ -244,6 +244,12 @@ class View(ColumnView):
         confidence[self.ended(slots, moment)] = 0.0
         return confidence
 
+    def more_confident(self, slots: I32, moment: Moment, bound: float) -> Bool:
+        """``confidence(slots, moment) > bound`` (at least 0)."""
+        above = self._image.decay.above(self, slots, moment.position, bound)
+        above &= ~self.ended(slots, moment)
+        return above
+
     def trust(self, slots: I32, moment: Moment) -> F64:
         """This node's trust in each fact's source and in the peer that it came through, at the
         moment, in [0, 1]."""

@@ -44,7 +44,7 @@ class Kept:
         """Those with a confidence above a bound."""
         known = self._confident.get(above)
         if known is None:
-            known = self.slots[view.confidence(self.slots, moment) > above]
+            known = self.slots[view.more_confident(self.slots, moment, above)]
             if len(known) == len(self.slots):
                 known = self.slots
             self._confident[above] = known

@@ -75,6 +75,9 @@ def _check_facts(node: Node, model: Model, at_us: int) -> None:
     assert len(slots) == len(model.facts)
     standing = set(live(view, RIGHTS, moment).tolist())
     confidences = view.confidence(slots, moment)
+    for bound in {0.0, 0.1, *confidences.tolist()}:
+        above = view.more_confident(slots, moment, bound)
+        assert above.tolist() == (confidences > bound).tolist(), bound
     contradicted = view.contradicted(slots, moment, RIGHTS)
     for slot, fact in zip(slots.tolist(), model.facts, strict=True):
         assert node.reader.slot_of(fact.id) == slot

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from engramlog.projections.recall.request_facts import Survey
 
 HOUR_US = 3_600_000_000
+FEED_READ = 4
+"""Times the facts of the longest conversation: a feed mostly shows in so many of its facts."""
 
 
 class Conversations(Struct, frozen=True):
@@ -126,8 +128,10 @@ def _conversations_of(
 
 def _conversation_slots(survey: Survey, facts_max: int, source: int) -> I32:
     """A source's facts that may be part of a conversation, by age; none for a feed."""
-    listed = survey.view.source_slots(source)
-    kept = listed[survey.survivor_mask[listed]]
+    listed, mask = survey.view.source_slots(source), survey.survivor_mask
+    if np.count_nonzero(mask[listed[: FEED_READ * facts_max]]) > facts_max:
+        return listed[:0]
+    kept = listed[mask[listed]]
     return kept[:0] if len(kept) > facts_max else survey.view.by_age(survey.admits(kept))
 
 

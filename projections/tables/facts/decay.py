@@ -29,6 +29,10 @@ EXEMPT_PREFIXES = ("stigmem:", "rel:")
 MAY_DECAY = """facts.relation NOT GLOB 'stigmem:*' AND facts.relation NOT GLOB 'rel:*'
     AND (facts.entity NOT GLOB 'stigmem:*' OR facts.entity GLOB 'stigmem://*')"""
 """``not is_exempt`` in SQL."""
+DECIMALS = 6
+"""Of a decayed confidence."""
+HALVINGS_MAX = 64.0
+"""After which nothing is left that ``DECIMALS`` show."""
 _SWEEPS = "SELECT position, scope, at_us, policies, gardens FROM decay_sweeps ORDER BY position"
 GARDENS_SWEPT = """(garden_id IS NULL OR garden_id IN (SELECT value FROM json_each(?3))
     OR '*' IN (SELECT value FROM json_each(?3)))"""
@@ -75,7 +79,7 @@ def policy_for(policies: Sequence[DecayPolicy], relation: str, scope: str) -> De
 def decayed_confidence(base: F64, age_us: I64, half_life_s: float | F64, floor: float | F64) -> F64:
     """Half-life decay with a floor, never above the base, rounded to six places."""
     halvings = np.maximum(age_us, 0) / (half_life_s * 1e6)
-    decayed = np.round(np.maximum(floor, base * np.exp2(-halvings)), 6)
+    decayed = np.round(np.maximum(floor, base * np.exp2(-halvings)), DECIMALS)
     return np.minimum(base, decayed).astype(np.float64)
 
 
@@ -264,6 +268,25 @@ class DecayPart:
                 continue
             self._sweep(view, slots, waiting, at_us, regime, confidence, open_slots)
         return confidence
+
+    def above(self, view: ColumnView, slots: I32, position: int, bound: float) -> Bool:
+        """``confidence(view, slots, position) > bound``, which most facts reach even if the
+        fastest policy had faded all of them since the oldest was recorded."""
+        fading = [
+            (regime.instants[count - 1], policy.half_life_s)
+            for regime in list(self._regimes.values())  # the writer may add one meanwhile
+            if (count := bisect_right(regime.positions, position))
+            for policy in regime.policies
+            if policy.half_life_s is not None
+        ]
+        if not fading or not len(slots):
+            return view.base[slots] > bound
+        age_s = max(0, max(at_us for at_us, _ in fading) - int(view.recorded_at.min())) / 1e6
+        halvings = age_s / min(half_life_s for _, half_life_s in fading)
+        sure = view.base[slots] > (bound + 10.0**-DECIMALS) * 2.0 ** min(halvings, HALVINGS_MAX)
+        unsure = np.flatnonzero(~sure)
+        sure[unsure] = self.confidence(view, slots[unsure], position) > bound
+        return sure
 
     def _sweep(
         self,
