@@ -22,13 +22,16 @@ class DigestMismatch(Exception):
         self.tables = tables
 
 
+def holds_event(log: EventLog, position: int, event_hash: bytes) -> bool:
+    """Whether the log's event at a position has this hash."""
+    found = log.read(position - 1, 1)
+    return bool(found) and found[0].position == position and found[0].hash == event_hash
+
+
 def _belongs_to_log(blue: apsw.Connection, log: EventLog) -> bool:
     """Whether blue was made from this log: the log has the last event it applied."""
     state = file_state(blue)
-    if not state.hash:
-        return False
-    found = log.read(state.position - 1, 1)
-    return bool(found) and found[0].position == state.position and found[0].hash == state.hash
+    return bool(state.hash) and holds_event(log, state.position, state.hash)
 
 
 def compare_in_use(link: Path, log: EventLog, green: TableDigests) -> bool:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import apsw
 
-from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.log import EventLog, ReadableLog
 from engramlog.projections.image.files import ImageFiles
 from engramlog.projections.image.image import MemoryImage
@@ -19,6 +18,7 @@ from engramlog.projections.tables.store import (
     other_generations,
     point_link,
 )
+from engramlog.replay.digest_comparison import holds_event
 from engramlog.replay.rebuild import Progress, rebuild_offline, replay_into
 from engramlog.replay.snapshots import Snapshots
 
@@ -134,9 +134,7 @@ def belongs_to(store: ProjectionStore, log: EventLog) -> bool:
     mark = store.log_mark
     if mark is None:
         return store.position == 0
-    position, event_hash = mark
-    found: list[Recorded] = log.read(position - 1, 1)
-    return bool(found) and found[0].position == position and found[0].hash == event_hash
+    return holds_event(log, *mark)
 
 
 def _remove_leftovers(link: Path) -> None:

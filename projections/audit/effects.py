@@ -18,7 +18,7 @@ from engramlog.projections.audit.effect_lookups import (
     Lookup,
 )
 from engramlog.projections.audit.journal import JournalEntry
-from engramlog.projections.tables.database import query
+from engramlog.projections.tables.database import json_list, query, query_column
 from engramlog.projections.tables.erasing import Refolding
 from engramlog.projections.tables.projector import Projector
 from engramlog.projections.tables.registry import PROJECTORS
@@ -103,13 +103,12 @@ def _bindings(
     if payload is not None and not isinstance(payload, UnknownPayload):
         body: dict[str, Any] = msgspec.to_builtins(payload)
         named = {name: each for name, each in body.items() if isinstance(each, str | int | float)}
-    facts = msgspec.json.encode(sorted(fact_ids)).decode()
     named.update(
         position=event.position,
         event_id=id_text(event.event_id),
         event_bytes=event.event_id,
         origin=event.header.origin,
-        facts=facts,
+        facts=json_list(sorted(fact_ids)),
     )
     return named
 
@@ -147,5 +146,5 @@ def _rows(
 
 
 def _marks(db: apsw.Connection, table: str) -> list[str]:
-    columns = {name for (name,) in query(db, "SELECT name FROM pragma_table_info(?)", (table,))}
+    columns = query_column(db, "SELECT name FROM pragma_table_info(?)", (table,))
     return [mark for mark in MARKS if mark in columns]

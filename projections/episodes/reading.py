@@ -20,14 +20,19 @@ from engramlog.projections.authorization import OPEN_CLASS, Authorization
 from engramlog.projections.episodes.episode import Episode
 from engramlog.projections.episodes.shown import Shown
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import Bindings, query, query_one
+from engramlog.projections.tables.database import Bindings, query, query_one, query_value
 
 _READABLE = """{t}scope IN (SELECT value FROM json_each(?)) AND (CASE WHEN {t}garden_id IS NULL
     THEN ? ELSE ? OR {t}garden_id IN (SELECT value FROM json_each(?)) END)"""
-_COLUMNS = """e.key, e.id, e.user, e.session, e.agent, e.content, e.at_us, e.scope, e.garden_id,
-    e.source_node, e.metadata, e.run_id, e.step, e.position, e.hash, e.actor,
+_OWN = (
+    "key", "id", "user", "session", "agent", "content", "at_us", "scope", "garden_id",
+    "source_node", "metadata", "run_id", "step", "position", "hash", "actor",
+)  # fmt: skip
+_COLUMNS = f"""{", ".join(f"e.{name}" for name in _OWN)},
     (SELECT count(*) FROM episode_accesses a WHERE a.key=e.key AND a.position<=?1),
     (SELECT max(at_us) FROM episode_accesses a WHERE a.key=e.key AND a.position<=?1)"""
+_FIELDS = (*_OWN, "access_count", "last_access_us")
+"""The fields of an episode, as ``_COLUMNS`` has them."""
 _BEHIND = f"""
 SELECT {_COLUMNS} FROM episodes e
 WHERE e.partition=?2 AND e.position>?3 AND e.position<=?4
@@ -35,7 +40,7 @@ WHERE e.partition=?2 AND e.position>?3 AND e.position<=?4
 ORDER BY e.position LIMIT ?8
 """
 _COUNT_BEHIND = """
-SELECT count(*), min(position), max(position) FROM episodes e
+SELECT count(*), max(position) FROM episodes e
 WHERE e.partition=?1 AND e.position>?2 AND e.position<=?6
   AND (?3 IS NULL OR e.user=?3) AND (?4 IS NULL OR e.agent=?4) AND (?5 OR e.peer IS NULL)
 """
@@ -191,8 +196,7 @@ def same_episode(
 
 def place_of_episode(db: apsw.Connection, key: str) -> int | None:
     """The position of an episode, by its key. For the node's own tools."""
-    found = query_one(db, "SELECT position FROM episodes WHERE key=?", (key,))
-    return None if found is None else found[0]
+    return query_value(db, "SELECT position FROM episodes WHERE key=?", (key,))
 
 
 def behind(
@@ -213,40 +217,20 @@ def pending(
 ) -> tuple[int, int | None]:
     """The number of episodes in ``(after, until]``, and the position of the last."""
     row = (who.partition, after, who.user, who.agent, int(who.peers), until)
-    found = query_one(db, _COUNT_BEHIND, row)
-    return (0, None) if found is None else (found[0], found[2])
+    count, last = query(db, _COUNT_BEHIND, row)[0]
+    return count, last
 
 
 def nth_behind(db: apsw.Connection, who: Readers, after: int, number: int) -> int | None:
     """Position of the ``number``-th episode after a position."""
     row = (who.partition, after, who.user, who.agent, int(who.peers), number - 1)
-    found = query_one(db, _NTH_BEHIND, row)
-    return None if found is None else found[0]
+    return query_value(db, _NTH_BEHIND, row)
 
 
 def _episode(row: Sequence[Any]) -> Episode:
-    (key, id_, user, session, agent, content, at_us, scope, garden_id, source_node, metadata,
-     run_id, step, position, hash_, actor, count, last) = row  # fmt: skip
-    return Episode(
-        key=key,
-        id=id_,
-        user=user,
-        session=session,
-        agent=agent,
-        content=content,
-        at_us=at_us,
-        scope=scope,
-        garden_id=garden_id,
-        source_node=source_node,
-        metadata={} if metadata == "{}" else metadata_of(metadata),
-        run_id=run_id,
-        step=step,
-        position=position,
-        hash=hash_,
-        actor=actor,
-        access_count=count,
-        last_access_us=last,
-    )
+    fields: dict[str, Any] = dict(zip(_FIELDS, row, strict=True))
+    fields["metadata"] = {} if fields["metadata"] == "{}" else metadata_of(fields["metadata"])
+    return Episode(**fields)
 
 
 def rows_of(db: apsw.Connection, sql: str, bindings: Bindings) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from engramlog.projections.episodes.reading import find_episodes, full_page, rig
 from engramlog.projections.episodes.shown import Shown
 from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import query
+from engramlog.projections.tables.database import query, query_column
 from engramlog.projections.tables.facts.attributes import cleared_rows
 
 # CROSS JOIN fixes the join order: the planner would begin with all facts of the partition.
@@ -144,8 +144,7 @@ def deltas_at(
 
 def named_facts(db: apsw.Connection, partition: str, names: Sequence[str]) -> list[str]:
     """Facts with these names in deltas, or with these ids, in a partition."""
-    rows = query(db, _REPLACED, (partition, json.dumps(list(names))))
-    return [fact for (fact,) in rows]
+    return query_column(db, _REPLACED, (partition, json.dumps(list(names))))
 
 
 def rejections_at(
@@ -176,15 +175,16 @@ def rejections_at(
     def keep(row: dict[str, Any]) -> bool:
         if shown is None or row["reason"] == "missing":  # the missing fact reveals nothing
             return True
-        named = query(db, _REPLACED, (row["partition"], row["replaces"]))
-        return shown.rejection([fact for (fact,) in named], row)
+        return shown.rejection(
+            query_column(db, _REPLACED, (row["partition"], row["replaces"])), row
+        )
 
     return full_page(page, keep, limit)
 
 
 def namesakes(db: apsw.Connection, fact_id: str) -> list[str]:
     """The facts of a place that had a fact's name up to its own statement, including itself."""
-    rows = query(
+    return query_column(
         db,
         "SELECT v.fact_id FROM memory_facts m JOIN memory_facts v ON v.partition=m.partition"
         " AND v.name=m.name AND v.user=m.user AND v.agent=m.agent"
@@ -193,7 +193,6 @@ def namesakes(db: apsw.Connection, fact_id: str) -> list[str]:
         " AND f.from_position<=mf.from_position WHERE m.fact_id=?",
         (fact_id,),
     )
-    return [fact for (fact,) in rows]
 
 
 def memory_facts_at(

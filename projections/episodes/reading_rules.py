@@ -6,7 +6,7 @@ import apsw
 
 from engramlog.projections.episodes.reading import metadata_of, rows_of
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.database import query, query_value
 
 _WATERMARK = """
 SELECT max(to_position) FROM consolidation_runs
@@ -16,8 +16,7 @@ WHERE rule_id=? AND replay=0 AND position<=?
 
 def watermark(db: apsw.Connection, rule_id: str, position: int = LIVE) -> int:
     """How far a rule has read, as of a position."""
-    found = query_one(db, _WATERMARK, (rule_id, position))
-    return 0 if found is None or found[0] is None else found[0]
+    return query_value(db, _WATERMARK, (rule_id, position)) or 0
 
 
 def rules_at(db: apsw.Connection, position: int) -> list[tuple[str, dict[str, Any], str, int]]:
@@ -63,12 +62,10 @@ def episodes_read(db: apsw.Connection, rule_id: str, position: int) -> int:
     SELECT coalesce(sum(episodes), 0) FROM consolidation_runs
     WHERE rule_id=? AND replay=0 AND position<=?
     """
-    found = query_one(db, sql, (rule_id, position))
-    return 0 if found is None else found[0]
+    return query_value(db, sql, (rule_id, position))
 
 
 def last_fire(db: apsw.Connection, rule_id: str) -> int | None:
     """The newest executed fire of a rule's timetable."""
     sql = "SELECT max(scheduled_us) FROM consolidation_runs WHERE rule_id=?"
-    found = query_one(db, sql, (rule_id,))
-    return None if found is None else found[0]
+    return query_value(db, sql, (rule_id,))

@@ -15,8 +15,9 @@ from typing import Any, cast
 from uuid import uuid4
 
 import msgspec
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from msgspec import Struct
 
 from engramlog.eventlog.identity import Identity, Rotation
@@ -202,6 +203,17 @@ def from_url_text(text: str) -> bytes:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except binascii.Error as fault:
         raise ValueError(str(fault)) from fault
+
+
+def signs(public_key: str, signature: str, message: bytes) -> bool:
+    """Whether the key made the signature, both base64url without padding; not if one is
+    malformed."""
+    try:
+        key = Ed25519PublicKey.from_public_bytes(from_url_text(public_key))
+        key.verify(from_url_text(signature), message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
 
 
 def public_of(proof: bytes) -> str:

@@ -9,12 +9,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from msgspec import Struct
 
 from engramlog.projections.moment import parse_instant
-from engramlog.projections.rights.capability_token import from_url_text
+from engramlog.projections.rights.capability_token import from_url_text, signs
 
 FIELDS = (
     "entity_uri", "key_id", "public_key", "issued_at", "expires_at", "entities",
@@ -121,12 +119,7 @@ def rotation_fault(
 
 def signed(public_key: str, document: Mapping[str, Any]) -> bool:
     """Whether the key (base64url) signed the document."""
-    try:
-        key = Ed25519PublicKey.from_public_bytes(from_url_text(public_key))
-        key.verify(from_url_text(str(document["signature"])), canonical(document))
-    except (InvalidSignature, ValueError, KeyError):
-        return False
-    return True
+    return signs(public_key, str(document.get("signature", "")), canonical(document))
 
 
 def _keys(rotations: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:

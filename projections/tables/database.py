@@ -1,12 +1,13 @@
 """Connections to ``projections.db``: opening, settings, pool."""
 
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import apsw
+import msgspec
 
 BUSY_TIMEOUT_MS = 5_000
 CACHE_KIB = 65_536
@@ -63,6 +64,22 @@ def query(db: apsw.Connection, sql: str, bindings: Bindings = ()) -> list[tuple[
 def query_one(db: apsw.Connection, sql: str, bindings: Bindings = ()) -> tuple[Any, ...] | None:
     """The first row of a statement, or None."""
     return db.execute(sql, bindings).fetchone()
+
+
+def query_column(db: apsw.Connection, sql: str, bindings: Bindings = ()) -> list[Any]:
+    """The first column of all rows."""
+    return [row[0] for row in db.execute(sql, bindings)]
+
+
+def query_value(db: apsw.Connection, sql: str, bindings: Bindings = ()) -> Any:
+    """The first column of the first row, or None."""
+    row = query_one(db, sql, bindings)
+    return None if row is None else row[0]
+
+
+def json_list(values: Iterable[object]) -> str:
+    """Values for ``json_each``."""
+    return msgspec.json.encode(list(values)).decode()
 
 
 def copy_rows(

@@ -13,13 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 import apsw
-import msgspec
 from msgspec import Struct
 
 from engramlog.eventlog.engines.erased_names import event_ids_of
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import FactErased
-from engramlog.projections.tables.database import query
+from engramlog.projections.tables.database import json_list, query
 
 FACTS = "(SELECT value FROM json_each(:facts))"
 """In a statement of ``Projector.erasing``: the ids of the erased facts."""
@@ -66,11 +65,8 @@ class Erased(Struct, frozen=True):
 
     @property
     def bindings(self) -> dict[str, str]:
-        return {
-            "facts": msgspec.json.encode(self.facts).decode(),
-            "events": msgspec.json.encode(self.events).decode(),
-            "positions": msgspec.json.encode(self.positions).decode(),
-        }
+        named = {"facts": self.facts, "events": self.events, "positions": self.positions}
+        return {name: json_list(values) for name, values in named.items()}
 
 
 @runtime_checkable
@@ -103,8 +99,7 @@ def erased_by(event: Recorded, db: apsw.Connection, history: History | None) -> 
     """What a ``fact_erased`` event of this node removes from these tables."""
     payload = event.payload
     assert isinstance(payload, FactErased)
-    asked = msgspec.json.encode(payload.fact_ids).decode()
-    touched = [Touched(*row) for row in query(db, _TOUCHED, (asked,))]
+    touched = [Touched(*row) for row in query(db, _TOUCHED, (json_list(payload.fact_ids),))]
     found = {} if history is None else history.positions_of(event_ids_of(payload.events))
     positions = sorted({*found.values(), *(fact.position for fact in touched)})
 

@@ -52,8 +52,7 @@ class ImagePart(Protocol):
         kinds: the event kinds it folds.
     """
 
-    @property
-    def kinds(self) -> frozenset[str]: ...
+    kinds: ClassVar[frozenset[str]]
 
     def load(self, db: apsw.Connection) -> None:
         """Load the tables' rows; called once, before the first ``fold``."""
@@ -65,8 +64,8 @@ class ImagePart(Protocol):
         ...
 
     def forget(self, facts: Mapping[str, int]) -> None:
-        """Drop the data of erased facts, given by id and slot."""
-        ...
+        """Drop the data of erased facts, given by id and slot. By default a part has none, or none
+        that a caller can read."""
 
 
 class SmallPart(ImagePart, Protocol):

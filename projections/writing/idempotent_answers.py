@@ -25,7 +25,7 @@ from engramlog.eventlog.kinds import (
     PolicySet,
     RequestAnswered,
 )
-from engramlog.projections.tables.database import query_one
+from engramlog.projections.tables.database import query_value
 from engramlog.projections.tables.facts.facts import fact_id
 from engramlog.projections.writing.commands import (
     AssertFact,
@@ -187,18 +187,6 @@ def _outcome(command: Command, events: list[Recorded], db: apsw.Connection) -> D
 
 
 def _equal_fact(command: AssertFact, db: apsw.Connection) -> str | None:
-    row = query_one(
-        db,
-        _EQUAL,
-        (
-            command.entity,
-            command.relation,
-            command.scope,
-            command.garden_id,
-            command.source,
-            command.cid,
-            command.valid_from,
-            command.valid_until,
-        ),
-    )
-    return None if row is None else row[0]
+    key = (command.entity, command.relation, command.scope, command.garden_id)
+    said = (command.source, command.cid, command.valid_from, command.valid_until)
+    return query_value(db, _EQUAL, (*key, *said))

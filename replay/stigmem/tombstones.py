@@ -11,13 +11,13 @@ from uuid import uuid4
 import msgspec
 from msgspec import Meta, Struct
 
-from engramlog.eventlog.identity import Identity, signed_by
+from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.kinds import TombstoneRevoked, TombstoneSet
 from engramlog.projections.moment import format_instant, parse_instant
 from engramlog.projections.normalization import URI_LENGTH_MAX, normalize_uri
-from engramlog.projections.rights.capability_token import from_url_text, to_url_text
+from engramlog.projections.rights.capability_token import signs, to_url_text
 from engramlog.projections.tables.facts.tombstones import TOMBSTONE_SCOPES, hidden_scopes
-from engramlog.replay.federation.declaration import fingerprint, stored_key, wire_key
+from engramlog.replay.federation.declaration import fingerprint, wire_key
 
 _UNSIGNED = frozenset({"signature", "reason"})
 
@@ -83,21 +83,16 @@ def command_of(record: dict[str, Any], bounds: TombstoneBounds) -> TombstoneSet 
     if not bounds.granted:
         message = "erase_foreign is not granted: a tombstone hides what others said as well"
         raise NotTaken("tombstone_not_granted", message)
-    if isinstance(signed, WireRevocation):
-        return TombstoneRevoked(
-            revocation_id=signed.id,
-            tombstone_id=signed.tombstone_id,
-            reason=signed.reason,
-            created_at=signed.created_at,
-            signed_by=signed.signed_by,
-            key_id=signed.key_id,
-            signature=signed.signature,
-            node_id=bounds.node_id,
-        )
-    return _tombstone(signed, bounds)
+    fields = msgspec.structs.asdict(signed)
+    name = fields.pop("id")
+    if isinstance(signed, WireTombstone):
+        place = _place(signed, bounds)
+        return TombstoneSet(tombstone_id=name, node_id=bounds.node_id, **place, **fields)
+    return TombstoneRevoked(revocation_id=name, node_id=bounds.node_id, **fields)
 
 
-def _tombstone(signed: WireTombstone, bounds: TombstoneBounds) -> TombstoneSet:
+def _place(signed: WireTombstone, bounds: TombstoneBounds) -> dict[str, Any]:
+    """The entity in stored form, and the scopes that the tombstone may hide. Raises NotTaken."""
     meant = hidden_scopes(signed.scope) if signed.scope in TOMBSTONE_SCOPES else frozenset[str]()
     scopes = meant & bounds.scopes
     if not scopes:
@@ -106,20 +101,7 @@ def _tombstone(signed: WireTombstone, bounds: TombstoneBounds) -> TombstoneSet:
         entity = normalize_uri(signed.entity_uri)
     except ValueError as fault:
         raise NotTaken("tombstone_malformed", str(fault)) from fault
-    return TombstoneSet(
-        tombstone_id=signed.id,
-        entity=entity,
-        entity_uri=signed.entity_uri,
-        scope=signed.scope,
-        scopes=sorted(scopes),
-        created_at=signed.created_at,
-        signed_by=signed.signed_by,
-        key_id=signed.key_id,
-        signature=signed.signature,
-        legal_hold=signed.legal_hold,
-        reason=signed.reason,
-        node_id=bounds.node_id,
-    )
+    return {"entity": entity, "scopes": sorted(scopes)}
 
 
 def own_tombstone(
@@ -186,8 +168,4 @@ def signature_of(identity: Identity, record: dict[str, Any]) -> str:
 
 def holds(public_key: str, record: dict[str, Any]) -> bool:
     """Whether the key (base64url, as peers declare it) signed the record."""
-    try:
-        signature = from_url_text(str(record.get("signature", "")))
-        return signed_by(stored_key(public_key), signature, signed_bytes(record))
-    except ValueError:
-        return False
+    return signs(public_key, str(record.get("signature", "")), signed_bytes(record))

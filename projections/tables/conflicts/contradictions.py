@@ -28,7 +28,7 @@ from engramlog.projections.tables.conflicts import statements
 from engramlog.projections.tables.conflicts.claiming import claim_facts
 from engramlog.projections.tables.conflicts.identities import key_hash
 from engramlog.projections.tables.conflicts.releasing import declare, release_all, resolve
-from engramlog.projections.tables.database import copy_rows, query, query_one
+from engramlog.projections.tables.database import copy_rows, query, query_column, query_one
 from engramlog.projections.tables.declared.policies import (
     ALWAYS_SET_VALUED,
     PoliciesProjector,
@@ -128,7 +128,7 @@ class ContradictionsProjector(Projector):
             if isinstance(payload, FactRetracted):
                 release_all(payload.fact_ids, event, patterns, db)
             elif isinstance(payload, DecaySwept) and ends_facts(payload):
-                ended = [fact for (fact,) in query(db, _ENDED_AT, (event.position,))]
+                ended = query_column(db, _ENDED_AT, (event.position,))
                 release_all(ended, event, patterns, db)
             elif isinstance(payload, ConflictResolved):
                 resolve(event, payload, patterns, db)

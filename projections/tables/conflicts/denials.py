@@ -18,10 +18,10 @@ from engramlog.projections.arrays import I32
 from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.conflicts.identities import conflict_id
-from engramlog.projections.tables.database import query
+from engramlog.projections.tables.database import json_list, query
 from engramlog.projections.tables.erasing import FACTS
 from engramlog.projections.tables.facts.facts import fact_id
-from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.projector import Projector, SmallPart
 
 _INSERT = """
 INSERT OR IGNORE INTO denials (conflict_id, fact_id, marker_id, detected_at, position)
@@ -99,8 +99,7 @@ class DenialsProjector(Projector):
 
 def open_denials(db: apsw.Connection, facts: Sequence[str]) -> list[tuple[str, str]]:
     """(fact, denying record) for every open denial of these facts, oldest first."""
-    asked = msgspec.json.encode(list(facts)).decode()
-    return [(fact, marker) for fact, marker in query(db, _OPEN, (asked,))]
+    return [(fact, marker) for fact, marker in query(db, _OPEN, (json_list(facts),))]
 
 
 def is_denial(db: apsw.Connection, fact: str) -> bool:
@@ -116,7 +115,7 @@ _decode_state = msgspec.msgpack.Decoder(
 ).decode
 
 
-class DenialsPart:
+class DenialsPart(SmallPart):
     """The denied facts and the records that deny them. A denial waits for facts that have not
     arrived yet."""
 

@@ -20,7 +20,7 @@ from engramlog.eventlog.kinds import ConflictResolved, FactErased
 from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import EVENTS, FACTS
-from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.projector import Projector, SmallPart
 
 _EVERY = """
 SELECT note_id, origin, event_id, fact_id FROM resolved_facts ORDER BY note_id, origin, number
@@ -69,7 +69,7 @@ class _Settled(Struct):
     facts: list[str]
 
 
-class ResolutionsPart:
+class ResolutionsPart(SmallPart):
     """The entity that each resolution's note is about."""
 
     kinds = frozenset({"conflict_resolved", "fact_erased"})

@@ -20,7 +20,7 @@ from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import FACTS
-from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.projector import Projector, SmallPart
 from engramlog.projections.tables.struct_rows import end_rows, insert_row
 
 _JOIN = """
@@ -115,7 +115,7 @@ def _set_member(event: Recorded, member: GardenMemberSet, db: apsw.Connection) -
 _decode_state = msgspec.msgpack.Decoder(tuple[set[int], dict[int, tuple[int, str]]]).decode
 
 
-class GardensPart:
+class GardensPart(SmallPart):
     """Which gardens are quarantines, and the decisions on their facts."""
 
     kinds = frozenset({"garden_created", "quarantine_reviewed"})

@@ -1,7 +1,7 @@
 """Declarations over time: decay policies, set-valued relations, profiles, the pinned model."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import apsw
@@ -20,7 +20,7 @@ from engramlog.projections.memories.summary_naming import RELATION
 from engramlog.projections.moment import LIVE
 from engramlog.projections.normalization import matches_label
 from engramlog.projections.tables.database import query, query_one
-from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.projector import Projector, SmallPart
 from engramlog.projections.tables.struct_rows import end_rows, insert_row
 
 ALWAYS_SET_VALUED = ("rel:*", "stigmem:*", RELATION, MEMORY_RELATION)
@@ -135,7 +135,7 @@ SELECT from_position, document FROM declarations WHERE sort='set_valued' ORDER B
 _decode_declared = msgspec.msgpack.Decoder(list[tuple[int, list[str]]]).decode
 
 
-class SetValuedPart:
+class SetValuedPart(SmallPart):
     """Which relations were set-valued, as of any position."""
 
     kinds = frozenset({"set_valued_declared"})
@@ -153,9 +153,6 @@ class SetValuedPart:
         for event in events:
             assert isinstance(event.payload, SetValuedDeclared)
             self._add(event.position, event.payload.relations)
-
-    def forget(self, facts: Mapping[str, int]) -> None:
-        """Nothing to do: declarations name no facts."""
 
     def state(self) -> bytes:
         return msgspec.msgpack.encode(list(zip(self._positions, self._patterns, strict=True)))

@@ -5,7 +5,7 @@ stay vouched for after the key ends. ``trust_policies`` holds the parameters of 
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import apsw
 import msgspec
@@ -31,7 +31,7 @@ from engramlog.projections.rights.trust_formula import (
     warrant_of,
 )
 from engramlog.projections.tables.database import query, query_one
-from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.projector import Projector, SmallPart
 from engramlog.projections.tables.struct_rows import end_rows, insert_row
 
 _decode_policy = msgspec.json.Decoder(TrustPolicy).decode
@@ -188,7 +188,7 @@ _decode_state = msgspec.msgpack.Decoder(
 ).decode
 
 
-class TrustPart:
+class TrustPart(SmallPart):
     """Trust in sources as of any position, for many facts at once. ``trust_formula`` explains the
     numbers."""
 
@@ -220,9 +220,6 @@ class TrustPart:
             else:
                 assert isinstance(change, SourceTrustSet)
                 self.add(event.position, change.source, change.trust)
-
-    def forget(self, facts: Mapping[str, int]) -> None:
-        """Nothing to do: trust is in sources, not in facts."""
 
     def state(self) -> bytes:
         policies = list(zip(self._policy_positions, self._policies, strict=True))

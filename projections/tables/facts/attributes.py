@@ -11,10 +11,10 @@ from engramlog.eventlog.kinds import FactAsserted, FactAttributes, FactAttribute
 from engramlog.projections.authorization import OPEN_CLASS, Authorization
 from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.memories.attribute_rules import CONFIDENTIAL, PLAIN, as_received, may_set
-from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.database import json_list, query, query_column, query_value
 from engramlog.projections.tables.erasing import FACTS
 from engramlog.projections.tables.facts.facts import fact_id
-from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.projector import Projector, SmallPart
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(FactAttributes).decode
@@ -35,12 +35,9 @@ def decoded(text: str) -> FactAttributes:
 
 def present_attributes(db: apsw.Connection, fact: str) -> FactAttributes | None:
     """A fact's attributes; None if it has none."""
-    row = query_one(
-        db,
-        "SELECT attributes FROM fact_attributes WHERE fact_id = ? ORDER BY position DESC LIMIT 1",
-        (fact,),
-    )
-    return None if row is None else _decode(row[0])
+    newest = "fact_attributes WHERE fact_id = ? ORDER BY position DESC LIMIT 1"
+    text = query_value(db, f"SELECT attributes FROM {newest}", (fact,))
+    return None if text is None else _decode(text)
 
 
 class AttributesProjector(Projector):
@@ -71,8 +68,8 @@ class AttributesProjector(Projector):
                     stated = as_received(event, payload.attributes)
                     rows.append((event.position, fact_id(event), encoded(stated)))
             elif isinstance(payload, FactAttributesSet):
-                origin = query_one(db, _ORIGIN, (payload.fact_id,))
-                if origin is not None and may_set(event, str(origin[0])):
+                origin = query_value(db, _ORIGIN, (payload.fact_id,))
+                if origin is not None and may_set(event, origin):
                     word = as_received(event, payload.attributes)
                     rows.append((event.position, payload.fact_id, encoded(word)))
         if rows:
@@ -84,7 +81,7 @@ _decode_state = msgspec.msgpack.Decoder(
 ).decode
 
 
-class AttributesPart:
+class AttributesPart(SmallPart):
     """The attributes of each fact, and the newest classification of each."""
 
     kinds = AttributesProjector.kinds
@@ -164,9 +161,5 @@ def cleared_rows(column: str, authorization: Authorization) -> tuple[str, list[A
 
 def attributed(db: apsw.Connection, facts: Sequence[str]) -> list[int]:
     """Positions of the events that set the facts' attributes."""
-    rows = query(
-        db,
-        "SELECT position FROM fact_attributes WHERE fact_id IN (SELECT value FROM json_each(?))",
-        (msgspec.json.encode(list(facts)).decode(),),
-    )
-    return [position for (position,) in rows]
+    sql = "SELECT position FROM fact_attributes WHERE fact_id IN (SELECT value FROM json_each(?))"
+    return query_column(db, sql, (json_list(facts),))

@@ -22,7 +22,7 @@ from engramlog.projections.interner import Interner
 from engramlog.projections.moment import LIVE
 from engramlog.projections.normalization import SCOPES, matches_label
 from engramlog.projections.tables.database import query
-from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.projector import Projector, SmallPart
 from engramlog.projections.tables.struct_rows import insert_row
 
 EXEMPT_PREFIXES = ("stigmem:", "rel:")
@@ -209,7 +209,7 @@ class _Regime:
 _decode_state = msgspec.msgpack.Decoder(list[tuple[DecaySwept, list[int], list[int]]]).decode
 
 
-class DecayPart:
+class DecayPart(SmallPart):
     """Confidence at any position, from the list of sweeps."""
 
     kinds = DecayProjector.kinds
@@ -225,9 +225,6 @@ class DecayPart:
         for event in events:
             assert isinstance(event.payload, DecaySwept)
             self._add(event.position, event.payload)
-
-    def forget(self, facts: Mapping[str, int]) -> None:
-        """Nothing to do: a sweep names no facts."""
 
     def state(self) -> bytes:
         kept = [(each.sweep, each.positions, each.instants) for each in self._regimes.values()]

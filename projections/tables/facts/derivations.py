@@ -17,7 +17,7 @@ from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import POSITIONS
 from engramlog.projections.tables.facts.facts import fact_id
-from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.projector import Projector, SmallPart
 
 WALK_HASHES_MAX = 10_000
 
@@ -60,7 +60,7 @@ class DerivationsProjector(Projector):
             db.executemany("INSERT INTO derivations VALUES (?,?,?)", rows)
 
 
-class DerivationsPart:
+class DerivationsPart(SmallPart):
     """The parents of each derived fact."""
 
     kinds = DerivationsProjector.kinds

@@ -4,7 +4,7 @@ which of them are proven clean, and the facts that may not be erased.
 No row holds erased text. Source: DESIGN section 2.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
 import apsw
@@ -14,9 +14,15 @@ from msgspec import Struct
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import ErasureCertified, ErasureReason, FactErased, LegalHoldSet
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.database import (
+    json_list,
+    query,
+    query_column,
+    query_one,
+    query_value,
+)
 from engramlog.projections.tables.erasing import POSITIONS
-from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.projector import Projector, SmallPart
 from engramlog.projections.tables.struct_rows import end_rows, insert_row
 
 _ERASURES = """
@@ -103,7 +109,7 @@ class ErasuresProjector(Projector):
                 _hold(event, payload, db)
 
 
-class ErasedPart:
+class ErasedPart(SmallPart):
     """The facts that this node erased: it never accepts them again."""
 
     kinds = frozenset({"fact_erased"})
@@ -118,9 +124,6 @@ class ErasedPart:
         for event in events:
             assert isinstance(event.payload, FactErased)
             self.facts.update(event.payload.fact_ids)
-
-    def forget(self, facts: Mapping[str, int]) -> None:
-        """Nothing to do: this part keeps the ids of erased facts."""
 
     def state(self) -> bytes:
         return msgspec.msgpack.encode(self.facts)
@@ -199,53 +202,41 @@ def find_erasure_receipt(db: apsw.Connection, erasure_id: str) -> ErasureReceipt
 
 def erasure_of(db: apsw.Connection, fact_id: str) -> str | None:
     """The erasure of a fact, or None."""
-    sql = "SELECT erasure_id FROM erased_facts WHERE fact_id=?"
-    row = query_one(db, sql, (fact_id,))
-    return None if row is None else str(row[0])
+    return query_value(db, "SELECT erasure_id FROM erased_facts WHERE fact_id=?", (fact_id,))
 
 
 def erased_between(
     db: apsw.Connection, after: int, until: int, limit: int
 ) -> list[tuple[str, str, int]]:
     """(fact id, erasure id, position) of facts erased after one position, up to another."""
-    return [
-        (fact, erasure, position)
-        for fact, erasure, position in query(
-            db,
-            "SELECT fact_id, erasure_id, position FROM erased_facts"
-            " WHERE position>? AND position<=? ORDER BY position, fact_id LIMIT ?",
-            (after, until, limit),
-        )
-    ]
+    rows = query(
+        db,
+        "SELECT fact_id, erasure_id, position FROM erased_facts"
+        " WHERE position>? AND position<=? ORDER BY position, fact_id LIMIT ?",
+        (after, until, limit),
+    )
+    return [(fact, erasure, position) for fact, erasure, position in rows]
 
 
 def unclean(db: apsw.Connection) -> list[str]:
     """Erasures that have no receipt yet, oldest first."""
-    rows = query(
+    return query_column(
         db,
         "SELECT erasure_id FROM erasures WHERE erasure_id NOT IN"
         " (SELECT erasure_id FROM erasure_receipts) GROUP BY erasure_id ORDER BY min(position)",
     )
-    return [erasure_id for (erasure_id,) in rows]
 
 
 def erasures_after(db: apsw.Connection, position: int) -> list[str]:
     """Erasures with an event after a position, oldest first."""
-    rows = query(
-        db,
-        "SELECT erasure_id FROM erasures WHERE position>? GROUP BY erasure_id"
-        " ORDER BY min(position)",
-        (position,),
-    )
-    return [erasure_id for (erasure_id,) in rows]
+    chosen = "erasures WHERE position>? GROUP BY erasure_id ORDER BY min(position)"
+    return query_column(db, f"SELECT erasure_id FROM {chosen}", (position,))
 
 
 def naming_positions(db: apsw.Connection, erasure_id: str) -> list[int]:
     """Positions of an erasure's events."""
-    rows = query(
-        db, "SELECT position FROM erasures WHERE erasure_id=? ORDER BY position", (erasure_id,)
-    )
-    return [position for (position,) in rows]
+    sql = "SELECT position FROM erasures WHERE erasure_id=? ORDER BY position"
+    return query_column(db, sql, (erasure_id,))
 
 
 def legal_holds(db: apsw.Connection, before: int, limit: int) -> list[LegalHold]:
@@ -256,8 +247,7 @@ def legal_holds(db: apsw.Connection, before: int, limit: int) -> list[LegalHold]
 def held(db: apsw.Connection, facts: Iterable[str], entities: Collection[str]) -> bool:
     """Whether a hold, or a tombstone with one, covers any of the facts or entities."""
     for kind, targets in (("fact", facts), ("entity", entities)):
-        asked = msgspec.json.encode(sorted(set(targets))).decode()
-        if query_one(db, _HELD, (kind, asked)) is not None:
+        if query_one(db, _HELD, (kind, json_list(sorted(set(targets))))) is not None:
             return True
-    asked = msgspec.json.encode(sorted(set(entities))).decode()
+    asked = json_list(sorted(set(entities)))
     return query_one(db, _HELD_BY_TOMBSTONE, (asked,)) is not None

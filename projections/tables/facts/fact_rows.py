@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from engramlog.eventlog.kinds import Attestation, Parent, Value
 from engramlog.projections.cid import compute_cid
-from engramlog.projections.tables.database import query
+from engramlog.projections.tables.database import json_list, query
 
 _decode_parents = msgspec.json.Decoder(list[Parent]).decode
 _decode_attestation = msgspec.json.Decoder(Attestation).decode
@@ -85,8 +85,7 @@ def fetch(db: apsw.Connection, positions: Sequence[int]) -> list[FactRow]:
     if len(positions) == 1:
         return [FactRow(*row) for row in query(db, _FETCH_ONE, (int(positions[0]),))]
     wanted = [int(position) for position in positions]
-    asked = msgspec.json.encode(wanted).decode()
-    by_position = {row[0]: FactRow(*row) for row in query(db, _FETCH_MANY, (asked,))}
+    by_position = {row[0]: FactRow(*row) for row in query(db, _FETCH_MANY, (json_list(wanted),))}
     return [by_position[position] for position in wanted if position in by_position]
 
 
@@ -113,4 +112,4 @@ def said_after(db: apsw.Connection, position: int) -> list[SaidRow]:
 def said_at(db: apsw.Connection, positions: Sequence[int]) -> list[SaidRow]:
     """The facts asserted at ``positions``, which ascend; absent ones are left out."""
     sql = f"{_SAID} IN (SELECT value FROM json_each(?)) ORDER BY from_position"
-    return [SaidRow(*row) for row in query(db, sql, (msgspec.json.encode(positions).decode(),))]
+    return [SaidRow(*row) for row in query(db, sql, (json_list(positions),))]

@@ -52,7 +52,7 @@ from engramlog.projections.tables.facts.decay import (
     gardens_json,
     swept_rows,
 )
-from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.projector import ImagePart, Projector
 from engramlog.projections.text.question_share import asking_percent
 from engramlog.projections.text.terms import lexical_text
 
@@ -255,7 +255,7 @@ FROM fact_rows WHERE from_position>? ORDER BY from_position LIMIT ?
 _TYPE_NUMBERS = {name: number for number, name in enumerate(VALUE_TYPES)}
 
 
-class FactsPart:
+class FactsPart(ImagePart):
     """A slot per fact: its columns, and the lists that find it."""
 
     kinds = FactsProjector.kinds

@@ -6,7 +6,7 @@ signer: two nodes may use the same id, and neither tombstone replaces the other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from hashlib import sha256
 
 import apsw
@@ -20,7 +20,7 @@ from engramlog.projections.columns.tombstone_mask import Hiding, Tombstone
 from engramlog.projections.moment import LIVE
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.conflicts.resolutions import ResolutionsPart
-from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.projector import Projector, SmallPart
 from engramlog.projections.tables.struct_rows import insert_row, rows_as
 
 EVERY_SCOPE = ("all", "*")
@@ -233,8 +233,9 @@ def _revokes(revocation: TombstoneRevoked, tombstone_id: str, node_id: str | Non
     return tombstone_id == revocation.tombstone_id and revocation.node_id in (None, node_id)
 
 
-class TombstonesPart:
-    """What the tombstones in force hide; replaced as a whole on every change."""
+class TombstonesPart(SmallPart):
+    """What the tombstones in force hide; replaced as a whole on every change, and once every part
+    has forgotten erased facts."""
 
     kinds = frozenset({"fact_asserted", "conflict_resolved", *TombstonesProjector.kinds})
 
@@ -275,9 +276,6 @@ class TombstonesPart:
         return not self.hiding.names.keys().isdisjoint(fresh) or any(
             name in self._facts.slot_of for name in self._awaited
         )
-
-    def forget(self, facts: Mapping[str, int]) -> None:
-        """Nothing to do: ``hide`` runs again after every part has forgotten these facts."""
 
     def state(self) -> bytes:
         return msgspec.msgpack.encode(self.hiding.tombstones)

@@ -17,10 +17,10 @@ from engramlog.eventlog.kinds import ContentReviewed, FactAsserted
 from engramlog.projections.arrays import I32, U8
 from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import query
+from engramlog.projections.tables.database import json_list, query
 from engramlog.projections.tables.erasing import FACTS, POSITIONS
 from engramlog.projections.tables.facts.facts import fact_id
-from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.projector import Projector, SmallPart
 from engramlog.projections.tables.struct_rows import end_rows, insert_row
 from engramlog.projections.text.sanitizing import NOTED, RULESET, verdict_of
 
@@ -88,9 +88,6 @@ class ContentReview(Struct, frozen=True):
     position: int
 
 
-_REVIEW_COLUMNS = "fact_id, decision, reason, actor, decided_at, from_position"
-
-
 def remaining_flags(flags: int, decision: str | None) -> int:
     """The flags left after a decision: a released fact keeps its warnings and is no longer held
     back."""
@@ -103,7 +100,7 @@ ON content_reviews.fact_id=verdicts.fact_id AND to_position=?
 """
 
 
-class VerdictsPart:
+class VerdictsPart(SmallPart):
     """Flags by slot: eight bits per fact, zero for nearly all.
 
     Readers may hold the array, so nothing changes inside it: a review makes a new array. Slots
@@ -179,23 +176,16 @@ def flags_at(array: U8, slots: I32) -> U8:
 
 def codes_at(db: apsw.Connection, positions: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """Codes by the position of the fact; only facts with codes."""
-    asked = msgspec.json.encode([int(position) for position in positions]).decode()
-    rows = query(
-        db,
-        "SELECT from_position, codes FROM verdicts"
-        " WHERE from_position IN (SELECT value FROM json_each(?))",
-        (asked,),
-    )
+    asked = json_list(int(position) for position in positions)
+    sql = """SELECT from_position, codes FROM verdicts
+        WHERE from_position IN (SELECT value FROM json_each(?))"""
+    rows = query(db, sql, (asked,))
     return {position: tuple(msgspec.json.decode(codes)) for position, codes in rows}
 
 
 def reviews_of(db: apsw.Connection, facts: Sequence[str]) -> dict[str, ContentReview]:
     """The current decision by fact id; only facts with one."""
-    asked = msgspec.json.encode(list(facts)).decode()
-    rows = query(
-        db,
-        f"SELECT {_REVIEW_COLUMNS} FROM content_reviews"
-        " WHERE to_position=? AND fact_id IN (SELECT value FROM json_each(?))",
-        (LIVE, asked),
-    )
+    sql = """SELECT fact_id, decision, reason, actor, decided_at, from_position FROM content_reviews
+        WHERE to_position=? AND fact_id IN (SELECT value FROM json_each(?))"""
+    rows = query(db, sql, (LIVE, json_list(facts)))
     return {fact_id: ContentReview(*review) for fact_id, *review in rows}

@@ -19,7 +19,7 @@ from engramlog.eventlog.codec import encode_payload
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactAsserted, ForeignPageReceived
-from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.database import json_list, query, query_one, query_value
 from engramlog.projections.tables.erasing import FACTS
 from engramlog.projections.tables.projector import Projector
 
@@ -89,8 +89,7 @@ def stands_in(db: apsw.Connection) -> Callable[[bytes], int | None]:
     """``stands_at`` of the tables. An erased fact has no position and is not admitted again."""
 
     def at(event_id: bytes) -> int | None:
-        row = query_one(db, _STANDS, (id_text(event_id),))
-        return None if row is None else int(row[0])
+        return query_value(db, _STANDS, (id_text(event_id),))
 
     return at
 
@@ -184,10 +183,8 @@ class ForeignFactsProjector(Projector):
 
 def foreign_cursor(db: apsw.Connection, node_id: str, scope: str) -> str:
     """How far a scope of a foreign node was pulled; empty before the first pull."""
-    row = query_one(
-        db, "SELECT cursor FROM foreign_cursors WHERE node_id=? AND scope=?", (node_id, scope)
-    )
-    return "" if row is None else str(row[0])
+    sql = "SELECT cursor FROM foreign_cursors WHERE node_id=? AND scope=?"
+    return query_value(db, sql, (node_id, scope)) or ""
 
 
 def foreign_pages(db: apsw.Connection, node_id: str) -> ForeignPages | None:
@@ -205,28 +202,24 @@ def is_known(db: apsw.Connection, fact: FactAsserted) -> bool:
     """Whether this node has a foreign node's fact: under the id of its own wrapping, or, with the
     same content, by any puller's. A peer's claim about an id proves nothing."""
     assert fact.foreign is not None
-    return (
-        query_one(
-            db,
-            "SELECT 1 FROM foreign_facts WHERE node_id=? AND foreign_id=?"
-            " AND (wrapped_here OR fact_id=?)",
-            (fact.foreign.node_id, fact.foreign.fact_id, id_text(foreign_event_id(fact))),
-        )
-        is not None
+    sql = (
+        "SELECT 1 FROM foreign_facts WHERE node_id=? AND foreign_id=?"
+        " AND (wrapped_here OR fact_id=?)"
     )
+    named = (fact.foreign.node_id, fact.foreign.fact_id, id_text(foreign_event_id(fact)))
+    return query_one(db, sql, named) is not None
 
 
 def foreign_settled(db: apsw.Connection, node_id: str, names: Sequence[str]) -> dict[str, str]:
     """The foreign node's ids that this node settled: empty text if taken, else the reason of the
     refusal."""
-    asked = msgspec.json.encode(list(names)).decode()
     rows = query(
         db,
         "SELECT foreign_id, code FROM foreign_refusals WHERE node_id=?1"
         " AND foreign_id IN (SELECT value FROM json_each(?2))"
         " UNION ALL SELECT foreign_id, '' FROM foreign_facts WHERE node_id=?1"
         " AND foreign_id IN (SELECT value FROM json_each(?2)) AND wrapped_here",
-        (node_id, asked),
+        (node_id, json_list(names)),
     )
     return {str(name): str(code) for name, code in rows}
 

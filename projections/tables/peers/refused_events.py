@@ -4,7 +4,7 @@ The receipt of their page lists them (``PeerPageReceived.refused``) and precedes
 rules do not change the meaning of a log.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import apsw
 import msgspec
@@ -13,6 +13,7 @@ from msgspec import Struct
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import PeerPageReceived
 from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.projector import SmallPart
 
 _OWN = frozenset({None})
 Place = tuple[str, int]
@@ -63,7 +64,7 @@ def refused_in(db: apsw.Connection) -> Callable[[Place], bool]:
     return lambda place: query_one(db, sql, place) is not None
 
 
-class RefusedPart:
+class RefusedPart(SmallPart):
     """Which events of peers are refused."""
 
     kinds = frozenset({"peer_page_received"})
@@ -77,9 +78,6 @@ class RefusedPart:
     def fold(self, events: Sequence[Recorded]) -> None:
         for event in events:
             self.places.update(refused_places(event))
-
-    def forget(self, facts: Mapping[str, int]) -> None:
-        """Nothing to do: refused events stated no facts."""
 
     def state(self) -> bytes:
         return msgspec.msgpack.encode(sorted(self.places))

@@ -10,14 +10,13 @@ grant covers earlier claims.
 from collections.abc import Collection, Sequence
 
 import apsw
-import msgspec
 from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.identifiers import id_bytes, id_text
 from engramlog.eventlog.kinds import ConflictResolved, FactErased, FactRetracted
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import query
+from engramlog.projections.tables.database import json_list, query
 from engramlog.projections.tables.erasing import FACTS, may_erase
 from engramlog.projections.tables.peers.peers import peer_grants
 from engramlog.projections.tables.projector import Projector
@@ -148,7 +147,7 @@ def erased_elsewhere(
 ) -> set[bytes]:
     """The events of node ``origin`` that an authorized erasure in this log names: the origin's,
     this node's (``own``), or that of a peer with the grant."""
-    asked = msgspec.json.encode(sorted(map(id_text, events))).decode()
+    asked = json_list(sorted(map(id_text, events)))
     return {
         id_bytes(event)
         for event, eraser in query(db, _NAMING, (asked,))

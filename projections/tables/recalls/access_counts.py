@@ -15,7 +15,7 @@ from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.columns.slot_counts import Counted, SlotCounts
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import FACTS
-from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.projector import Projector, SmallPart
 
 KEPT_MAX = 20
 """Instants kept per fact, at any moment."""
@@ -99,7 +99,7 @@ def _last_instants(uses: Iterable[RecallUse]) -> list[int]:
 TimesKept = dict[int, tuple[bytes, bytes]]
 
 
-class AccessPart:
+class AccessPart(SmallPart):
     """How often, and when last, recalls returned each fact."""
 
     kinds = AccessProjector.kinds

@@ -1,6 +1,6 @@
 """Feedback on facts that recalls returned: cited in an answer, or rejected (abmind #824)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
 
@@ -13,7 +13,7 @@ from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.columns.slot_counts import Counted, SlotCounts
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import FACTS, POSITIONS
-from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.projector import Projector, SmallPart
 
 _EVERY = "SELECT position, fact_id, cited, rejected FROM fact_feedback ORDER BY position"
 
@@ -66,7 +66,7 @@ def _counts(event: Recorded) -> list[tuple[str, int, int]]:
     return [(fact, int(fact in cited), int(fact in rejected)) for fact in sorted(cited | rejected)]
 
 
-class FeedbackPart:
+class FeedbackPart(SmallPart):
     """How often each fact was cited, and rejected."""
 
     kinds = FeedbackProjector.kinds
@@ -83,9 +83,6 @@ class FeedbackPart:
     def fold(self, events: Sequence[Recorded]) -> None:
         for event in events:
             self._add(event.position, _counts(event))
-
-    def forget(self, facts: Mapping[str, int]) -> None:
-        """Nothing to do: no caller can read the counts of these slots."""
 
     def state(self) -> bytes:
         return msgspec.msgpack.encode((self.cited.state(), self.rejected.state()))

@@ -9,7 +9,7 @@ import apsw
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import RecallAnswered
-from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.database import query_column, query_value
 from engramlog.projections.tables.erasing import POSITIONS
 from engramlog.projections.tables.projector import Projector
 
@@ -46,24 +46,21 @@ class RecallReceiptsProjector(Projector):
 
 def find_receipt(db: apsw.Connection, receipt_id: str) -> int | None:
     """The receipt's position, readable or not."""
-    row = query_one(db, "SELECT position FROM recall_receipts WHERE receipt_id=?", (receipt_id,))
-    return None if row is None else int(row[0])
+    return query_value(db, "SELECT position FROM recall_receipts WHERE receipt_id=?", (receipt_id,))
 
 
 def list_receipts(db: apsw.Connection, principal: str | None, before: int, limit: int) -> list[int]:
     """Positions of receipts before a position, newest first; of one principal, or of all."""
     whose = "" if principal is None else "principal = ? AND"
     given = () if principal is None else (principal,)
-    rows = query(
+    return query_column(
         db,
         f"SELECT position FROM recall_receipts WHERE {whose} position < ?"
         " ORDER BY position DESC LIMIT ?",
         (*given, before, limit),
     )
-    return [position for (position,) in rows]
 
 
 def receipt_positions(db: apsw.Connection) -> list[int]:
     """Positions of receipts, in order."""
-    rows = query(db, "SELECT position FROM recall_receipts ORDER BY position")
-    return [position for (position,) in rows]
+    return query_column(db, "SELECT position FROM recall_receipts ORDER BY position")

@@ -3,10 +3,9 @@
 from collections.abc import Collection, Iterable
 
 import apsw
-import msgspec
 from msgspec import Struct
 
-from engramlog.projections.tables.database import query
+from engramlog.projections.tables.database import json_list, query, query_column
 from engramlog.projections.writing.commands import EraseFacts
 
 ERASED_FACTS_MAX = 20_000
@@ -68,7 +67,7 @@ class Doomed(Struct, frozen=True):
 
 def facts_named(db: apsw.Connection, fact_ids: Iterable[str]) -> list[Doomed]:
     """The existing facts among these ids."""
-    return [Doomed(*row) for row in query(db, _BY_ID, (_json(list(fact_ids)),))]
+    return [Doomed(*row) for row in query(db, _BY_ID, (json_list(fact_ids),))]
 
 
 def facts_about(db: apsw.Connection, entity: str, *, mentions: bool) -> list[Doomed]:
@@ -122,31 +121,27 @@ UNION SELECT to_position FROM aliases WHERE raw_uri IN named
 def named_elsewhere(db: apsw.Connection, doomed: Collection[str], command: EraseFacts) -> set[int]:
     """Positions of deltas that made erased facts, of the episodes to erase, and of other events
     that name an erased entity."""
-    ids = _json(list(doomed))
-    found = {row[0] for row in query(db, _DELTAS, (ids,))}
+    found = set(query_column(db, _DELTAS, (json_list(doomed),)))
     if command.episodes:
         found |= set(source_episodes(db, doomed))
     if command.entity is not None and command.mentions:
-        found |= {row[0] for row in query(db, _EPISODES_OF, (command.entity,))}
+        found |= set(query_column(db, _EPISODES_OF, (command.entity,)))
     return found
 
 
 def source_episodes(db: apsw.Connection, facts: Collection[str]) -> list[int]:
     """Positions of the episodes behind facts."""
-    return [position for (position,) in query(db, _EPISODES, (_json(list(facts)),))]
+    return query_column(db, _EPISODES, (json_list(facts),))
 
 
 def _near(db: apsw.Connection, facts: list[Doomed], *, derived: bool) -> list[Doomed]:
-    ids = _json([fact.id for fact in facts])
+    ids = json_list(fact.id for fact in facts)
     said = [(f.entity, f.relation, f.value_type, f.value_v, f.source) for f in facts]
-    rows = query(db, _COPIES, (_json(said),))
-    rows += query(db, _MARKERS, (_json([(f.id, f.value_type, f.value_v) for f in facts]),))
+    rows = query(db, _COPIES, (json_list(said),))
+    rows += query(db, _MARKERS, (json_list((f.id, f.value_type, f.value_v) for f in facts),))
     if derived:
-        rows += query(db, _CHILDREN, (_json([f.cid.removeprefix("sha256:") for f in facts]),))
+        hashes = json_list(f.cid.removeprefix("sha256:") for f in facts)
+        rows += query(db, _CHILDREN, (hashes,))
     linked = [each for row in query(db, _ADMITTED, (ids,)) for each in row if each is not None]
-    linked += [row[0] for row in query(db, _NOTES, (ids,))]
+    linked += query_column(db, _NOTES, (ids,))
     return [Doomed(*row) for row in rows] + facts_named(db, linked)
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

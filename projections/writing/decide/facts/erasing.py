@@ -7,8 +7,6 @@ still affects a remaining fact stays, with its note (docs/erasure.md).
 
 from collections.abc import Callable, Collection, Iterable
 
-import msgspec
-
 from engramlog.eventlog.event import NODE_STREAM, Draft, Recorded
 from engramlog.eventlog.identifiers import id_bytes, id_text
 from engramlog.eventlog.kinds import (
@@ -23,7 +21,7 @@ from engramlog.eventlog.kinds import (
     LegalHoldSet,
 )
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.database import json_list, query_column, query_one
 from engramlog.projections.tables.facts.attributes import attributed
 from engramlog.projections.tables.facts.erasures import find_erasure, find_erasure_receipt, held
 from engramlog.projections.tables.facts.facts import fact_id
@@ -210,10 +208,9 @@ def _events(
     positions = {fact.position for fact in doomed.values()}
     ends = {fact.to_position for fact in doomed.values()}
     ends |= {fact.set_aside for fact in doomed.values()}
-    ids = msgspec.json.encode(list(doomed)).decode()
     targets = {*doomed, *(fact.entity for fact in doomed.values() if command.entity is not None)}
-    asked = msgspec.json.encode(sorted(targets)).decode()
-    speaking = {row[0] for row in query(context.db, _SPEAKING, (ids, asked))}
+    asked = (json_list(doomed), json_list(sorted(targets)))
+    speaking = set(query_column(context.db, _SPEAKING, asked))
     speaking |= named_elsewhere(context.db, doomed, command)
     events = {
         event.position: event
@@ -308,5 +305,4 @@ def _sources(doomed: dict[str, Doomed], context: Context) -> list[Recorded]:
 def _derived(doomed: dict[str, Doomed], context: Context) -> list[str]:
     """Remaining facts that were derived from erased ones: they may repeat the text."""
     hashes = [fact.cid.removeprefix("sha256:") for fact in doomed.values()]
-    rows = query(context.db, _DERIVED, (msgspec.json.encode(hashes).decode(),))
-    return sorted({fact for (fact,) in rows} - doomed.keys())
+    return sorted(set(query_column(context.db, _DERIVED, (json_list(hashes),))) - doomed.keys())

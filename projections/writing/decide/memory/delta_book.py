@@ -16,7 +16,7 @@ from engramlog.projections.episodes.delta import (
 from engramlog.projections.episodes.stating import StatedFact
 from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import query
+from engramlog.projections.tables.database import json_list, query, query_column
 from engramlog.projections.writing.decide.context import Context
 from engramlog.projections.writing.decide.readable import readable
 from engramlog.projections.writing.memory_commands import ApplyDeltas
@@ -86,11 +86,11 @@ class DeltaBook:
         self._context, self._rights = context, command.rights
         partition = fact_partition(command.scope, command.garden_id)
         proposals = command.proposals
-        ids = _json(proposal.delta_id for proposal in proposals)
+        ids = json_list({proposal.delta_id: None for proposal in proposals})
         self.known = self._applied(ids)
         self._named: dict[str, list[DeltaFact]] = {}
         self._by_id: dict[str, DeltaFact] = {}
-        rows = query(self._db, _NAMED, (partition, _json(_names(proposals))))
+        rows = query(self._db, _NAMED, (partition, json_list(dict.fromkeys(_names(proposals)))))
         shown = self._readable(row[1] for row in rows)
         for row in rows:
             name, fact_id, user, agent, end, base, *said = row
@@ -98,7 +98,7 @@ class DeltaBook:
                 continue
             live = end == LIVE and base > 0.0
             self._add(DeltaFact(name, fact_id, user, agent, live, *said))
-        sources = _json(each for p in proposals for each in p.delta.source_episode_ids)
+        sources = json_list({each: None for p in proposals for each in p.delta.source_episode_ids})
         self._hashes: dict[str, str] = dict(query(self._db, _HASHES, (partition, sources)))
         self._fresh: dict[tuple[MemoryPlace, str, str], list[DeltaFact]] = {}
 
@@ -158,7 +158,7 @@ class DeltaBook:
         value = statement.value
         key = (statement.entity, statement.relation, place.scope, place.garden_id)
         row = (*key, place.user, place.agent, value.type, value.v)
-        rivals = [found for (found,) in query(self._db, _RIVAL, row)]
+        rivals = query_column(self._db, _RIVAL, row)
         shown = self._readable(rivals)
         for found in (rival for rival in rivals if rival in shown):
             known = self._by_id.get(found)
@@ -199,7 +199,3 @@ def _names(proposals: Iterable[Proposal]) -> Iterable[str]:
         name = None if payload is None else payload.get("id")
         if isinstance(name, str):
             yield name
-
-
-def _json(texts: Iterable[str]) -> str:
-    return json.dumps(list(dict.fromkeys(texts)))

@@ -15,7 +15,7 @@ from engramlog.eventlog.kinds import AppliedDelta, DeltaApplied, FactRetracted, 
 from engramlog.projections.memories.attribute_rules import misplaced
 from engramlog.projections.moment import LIVE
 from engramlog.projections.summaries.reading import current_paragraphs
-from engramlog.projections.tables.database import query
+from engramlog.projections.tables.database import json_list, query
 from engramlog.projections.writing.commands import CommandRefused, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import check_writing
@@ -120,7 +120,7 @@ def _without_known(
     if isinstance(payload, SummaryRecorded):
         same = _same_summary(command, payload, context)
         return (same, None) if same is not None else ({}, payload)
-    asked = _json(delta.delta_id for delta in payload.deltas)
+    asked = json_list(delta.delta_id for delta in payload.deltas)
     known: dict[str, str | None] = dict(query(context.db, _KNOWN, (asked,)))
     ids = {
         delta.fact_id: fact
@@ -187,8 +187,4 @@ def _delta_with_ids(delta: AppliedDelta, ids: dict[str, str]) -> AppliedDelta:
 
 def _there(facts: Iterable[str], context: Context) -> dict[str, int]:
     """The position at which each of these facts ends; existing facts only."""
-    return dict(query(context.db, _THERE, (_json(facts),)))
-
-
-def _json(texts: Iterable[str]) -> str:
-    return msgspec.json.encode(list(texts)).decode()
+    return dict(query(context.db, _THERE, (json_list(facts),)))
