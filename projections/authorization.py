@@ -145,7 +145,6 @@ class Authorization(Struct, frozen=True):
     def mask(self, view: Placed, slots: I32 | None = None) -> Bool:
         """Which slots (all, or those given) this caller may read: a bool array."""
         scope = view.scope if slots is None else view.scope[slots]
-        garden = view.garden if slots is None else view.garden[slots]
         if slots is None:
             # A few comparisons of a byte column cost less than one look-up per fact.
             allowed = np.zeros(len(scope), dtype=bool)
@@ -154,12 +153,14 @@ class Authorization(Struct, frozen=True):
                     allowed |= scope == number
         else:
             allowed = _by_scope_number(self.scopes)[scope]
-        if self.only_gardens:
-            allowed &= garden >= 0
-        if not self.every_garden and np.count_nonzero(garden >= 0):
-            numbers = [view.gardens.number(name) for name in self.gardens]
-            open_gardens = np.array([n for n in numbers if n is not None], dtype=garden.dtype)
-            allowed &= (garden < 0) | np.isin(garden, open_gardens)
+        if self.only_gardens or (not self.every_garden and len(view.gardens)):
+            garden = view.garden if slots is None else view.garden[slots]
+            if self.only_gardens:
+                allowed &= garden >= 0
+            if not self.every_garden and np.count_nonzero(garden >= 0):
+                numbers = [view.gardens.number(name) for name in self.gardens]
+                open_gardens = np.array([n for n in numbers if n is not None], dtype=garden.dtype)
+                allowed &= (garden < 0) | np.isin(garden, open_gardens)
         if view.confidential or self.ceiling < OPEN_CLASS:
             allowed &= self.cleared(view, slots)
         if self.entities:

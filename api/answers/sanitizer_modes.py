@@ -156,7 +156,7 @@ def screen(
         whole: omit nothing (answers to the writer, and to reviewers).
     """
     flags = view.flags(slots)
-    if mode == "off" or not (flags & NOTED).any():
+    if mode == "off" or not any((flags & NOTED).tolist()):
         return Screen()
     positions: list[int] = view.from_position[slots].tolist()
     codes = reader.codes(positions)

@@ -1,7 +1,5 @@
 """From an assert request to the writer's command: the rules that need the caller or the node."""
 
-from typing import Any
-
 from msgspec import Struct
 
 from engramlog.api.commands.attestations import attestation_of
@@ -73,7 +71,8 @@ class Assertions:
         entity, source = self._names(request)
         value = given if given.type != "ref" else value_meant(context, given, self._position)
         attributes = None if request.attributes is None else request.attributes.stored()
-        check_attributes(context, attributes)
+        if attributes is not None:
+            check_attributes(context, attributes)
         command = AssertFact(
             entity=entity,
             relation=request.relation,
@@ -155,12 +154,10 @@ def check_ends_everything(context: RequestContext) -> None:
         raise coded("source_forbidden", "this key may not end facts of every source")
 
 
-def check_attributes(context: RequestContext, attributes: FactAttributes | None) -> None:
+def check_attributes(context: RequestContext, attributes: FactAttributes) -> None:
     """Raises ApiError 403 if a fact claims more trust than the caller may give: content must not
     raise its own trust."""
-    if attributes is None or context.authorization.may("admin"):
-        return
-    if attributes.trust > UNTRUSTED_TRUST_MAX:
+    if attributes.trust > UNTRUSTED_TRUST_MAX and not context.authorization.may("admin"):
         raise coded(
             "attribute_forbidden",
             f"trust above {UNTRUSTED_TRUST_MAX} takes admin permission",
@@ -210,10 +207,7 @@ def _warnings(entity: str, relation: str) -> list[str]:
     warnings: list[str] = []
     if ":" not in relation:
         warnings.append(f"bare relation {relation!r} has no namespace; {_NAMESPACES_HINT}")
-    reserved: dict[str, Any] = {"relation": relation, "entity": entity}
-    warnings += [
-        f"{what} {text!r} uses the reserved system prefix 'stigmem:'"
-        for what, text in reserved.items()
-        if text.startswith("stigmem:") and not text.startswith("stigmem://")
-    ]
+    for what, text in (("relation", relation), ("entity", entity)):
+        if text.startswith("stigmem:") and not text.startswith("stigmem://"):
+            warnings.append(f"{what} {text!r} uses the reserved system prefix 'stigmem:'")
     return warnings

@@ -67,7 +67,7 @@ class Caller(Struct, frozen=True):
     @property
     def charged(self) -> str | None:
         """The principal whose quota the request uses; None if it uses none."""
-        return self.principal if self.key_id is not None else self.issuer
+        return self.authorization.principal if self.key_id is not None else self.issuer
 
 
 def identify(

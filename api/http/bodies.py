@@ -47,7 +47,7 @@ class DirectResponse(web.Response):
 
     @property
     def prepared(self) -> bool:
-        return self._writer is not None or super().prepared
+        return self._writer is not None or self._eof_sent or self._payload_writer is not None
 
     @property
     def keep_alive(self) -> bool | None:
@@ -60,11 +60,11 @@ class DirectResponse(web.Response):
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
         if self._writer is not None:
             return self._writer
-        headers, body = self.headers, self.body
+        headers, body, status = self._headers, self._body, self._status
         if (
             not body
             or not isinstance(body, bytes)
-            or self.status in (204, 304)
+            or status in (204, 304)
             or request.version != HttpVersion11
             or not request.keep_alive
             or request.method == hdrs.METH_HEAD
@@ -75,7 +75,7 @@ class DirectResponse(web.Response):
         headers[hdrs.DATE] = rfc822_formatted_time()
         headers[hdrs.SERVER] = SERVER_SOFTWARE
         self._writer = writer = request.writer
-        await writer.write_headers(f"HTTP/1.1 {self.status} {self.reason}", headers)
+        await writer.write_headers(f"HTTP/1.1 {status} {self._reason}", headers)
         return writer
 
     async def write_eof(self, data: bytes = b"") -> None:
@@ -83,7 +83,7 @@ class DirectResponse(web.Response):
             await super().write_eof(data)
         elif not self._sent:
             self._sent = True
-            body = self.body
+            body = self._body
             assert isinstance(body, bytes)
             await self._writer.write_eof(body)
 
@@ -92,7 +92,9 @@ def answer(
     body: object, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
     """A JSON response."""
-    return json_answer(_encode(body), status, headers)
+    return DirectResponse(
+        body=_encode(body), status=status, headers=headers, content_type="application/json"
+    )
 
 
 def json_answer(
@@ -227,7 +229,7 @@ def parse_body(model: type[Model], data: bytes) -> Model:
 
 def unknown_fields(item: BaseModel) -> list[str]:
     """Names in the request that the model lacks, in the order sent."""
-    return list(item.model_extra or {})
+    return list(item.__pydantic_extra__ or ())
 
 
 def query_of(model: type[Model], request: web.Request) -> Model:

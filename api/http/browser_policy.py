@@ -8,6 +8,7 @@ send without a preflight is refused if it comes without a key.
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -55,7 +56,7 @@ class BrowserPolicy:
             hosts=hosts,
         )
 
-    @property
+    @cached_property
     def configured(self) -> bool:
         """Whether pages of other origins have access."""
         return bool(self.origins or self.origin_pattern or self.dev_localhost)

@@ -1,7 +1,7 @@
 """One request on its way through a handler: its caller, its target, its moment."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from hashlib import sha256
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
@@ -30,8 +30,6 @@ WARNED_MAX = 5
 """Names in the header of warnings, each cut to this many characters:"""
 _WARNED_LENGTH_MAX = 60
 
-_BODY = web.RequestKey("body", bytes)
-
 Model = TypeVar("Model", bound=BaseModel)
 Row = TypeVar("Row")
 Given = ParamSpec("Given")
@@ -42,6 +40,8 @@ class Call(RequestContext):
     """A request over HTTP, with its context."""
 
     request: web.Request
+    _body: list[bytes] = field(default_factory=list, init=False)
+    """The raw body, once it was read."""
 
     def segment(self, name: str) -> str:
         """A part of the path."""
@@ -51,11 +51,10 @@ class Call(RequestContext):
 
     async def raw(self, limit: int | None = None) -> bytes:
         """The raw body, at most ``limit`` bytes. Raises ApiError 413."""
-        data = self.request.get(_BODY)
-        if data is None:
+        if not self._body:
             most = self.service.settings.request_body_bytes_max if limit is None else limit
-            data = self.request[_BODY] = await read_bytes(self.request, most)
-        return data
+            self._body.append(await read_bytes(self.request, most))
+        return self._body[0]
 
     async def body(self, model: type[Model]) -> Model:
         """The JSON body as ``model``. Raises ApiError 400, 413 or 422."""
@@ -86,7 +85,10 @@ class Call(RequestContext):
         Raises:
             ApiError: 400 ``session_id_too_long`` or ``invalid_session_id``.
         """
-        text = self.request.headers.get(SESSION_HEADER, "").strip()
+        text = self.request.headers.get(SESSION_HEADER)
+        if text is None:
+            return None
+        text = text.strip()
         if len(text) > SESSION_LENGTH_MAX:
             raise coded(
                 "session_id_too_long", f"Stigmem-Session exceeds {SESSION_LENGTH_MAX} characters"
@@ -208,7 +210,7 @@ class Call(RequestContext):
                 f"Idempotency-Key must be 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} printable characters",
             )
         what = f"{self.request.method} {self.request.path_qs}\n".encode()
-        return Idempotency(self.caller.principal, key, sha256(what + self.request[_BODY]).digest())
+        return Idempotency(self.caller.principal, key, sha256(what + self._body[0]).digest())
 
 
 class Warns(Protocol):

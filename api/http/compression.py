@@ -10,12 +10,12 @@ COMPRESSED_FROM_BYTES = 4_096
 _LEVEL = 5
 
 
-def is_large(response: web.StreamResponse) -> bool:
+def is_large(response: web.Response) -> bool:
     """Whether the body is in memory, uncompressed, and worth compressing."""
+    body = response.body
     return (
-        isinstance(response, web.Response)
-        and isinstance(response.body, bytes)
-        and len(response.body) >= COMPRESSED_FROM_BYTES
+        isinstance(body, bytes)
+        and len(body) >= COMPRESSED_FROM_BYTES
         and "Content-Encoding" not in response.headers
     )
 

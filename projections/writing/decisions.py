@@ -96,10 +96,10 @@ DECISIONS: dict[type[Command], Callable[[Any, Context], Decision | Refused]] = {
     memory_commands.RestateBatch: restating.restate_batch,
 }
 """By the command's type; other payloads are recorded as they are."""
-ALONE = (
+ALONE = frozenset({
     ask.EraseFacts, ask.EraseEvents, peer_commands.TakeForeignEnds, memory_commands.StoreMemory,
     memory_commands.MergeMemories,
-)  # fmt: skip
+})  # fmt: skip
 """Commands that are decided alone, with everything before them committed."""
 
 

@@ -128,7 +128,7 @@ class Group:
             SharedFailure: one of several cannot, and it is unknown which.
             StorageError: the tables cannot be written.
         """
-        if not {type(each) for one in submissions for each in one.commands} <= SHARED_APPLY:
+        if not all(SHARED_APPLY.issuperset(map(type, one.commands)) for one in submissions):
             self._tables()
         steps: dict[int, list[_Step]] = {}
         for submission in submissions:

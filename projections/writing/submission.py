@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import Any, Protocol
 
 from engramlog.eventlog.log import Idempotency
@@ -34,9 +33,10 @@ class LoopAnswer:
         self._pass_on(self.future.set_exception, exception)
 
     def _pass_on(self, settle: Callable[[Any], None], outcome: object) -> None:
-        # A closed loop has no waiting caller.
-        with suppress(RuntimeError):
+        try:
             self._loop.call_soon_threadsafe(self._settle, settle, outcome)
+        except RuntimeError:
+            return  # a closed loop has no waiting caller
 
     def _settle(self, settle: Callable[[Any], None], outcome: object) -> None:
         if not self.future.done():  # the caller may have given up

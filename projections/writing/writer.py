@@ -252,10 +252,13 @@ class Writer(CatchesUp):
     def _next(self) -> Submission | Callable[[], None] | None:
         """The next queued item; while the queue is empty, the tables follow the log."""
         while (patience := self.image.tail.patience()) is not None:
-            if patience:
-                with suppress(queue.Empty):
-                    return self._queue.get(timeout=patience)
-            self._follow_log()
+            if not patience:
+                self._follow_log()
+                continue
+            try:
+                return self._queue.get(timeout=patience)
+            except queue.Empty:
+                self._follow_log()
         return self._queue.get()
 
     def _gather(self, first: Submission) -> tuple[list[Submission], Any]:
@@ -280,7 +283,7 @@ class Writer(CatchesUp):
         is written alone."""
         together: list[Submission] = []
         for submission in group:
-            if any(isinstance(command, ALONE) for command in submission.commands):
+            if not ALONE.isdisjoint(map(type, submission.commands)):
                 self._write_together(together)
                 self._write_together([submission])
                 together = []

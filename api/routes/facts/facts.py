@@ -178,13 +178,16 @@ async def get_fact(call: Call, query: MomentQuery) -> FactRecord:
     """One fact by id, or the newest visible one by ``sha256:`` content id."""
     view, moment = call.at(query)
     name = call.segment("fact_id")
-    if call.node.reader.slot_of(name) is None:
-        card = card_record(call, view, moment, name)
-        if card is not None:
-            call.note_read((card.scope,))
-            return card
-        check_erased(call, name)
-    slot = find(call, view, moment, name, call.authorization.alone())
+    try:
+        slot = find(call, view, moment, name, call.authorization.alone())
+    except ApiError:
+        if call.node.reader.slot_of(name) is None:
+            card = card_record(call, view, moment, name)
+            if card is not None:
+                call.note_read((card.scope,))
+                return card
+            check_erased(call, name)
+        raise
     rows = call.node.reader.rows([int(view.from_position[slot])])
     _check_cid(rows[0])
     record = call.records(view, [slot], moment, rows=rows)[0]
