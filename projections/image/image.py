@@ -78,13 +78,14 @@ class MemoryImage:
 
     Attributes:
         erasures: how often facts were erased since this image was made.
+        facts_position: the last event that changed more than how often recalls returned facts.
         parts: by name, in the order in which they load and fold: a part may use earlier ones.
         facts: the columns, names and slot lists that the parts share.
         tail: events that the image shows before the tables do.
     """
 
     def __init__(self) -> None:
-        self.published = self.position = self.erasures = 0
+        self.published = self.position = self.facts_position = self.erasures = 0
         self._sections: Sections | None = None
         self.tail = TableTail()
         self.facts = facts = FactColumns()
@@ -123,6 +124,10 @@ class MemoryImage:
         own = FactsPart(facts, self.trust, self.decay)
         self._small = before | after
         self.parts: dict[str, ImagePart] = {**before, "facts": own, **after}
+        counting = (self.accesses, self.feedback)
+        self._facts_kinds = {
+            kind for part in self.parts.values() if part not in counting for kind in part.kinds
+        }
         self._folding: dict[str, list[ImagePart]] = defaultdict(list)
         for part in self.parts.values():
             for kind in part.kinds:
@@ -140,7 +145,7 @@ class MemoryImage:
         """Load everything from the tables, whose position is ``position``."""
         for part in self.parts.values():
             part.load(db)
-        self._publish(position)
+        self._publish(position, position)
 
     def apply(self, events: Sequence[Recorded], position: int) -> None:
         """Apply committed events and publish ``position``."""
@@ -153,7 +158,8 @@ class MemoryImage:
         self._fold(events[start:])
         if hiding is not self.tombstones.hiding:
             self.remembered.clear()
-        self._publish(position)
+        changing = (event.position for event in events if event.header.kind in self._facts_kinds)
+        self._publish(position, max(changing, default=self.facts_position))
 
     # -- in files -------------------------------------------------------------------------
 
@@ -181,7 +187,7 @@ class MemoryImage:
         for name, part in self._small.items():
             part.restore(cut.parts.get(name, b""))
         self._sections = sections
-        self._publish(cut.position)
+        self._publish(cut.position, cut.position)
 
     def unmap(self) -> Callable[[], object | None]:
         """Move everything from the restored file, if any, into this process's memory. Call in the
@@ -241,7 +247,8 @@ class MemoryImage:
             return 0 if fact in self.erased.facts else None
         return int(self.facts.arrays["from_position"][slot])
 
-    def _publish(self, position: int) -> None:
+    def _publish(self, position: int, facts_position: int) -> None:
+        self.facts_position = facts_position  # first, as a view reads it last
         self.published = self.facts.count
         self.position = position
 

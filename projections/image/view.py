@@ -25,11 +25,13 @@ class View(ColumnView):
     """The memory image as of one published position.
 
     Later events may still close ``to_position`` and ``set_aside``, but only with positions beyond
-    ``position``, which no question at or before it can see.
+    ``position``, which no question at or before it can see. From ``facts_position`` to
+    ``position``, only the counts of recalls and feedback changed.
     """
 
     def __init__(self, image: MemoryImage) -> None:
         self.position = image.position
+        self.facts_position = min(image.facts_position, self.position)
         super().__init__(image.facts, image.published)
         self._image = image
         self._flags: U8 = image.verdicts.array  # after the count: flags come before facts

@@ -1,5 +1,5 @@
 """Survivors: the facts that pass authorisation, the Moment and a request's filters. Found by whole
-columns, and cached until the next write.
+columns, and cached until the next write of facts.
 
 They are a function of the view, the moment and the filters. Only expiry depends on the clock, so a
 result is valid from one expiry to the next.
@@ -83,7 +83,10 @@ def surviving(
     """The survivors, cached or computed. Not cached with ``valid_at``."""
     if moment.valid_at_us is not None:
         return find_surviving(view, authorization, moment, filters)
-    key = (view.position, view.count, moment.position, authorization, filters)
+    at = view.facts_position
+    if not at <= moment.position <= view.position:
+        at = moment.position
+    key = (view.facts_position, view.count, at, authorization, filters)
     known: Surviving | None = view.remembered.get(key)
     if known is not None and known.since <= moment.valid_us < known.until:
         return known

@@ -124,9 +124,31 @@ def test_cached_survivors_equal_computed_ones(
                 known = surviving(view, reader("local", "team"), moment, Filters())
                 fresh = find_surviving(view, reader("local", "team"), moment, Filters())
                 assert known.visible.slots.tolist() == fresh.visible.slots.tolist()
+        world.accessed(0, 1)
         if step == 0:
             world.fact(late["entity"], late["relation"], late["value"], scope=late["scope"])
             world.retract(0)
+
+
+def test_recalls_leave_cached_survivors_and_writes_do_not() -> None:
+    world = World()
+    world.fact("user:amy", "memory:note", "Amy keeps bees")
+    rights = reader()
+
+    def found() -> list[int]:
+        kept = surviving(world.view(), rights, world.moment(), Filters()).visible
+        assert kept.slots.tolist() == np.flatnonzero(kept.mask).tolist()
+        return [id(kept), *kept.slots.tolist()]
+
+    cached = found()
+    world.accessed(0, 1)
+    assert found() == cached
+    world.trust("agent:one", 0.5)
+    assert found()[0] != cached[0], "the gate of a conversation asks for trust"
+    world.fact("user:amy", "memory:note", "Amy keeps hens")
+    assert found()[1:] == [0, 1]
+    world.retract(0)
+    assert found()[1:] == [1]
 
 
 @given(worlds, askers)
