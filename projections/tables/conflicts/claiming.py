@@ -35,20 +35,12 @@ _Top = tuple[bytes, int, str]
 
 def claim_facts(events: Sequence[Recorded], patterns: Sequence[str], db: apsw.Connection) -> None:
     """Add claims for a run of assertions; open and close conflicts as the newest claim changes."""
-    by_key: dict[_Key, list[Recorded]] = {}
-    for event in events:
-        fact = event.payload
-        assert isinstance(fact, FactAsserted)
-        if fact.confidence != 0.0:
-            key = (fact.entity, fact.relation, fact.scope, fact.garden_id)
-            by_key.setdefault(key, []).append(event)
+    by_key = _crowded(events, db)
     if not by_key:
         return
-    claims = [
-        _claim(hashed, event)
-        for key, hashed in _crowded_keys(by_key, db).items()
-        for event in by_key[key]
-    ]
+    hashed = {key: key_hash(*key) for key in by_key}
+    _claim_only_facts(by_key, hashed, db)
+    claims = [_claim(hashed[key], event) for key, of_key in by_key.items() for event in of_key]
     claims.sort(key=lambda claim: claim.event.position)
     several: dict[str, bool] = {}
     for claim in claims:
@@ -72,22 +64,36 @@ def _claim(key: bytes, event: Recorded) -> _Claim:
     return _Claim(event, fact, fact_id(event), key, value_hash(fact.value.type, fact.value.v))
 
 
-def _crowded_keys(by_key: dict[_Key, list[Recorded]], db: apsw.Connection) -> dict[_Key, bytes]:
-    """Keys with a second fact by the end of the run, hashed. A key's only fact needs no claim; once
-    a second fact arrives, this adds the first one's claim before those of the run."""
-    crowded = {key: key_hash(*key) for key, claims in by_key.items() if len(claims) > 1}
+def _crowded(events: Sequence[Recorded], db: apsw.Connection) -> dict[_Key, list[Recorded]]:
+    """The run's facts of keys with a second fact by its end. A key's only fact needs no claim."""
+    by_key: dict[_Key, list[Recorded]] = {}
+    if not events:
+        return by_key
+    rows = query(db, statements.CROWDED, (events[0].position, events[-1].position))
+    positions = {position for (position,) in rows}
+    for event in events if positions else ():
+        if event.position in positions:
+            fact = event.payload
+            assert isinstance(fact, FactAsserted)
+            key = (fact.entity, fact.relation, fact.scope, fact.garden_id)
+            by_key.setdefault(key, []).append(event)
+    return by_key
+
+
+def _claim_only_facts(
+    by_key: dict[_Key, list[Recorded]], hashed: dict[_Key, bytes], db: apsw.Connection
+) -> None:
+    """Add the claims of facts that were the only ones of their keys before the run."""
     keys = list(by_key)
     asked = _encode([(*key, claims[0].position) for key, claims in by_key.items()]).decode()
     for number, only, another in query(db, statements.EARLIER, (asked,)):
-        key = keys[int(number)]
-        hashed = crowded[key] = key_hash(*key)
         if another is None:
+            key = keys[int(number)]
             position = by_key[key][0].position
             for row in query(db, statements.ONLY, (only, position, position)):
                 value_type, value_v, hlc, fact, end = row
                 value = value_hash(value_type, value_v)
-                db.execute(statements.CLAIM, (hashed, value, hlc, fact, end))
-    return crowded
+                db.execute(statements.CLAIM, (hashed[key], value, hlc, fact, end))
 
 
 def _newest_claims(keys: set[bytes], db: apsw.Connection) -> dict[bytes, _Top]:

@@ -12,6 +12,14 @@ FROM json_each(?) AS asked CROSS JOIN claims INDEXED BY claims_by_age
 WHERE claims.key_hash = unhex(asked.value)
   AND newest_hlc = (SELECT max(newest_hlc) FROM claims WHERE key_hash = unhex(asked.value))
 """
+CROWDED = """
+SELECT from_position FROM fact_rows AS fresh
+WHERE from_position BETWEEN ?1 AND ?2 AND base_confidence > 0 AND EXISTS (
+    SELECT 1 FROM fact_rows
+    WHERE entity = fresh.entity AND relation = fresh.relation AND scope = fresh.scope
+      AND garden_id IS fresh.garden_id AND from_position <> fresh.from_position
+      AND from_position <= ?2 AND base_confidence > 0)
+"""
 EARLIER = """
 SELECT number, first, (
     SELECT from_position FROM fact_rows

@@ -9,10 +9,25 @@ from collections.abc import Sequence
 import apsw
 
 from engramlog.eventlog.event import Recorded
-from engramlog.eventlog.kinds import FactAsserted
 from engramlog.projections.tables.erasing import POSITIONS
 from engramlog.projections.tables.projector import Projector
-from engramlog.projections.text.terms import lexical_text
+
+
+def _path_of(uri: str) -> str:
+    """``terms.uri_path`` in SQL."""
+    rest = f"substr({uri}, instr({uri}, '://') + 3)"
+    return f"""CASE WHEN instr({uri}, '://') = 0 THEN {uri}
+        ELSE substr({rest}, instr({rest}, '/') + 1) END"""
+
+
+_INDEX = f"""
+INSERT INTO lexicon (rowid, text)
+SELECT from_position, {_path_of("entity")} || ' ' || relation || ' ' || CASE value_type
+    WHEN 'ref' THEN {_path_of("value_v")} WHEN 'null' THEN '' ELSE value_v END
+FROM fact_rows WHERE from_position BETWEEN ? AND ?
+"""
+"""The facts of a run, by the words of ``terms.lexical_text``. One statement leaves the interpreter
+to other threads."""
 
 
 class LexiconProjector(Projector):
@@ -29,13 +44,8 @@ class LexiconProjector(Projector):
     INSERT INTO lexicon (lexicon, rank) VALUES ('secure-delete', 1);
     """
     kinds = frozenset({"fact_asserted"})
+    reads = frozenset({"facts"})
     erasing = (f"DELETE FROM lexicon WHERE rowid IN {POSITIONS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        rows: list[tuple[int, str]] = []
-        for event in events:
-            fact = event.payload
-            assert isinstance(fact, FactAsserted)
-            text = lexical_text(fact.entity, fact.relation, fact.value.type, fact.value.v)
-            rows.append((event.position, text))
-        db.executemany("INSERT INTO lexicon (rowid, text) VALUES (?,?)", rows)
+        db.execute(_INDEX, (events[0].position, events[-1].position))
