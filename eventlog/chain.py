@@ -18,8 +18,6 @@ from engramlog.eventlog.codec import (
     decode,
     decode_header,
     encode_header,
-    header_hash,
-    payload_hash,
 )
 from engramlog.eventlog.errors import CorruptLog, UnknownKind
 from engramlog.eventlog.event import Draft, Foreign, Header, Recorded, Stored, stream_name
@@ -280,24 +278,25 @@ def link_fault(
 
     ``erasable``: payload and salt may both be missing, as after an erasure.
     """
-    if header_hash(stored.header) != stored.hash:
+    if sha256(b"\x00" + stored.header).digest() != stored.hash:
         return "hash does not match the header"
     if header.format != FORMAT_VERSION:
         return f"format {header.format} is not readable here, only {FORMAT_VERSION}"
     shape = _shape_fault(stored, header)
     if shape is not None:
         return shape
-    last_seq, last_hash = (
-        (0, ZERO_HASH) if previous is None else (previous.stream_seq, previous.hash)
-    )
+    if previous is None:
+        last_seq, last_hash = 0, ZERO_HASH
+    else:
+        last_seq, last_hash = previous.stream_seq, previous.hash
     if header.stream_seq != last_seq + 1:
         return f"stream {header.stream}: expected sequence {last_seq + 1}, is {header.stream_seq}"
     if header.prev_hash != last_hash:
         return f"stream {header.stream}: prev_hash does not match event {last_seq}"
-    if stored.payload is None or stored.salt is None:
-        gone = stored.payload is None and stored.salt is None
-        return None if erasable and gone else PAYLOAD_MISSING
-    if payload_hash(stored.salt, stored.payload) != header.payload_hash:
+    salt, payload = stored.salt, stored.payload
+    if payload is None or salt is None:
+        return None if erasable and payload is salt else PAYLOAD_MISSING
+    if sha256(salt + payload).digest() != header.payload_hash:
         return "payload does not match its commitment"
     return None
 

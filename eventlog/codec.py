@@ -8,7 +8,7 @@ import msgspec
 
 from engramlog.eventlog.errors import CorruptLog, PayloadTooLarge
 from engramlog.eventlog.event import Header, Recorded, Stored, UnknownPayload
-from engramlog.eventlog.kinds import SCHEMA_VERSIONS, AnyPayload, Payload, kind_of
+from engramlog.eventlog.kinds import KINDS, SCHEMA_VERSIONS, AnyPayload, Payload, kind_of
 
 FORMAT_VERSION = 1
 PAYLOAD_BYTES_MAX = 4 * 1024 * 1024
@@ -17,7 +17,6 @@ ZERO_HASH = bytes(32)
 _header_encoder = msgspec.msgpack.Encoder()
 _header_decoder = msgspec.msgpack.Decoder(Header)
 _payload_encoder = msgspec.json.Encoder()
-_payload_decoder = msgspec.json.Decoder(AnyPayload)
 _raw_decoder = msgspec.json.Decoder(dict[str, Any])
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
@@ -59,7 +58,7 @@ def encode_payload(payload: Payload) -> bytes:
 encode_header: Callable[[Header], bytes] = _header_encoder.encode
 """A MessagePack array in field order."""
 decode_header: Callable[[bytes], Header] = _header_decoder.decode
-read_payload: Callable[[bytes], Payload] = _payload_decoder.decode
+read_payload: Callable[[bytes], Payload] = msgspec.json.Decoder(AnyPayload).decode
 """The payload of current bytes, of any kind. Raises msgspec's errors."""
 
 
@@ -75,19 +74,20 @@ def header_hash(header: bytes) -> bytes:
 
 def decode_payload(header: Header, data: bytes) -> Payload | UnknownPayload:
     """The typed payload; UnknownPayload for future kinds and versions."""
-    current = SCHEMA_VERSIONS.get(header.kind)
-    if current is None or header.schema_version > current:
-        return UnknownPayload(header.kind, header.schema_version)
-    if header.schema_version == current:
-        payload = _payload_decoder.decode(data)
+    kind, version = header.kind, header.schema_version
+    current = SCHEMA_VERSIONS.get(kind)
+    if version == current:
+        payload = read_payload(data)
+    elif current is None or version > current:
+        return UnknownPayload(kind, version)
     else:
         fields = _raw_decoder.decode(data)
-        for version in range(header.schema_version, current):
-            fields = UPCASTERS[header.kind, version](fields)
+        for older in range(version, current):
+            fields = UPCASTERS[kind, older](fields)
         payload = msgspec.convert(fields, AnyPayload)
-    if kind_of(payload) != header.kind:
+    if type(payload) is not KINDS[kind]:
         # The header decides which streams may hold an event, so its kind must match the payload's.
-        raise msgspec.ValidationError(f"a {kind_of(payload)} payload under a {header.kind} header")
+        raise msgspec.ValidationError(f"a {kind_of(payload)} payload under a {kind} header")
     return payload
 
 
@@ -95,7 +95,7 @@ def decode(stored: Stored, header: Header | None = None) -> Recorded:
     """Decode a stored event; ``header``: its decoded header, if at hand. Raises CorruptLog for
     unreadable bytes."""
     try:
-        header = _header_decoder.decode(stored.header) if header is None else header
+        header = decode_header(stored.header) if header is None else header
         payload = None if stored.payload is None else decode_payload(header, stored.payload)
     except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError) as fault:
         raise CorruptLog(stored.position, f"undecodable event: {fault}") from fault

@@ -8,6 +8,7 @@ elsewhere; without them a cut-off tail cannot be detected.
 """
 
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -98,11 +99,24 @@ class _Check:
         self._missing: dict[str, Fault] = {}
         self._erased: set[str] = set()
         self._keys = None if self._auditable is None else IdempotencyCheck(self._auditable)
-        self.head = Head()
+        self._position = self._received_at = self._received_hlc = 0
         self.tips: dict[str, StreamHead] = {}
+
+    @property
+    def head(self) -> Head:
+        """The last event that was checked."""
+        return Head(self._position, self._received_at, self._received_hlc)
 
     def run(self, progress: Progress | None) -> Fault | None:
         """The log's first fault by itself."""
+        # The database checks its file beside the interpreter.
+        with ThreadPoolExecutor(1) as beside:
+            storage = beside.submit(self._storage_fault)
+            fault = self._first_fault(progress) or self._withheld() or storage.result()
+        return fault or self._surplus_keys()
+
+    def _first_fault(self, progress: Progress | None) -> Fault | None:
+        """The first fault of the events, in order."""
         try:
             total = self._log.head().position
         except (CorruptLog, StorageError):  # the pass will find the place
@@ -120,7 +134,7 @@ class _Check:
             if progress is not None:
                 progress(self.head.position, max(total, self.head.position))
             if len(rows) < PAGE_EVENTS:
-                return self._withheld() or self._storage_fault() or self._surplus_keys()
+                return None
 
     def _surplus_keys(self) -> Fault | None:
         return None if self._keys is None else self._keys.surplus_fault()
@@ -183,8 +197,8 @@ class _Check:
     def _reason(self, row: Row) -> str | None:
         """Why this row cannot follow the previous ones; None if it can."""
         stored = row.stored
-        if stored.position != self.head.position + 1:
-            return f"position {self.head.position + 1} is missing"
+        if stored.position != self._position + 1:
+            return f"position {self._position + 1} is missing"
         try:
             header = decode_header(stored.header)
             reason = link_fault(self.tips.get(header.stream), stored, header)
@@ -214,19 +228,20 @@ class _Check:
 
     def _accept(self, stored: Stored, header: Header) -> None:
         stream, stream_seq = header.stream, header.stream_seq
-        if self._keys is not None and stored.peer is None:
+        if self._keys is not None and stored.peer is None and header.idempotency_key is not None:
             self._keys.note(stored.position, header)
-        self.head = Head(stored.position, stored.received_at, stored.received_hlc)
+        self._position = stored.position
+        self._received_at, self._received_hlc = stored.received_at, stored.received_hlc
         self.tips[stream] = StreamHead(stream, stream_seq, stored.hash)
         if self._sought and (stream, stream_seq) in self._sought:
             self._found[stream, stream_seq] = (stored.position, stored.hash)
 
     def _local_fault(self, stored: Stored, header: Header) -> str | None:
         """The fault of this node's own columns, or None."""
-        if self.head.position and stored.received_at < self.head.received_at:
-            return f"received_at went back from {self.head.received_at} to {stored.received_at}"
-        if stored.received_hlc < self.head.received_hlc:
-            return f"received_hlc went back from {self.head.received_hlc} to {stored.received_hlc}"
+        if self._position and stored.received_at < self._received_at:
+            return f"received_at went back from {self._received_at} to {stored.received_at}"
+        if stored.received_hlc < self._received_hlc:
+            return f"received_hlc went back from {self._received_hlc} to {stored.received_hlc}"
         if stored.peer is None:
             if stored.received_at != header.recorded_at or stored.received_hlc != header.hlc:
                 return "local times do not match the header of an event recorded here"

@@ -33,9 +33,8 @@ class IdempotencyCheck:
         self._found = 0
 
     def note(self, position: int, header: Header) -> None:
-        """Record an event of this node."""
-        if header.idempotency_key is not None:
-            self._noted.append((position, header))
+        """Record an event of this node that names a key."""
+        self._noted.append((position, header))
 
     def page_fault(self) -> Fault | None:
         """The first event since the last call whose key has no row, or another's."""

@@ -9,7 +9,7 @@ from engramlog.eventlog.engines.appending import KeyUse
 from engramlog.eventlog.event import Stored
 
 
-class Row(Struct, frozen=True):
+class Row(Struct, frozen=True, gc=False):
     """A stored event with the columns that repeat parts of its header.
 
     The columns are unchecked: damage can leave any type in them.

@@ -105,7 +105,12 @@ class SqliteReading(Closable):
         """Stored events with the columns that repeat their headers, for ``verify``."""
         with self._reader() as db:
             rows = list(stored_rows(db, schema.READ_ROWS, (after, limit), after))
-        return [Row(Stored(*row[:8]), *row[8:]) for row in cast("list[AuditRow]", rows)]
+        return [
+            Row(Stored(at, us, hlc, peer, header, digest, salt, payload), stream, seq, id_, kind)
+            for at, us, hlc, peer, header, digest, salt, payload, stream, seq, id_, kind in cast(
+                "list[AuditRow]", rows
+            )
+        ]
 
     def storage_fault(self) -> str | None:
         """The file's fault by SQLite's or our schema's checks; None without one.
