@@ -137,11 +137,8 @@ def _one_snapshot(db: apsw.Connection) -> Generator[None]:
 
 
 def _sum(table: str, rows: Iterable[tuple[Any, ...]]) -> int:
-    name = table.encode()
-    total = 0
-    for row in rows:
-        total += int.from_bytes(hashlib.sha256(name + _encode(row)).digest(), "big")
-    return total % _MODULUS
+    name, sha256 = table.encode(), hashlib.sha256
+    return sum(int.from_bytes(sha256(name + _encode(row)).digest()) for row in rows) % _MODULUS
 
 
 def _hex(value: int) -> str:

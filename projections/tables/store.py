@@ -6,6 +6,8 @@ the current generation, so a rebuilt file is swapped in atomically.
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 
 import apsw
@@ -25,6 +27,7 @@ from engramlog.projections.tables.projector import Projector
 from engramlog.projections.tables.registry import KNOWN_KINDS, PROJECTORS
 from engramlog.projections.tables.storage_faults import MACHINE_FAULTS, storage_errors
 
+_position = attrgetter("position")
 _CHECKPOINTS = """
 CREATE TABLE checkpoints (
     projector TEXT PRIMARY KEY,
@@ -192,18 +195,15 @@ class ProjectionStore:
             if event.payload is not None and type(event.payload) is not UnknownPayload
         ]
         own = [event for event in readable if event.peer is None or not is_remote_end(event)]
-        kinds = {event.header.kind for event in own}
-        of_all = kinds | {event.header.kind for event in readable}
+        of_all = _by_kind(readable)
+        of_own = of_all if len(own) == len(readable) else _by_kind(own)
         last = events[-1].position
         work: list[tuple[Projector, list[Recorded]]] = []
         for projector in PROJECTORS:
             mark = self._checkpoints[projector.name]
-            if mark.halted is not None:
-                continue
-            if projector.name in REMOTE_ENDS:
-                work.append((projector, _unapplied(projector, readable, of_all, mark.position)))
-            elif not kinds.isdisjoint(projector.kinds):
-                work.append((projector, _unapplied(projector, own, kinds, mark.position)))
+            if mark.halted is None:
+                by_kind = of_all if projector.name in REMOTE_ENDS else of_own
+                work.append((projector, _unapplied(projector, by_kind, mark.position)))
         self._apply_each([(projector, wanted) for projector, wanted in work if wanted])
         self.db.execute(
             "UPDATE checkpoints SET position=? WHERE halted IS NULL AND position<?", (last, last)
@@ -257,6 +257,9 @@ class ProjectionStore:
             self.db.execute("RELEASE projector")
 
     def _note_unknown(self, events: Sequence[Recorded]) -> None:
+        shapes = {(event.header.kind, type(event.payload)) for event in events}
+        if all(kind in KNOWN_KINDS and shape is not UnknownPayload for kind, shape in shapes):
+            return
         for event in events:
             if event.header.kind in KNOWN_KINDS and type(event.payload) is not UnknownPayload:
                 continue
@@ -306,17 +309,23 @@ def _delete(projector: Projector, erased: Erased, db: apsw.Connection) -> None:
         db.execute(statement, names)
 
 
+def _by_kind(events: list[Recorded]) -> dict[str, list[Recorded]]:
+    """Events by kind, each in log order."""
+    by_kind: dict[str, list[Recorded]] = {}
+    for event in events:
+        by_kind.setdefault(event.header.kind, []).append(event)
+    return by_kind
+
+
 def _unapplied(
-    projector: Projector, events: list[Recorded], kinds: set[str], position: int
+    projector: Projector, by_kind: dict[str, list[Recorded]], position: int
 ) -> list[Recorded]:
     """The events that a projector reads and has not applied yet."""
-    if events and events[0].position > position and kinds <= projector.kinds:
-        return events
-    return [
-        event
-        for event in events
-        if event.position > position and event.header.kind in projector.kinds
-    ]
+    lists = [by_kind[kind] for kind in projector.kinds & by_kind.keys()]
+    events = lists[0] if len(lists) == 1 else sorted(chain(*lists), key=_position)
+    if events and events[0].position <= position:
+        return [event for event in events if event.position > position]
+    return events
 
 
 def current_generation(link: Path) -> Path | None:

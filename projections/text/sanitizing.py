@@ -21,7 +21,7 @@ from engramlog.projections.text.injection_patterns import (
     WordFamily,
 )
 from engramlog.projections.text.invisible_characters import plain, strip
-from engramlog.projections.text.lookalike_folding import folded, lines, words
+from engramlog.projections.text.lookalike_folding import ascii_words, folded, lines, words
 
 RULESET = 1
 """Increase it whenever a verdict could differ: nodes then judge all their facts again."""
@@ -52,6 +52,7 @@ _stem_of = itemgetter(slice(STEM_CHARS))
 _SIGNS = b'<[#`"=:'
 """Every family of ASCII lines needs one of these characters,"""
 _UNSIGNED = bytes(set(range(128)) - set(_SIGNS))
+_UNREMARKABLE = bytes({ord("\n"), *range(32, 127)} - set(_SIGNS))
 _MARKS = ("<", "[", "#", "`", '"', "':", "' :", "=func", "data:", "javascript:", "system",
           "assistant", "developer", "human")  # fmt: skip
 """or one of these words."""
@@ -116,17 +117,18 @@ def scan(text: str) -> frozenset[str]:
 
 
 def _scan_text(text: str) -> frozenset[str]:
-    if plain(text):
-        visible, codes, low = text, _NOTHING, text.lower()
+    visible, codes = text, _NOTHING
+    if text.isascii() and not (data := text.encode()).translate(None, _UNREMARKABLE):
+        found = ascii_words(data)
     else:
         visible, codes = strip(text)
         low = folded(text)
-    found = words(low)
+        found = words(low)
+        if not low.isascii() or _has_mark(low):
+            codes |= _in_lines(lines(low))
     cues = _CUES.intersection(map(_stem_of, found))
     if cues and (families := _candidate_families(cues)):
         codes |= _in_words(" ".join(found), families)
-    if not low.isascii() or _has_mark(low):
-        codes |= _in_lines(lines(low))
     if len(visible) >= _BLOB_CHARS_MIN and _has_blob(visible):
         codes |= {"encoded_blob"}
     return codes
