@@ -8,20 +8,13 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.assertions import check_source, stored_uri
 from engramlog.api.commands.attestations import check_unattested
 from engramlog.api.commands.garden_access import entered_garden, member_of
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.errors import ApiError, coded, entry, unprocessable
-from engramlog.api.schemas.memory.deltas import (
-    AddBody,
-    DeleteBody,
-    DeltaBody,
-    DeltasRequest,
-    Triple,
-    TriplesRequest,
-    UpdateBody,
-)
+from engramlog.api.schemas.memory.deltas import DeltaBody, DeltasRequest, Triple, TriplesRequest
 from engramlog.api.schemas.memory.episodes import EpisodeBody
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.episodes import reading_deltas
@@ -125,26 +118,15 @@ def application_of(context: RequestContext, request: DeltasRequest) -> ApplyDelt
 
 def delta_of(body: DeltaBody) -> MemoryDelta:
     """A delta of the wire in the node's form."""
-    common: dict[str, Any] = {
-        "source_episode_ids": list(body.source_episode_ids),
-        "promotion_us": parse_instant(body.promotion_ts),
-        "rule_id": body.rule_id,
-        "confidence": body.confidence,
-    }
-    if isinstance(body, AddBody):
-        return AddDelta(fact_payload=body.fact_payload, **common)
-    if isinstance(body, UpdateBody):
-        return UpdateDelta(
-            fact_payload=body.fact_payload,
-            replaces=list(body.replaces),
-            expected_version=body.expected_version,
-            **common,
-        )
-    if isinstance(body, DeleteBody):
-        return DeleteDelta(
-            replaces=list(body.replaces), expected_version=body.expected_version, **common
-        )
-    return NoopDelta(**common)
+    return shaped(body, _DELTAS[body.kind], promotion_us=parse_instant(body.promotion_ts))
+
+
+_DELTAS: dict[str, type[MemoryDelta]] = {
+    "add": AddDelta,
+    "update": UpdateDelta,
+    "delete": DeleteDelta,
+    "noop": NoopDelta,
+}
 
 
 def _source(context: RequestContext, given: str | None) -> str:

@@ -16,7 +16,8 @@ from pydantic import BaseModel
 from engramlog.api.mcp import arguments
 from engramlog.api.mcp.arguments import TIME_TRAVEL, checked
 from engramlog.api.mcp.node_request import NodeRequest, ToolFailure
-from engramlog.api.schemas.values import typed_value, user_uri
+from engramlog.api.python.values import user_uri
+from engramlog.api.schemas.values import typed_value
 
 Given: TypeAlias = Mapping[str, Any]
 Answer: TypeAlias = dict[str, Any]

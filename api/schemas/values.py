@@ -8,6 +8,7 @@ from msgspec import Meta
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from engramlog.api.python.values import wire_value
 from engramlog.api.schemas.model import Model
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.moment import instant_meant, parse_instant
@@ -140,15 +141,4 @@ def wire_v(value_type: str, value_v: str) -> Any:
 def typed_value(value: Any) -> Any:
     """A plain value (a text, a number, true, false or null) in the form of requests. Passes any
     other value on for its model to judge."""
-    if value is None:
-        return {"type": "null"}
-    if isinstance(value, bool):
-        return {"type": "boolean", "v": value}
-    if isinstance(value, int | float):
-        return {"type": "number", "v": value}
-    return {"type": "string", "v": value} if isinstance(value, str) else value
-
-
-def user_uri(user: str) -> str:
-    """``alice`` becomes ``user:alice``; a text with a colon is an entity already."""
-    return user if ":" in user else f"user:{user}"
+    return wire_value(value) if value is None or isinstance(value, str | int | float) else value

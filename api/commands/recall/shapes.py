@@ -195,14 +195,7 @@ def response_of(
         scores_debug=_debugged(found) if body.debug and explaining(context, body) else None,
         embedding=_embedding(context),
         stages=[
-            StageRun(
-                stage.name,
-                stage.status,
-                stage.hits,
-                round(stage.milliseconds, 3),
-                stage.detail,
-                stage.label,
-            )
+            shaped(stage, StageRun, milliseconds=round(stage.milliseconds, 3))
             for stage in found.stages
         ],
         search_skipped=found.skipped is not None,

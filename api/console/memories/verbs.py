@@ -12,7 +12,8 @@ from engramlog.api.console.reach import reach
 from engramlog.api.console.requests import Request, fields_of
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import fact_text, print_json
-from engramlog.api.schemas.values import typed_value, user_uri
+from engramlog.api.python.values import user_uri
+from engramlog.api.schemas.values import typed_value
 
 REMEMBER_EXAMPLES = """\
 examples:

@@ -12,8 +12,3 @@ def add_user_argument(parser: argparse._ActionsContainer) -> None:  # pyright: i
         "--user-id", "--chat-id", metavar="USER", default=os.environ.get(VARIABLE) or None,
         help=f"whose memories: those of user:USER (default: {VARIABLE})",
     )  # fmt: skip
-
-
-def owner_of(user: str) -> str:
-    """The entity that owns a user's memories."""
-    return user if ":" in user else f"user:{user}"

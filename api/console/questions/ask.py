@@ -5,7 +5,6 @@ from typing import Any
 
 from engramlog.api.client.client import Client
 from engramlog.api.console.arguments import CommandError, add_moment_argument, add_target_arguments
-from engramlog.api.console.questions.abmind_users import owner_of
 from engramlog.api.console.questions.keyword_recall import (
     PROFILE_OF_INTENT,
     add_keyword_arguments,
@@ -17,6 +16,7 @@ from engramlog.api.console.reach import reach
 from engramlog.api.console.requests import fields_of
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import day, print_json, print_table, short_name, value_text
+from engramlog.api.python.values import user_uri
 
 RECALL_EXAMPLES = """\
 examples:
@@ -97,7 +97,7 @@ def run_recall(args: argparse.Namespace) -> int:
         "token_budget": args.budget,
         "profile": args.profile or PROFILE_OF_INTENT.get(args.intent),
         "intent": args.intent,
-        "source": None if args.user_id is None else owner_of(args.user_id),
+        "source": None if args.user_id is None else user_uri(args.user_id),
     }
     body |= {name: value for name, value in optional.items() if value is not None}
     if args.explain:

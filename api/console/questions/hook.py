@@ -12,9 +12,10 @@ from typing import Any, cast
 
 from engramlog.api.answers.recall.statements import statement_of
 from engramlog.api.console.arguments import add_target_arguments
-from engramlog.api.console.questions.abmind_users import add_user_argument, owner_of
+from engramlog.api.console.questions.abmind_users import add_user_argument
 from engramlog.api.console.reach import reach
 from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.python.values import user_uri
 
 EXAMPLES = """\
 examples:
@@ -78,7 +79,7 @@ def _recalled(args: argparse.Namespace, prompt: str) -> str:
         "max_classification": CLASSIFICATION_MAX,
     }
     if args.user_id is not None:
-        body["source"] = owner_of(args.user_id)
+        body["source"] = user_uri(args.user_id)
     with reach(args, embedding="pinned") as client:
         answer = client.post("/v1/recall", body)
     return injected(answer, most)

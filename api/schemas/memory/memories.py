@@ -5,6 +5,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from engramlog.api.python.values import user_uri
 from engramlog.api.schemas.attributes import Attributes, listed
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, AssertRequest
 from engramlog.api.schemas.model import Model
@@ -59,7 +60,7 @@ class MemoryRequest(Attributes, extra="forbid"):
     def owner(self, caller: str) -> str:
         """The memory's source, as given."""
         if self.user_id is not None:
-            return self.user_id if ":" in self.user_id else f"user:{self.user_id}"
+            return user_uri(self.user_id)
         return caller if self.source is None else self.source
 
     def fact(self, owner: str) -> AssertRequest:
