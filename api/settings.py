@@ -45,239 +45,154 @@ def _split_list(value: object) -> object:
 Labels = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_list)]
 
 
+def setting(default: Any, meaning: str, **bounds: Any) -> Any:
+    """A field with its default, its meaning for people, and its bounds."""
+    return Field(default=default, description=meaning, **bounds)
+
+
 class Settings(BaseSettings):
     """A node's settings, validated. Field ``x`` is the variable ``STIGMEM_X``, the key ``x`` of the
     file, and the flag ``--x`` if a command has one."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
-    data_dir: Path = Field(
-        default=Path("engramlog-data"), description="Directory of the log, the key and the tables."
+    data_dir: Path = setting(
+        Path("engramlog-data"), "Directory of the log, the key and the tables."
     )
-    log: str = Field(
-        default="",
-        repr=False,
-        description="A log in PostgreSQL (`postgresql://…`). Empty: `log.db`.",
-    )
-    log_durability: Literal["quorum", "server"] = Field(
-        default="quorum",
-        description="A write in PostgreSQL waits for a synchronous standby (`quorum`), or the "
+    log: str = setting("", "A log in PostgreSQL (`postgresql://…`). Empty: `log.db`.", repr=False)
+    log_durability: Literal["quorum", "server"] = setting(
+        "quorum",
+        "A write in PostgreSQL waits for a synchronous standby (`quorum`), or the "
         "server (`server`).",
     )
-    scopes: Labels = Field(
-        default=(),
-        description="Scopes that this node holds of a log in PostgreSQL; `*`: all. Empty: as "
+    scopes: Labels = setting(
+        (),
+        "Scopes that this node holds of a log in PostgreSQL; `*`: all. Empty: as "
         "before, all in a new directory.",
     )
-    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
-    port: int = Field(default=8765, ge=0, le=65535, description="Port; 0: any free one.")
-    node_url: str = Field(default="", description="URL for other nodes. Empty: address and port.")
-    auth_required: bool = Field(default=True, description="Callers need a key. Off: loopback only.")
-    attestation_required: bool = Field(
-        default=False,
-        description="Facts need a signature by an agent key of their source.",
+    host: str = setting("127.0.0.1", "Address to listen on.", min_length=1)
+    port: int = setting(8765, "Port; 0: any free one.", ge=0, le=65535)
+    node_url: str = setting("", "URL for other nodes. Empty: address and port.")
+    auth_required: bool = setting(True, "Callers need a key. Off: loopback only.")
+    attestation_required: bool = setting(
+        False, "Facts need a signature by an agent key of their source."
     )
-    allowed_hosts: Labels = Field(
-        default=(), description="More host names for a node without authentication."
+    allowed_hosts: Labels = setting((), "More host names for a node without authentication.")
+    cors_allowed_origins: Labels = setting((), "Origins whose pages may use the node.")
+    cors_allowed_origin_regex: str | None = setting(None, "A regular expression for such origins.")
+    cors_dev_localhost: bool = setting(False, "Local pages may use the node.")
+    cors_allow_credentials: bool = setting(True, "Such pages may send credentials.")
+    connections_max: int = setting(1_000, "Open connections; more get 503.", ge=8, le=100_000)
+    connections_per_address_max: int = setting(
+        500, "Connections per address; a proxy is one address.", ge=4, le=100_000
     )
-    cors_allowed_origins: Labels = Field(
-        default=(), description="Origins whose pages may use the node."
+    request_body_bytes_max: int = setting(1_048_576, "Largest body.", ge=1024, le=1_073_741_824)
+    batch_body_bytes_max: int = setting(
+        67_108_864, "Largest body of a batch.", ge=1024, le=1_073_741_824
     )
-    cors_allowed_origin_regex: str | None = Field(
-        default=None, description="A regular expression for such origins."
+    value_bytes_max: int = setting(262_144, "Largest value of a fact.", ge=1, le=VALUE_BYTES_MAX)
+    quota_reads_per_hour: int = setting(
+        0, "Reads an hour per entity; 0: no limit.", ge=0, le=1_000_000_000
     )
-    cors_dev_localhost: bool = Field(default=False, description="Local pages may use the node.")
-    cors_allow_credentials: bool = Field(
-        default=True, description="Such pages may send credentials."
+    quota_writes_per_hour: int = setting(
+        0, "Writes an hour per entity; 0: no limit.", ge=0, le=1_000_000_000
     )
-    connections_max: int = Field(
-        default=1_000,
-        ge=8,
-        le=100_000,
-        description="Open connections; more get 503.",
-    )
-    connections_per_address_max: int = Field(
-        default=500,
-        ge=4,
-        le=100_000,
-        description="Connections per address; a proxy is one address.",
-    )
-    request_body_bytes_max: int = Field(
-        default=1_048_576, ge=1024, le=1_073_741_824, description="Largest body."
-    )
-    batch_body_bytes_max: int = Field(
-        default=67_108_864, ge=1024, le=1_073_741_824, description="Largest body of a batch."
-    )
-    value_bytes_max: int = Field(
-        default=262_144, ge=1, le=VALUE_BYTES_MAX, description="Largest value of a fact."
-    )
-    quota_reads_per_hour: int = Field(
-        default=0, ge=0, le=1_000_000_000, description="Reads an hour per entity; 0: no limit."
-    )
-    quota_writes_per_hour: int = Field(
-        default=0,
+    job_facts_min: int = setting(
+        100_000,
+        "Sweeps and lint over more facts are [jobs](facts-api.md#jobs).",
         ge=0,
         le=1_000_000_000,
-        description="Writes an hour per entity; 0: no limit.",
     )
-    job_facts_min: int = Field(
-        default=100_000,
-        ge=0,
-        le=1_000_000_000,
-        description="Sweeps and lint over more facts are [jobs](facts-api.md#jobs).",
+    cursor_ttl_s: int = setting(300, "Lifetime of a page cursor.", ge=1, le=86_400)
+    shutdown_timeout_s: float = setting(10.0, "Time for running requests at a stop.", ge=0, le=600)
+    set_valued_relations: Labels = setting(
+        (), "Relations with several values: labels, or globs ending in `*`."
     )
-    cursor_ttl_s: int = Field(
-        default=300, ge=1, le=86_400, description="Lifetime of a page cursor."
+    set_valued_defaults: bool = setting(
+        True, "New nodes declare `likes`, `knows` and others set-valued."
     )
-    shutdown_timeout_s: float = Field(
-        default=10.0, ge=0, le=600, description="Time for running requests at a stop."
+    sanitizer_mode: Literal["warn", "strip", "block", "quarantine", "off"] = setting(
+        "warn",
+        "How to serve facts that try to command a model ([modes](untrusted-content.md#modes)).",
     )
-    set_valued_relations: Labels = Field(
-        default=(),
-        description="Relations with several values: labels, or globs ending in `*`.",
-    )
-    set_valued_defaults: bool = Field(
-        default=True,
-        description="New nodes declare `likes`, `knows` and others set-valued.",
-    )
-    sanitizer_mode: Literal["warn", "strip", "block", "quarantine", "off"] = Field(
-        default="warn",
-        description="How to serve facts that try to command a model ([modes]"
-        "(untrusted-content.md#modes)).",
-    )
-    recall_profile: str = Field(
-        default="default", min_length=1, description="Profile of a recall that names none."
-    )
-    explain_permission: Literal["auto", "none", "read", "admin"] = Field(
-        default="auto",
-        description="Permission to explain a recall; `none`: off. `auto`: `admin`, or `read` "
+    recall_profile: str = setting("default", "Profile of a recall that names none.", min_length=1)
+    explain_permission: Literal["auto", "none", "read", "admin"] = setting(
+        "auto",
+        "Permission to explain a recall; `none`: off. `auto`: `admin`, or `read` "
         "without authentication.",
     )
-    recall_workers: int | None = Field(
-        default=None,
+    recall_workers: int | None = setting(
+        None,
+        "Processes for parallel recalls. Empty: cores − 1, at most 4, up to 250,000 facts.",
         ge=0,
         le=64,
-        description="Processes for parallel recalls. Empty: cores − 1, at most 4, up to 250,000 "
-        "facts.",
     )
-    recall_receipts: bool = Field(default=True, description="Recalls leave receipts in the log.")
-    recall_track_interval_s: float = Field(
-        default=30.0, gt=0, le=30, description="Pause between records of recall use."
+    recall_receipts: bool = setting(True, "Recalls leave receipts in the log.")
+    recall_track_interval_s: float = setting(
+        30.0, "Pause between records of recall use.", gt=0, le=30
     )
-    card_max_age_s: float = Field(
-        default=86_400.0, gt=0, le=31_536_000, description="Age at which a card is stale."
+    card_max_age_s: float = setting(86_400.0, "Age at which a card is stale.", gt=0, le=31_536_000)
+    card_queue_max: int = setting(10_000, "Most cards that wait for a refresh.", ge=1, le=1_000_000)
+    embed_enabled: bool = setting(True, "Recall compares meanings too, not only words.")
+    embed_provider: Literal["auto", "ollama", "openai", "voyage", "minilm", "none"] = setting(
+        "auto", "[Who embeds](embeddings.md)."
     )
-    card_queue_max: int = Field(
-        default=10_000,
-        ge=1,
-        le=1_000_000,
-        description="Most cards that wait for a refresh.",
+    embed_model: str = setting("", "The provider's model. Empty: its default.")
+    embed_url: str = setting("", "The provider's address. Empty: its default.")
+    embed_dimensions: int = setting(0, "Dimensions, if the model is unknown.", ge=0, le=65_536)
+    embed_truncated_dimensions: int = setting(
+        0, "Dimensions to keep of Matryoshka vectors; 0: all.", ge=0, le=65_536
     )
-    embed_enabled: bool = Field(
-        default=True, description="Recall compares meanings too, not only words."
+    embed_min_confidence: float = setting(
+        0.1, "Facts need more confidence for a vector.", ge=0, le=1
     )
-    embed_provider: Literal["auto", "ollama", "openai", "voyage", "minilm", "none"] = Field(
-        default="auto",
-        description="[Who embeds](embeddings.md).",
+    embed_wait_timeout_s: float = setting(10.0, "Longest wait with `wait=embedded`.", ge=0, le=600)
+    vectors_memory_mb: int = setting(
+        0, "MiB of vectors in memory per process, the rest in a file; 0: no limit.", ge=0
     )
-    embed_model: str = Field(default="", description="The provider's model. Empty: its default.")
-    embed_url: str = Field(default="", description="The provider's address. Empty: its default.")
-    embed_dimensions: int = Field(
-        default=0, ge=0, le=65_536, description="Dimensions, if the model is unknown."
+    time_travel_enabled: bool = setting(True, "Serve `as_of`; off: 501.")
+    time_travel_allow_fact_query_as_of: bool = setting(
+        True, "`GET /v1/facts` takes `as_of`; off: 403."
     )
-    embed_truncated_dimensions: int = Field(
-        default=0,
-        ge=0,
-        le=65_536,
-        description="Dimensions to keep of Matryoshka vectors; 0: all.",
+    time_travel_allow_recall_as_of: bool = setting(True, "Recall takes `as_of`; off: 403.")
+    as_of_retention_days: float = setting(
+        0.0, "Days back that `as_of` may go; 0: all.", ge=0, le=36_500
     )
-    embed_min_confidence: float = Field(
-        default=0.1, ge=0, le=1, description="Facts need more confidence for a vector."
+    fork_events_max: int = setting(
+        200_000, "Last position that may be [forked](time-travel.md#what-if).", ge=0, le=10_000_000
     )
-    embed_wait_timeout_s: float = Field(
-        default=10.0, ge=0, le=600, description="Longest wait with `wait=embedded`."
+    audit_sql_timeout_s: float = setting(10.0, "Longest audit statement.", gt=0, le=600)
+    federation_enabled: bool = setting(False, "The node has peers.")
+    federation_insecure: bool = setting(False, "Allow peers plain http and private addresses.")
+    federation_pull_interval_s: float = setting(
+        30.0, "Pause between the protocol's pulls.", gt=0, le=86_400
     )
-    vectors_memory_mb: int = Field(
-        default=0,
-        ge=0,
-        description="MiB of vectors in memory per process, the rest in a file; 0: no limit.",
+    federation_push_enabled: bool = setting(False, "Peers may push facts; off: 405.")
+    federation_allow_team: bool = setting(False, "Exchange `team` facts too; `local` never.")
+    replica_of: str = setting("", "URL of the primary; this node is its replica.")
+    replica_key: str = setting("", "Key for the primary, with permission `replicate`.", repr=False)
+    replica_snapshot: bool = setting(True, "A new replica starts from a snapshot.")
+    snapshots_every_events: int = setting(
+        0, "Events between snapshots; 0: never.", ge=0, le=1_000_000_000
     )
-    time_travel_enabled: bool = Field(default=True, description="Serve `as_of`; off: 501.")
-    time_travel_allow_fact_query_as_of: bool = Field(
-        default=True, description="`GET /v1/facts` takes `as_of`; off: 403."
+    snapshots_keep: int = setting(2, "Automatic snapshots to keep.", ge=1, le=1_000)
+    consolidation_enabled: bool = setting(True, "Consolidation rules run on their cadence.")
+    summaries_dir: str = setting("", "Folder of Markdown summaries to follow.")
+    summaries_owner: str = setting(
+        "system:summaries", "Source of their paragraphs.", min_length=1, max_length=2048
     )
-    time_travel_allow_recall_as_of: bool = Field(
-        default=True, description="Recall takes `as_of`; off: 403."
+    summaries_scope: Literal["local", "team", "company", "public"] = setting(
+        "local", "Scope of their paragraphs."
     )
-    as_of_retention_days: float = Field(
-        default=0.0,
-        ge=0,
-        le=36_500,
-        description="Days back that `as_of` may go; 0: all.",
+    subscriptions_max: int = setting(100, "Subscriptions per principal.", ge=0, le=100_000)
+    webhooks_allow_private: bool = setting(False, "Webhooks may use private networks and http.")
+    log_level: Literal["debug", "info", "warning", "error"] = setting(
+        "info", "Least severe level on stderr."
     )
-    fork_events_max: int = Field(
-        default=200_000,
-        ge=0,
-        le=10_000_000,
-        description="Last position that may be [forked](time-travel.md#what-if).",
+    log_format: Literal["auto", "text", "json"] = setting(
+        "auto", "`text`, `json`, or `auto`: text on a terminal."
     )
-    audit_sql_timeout_s: float = Field(
-        default=10.0, gt=0, le=600, description="Longest audit statement."
-    )
-    federation_enabled: bool = Field(default=False, description="The node has peers.")
-    federation_insecure: bool = Field(
-        default=False, description="Allow peers plain http and private addresses."
-    )
-    federation_pull_interval_s: float = Field(
-        default=30.0, gt=0, le=86_400, description="Pause between the protocol's pulls."
-    )
-    federation_push_enabled: bool = Field(
-        default=False, description="Peers may push facts; off: 405."
-    )
-    federation_allow_team: bool = Field(
-        default=False, description="Exchange `team` facts too; `local` never."
-    )
-    replica_of: str = Field(default="", description="URL of the primary; this node is its replica.")
-    replica_key: str = Field(
-        default="",
-        repr=False,
-        description="Key for the primary, with permission `replicate`.",
-    )
-    replica_snapshot: bool = Field(
-        default=True, description="A new replica starts from a snapshot."
-    )
-    snapshots_every_events: int = Field(
-        default=0, ge=0, le=1_000_000_000, description="Events between snapshots; 0: never."
-    )
-    snapshots_keep: int = Field(
-        default=2, ge=1, le=1_000, description="Automatic snapshots to keep."
-    )
-    consolidation_enabled: bool = Field(
-        default=True, description="Consolidation rules run on their cadence."
-    )
-    summaries_dir: str = Field(default="", description="Folder of Markdown summaries to follow.")
-    summaries_owner: str = Field(
-        default="system:summaries",
-        min_length=1,
-        max_length=2048,
-        description="Source of their paragraphs.",
-    )
-    summaries_scope: Literal["local", "team", "company", "public"] = Field(
-        default="local", description="Scope of their paragraphs."
-    )
-    subscriptions_max: int = Field(
-        default=100, ge=0, le=100_000, description="Subscriptions per principal."
-    )
-    webhooks_allow_private: bool = Field(
-        default=False, description="Webhooks may use private networks and http."
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least severe level on stderr."
-    )
-    log_format: Literal["auto", "text", "json"] = Field(
-        default="auto", description="`text`, `json`, or `auto`: text on a terminal."
-    )
-    access_log: bool = Field(default=False, description="One line on stderr per request.")
+    access_log: bool = setting(False, "One line on stderr per request.")
 
     @field_validator("node_url", "embed_url")
     @classmethod
