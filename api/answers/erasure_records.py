@@ -7,7 +7,6 @@ from msgspec import UNSET, Struct, UnsetType
 from engramlog.api.answers.fact_record import Warned, Warnings
 from engramlog.api.answers.same_fields import shaped
 from engramlog.eventlog.kinds import ErasureReason
-from engramlog.projections.moment import format_instant
 from engramlog.projections.tables.facts.erasures import LegalHold
 from engramlog.projections.tables.facts.tombstones import TombstoneRevocationRow, TombstoneRow
 
@@ -109,7 +108,7 @@ class TombstoneNotice(Struct):
 
 
 def hold_record(hold: LegalHold) -> HoldRecord:
-    return shaped(hold, HoldRecord, set_at=format_instant(hold.set_at))
+    return shaped(hold, HoldRecord)
 
 
 def tombstone_record(row: TombstoneRow) -> TombstoneRecord:

@@ -9,7 +9,6 @@ from engramlog.api.http.errors import coded
 from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.jobs import Progress, SingleJob, SnapshotJob
 from engramlog.api.node.tasks.task import LoopTask, TaskStatus
-from engramlog.projections.moment import format_instant
 from engramlog.replay.snapshot import Snapshot, SnapshotFault, mismatch
 
 LOOK_SECONDS = 5.0
@@ -145,6 +144,4 @@ class SnapshotTaking(LoopTask):
 
 
 def snapshot_record(snapshot: Snapshot, reason: str | None) -> SnapshotRecord:
-    return shaped(
-        snapshot, SnapshotRecord, made_at=format_instant(snapshot.made_at_us), reason=reason
-    )
+    return shaped(snapshot, SnapshotRecord, reason=reason)

@@ -193,7 +193,7 @@ async def get_peer(call: Call) -> PeerDetail:
         grants=None if row.grants is None else msgspec.structs.asdict(row.grants),
         replay=call.service.peers.states.get(row.node_id),
         streams=[
-            shaped(each, ReplayedStream, received_at=format_instant(each.received_at))
+            shaped(each, ReplayedStream)
             for each in reader.ask(load_peer_streams)
             if each.node_id == row.node_id
         ],
@@ -203,12 +203,8 @@ async def get_peer(call: Call) -> PeerDetail:
 
 
 def _listed(row: PeerRow) -> PeerRecord:
-    established = row.established_at
     return shaped(
-        row,
-        PeerRecord,
-        status="pending_verification" if row.state == "pending" else row.state,
-        established_at=None if established is None else format_instant(established),
+        row, PeerRecord, status="pending_verification" if row.state == "pending" else row.state
     )
 
 

@@ -27,7 +27,7 @@ from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import live
 from engramlog.projections.memories.summary_naming import NAME_LENGTH_MAX, Tier, period_of_name
-from engramlog.projections.moment import Moment, format_instant
+from engramlog.projections.moment import Moment
 from engramlog.projections.normalization import URI_LENGTH_MAX
 from engramlog.projections.summaries.paragraphs import paragraphs_of
 from engramlog.projections.summaries.reading import (
@@ -274,7 +274,6 @@ def _record(
         row,
         SummaryRecord,
         source=row.owner,
-        recorded_at=format_instant(row.recorded_at),
         paragraphs=[
             ParagraphRecord(each.id, str(each.value.v), each.confidence) for each in records
         ],

@@ -11,7 +11,6 @@ from engramlog.api.http.errors import ApiError, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.rights.keys import AgentKeyRequest
 from engramlog.eventlog.kinds import AgentKeySet
-from engramlog.projections.moment import format_instant
 from engramlog.projections.tables.declared.agent_keys import AgentKeyRow
 from engramlog.projections.writing.commands import RevokeAgentKey
 
@@ -74,4 +73,4 @@ async def revoke(call: Call) -> None:
 
 
 def _wire(row: AgentKeyRow) -> AgentKey:
-    return shaped(row, AgentKey, id=row.key_id, registered_at=format_instant(row.registered_at))
+    return shaped(row, AgentKey, id=row.key_id)

@@ -253,7 +253,6 @@ def claims(verified: VerifiedToken, fault: str | None) -> CapabilityClaims:
         verbs=[verb for verb in VERBS if verb in grant.verbs],
         scopes=[scope for scope in SCOPES if scope in grant.scopes],
         entities=list(grant.entities),
-        issued_at=format_instant(verified.issued_at_us),
         expiry=format_instant(verified.expires_at_us),
         blocks=len(verified.revocation_ids) - 1,
     )
@@ -282,10 +281,4 @@ def _listed(call: Call, row: CapabilityRow) -> CapabilityRecord:
         status = "revoked"
     elif row.expires_at_us <= call.node.clock.now_us():
         status = "expired"
-    return shaped(
-        row,
-        CapabilityRecord,
-        issued_at=format_instant(row.issued_at_us),
-        expiry=format_instant(row.expires_at_us),
-        status=status,
-    )
+    return shaped(row, CapabilityRecord, expiry=format_instant(row.expires_at_us), status=status)

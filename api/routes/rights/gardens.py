@@ -18,7 +18,6 @@ from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.rights.gardens import GardenRequest, MemberRequest, RoleRequest
 from engramlog.api.schemas.values import ScopeText
 from engramlog.eventlog.kinds import GardenCreated, GardenMemberSet, GardenRole
-from engramlog.projections.moment import format_instant
 from engramlog.projections.tables.declared.garden_directory import Garden, Member, Role
 from engramlog.projections.writing.commands import DeleteGarden, SetMember
 
@@ -154,10 +153,9 @@ def _garden(call: Call, garden: Garden) -> GardenRecord:
         garden,
         GardenRecord,
         garden_id=garden_uri(call, garden.slug),
-        created_at=format_instant(garden.created_at),
         members=[_member(member) for member in garden.members],
     )
 
 
 def _member(member: Member) -> GardenMember:
-    return shaped(member, GardenMember, added_at=format_instant(member.added_at))
+    return shaped(member, GardenMember)

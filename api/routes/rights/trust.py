@@ -15,7 +15,7 @@ from engramlog.api.schemas.facts import MomentQuery
 from engramlog.api.schemas.rights.trust import Mode, TrustPolicyRequest, TrustQuery, TrustRequest
 from engramlog.eventlog.kinds import SourceTrustSet, TrustPolicy, TrustPolicySet
 from engramlog.projections.image.visible_facts import known
-from engramlog.projections.moment import Moment, format_instant
+from engramlog.projections.moment import Moment
 from engramlog.projections.tables.declared.trust import TrustSetting, trust_policy, trust_setting
 
 routes = Routes("trust")
@@ -122,5 +122,4 @@ def _mode(call: Call, moment: Moment) -> Mode:
 
 
 def _setting(setting: TrustSetting) -> TrustRecord:
-    set_at = format_instant(setting.set_at_us)
-    return shaped(setting, TrustRecord, origin="set", set_by=setting.actor, set_at=set_at)
+    return shaped(setting, TrustRecord, origin="set", set_by=setting.actor)

@@ -190,8 +190,6 @@ def _event(call: Call, view: View, touch: Touch, chains: Chains) -> TouchRecord:
     return shaped(
         touch,
         TouchRecord,
-        received_at=format_instant(touch.received_at_us),
-        recorded_at=format_instant(touch.recorded_at_us),
         causation_id=cause,
         fact_ids=shown,
         winner_id=touch.winner_id if touch.winner_id in shown else None,

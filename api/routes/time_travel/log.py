@@ -302,7 +302,6 @@ def _event(
         event_id=id_text(header.event_id),
         stream_seq=header.stream_seq if _sees_chains(call) else None,
         peer=event.peer,
-        recorded_at=format_instant(header.recorded_at),
         received_at=format_instant(event.received_at),
         causation_id=None if cause is None else id_text(cause.event.event_id),
         fact_ids=entry.fact_ids[:named],

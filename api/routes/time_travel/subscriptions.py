@@ -181,7 +181,6 @@ def _record(call: Call, row: SubscriptionRow) -> SubscriptionRecord:
         row,
         SubscriptionRecord,
         subscriber_identity=row.subscriber,
-        created_at=format_instant(row.created_at),
         last_delivered_at=format_instant(delivered.last_at_us) if delivered.last_at_us else None,
         circuit_open=delivered.failures >= CIRCUIT_FAILURES,
         consecutive_failures=delivered.failures,
