@@ -4,13 +4,14 @@ from typing import Literal
 from uuid import uuid4
 
 from msgspec import Struct
+from pydantic import Field
 
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.client.discovery import discovered
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.federation.peers import require_federation
-from engramlog.api.schemas.federation import DeclarationBody
+from engramlog.api.schemas.model import Model
 from engramlog.eventlog.kinds import PeerDeclared
 from engramlog.replay.federation.declaration import (
     Declaration,
@@ -21,6 +22,20 @@ from engramlog.replay.federation.declaration import (
 )
 
 routes = Routes("federation")
+
+
+TEXT_MAX = 2_048
+
+
+class DeclarationBody(Model, extra="allow"):
+    """A node's signed declaration (wire 3.1)."""
+
+    node_id: str = Field(min_length=1, max_length=200)
+    node_url: str = Field(min_length=1, max_length=TEXT_MAX)
+    federation_pubkey: str = Field(min_length=1, max_length=200)
+    allowed_scopes: list[str] = Field(min_length=1, max_length=4)
+    signed_at: str = Field(min_length=1, max_length=64)
+    declaration_sig: str = Field(min_length=1, max_length=200)
 
 
 class OwnDeclaration(Declaration, frozen=True, kw_only=True):

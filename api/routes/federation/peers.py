@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from pydantic import Field
 
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.client.discovery import EVENTS_WIRE, discovered
@@ -11,12 +12,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded, invalid
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks.peering import ReplayState
-from engramlog.api.schemas.federation import (
-    ApproveBody,
-    GrantsBody,
-    ReasonBody,
-    ReleaseBody,
-)
+from engramlog.api.schemas.model import Model
 from engramlog.eventlog.kinds import PeerGrants, PeerStateSet
 from engramlog.projections.moment import format_instant
 from engramlog.projections.tables.peers.peers import (
@@ -33,6 +29,43 @@ from engramlog.replay.federation.declaration import (
 )
 
 routes = Routes("federation")
+
+
+TEXT_MAX = 2_048
+
+
+class GrantsBody(Model, extra="forbid"):
+    """The rights of a peer here. ``scopes``: by default those of its declaration."""
+
+    scopes: list[Literal["local", "team", "company", "public"]] | None = None
+    gardens: list[str] = Field(default=[], max_length=1_000)
+    wire: Literal["events", "facts"] | None = None
+    pull: bool = True
+    serve: bool = True
+    retract_foreign: bool = False
+    resolve_foreign: bool = False
+    erase_foreign: bool = False
+    instructions: bool = False
+
+
+class ApproveBody(Model, extra="allow"):
+    """The fingerprint from the peer's operator, and the peer's grants."""
+
+    pubkey_fingerprint: str = Field(min_length=1, max_length=100)
+    grants: GrantsBody = GrantsBody()
+
+
+class ReasonBody(Model, extra="forbid"):
+    """The reason."""
+
+    reason: str = Field(default="", max_length=1_000)
+
+
+class ReleaseBody(Model, extra="forbid"):
+    """The stream to resume; ``reason`` for the log."""
+
+    stream: str = Field(min_length=1, max_length=TEXT_MAX)
+    reason: str = Field(default="", max_length=1_000)
 
 
 class PeerRecord(Struct):

@@ -4,22 +4,38 @@ import hashlib
 
 import msgspec
 from aiohttp import web
+from pydantic import Field
 
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
-from engramlog.api.schemas.federation import (
-    StreamEventsQuery,
-    StreamsQuery,
-)
+from engramlog.api.schemas.model import Model
 from engramlog.eventlog.log import StreamHead
 from engramlog.projections.tables.peers.peers import PeerRow
-from engramlog.replay.federation.page import encode_page
+from engramlog.replay.federation.page import PAGE_EVENTS_MAX, encode_page
 from engramlog.replay.federation.serving import offered, read_page, signed_streams
 
 routes = Routes("federation")
 
 PAGE_TYPE = "application/vnd.engramlog.federation"
+
+
+WAIT_SECONDS_MAX = 30.0
+
+
+class StreamsQuery(Model, extra="forbid"):
+    """``seen``: the ETag of the known heads; ``wait_s``: how long to wait for others."""
+
+    seen: str = Field(default="", max_length=100)
+    wait_s: float = Field(default=0.0, ge=0.0, le=WAIT_SECONDS_MAX)
+
+
+class StreamEventsQuery(Model, extra="forbid"):
+    """Events of ``stream`` after the sequence ``after``."""
+
+    stream: str = Field(min_length=1, max_length=2_048)
+    after: int = Field(default=0, ge=0)
+    limit: int = Field(default=PAGE_EVENTS_MAX, ge=1, le=PAGE_EVENTS_MAX)
 
 
 def asking_peer(call: Call) -> tuple[PeerRow, frozenset[str]]:

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 from msgspec import Struct
+from pydantic import Field
 
 from engramlog.api.answers.memory_records import delta_document
 from engramlog.api.commands.assertions import check_source, stored_uri
@@ -20,7 +21,9 @@ from engramlog.api.node.consolidator import (
     delta_kinds,
     readers_of,
 )
-from engramlog.api.schemas.memory.consolidation import RuleDocument, RunRequest, RunsQuery
+from engramlog.api.schemas.memory.episodes import RunsQuery
+from engramlog.api.schemas.model import Model
+from engramlog.api.schemas.values import Flag
 from engramlog.eventlog.kinds import ConsolidationRuleSet
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.episodes import reading, reading_deltas, reading_rules
@@ -34,6 +37,19 @@ routes = Routes("episodes")
 RUNS_SHOWN = 10
 DELTAS_SHOWN_MAX = 1_000
 _StoredRule = tuple[str, dict[str, Any], str, int]
+
+
+class RuleDocument(Model, extra="allow"):
+    """A consolidation rule; ``docs/consolidation.md`` describes its fields."""
+
+
+class RunRequest(Model, extra="forbid"):
+    """Run a rule now. ``from_position`` reads again from there; ``dry_run`` writes nothing;
+    ``limit``: episodes to read at most."""
+
+    dry_run: Flag = False
+    limit: int | None = Field(default=None, ge=1, le=1_000_000)
+    from_position: int | None = Field(default=None, ge=1, le=2**62)
 
 
 class RuleRecord(Struct):

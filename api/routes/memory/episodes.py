@@ -17,12 +17,12 @@ from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.memory.consolidation import RunsQuery
 from engramlog.api.schemas.memory.episodes import (
     AccessRequest,
     EpisodeRequest,
     EpisodesQuery,
     EpisodesRequest,
+    RunsQuery,
 )
 from engramlog.eventlog.kinds import EpisodeAccessed
 from engramlog.projections.authorization import CEILING
@@ -32,6 +32,7 @@ from engramlog.projections.episodes.reading_deltas import DeltaFilter
 from engramlog.projections.moment import Moment
 
 routes = Routes("episodes")
+
 
 _KIND = "episodes"
 DELTAS_SHOWN_MAX = 100

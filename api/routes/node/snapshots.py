@@ -2,20 +2,37 @@
 
 import asyncio
 from contextlib import suppress
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 
 from aiohttp import web
 from msgspec import Struct
+from pydantic import Field
 
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
 from engramlog.api.node.tasks.jobs import SnapshotJob
 from engramlog.api.node.tasks.snapshots import SnapshotList
-from engramlog.api.schemas.snapshots import SnapshotBody, VerifyBody
+from engramlog.api.schemas.model import Model
 from engramlog.replay.snapshot import READ_BYTES, SnapshotFault, encode_snapshot, position_named
 
 routes = Routes("node")
+
+
+Position = Annotated[int, Field(strict=True, ge=1, le=2**53)]
+
+
+class SnapshotBody(Model, extra="forbid"):
+    """``position``: a past one; null: the current tables."""
+
+    position: Position | None = None
+
+
+class VerifyBody(Model, extra="forbid"):
+    """``position``: of one snapshot; null: all. ``replay``: also compare with the log."""
+
+    position: Position | None = None
+    replay: bool = False
 
 
 class SnapshotRemoved(Struct):

@@ -19,8 +19,8 @@ from engramlog.api.node.node_status import status_of_node
 from engramlog.api.node.tasks.jobs import Rebuild
 from engramlog.api.node.tasks.task import TaskState
 from engramlog.api.routes.recall.embeddings import status_of
+from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.rights.keys import TENANT
-from engramlog.api.schemas.snapshots import RebuildBody
 from engramlog.api.schemas.values import ScopeText
 from engramlog.projections.writing.writer_errors import WriterBusy, WriterClosed
 from engramlog.replay.federation.declaration import wire_key
@@ -32,6 +32,12 @@ NAMESPACES = ("stigmem:", "rel:", "memory:", "intent:", "roadmap:", "preference:
 SPEC_URL = "https://github.com/eidetic-labs/stigmem/blob/main/spec/stigmem-spec-v1.0.md"
 RETRY_SECONDS_MAX = 1.0
 """How long a readiness check waits for a retry of the failed work."""
+
+
+class RebuildBody(Model, extra="forbid"):
+    """``from_scratch``: from the first event, without snapshots."""
+
+    from_scratch: bool = False
 
 
 class Me(Struct):

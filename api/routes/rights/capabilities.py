@@ -1,8 +1,10 @@
 """Capability tokens: signed for a holder, with at most the caller's rights."""
 
+from typing import Annotated, Literal
 from uuid import uuid4
 
 from msgspec import UNSET, Struct, UnsetType
+from pydantic import Field
 
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.assertions import check_source
@@ -12,13 +14,8 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded, invalid, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.issuers import issuers_of
-from engramlog.api.schemas.rights.capabilities import (
-    LIFETIME_SECONDS,
-    CapabilitiesQuery,
-    CapabilityRequest,
-    RevokeBody,
-    TokenBody,
-)
+from engramlog.api.schemas.model import Model
+from engramlog.api.schemas.values import Instant, Name, Scope
 from engramlog.eventlog.kinds import CapabilityIssued
 from engramlog.projections.authorization import CEILING
 from engramlog.projections.moment import format_instant, parse_instant
@@ -30,6 +27,7 @@ from engramlog.projections.rights.capability_grant import (
     stored_prefix,
 )
 from engramlog.projections.rights.capability_token import (
+    BEARER_LENGTH_MAX,
     LIFETIME_US_MAX,
     Capability,
     CapabilityInvalid,
@@ -43,6 +41,48 @@ from engramlog.projections.writing.commands import RevokeCapability
 routes = Routes("capabilities")
 
 SECOND_US = 1_000_000
+
+
+LIFETIME_SECONDS_MAX = 90 * 86_400
+LIFETIME_SECONDS = 3600
+TEXT_LENGTH_MAX = 1000
+
+Verb = Literal["read", "write"]
+
+
+class CapabilityRequest(Model, extra="forbid"):
+    """A capability to sign: with at most the caller's rights.
+
+    ``scopes``: by default all of the caller's. ``entity``: a prefix of the covered entities.
+    ``expires_at`` or ``ttl_seconds`` (one hour), at most 90 days.
+    """
+
+    subject: Name
+    verbs: list[Verb] = Field(default=["read"], min_length=1, max_length=2)
+    scopes: list[Scope] | None = Field(default=None, min_length=1, max_length=4)
+    entity: str | None = Field(default=None, min_length=1, max_length=2048)
+    ttl_seconds: Annotated[int, Field(ge=1, le=LIFETIME_SECONDS_MAX)] | None = None
+    expires_at: Instant | None = None
+    description: str | None = Field(default=None, max_length=TEXT_LENGTH_MAX)
+
+
+class CapabilitiesQuery(Model, extra="forbid"):
+    """``all``: every issuer's tokens (admin only)."""
+
+    all: bool = False
+
+
+class TokenBody(Model, extra="forbid"):
+    """A token to inspect."""
+
+    token: str = Field(min_length=1, max_length=BEARER_LENGTH_MAX)
+
+
+class RevokeBody(Model, extra="forbid"):
+    """The reason; and the derived token, if only that one is to end."""
+
+    reason: str = Field(default="", max_length=TEXT_LENGTH_MAX)
+    token: str | None = Field(default=None, max_length=BEARER_LENGTH_MAX)
 
 
 class CapabilityRecord(Struct):

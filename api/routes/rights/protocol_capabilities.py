@@ -2,6 +2,7 @@
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+from pydantic import Field
 
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.entity_names import stored_uri
@@ -9,27 +10,50 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.rights.capabilities import (
+    LIFETIME_SECONDS,
+    LIFETIME_SECONDS_MAX,
     SECOND_US,
+    TEXT_LENGTH_MAX,
     RevokedCapability,
     fault_here,
     issued,
     revoked,
 )
-from engramlog.api.schemas.rights.capabilities import (
-    ProtocolRevokeRequest,
-    ProtocolTokenRequest,
-    ProtocolVerifyRequest,
-)
+from engramlog.api.schemas.model import Model
+from engramlog.api.schemas.values import Name
 from engramlog.projections.rights.capability_grant import (
     GrantError,
     parse_grant,
 )
 from engramlog.projections.rights.capability_token import (
+    BEARER_LENGTH_MAX,
     Root,
 )
 from engramlog.projections.tables.declared.manifests import load_manifest
 
 routes = Routes("capabilities")
+
+
+class ProtocolTokenRequest(Model, extra="allow"):
+    """The protocol's request (wire 3.8): one verb, one object, no narrowing."""
+
+    issuer: Name
+    subject: Name
+    verb: str = Field(max_length=100)
+    object: str = Field(max_length=4096)
+    ttl_seconds: int = Field(default=LIFETIME_SECONDS, ge=1, le=LIFETIME_SECONDS_MAX)
+
+
+class ProtocolVerifyRequest(Model, extra="allow"):
+    """A token's JSON."""
+
+    token_json: str = Field(max_length=BEARER_LENGTH_MAX)
+
+
+class ProtocolRevokeRequest(Model, extra="allow"):
+    """The reason."""
+
+    reason: str = Field(default="", max_length=TEXT_LENGTH_MAX)
 
 
 class ProtocolToken(Struct):

@@ -73,3 +73,7 @@ class AccessRequest(Model, extra="forbid"):
     """Episodes that were read, by id or key."""
 
     episodes: list[Identifier] = Field(min_length=1, max_length=EPISODES_MAX)
+
+
+class RunsQuery(MomentQuery, extra="forbid"):
+    """The moment to read."""
