@@ -1,7 +1,7 @@
 """A page of the list of facts: filters, order, and a cursor to resume from."""
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from engramlog.api.answers.erasure_records import TombstoneNotice
 from engramlog.api.answers.fact_list import FactListPage, ListFilters, matching, page_of
@@ -31,12 +31,7 @@ def listed(
 ) -> tuple[FactListPage, list[FactRecord], str | None, Moment]:
     """A page of facts: slots, records, the cursor of the next page, and the moment."""
     view = context.view()
-    authorization = within(context, context.narrowed(query.scope), query.garden_id)
-    walk = _walk(context, query, view)
-    valid_at_us = None if query.valid_at is None else parse_instant(query.valid_at)
-    moment = walk.moment(valid_at_us)
-    entity = None if query.entity is None else entity_named(context, query.entity, moment.position)
-    filters = _filters(query, entity, walk.since, _hidden_below(view, query, moment))
+    authorization, walk, moment, filters = _question(context, query, view)
     if query.relation == CARD_RELATION and query.cursor is None:
         page, records, cursor = _cards(context, query, view, authorization, moment, filters)
         return page, records, cursor, moment
@@ -52,13 +47,22 @@ def notices_of(context: RequestContext, query: FactsQuery) -> list[TombstoneNoti
     view = context.view()
     if not view.hiding or not context.authorization.may("admin"):
         return []
-    rights = within(context, context.narrowed(query.scope), query.garden_id).past_tombstones()
+    authorization, _, moment, filters = _question(context, query, view)
+    rights = authorization.past_tombstones()
+    filters = replace(filters, include_contradicted=True)
+    return notices_over(view, rights, matching(view, rights, moment, filters))
+
+
+def _question(
+    context: RequestContext, query: FactsQuery, view: View
+) -> tuple[Authorization, Cursor, Moment, ListFilters]:
+    """The rights, the start of the page, the moment and the filters of a request."""
+    authorization = within(context, context.narrowed(query.scope), query.garden_id)
     walk = _walk(context, query, view)
     moment = walk.moment(None if query.valid_at is None else parse_instant(query.valid_at))
     entity = None if query.entity is None else entity_named(context, query.entity, moment.position)
     filters = _filters(query, entity, walk.since, _hidden_below(view, query, moment))
-    filters = msgspec.structs.replace(filters, include_contradicted=True)
-    return notices_over(view, rights, matching(view, rights, moment, filters))
+    return authorization, walk, moment, filters
 
 
 def _cards(
@@ -101,18 +105,7 @@ def _next(context: RequestContext, walk: Cursor, page: FactListPage) -> str | No
         expires, place = 0, ()
     else:
         return None
-    return cursors.seal(
-        Cursor(
-            walk.kind,
-            walk.digest,
-            walk.position,
-            walk.instant_us,
-            expires,
-            place,
-            walk.since,
-            walk.tail,
-        )
-    )
+    return cursors.seal(replace(walk, expires_at_us=expires, place=place))
 
 
 def _hidden_below(view: View, query: FactsQuery, moment: Moment) -> float:

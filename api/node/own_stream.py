@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from engramlog.api.answers.same_fields import shaped
 from engramlog.eventlog.event import NODE_STREAM, stream_name
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.kinds import (
@@ -43,13 +44,7 @@ class OwnStream:
         if own in self._log.stream_heads():
             return
         begun: list[Command] = [
-            EpochStarted(
-                node_id=identity.node_id,
-                epoch=identity.epoch,
-                public_key=identity.public_key_b64,
-                reason=identity.reason,
-                clock=clock,
-            )
+            shaped(identity, EpochStarted, public_key=identity.public_key_b64, clock=clock)
         ]
         before = promoted_state(self._folder)
         if before is not None and identity.epoch == 1:
@@ -81,15 +76,7 @@ class OwnStream:
             after = page[-1].position
         for rotation in rotations:
             if rotation.public_key not in recorded:
-                self._write(
-                    [
-                        NodeKeyRotated(
-                            previous_public_key=rotation.previous_public_key,
-                            public_key=rotation.public_key,
-                            signature=rotation.signature,
-                        )
-                    ]
-                )
+                self._write([shaped(rotation, NodeKeyRotated)])
 
     def declare(self, set_valued: Sequence[str], declared: Sequence[str]) -> None:
         """Declare relations set-valued, in addition to those in ``declared``."""

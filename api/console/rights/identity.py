@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.console.arguments import CommandError, add_data_arguments, settings_of
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import print_json
@@ -71,13 +72,7 @@ def run_rotate(args: argparse.Namespace) -> int:
         raise CommandError(f"{fault}; stop the node to rotate its key") from fault
     try:
         rotation = node.identity.rotate()
-        (outcome,) = node.write(
-            NodeKeyRotated(
-                previous_public_key=rotation.previous_public_key,
-                public_key=rotation.public_key,
-                signature=rotation.signature,
-            )
-        )
+        (outcome,) = node.write(shaped(rotation, NodeKeyRotated))
     finally:
         node.close()
     if isinstance(outcome, Refused):

@@ -36,6 +36,9 @@ PAGES_A_ROUND = 50
 BACKOFF_SECONDS_MIN = 0.2
 BACKOFF_SECONDS_MAX = 30.0
 
+_EXPECTED = (
+    EventLogError, PageFault, PeerUnreachable, WriterBusy, WriterClosed, WriterDegraded,
+)  # fmt: skip
 _log = logging.getLogger(__name__)
 
 
@@ -233,9 +236,7 @@ class _Replaying(threading.Thread):
                 continue
             except Woken:
                 continue
-            except (WriterClosed, EventLogError) as fault:
-                self._note(str(fault))
-            except (PeerUnreachable, PageFault, WriterBusy, WriterDegraded) as fault:
+            except _EXPECTED as fault:
                 self._note(str(fault))
             except Exception as fault:
                 _log.exception("replaying %s", self._node_id)

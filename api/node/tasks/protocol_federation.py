@@ -205,14 +205,13 @@ class ProtocolFederation(LoopTask):
                 failures, state.fault = 0, None
             except PeerBusy as fault:
                 state.fault, wait = str(fault), fault.seconds
-            except PeerFault as fault:
-                failures += 1
-                wait = min(wait * 2 ** min(failures, 10), BACKOFF_SECONDS_MAX)
-                self._note(node_id, state, str(fault))
             except Exception as fault:
                 failures += 1
                 wait = min(wait * 2 ** min(failures, 10), BACKOFF_SECONDS_MAX)
-                self._note(node_id, state, f"{type(fault).__name__}: {fault}")
+                known = isinstance(fault, PeerFault)
+                self._note(
+                    node_id, state, str(fault) if known else f"{type(fault).__name__}: {fault}"
+                )
             await asyncio.sleep(wait * (0.75 + random.random() / 2))
 
     def _note(self, node_id: str, state: PullState, fault: str) -> None:
