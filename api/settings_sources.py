@@ -73,42 +73,6 @@ def variable(field: str) -> str:
     return PREFIX + field.upper()
 
 
-SUBJECTS = {
-    "data_dir": "Log",
-    "host": "Access",
-    "connections_max": "Limits",
-    "set_valued_relations": "Facts and recall",
-    "embed_enabled": "Embeddings",
-    "time_travel_enabled": "The past",
-    "federation_enabled": "Other nodes",
-    "snapshots_every_events": "Background work",
-    "log_level": "Messages",
-}
-"""The headings of ``docs/settings.md``, by the first setting below each."""
-
-
-def settings_table() -> str:
-    """Every setting in Markdown tables by subject; ``docs/settings.md`` holds exactly these."""
-    rows: list[str] = []
-    for name, field in Settings.model_fields.items():
-        if name in SUBJECTS:
-            rows += ["", f"### {SUBJECTS[name]}", ""]
-            rows += ["| variable | default | meaning |", "|---|---|---|"]
-        default: Any = field.default
-        shown = "" if default is None else f"`{_toml(default)}`"
-        rows.append(f"| `{variable(name)}` | {shown} | {field.description} |")
-    return "\n".join(rows[1:])
-
-
-def _toml(value: Any) -> str:
-    """A default in TOML."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, tuple):
-        return "[]"
-    return str(value) if isinstance(value, int | float) else f'"{value}"'
-
-
 def _default_file(given: Mapping[str, object]) -> Path | None:
     default: object = Settings.model_fields["data_dir"].default
     data = given.get("data_dir") or os.environ.get(variable("data_dir")) or default
