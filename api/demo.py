@@ -10,7 +10,7 @@ import shutil
 import signal
 import tempfile
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -55,8 +55,7 @@ def run_demo(*, port: int, once: bool, data: Path | None) -> int:
     if data is not None and data.exists() and any(data.iterdir()):
         raise CommandError(f"{data} is not empty; the demo needs a new directory")
     with ExitStack() as stack:
-        bound = listen(HOST, port)
-        stack.callback(bound.close)
+        bound = stack.enter_context(listen(HOST, port))
         port = bound.getsockname()[1]
         if data is None:
             folder = tempfile.mkdtemp(prefix="engramlog-demo-")
@@ -64,11 +63,9 @@ def run_demo(*, port: int, once: bool, data: Path | None) -> int:
             data = Path(folder)
         load(data)
         settings = Settings(data_dir=data, host=HOST, port=port, auth_required=False)
-        node = Node.open(data)
-        stack.callback(node.close)
+        node = stack.enter_context(closing(Node.open(data)))
         control = stack.enter_context(serve_in_background(node, settings, bound))
-        client = Client(control.url)
-        stack.callback(client.close)
+        client = stack.enter_context(Client(control.url))
         show(client, control.url)
         if not once:
             node.embed(settings.embedding)
@@ -81,19 +78,18 @@ def load(data: Path) -> None:
     with HISTORY.open("rb") as raw:
         start_us = recorded_us(decode_line(raw.readline()))
     clock = FixedClock(start_us)
-    node = Node.open(data, clock=clock, epoch_clock="file")
-    try:
-        settings = Settings(data_dir=data)
-        with HISTORY.open("rb") as raw:
-            report = import_lines(
-                NodeSink(node, settings.value_bytes_max, clock=clock),
-                Options(file_clock=True, value_bytes_max=settings.value_bytes_max),
-                decode_line,
-                read_lines(raw),
-                raw=raw,
-            )
-    finally:
-        node.close()
+    settings = Settings(data_dir=data)
+    with (
+        closing(Node.open(data, clock=clock, epoch_clock="file")) as node,
+        HISTORY.open("rb") as raw,
+    ):
+        report = import_lines(
+            NodeSink(node, settings.value_bytes_max, clock=clock),
+            Options(file_clock=True, value_bytes_max=settings.value_bytes_max),
+            decode_line,
+            read_lines(raw),
+            raw=raw,
+        )
     print(f"loaded {HISTORY.parent.name}: {summary_of(report)}")
 
 

@@ -6,6 +6,7 @@ signatures belong to the new log. Each kind of event has a ``line`` if it travel
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice, tee, zip_longest
 from typing import Any
 
 import msgspec
@@ -88,9 +89,10 @@ def export_lines(
     """
     exporter = _Exporter(sieve or Sieve())
     position = 0
-    for event, following in _with_next(log.iterate(0, until)):
+    events, ahead = tee(log.iterate(0, until))
+    for event, third in zip_longest(events, islice(ahead, 2, None)):
         position = event.position
-        exporter.settles = _settling(event, following)
+        exporter.settles = _settling(event, third)
         if left_out is not None and event.kind in COUNTED:
             left_out[COUNTED[event.kind]] += 1
         for line in exporter.lines_of(event):
@@ -259,25 +261,10 @@ class _Exporter:
         ]
 
 
-def _with_next(events: Iterator[Recorded]) -> Iterator[tuple[Recorded, tuple[Recorded, ...]]]:
-    """Each event, and the two after it."""
-    window: list[Recorded] = []
-    for event in events:
-        window.append(event)
-        if len(window) == 3:
-            yield window[0], tuple(window[1:])
-            del window[0]
-    while window:
-        yield window[0], tuple(window[1:])
-        del window[0]
-
-
-def _settling(event: Recorded, following: tuple[Recorded, ...]) -> ConflictResolved | None:
-    """The resolution that a fact belongs to: a note and the resolution follow it."""
-    if len(following) < 2 or not isinstance(event.payload, FactAsserted):
-        return None
-    resolution = following[1].payload
-    if not isinstance(resolution, ConflictResolved):
+def _settling(event: Recorded, third: Recorded | None) -> ConflictResolved | None:
+    """The resolution that a fact belongs to: a note and the resolution (``third``) follow it."""
+    resolution = None if third is None else third.payload
+    if not isinstance(event.payload, FactAsserted) or not isinstance(resolution, ConflictResolved):
         return None
     return resolution if resolution.winner_id == id_text(event.event_id) else None
 

@@ -7,13 +7,12 @@ import itertools
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import IO, cast
 
 from tqdm import tqdm
 
-from engramlog.api.client.client import Client
 from engramlog.api.client.running_node import running_node
 from engramlog.api.console.arguments import (
     CommandError,
@@ -227,9 +226,7 @@ def _sink(
     if url is not None:
         if args.clock_from_file:
             raise CommandError("--clock-from-file needs --data: a running node has its own clock")
-        client = client_for_url(args, url)
-        stack.callback(client.close)
-        return settings, UrlSink(client)
+        return settings, UrlSink(stack.enter_context(client_for_url(args, url)))
     try:
         return settings, _node_sink(args, settings, first_time, stack)
     except DirectoryLocked as fault:
@@ -240,20 +237,17 @@ def _sink(
         client = running_node(settings.data_dir)
         if client is None:
             raise CommandError(f"{fault}, which does not answer commands") from fault
-        stack.callback(client.close)
-        return settings, ControlSink(client)
+        return settings, ControlSink(stack.enter_context(client))
 
 
 def _node_sink(
     args: argparse.Namespace, settings: Settings, first_time: int | None, stack: ExitStack
 ) -> NodeSink:
-    if not args.clock_from_file:
-        node = open_node(settings, imports=True)
-        stack.callback(node.close)
-        return NodeSink(node, settings.value_bytes_max)
-    resumed = args.skip > 0 and has_file_clock(settings.data_dir)
-    clock = FixedClock(first_time or 0)
-    node = open_node(settings, clock=clock, from_file=not resumed, imports=True)
+    clock, begins = None, False
+    if args.clock_from_file:
+        clock = FixedClock(first_time or 0)
+        begins = not (args.skip > 0 and has_file_clock(settings.data_dir))
+    node = open_node(settings, clock=clock, from_file=begins, imports=True)
     stack.callback(node.close)
     return NodeSink(node, settings.value_bytes_max, clock=clock)
 
@@ -262,11 +256,8 @@ def has_file_clock(data: Path) -> bool:
     """Whether the directory's log has receipt times from a file."""
     if not (data / "log.db").exists():
         return False
-    log = read_only_log(data)
-    try:
+    with closing(read_only_log(data)) as log:
         begun = [event.payload for event in log.read(0, 1)]
-    finally:
-        log.close()
     return any(isinstance(payload, EpochStarted) and payload.clock == "file" for payload in begun)
 
 
@@ -286,14 +277,12 @@ def run_export(args: argparse.Namespace) -> int:
             progress_bar("export", "event", quiet=args.quiet or sys.stdout.isatty())
         )
         if url is not None:
-            client: Client = client_for_url(args, url)
-            stack.callback(client.close)
+            client = stack.enter_context(client_for_url(args, url))
             total = None
             lines = enumerate(client.lines("/v1/export", {"declarations": args.declarations}), 1)
         else:
             settings = settings_of(args)
-            log = read_only_log(settings.data_dir, settings.log)
-            stack.callback(log.close)
+            log = stack.enter_context(closing(read_only_log(settings.data_dir, settings.log)))
             total = log.head().position
             lines = export_lines(log, total, left_out)
         for done, line in lines:

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +89,9 @@ def run_rebuild(args: argparse.Namespace) -> int:
                 lambda: client.get("/v1/admin/rebuild"), "the rebuild failed: ", bar, "events"
             )
         else:
-            try:
+            with closing(node):
                 done = node.rebuild(bar.show, from_scratch=args.from_scratch)
                 report = msgspec.to_builtins(done)
-            finally:
-                node.close()
     if args.json:
         return print_json(report)
     for each in report["passed_over"]:
@@ -135,11 +134,8 @@ def _verified(
             against=against,
             progress=show,
         )
-    log = open_log_to_read(directory, SystemClock(), url)
-    try:
+    with closing(open_log_to_read(directory, SystemClock(), url)) as log:
         return verify(log, against=against, progress=show)
-    finally:
-        log.close()
 
 
 def _write_heads(args: argparse.Namespace, answer: dict[str, Any]) -> None:

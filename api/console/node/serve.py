@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from contextlib import closing
 
 from engramlog.api.console.arguments import CommandError, add_data_arguments, settings_of
 from engramlog.api.console.opening import open_node
@@ -99,12 +100,10 @@ def run_serve(args: argparse.Namespace) -> int:
                 second.show if settings.replica_snapshot else None,
             )
     node = open_node(settings, embedding=settings.embedding, accept_rollback=args.accept_rollback)
-    try:
+    with closing(node):
         if settings.replica_of:
             node.follow(source_of(settings.replica_of, settings.replica_key))
         run(node, settings, lambda final: _announce(final, node.log.head().position))
-    finally:
-        node.close()
     return 0
 
 

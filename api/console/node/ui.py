@@ -2,6 +2,7 @@
 
 import argparse
 import webbrowser
+from contextlib import closing
 
 from engramlog.api.client.running_node import running_node
 from engramlog.api.console.arguments import add_target_arguments, settings_of, url_of
@@ -38,11 +39,8 @@ def run_ui(args: argparse.Namespace) -> int:
 
     # No keys: only this machine has access, and the user who starts it can read the files too.
     settings = settings_of(args, auth_required=False, host="127.0.0.1")
-    node = open_node(settings, embedding=settings.embedding)
-    try:
+    with closing(open_node(settings, embedding=settings.embedding)) as node:
         run(node, settings, lambda final: _show(final.public_url, open_it=not args.no_browser))
-    finally:
-        node.close()
     return 0
 
 

@@ -1,6 +1,7 @@
 """``engramlog identity``: the node's key, its backup and rotation, and copied directories."""
 
 import argparse
+from contextlib import closing
 from pathlib import Path
 
 from engramlog.api.answers.same_fields import shaped
@@ -70,11 +71,9 @@ def run_rotate(args: argparse.Namespace) -> int:
         node = open_node(settings, create=False)
     except DirectoryLocked as fault:
         raise CommandError(f"{fault}; stop the node to rotate its key") from fault
-    try:
+    with closing(node):
         rotation = node.identity.rotate()
         (outcome,) = node.write(shaped(rotation, NodeKeyRotated))
-    finally:
-        node.close()
     if isinstance(outcome, Refused):
         raise CommandError(f"could not record the rotation: {outcome.message}")
     print(f"{node.identity.node_id} now signs with {rotation.public_key}")
