@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,11 +26,12 @@ from engramlog.api.transfer.lines.line_kinds import AnyLine, ResolveLine
 from engramlog.api.transfer.lines.memories import DeltaItem, DeltasLine, EpisodeLine, SummaryLine
 from engramlog.api.transfer.lines.payload_lines import PayloadLine
 from engramlog.api.transfer.lines.payload_parts import mapped, named_in
-from engramlog.api.transfer.lines.runs import RunLine
+from engramlog.api.transfer.lines.runs import RunLine, SetAside
 from engramlog.eventlog.kinds import Parent
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _Batch = TypeVar("_Batch", DeltasLine, SummaryLine)
+_Part = TypeVar("_Part", bound=Struct)
 
 
 class NamedByKey(Struct, frozen=True):
@@ -113,6 +113,8 @@ class Translator:
     def translate(self, line: AnyLine) -> AnyLine:
         """The line with ids and hashes for its keys. Raises LineError."""
         match line:
+            case PayloadLine():
+                return self._payload(line)
             case AssertLine():
                 return self._assert(line)
             case RetractLine():
@@ -120,50 +122,38 @@ class Translator:
                 if sum(item is not None for item in given) != 1:
                     raise LineError("needs exactly one of target, id and match", "target")
                 line = replace(line, reason=self._reason(line.reason))
-                if line.marker is not None:
-                    line = replace(line, marker=self._id(line.marker, "marker"))
-                return self._targeted(line)
-            case AttributesLine():
-                if (line.target is None) == (line.id is None):
-                    raise LineError("needs either target or id", "target")
-                return self._targeted(line)
-            case HoldLine():
-                return self._targeted(line)
-            case ResolveLine():
-                winner = self._id(line.winner, "winner")
-                return replace(line, winner=winner, loser=self._id(line.loser, "loser"))
+            case AttributesLine() if (line.target is None) == (line.id is None):
+                raise LineError("needs either target or id", "target")
             case DeltasLine():
-                return self._deltas(line)
+                return self._with_ids(self._then(line), _own_keys(line))
             case SummaryLine():
-                line = self._then(line)
-                mine = _own_keys(line)
-                return replace(
-                    line,
-                    facts=self._all(line.facts, "facts", mine),
-                    retracted=self._all(line.retracted, "retracted", mine),
-                )
+                return self._with_ids(self._then(line), _own_keys(line))
             case _:
-                return self._mention(line)
+                pass
+        line = self._with_ids(line)
+        if isinstance(line, RetractLine | AttributesLine | HoldLine) and line.target is not None:
+            return replace(line, target=None, id=self._lookup(line.target, "target").id)
+        return line
 
-    def _mention(self, line: AnyLine) -> AnyLine:
-        match line:
-            case DenyLine():
-                target = self._id(line.target, "target")
-                return replace(line, target=target, marker=self._id(line.marker, "marker"))
-            case RunLine():
-                aside = [
-                    replace(each, episode=self._id(each.episode, f"set_aside.{number}.episode"))
-                    for number, each in enumerate(line.set_aside)
+    def _with_ids(self, part: _Part, mine: frozenset[str] = frozenset(), place: str = "") -> _Part:
+        """A line, or a part of one, with ids for the keys in its fields (``_KEYS``)."""
+        made: dict[str, Any] = {}
+        for name in _KEYS.get(type(part), ()):
+            value, where = getattr(part, name), f"{place}{name}"
+            if isinstance(value, str):
+                made[name] = self._id(value, where, mine)
+            elif value is not None:
+                made[name] = [
+                    self._id(each, where, mine)
+                    if isinstance(each, str)
+                    else self._with_ids(each, mine, f"{where}.{number}.")
+                    for number, each in enumerate(value)
                 ]
-                after, through = (
-                    None if key is None else self._id(key, name)
-                    for name, key in (("after", line.after), ("through", line.through))
-                )
-                return replace(line, after=after, through=through, set_aside=aside)
-            case PayloadLine():
-                return self._payload(line)
-            case _:
-                return line
+        if isinstance(part, DeltaItem):  # these names stay unless they are keys of the file
+            replaced = [name if name in mine else self._where_key(name) for name in part.replaces]
+            sources = [self._where_key(name) for name in part.source_episode_ids]
+            made |= {"replaces": replaced, "source_episode_ids": sources}
+        return replace(part, **made) if made else part
 
     def _payload(self, line: PayloadLine) -> PayloadLine:
         def change(key: str, where: str) -> str:
@@ -180,34 +170,9 @@ class Translator:
             return line
         return replace(line, derived_from=[self._parent(item) for item in line.derived_from])
 
-    def _targeted(
-        self, line: RetractLine | AttributesLine | HoldLine
-    ) -> RetractLine | AttributesLine | HoldLine:
-        if line.target is None:
-            return line
-        return replace(line, target=None, id=self._lookup(line.target, "target").id)
-
     def _reason(self, text: str) -> str:
         """A reason with its keys replaced by ids of facts: it may name their replacements."""
         return _ID.sub(lambda found: self._where_key(found[0]), text)
-
-    def _deltas(self, line: DeltasLine) -> DeltasLine:
-        line = self._then(line)
-        mine = _own_keys(line)
-        items = [
-            self._delta(item, mine, f"deltas.{number}") for number, item in enumerate(line.deltas)
-        ]
-        return replace(line, deltas=items)
-
-    def _delta(self, item: DeltaItem, mine: frozenset[str], place: str) -> DeltaItem:
-        """Names in ``replaces`` and ids of episodes stay unless they are keys of the file."""
-        return replace(
-            item,
-            fact=None if item.fact is None else self._id(item.fact, f"{place}.fact", mine),
-            retracted=self._all(item.retracted, f"{place}.retracted", mine),
-            replaces=[name if name in mine else self._where_key(name) for name in item.replaces],
-            source_episode_ids=[self._where_key(name) for name in item.source_episode_ids],
-        )
 
     def _then(self, line: _Batch) -> _Batch:
         mine = _own_keys(line)
@@ -227,11 +192,6 @@ class Translator:
             except LineError as fault:
                 raise LineError(fault.message, f"then.{number}.{fault.field}") from fault
         return replace(line, then=then)
-
-    def _all(
-        self, keys: Sequence[str], field: str, mine: frozenset[str] = frozenset()
-    ) -> list[str]:
-        return [self._id(key, field, mine) for key in keys]
 
     def _id(self, key: str, field: str, mine: frozenset[str] = frozenset()) -> str:
         return key if key in mine else self._lookup(key, field, ids=True).id
@@ -302,31 +262,39 @@ def _own_keys(line: DeltasLine | SummaryLine) -> frozenset[str]:
     return frozenset(key for _, key in _keys_made(line))
 
 
-def _keys_named(line: AnyLine) -> Iterable[str]:
-    match line:
-        case AssertLine():
-            return [item for item in line.derived_from if isinstance(item, str)]
-        case RetractLine():
-            named = [key for key in (line.target, line.marker) if key]
-            return [*_ID.findall(line.reason), *named]
-        case DenyLine():
-            return [line.target, line.marker]
-        case AttributesLine() | HoldLine():
-            return [line.target] if line.target else []
-        case ResolveLine():
-            return [line.winner, line.loser]
-        case PayloadLine():
-            return named_in(line.payload, "fact", "episode")
-        case RunLine():
-            named = [line.after, line.through, *(each.episode for each in line.set_aside)]
-            return [key for key in named if key is not None]
-        case DeltasLine() | SummaryLine():
-            named = [key for item in line.then for key in _keys_named(item)]
-            if isinstance(line, SummaryLine):
-                return [*named, *line.facts, *line.retracted]
-            for delta in line.deltas:
-                named += [*delta.source_episode_ids, *delta.replaces, *delta.retracted]
-                named += [delta.fact] if delta.fact is not None else []
-            return named
-        case _:
-            return []
+def _keys_named(part: Struct) -> list[str]:
+    """The keys that a line, or a part of one, may name."""
+    if isinstance(part, PayloadLine):
+        return named_in(part.payload, "fact", "episode")
+    named = _ID.findall(part.reason) if isinstance(part, RetractLine) else []
+    for name in (*_KEYS.get(type(part), ()), *_NAMES.get(type(part), ())):
+        value: Any = getattr(part, name)
+        for each in value if isinstance(value, list) else [value]:  # pyright: ignore[reportUnknownVariableType]
+            if isinstance(each, str):
+                named.append(each)
+            elif isinstance(each, Struct):
+                named += _keys_named(each)
+    return named
+
+
+_KEYS: dict[type[Struct], tuple[str, ...]] = {
+    RetractLine: ("marker",),
+    DenyLine: ("target", "marker"),
+    ResolveLine: ("winner", "loser"),
+    RunLine: ("after", "through", "set_aside"),
+    SetAside: ("episode",),
+    DeltasLine: ("deltas",),
+    DeltaItem: ("fact", "retracted"),
+    SummaryLine: ("facts", "retracted"),
+}
+"""Fields that hold keys, or parts with such fields; ids take their place."""
+_NAMES: dict[type[Struct], tuple[str, ...]] = {
+    AssertLine: ("derived_from",),
+    RetractLine: ("target",),
+    AttributesLine: ("target",),
+    HoldLine: ("target",),
+    DeltasLine: ("then",),
+    DeltaItem: ("replaces", "source_episode_ids"),
+    SummaryLine: ("then",),
+}
+"""Fields whose keys change in their own way."""
