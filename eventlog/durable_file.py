@@ -16,7 +16,6 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Replace the content of ``path`` by ``data``."""
     staged = path.with_name(path.name + ".next")
     staged.unlink(missing_ok=True)
     write_new(staged, data)

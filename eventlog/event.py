@@ -28,7 +28,6 @@ def fact_partition(scope: str, garden_id: str | None) -> str:
 
 
 def stream_name(origin: str, epoch: int, partition: str) -> str:
-    """The stream of one (origin, epoch, partition)."""
     return f"{origin}/{epoch}/{partition}"
 
 

@@ -36,5 +36,4 @@ def places(ascending: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> tu
 
 
 def among(numbers: np.ndarray[Any, Any], ascending: np.ndarray[Any, Any]) -> Bool:
-    """Which numbers are in an ascending array."""
     return places(ascending, numbers)[1]

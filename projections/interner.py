@@ -38,7 +38,6 @@ class Interner:
 
     @property
     def sealed(self) -> TextTable:
-        """The table of the first texts."""
         return self._sealed
 
     def add(self, text: str) -> int:

@@ -27,7 +27,6 @@ _FIRST_BYTES: U64 = np.array(
 
 
 def key_of(text: str) -> bytes:
-    """A text as stored in a table."""
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -59,7 +58,6 @@ class TextTable:
         return int(np.count_nonzero(np.diff(self.starts)))
 
     def number(self, key: bytes) -> int | None:
-        """The number of a text, or None."""
         if not key:
             return None
         at = int.from_bytes(_hash(key, self.salt), "little") & self._mask

@@ -23,7 +23,6 @@ class DigestMismatch(Exception):
 
 
 def holds_event(log: EventLog, position: int, event_hash: bytes) -> bool:
-    """Whether the log's event at a position has this hash."""
     found = log.read(position - 1, 1)
     return bool(found) and found[0].position == position and found[0].hash == event_hash
 

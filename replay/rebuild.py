@@ -67,7 +67,6 @@ class Green(Struct, frozen=True):
     passed_over: list[PassedOver]
 
     def report(self, seconds: float, *, compared: bool) -> RebuildReport:
-        """The report for status."""
         return RebuildReport(
             self.events,
             seconds,

@@ -59,7 +59,6 @@ class Snapshot(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def name_of(position: int) -> str:
-    """The name of the snapshot at a position."""
     return f"{position:012d}"
 
 

@@ -95,7 +95,6 @@ class Snapshots:
         raise SnapshotFault(f"there is no snapshot at position {position}")
 
     def path(self, position: int) -> Path:
-        """The file of the snapshot at a position."""
         return self.folder / f"{name_of(position)}.db"
 
     # -- taking ---------------------------------------------------------------------------

@@ -164,7 +164,6 @@ class Transaction:
         received_at: int | None = None,
         erasable: Collection[bytes] = (),
     ) -> Appended:
-        """See ``AppendTransaction``."""
         self._require_open()
         ledger = self._ledger
         headed = [(event, decode_header(event.header)) for event in events]
@@ -308,7 +307,6 @@ class AppendingLog(Closable, ABC):
         idempotency: Idempotency | None = None,
         expect: Expect | None = None,
     ) -> Appended:
-        """See ``EventLog``."""
         transaction = self.begin()
         try:
             appended = transaction.append(

@@ -34,7 +34,6 @@ def event_rows(
 
 
 def payload_rows(links: Sequence[Link]) -> list[tuple[int, bytes | None, bytes]]:
-    """The rows of ``payloads``."""
     return [
         (stored.position, stored.salt, stored.payload)
         for _, stored in links

@@ -40,7 +40,6 @@ class StoredLog(AppendingLog):
     def _close_connections(self) -> None: ...
 
     def copy(self, events: Sequence[Stored], keys: Sequence[KeyCopy] = ()) -> None:
-        """See ``CopyableLog``."""
         self.begin()
         stored = False
         try:
@@ -59,7 +58,6 @@ class StoredLog(AppendingLog):
             self.release()
 
     def keys_of(self, events: Sequence[Stored]) -> list[KeyCopy]:
-        """See ``CopyableLog``."""
         headers = (decode_header(stored.header) for stored in events)
         names = {
             (header.actor, header.idempotency_key): None

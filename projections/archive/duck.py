@@ -26,7 +26,6 @@ def database() -> duckdb.DuckDBPyConnection:
 
 
 def literal(text: str) -> str:
-    """A text as a SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 

@@ -97,7 +97,6 @@ class Journal:
         )
 
     def page(self, asked: JournalQuery) -> JournalPage:
-        """The page that ``asked`` describes."""
         entries: list[JournalEntry] = []
         position, last = asked.after, min(asked.until, asked.after + SCANNED_MAX)
         while position < last:

@@ -50,11 +50,9 @@ class LogFilter(Struct, frozen=True, kw_only=True):
 
     @property
     def by_header(self) -> dict[str, str]:
-        """The filters on headers, by field."""
         return {name: each for name in _WANTED if (each := getattr(self, name)) is not None}
 
     def keeps(self, event: Recorded) -> bool:
-        """Whether an event matches."""
         return (
             (self.kind is None or event.kind == self.kind)
             and (self.stream is None or event.header.stream.endswith(self.stream))

@@ -96,12 +96,10 @@ class CardCache:
             self._remove(key)
 
     def keys(self) -> list[CardKey]:
-        """The keys of all cached cards."""
         with self._lock:
             return list(self._entries)
 
     def of_entity(self, entity: str) -> list[CardKey]:
-        """The cached cards of one entity."""
         with self._lock:
             return list(self._of_entity.get(entity, ()))
 

@@ -31,7 +31,6 @@ def card_at(
 
 
 def card_of(view: View, rows: Rows, key: CardKey, inputs: CardInputs) -> Card | None:
-    """The card from given inputs."""
     if not len(inputs.members):
         return None
     groups = _groups(view, inputs)

@@ -231,7 +231,6 @@ def purge_files(folder: Path) -> None:
 
 
 def vectors_file(space: Space) -> str:
-    """The file of a space's vectors."""
     digest = hashlib.sha256(msgspec.json.encode(space)).hexdigest()
     return f"vectors-{digest[:12]}.db"
 

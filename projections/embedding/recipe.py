@@ -33,7 +33,6 @@ class Space(Struct, frozen=True):
 
     @property
     def stored_dimensions(self) -> int:
-        """Dimensions of the stored vectors."""
         return self.dimensions if self.truncated is None else self.truncated
 
     def __str__(self) -> str:

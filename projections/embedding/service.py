@@ -84,7 +84,6 @@ class Embeddings:
             self._blocks.write(self._vectors, self._reader.pin().from_position)
 
     def status(self) -> WorkerStatus:
-        """The worker's state."""
         return self._worker.status()
 
     def probe(self) -> None:

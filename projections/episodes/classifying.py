@@ -68,7 +68,6 @@ class CurrentFacts:
         self._keys[key[0], name] = key
 
     def end(self, place: MemoryPlace, names: Sequence[str]) -> None:
-        """Remove facts that ended."""
         for given in names:
             name = self._aliases.get(given, given)
             key = self._keys.pop((place, name), None)

@@ -22,7 +22,6 @@ class KeptRows:
         self._rows: dict[int, FactRow] = {}
 
     def find(self, positions: Sequence[int]) -> list[FactRow | None]:
-        """The row of each position, or None."""
         if self._erasures != self._image.erasures:
             self.clear()
         return list(map(self._rows.get, positions))
@@ -44,7 +43,6 @@ class KeptRows:
                 del kept[next(iter(kept))]
 
     def clear(self) -> None:
-        """Drop all rows."""
         with self._lock:
             self._rows = {}
             self._erasures = self._image.erasures

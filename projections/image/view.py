@@ -260,7 +260,6 @@ class View(ColumnView):
         )
 
     def trust_policy(self, moment: Moment) -> TrustPolicy:
-        """The trust policy at the moment."""
         return self._image.trust.policy(moment.position)
 
     def access_count(self, slots: I32, moment: Moment) -> I64:

@@ -83,7 +83,6 @@ def live_mask(
     include_expired: bool = False,
     include_retracted: bool = False,
 ) -> Bool:
-    """``live`` for every slot, as a mask."""
     keep = authorization.mask(view)
     # Positions ascend with the slots, so the facts known then come first in the columns.
     keep[int(view.from_position.searchsorted(moment.position, side="right")) :] = False
@@ -99,7 +98,6 @@ def _clear_ended(
     include_expired: bool,
     include_retracted: bool,
 ) -> None:
-    """Clear in ``keep`` the facts ``at`` that are not live."""
     if not include_retracted:
         keep &= view.to_position[at] > moment.position
         keep &= view.base[at] > 0.0

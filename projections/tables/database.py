@@ -38,7 +38,6 @@ def set_pragmas(db: apsw.Connection, *pragmas: str) -> None:
 
 
 def open_reader(path: Path) -> apsw.Connection:
-    """A read-only connection."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     set_pragmas(db, "query_only=ON", f"cache_size=-{CACHE_KIB // 4}")

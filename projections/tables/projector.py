@@ -6,6 +6,7 @@ image.
 projector's sources are written before it runs.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Protocol
@@ -21,8 +22,8 @@ class Projector(ABC):
     Attributes:
         name: unique; the checkpoint's key.
         version: increased when the rows would differ; a change triggers a rebuild.
-        tables: the tables it owns, in the order of the digest.
-        schema: DDL that creates them.
+        schema: DDL that creates its tables.
+        tables: their names from the schema, in the order of the digest; no virtual tables.
         late_indexes: DDL of indexes that ``apply`` does not need; bulk loads create them last.
         kinds: the event kinds it reads.
         reads: projectors whose tables it reads.
@@ -32,12 +33,15 @@ class Projector(ABC):
 
     name: ClassVar[str]
     version: ClassVar[int]
-    tables: ClassVar[tuple[str, ...]]
     schema: ClassVar[str]
+    tables: ClassVar[tuple[str, ...]]
     late_indexes: ClassVar[str] = ""
     kinds: ClassVar[frozenset[str]]
     reads: ClassVar[frozenset[str]] = frozenset()
     erasing: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        cls.tables = tuple(re.findall(r"CREATE TABLE (\w+)", cls.schema))
 
     @abstractmethod
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:

@@ -1,14 +1,14 @@
 """Rows from events and as structs: a column holds the field of its name. Lists, dictionaries and
 structs are JSON in the tables.
 
-For tables of few rows; the large ones (facts, edges, episodes, deltas) write out their columns.
+The tables that most events write to (facts, edges, episodes) write out their columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import apsw
 import msgspec
@@ -17,7 +17,7 @@ from msgspec import Struct, inspect
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import Payload
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import Bindings, query
+from engramlog.projections.tables.database import Bindings, query, query_column
 
 AnyRow = TypeVar("AnyRow", bound=Struct)
 _PLAIN = (
@@ -30,32 +30,56 @@ def insert_row(
     table: str,
     event: Recorded,
     *,
+    part: Struct | None = None,
     or_ignore: bool = False,
     **values: object,
 ) -> None:
     """Insert the row of an event. A column takes its value from ``values``, else from the field of
-    its name in the payload, the header or the event, else it keeps its default.
+    its name in ``part``, the payload, the header or the event, else it keeps its default.
     ``from_position`` is the event's.
 
     Args:
+        part: the part of the payload that the row is about.
         or_ignore: leave an existing row with the same key.
     """
     assert isinstance(event.payload, Payload)
-    row: dict[str, apsw.SQLiteValue] = {}
-    for _, column, *_ in query(db, f"PRAGMA table_info({table})"):
+    sources = (event.payload if part is None else part, event.payload, event.header, event)
+    key = (table, or_ignore, *map(type, sources), *values)
+    if key not in _insertions:
+        _insertions[key] = _insertion(db, table, sources, values, or_ignore=or_ignore)
+    sql, fields = _insertions[key]
+    row = [values[name] if at is None else getattr(sources[at], name) for at, name in fields]
+    db.execute(sql, [_stored(value) for value in row])
+
+
+_Insertion: TypeAlias = "tuple[str, list[tuple[int | None, str]]]"
+_insertions: dict[tuple[object, ...], _Insertion] = {}
+"""Statements, with the source's number and the field for each value. A table's columns never change
+while a process runs."""
+
+
+def _insertion(
+    db: apsw.Connection,
+    table: str,
+    sources: Sequence[Struct],
+    values: Collection[str],
+    *,
+    or_ignore: bool,
+) -> _Insertion:
+    fields: dict[str, tuple[int | None, str]] = {}
+    for column in query_column(db, "SELECT name FROM pragma_table_info(?)", (table,)):
+        held = [n for n, each in enumerate(sources) if column in each.__struct_fields__]
         if column in values:
-            row[column] = _stored(values.pop(column))
-            continue
-        sources = (event.payload, event.header, event)
-        source = next((each for each in sources if column in each.__struct_fields__), None)
-        if source is not None:
-            row[column] = _stored(getattr(source, column))
+            fields[column] = (None, column)
+        elif held:
+            fields[column] = (held[0], column)
         elif column == "from_position":
-            row[column] = event.position
-    assert not values, f"{table} has no columns {sorted(values)}"
+            fields[column] = (len(sources) - 1, "position")
+    assert fields.keys() >= set(values), f"{table} has no columns {set(values) - fields.keys()}"
     verb = "INSERT OR IGNORE" if or_ignore else "INSERT"
-    places = ",".join("?" * len(row))
-    db.execute(f"{verb} INTO {table} ({','.join(row)}) VALUES ({places})", tuple(row.values()))
+    places = ",".join("?" * len(fields))
+    sql = f"{verb} INTO {table} ({','.join(fields)}) VALUES ({places})"
+    return sql, list(fields.values())
 
 
 def end_rows(db: apsw.Connection, table: str, event: Recorded, **key: apsw.SQLiteValue) -> None:
@@ -66,7 +90,7 @@ def end_rows(db: apsw.Connection, table: str, event: Recorded, **key: apsw.SQLit
 
 
 def _stored(value: Any) -> apsw.SQLiteValue:
-    if value is None or isinstance(value, str | int | float):
+    if value is None or isinstance(value, (str, int, float)):
         return value
     return msgspec.json.encode(value).decode()
 

@@ -104,7 +104,6 @@ ALONE = frozenset({
 
 
 def decide(command: Command, context: Context) -> Decision | Refused:
-    """The decision on a command."""
     decision = DECISIONS.get(type(command))
     if decision is not None:
         try:

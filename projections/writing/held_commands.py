@@ -50,7 +50,6 @@ def drafts_not_held(held: frozenset[str], drafts: Sequence[Draft]) -> Refused | 
 
 
 def _scopes(command: Command) -> Collection[str]:
-    """The scopes that a command names."""
     if isinstance(command, memory_commands.Consolidate):
         return (command.apply.scope,)
     if isinstance(command, ask.SweepDecay | kinds.TombstoneSet):

@@ -36,7 +36,6 @@ def signed_text(declaration: Declaration) -> bytes:
 
 
 def declare(identity: Identity, node_url: str, scopes: list[str], now_us: int) -> Declaration:
-    """This node's declaration."""
     signed_at = datetime.fromtimestamp(now_us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     unsigned = Declaration(
         identity.node_id, node_url, wire_key(identity.public_key_b64), sorted(scopes), signed_at, ""

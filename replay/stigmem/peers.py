@@ -21,12 +21,8 @@ class ProtocolPeer(Struct, frozen=True):
 
 
 class PeerBook(Protocol):
-    """The present peers."""
-
     def find(self, node_id: str) -> ProtocolPeer | None:
         """The peer of this node id, approved or not."""
         ...
 
-    def all(self) -> list[ProtocolPeer]:
-        """Every declared peer."""
-        ...
+    def all(self) -> list[ProtocolPeer]: ...

@@ -59,7 +59,6 @@ def hlc_of(record: object) -> int | None:
 
 
 def scope_of(record: object) -> object:
-    """The scope field of a record."""
     return cast("dict[str, Any]", record).get("scope") if isinstance(record, dict) else None
 
 

@@ -156,7 +156,6 @@ def key_id_of(identity: Identity) -> str:
 
 
 def signed_bytes(record: dict[str, Any]) -> bytes:
-    """The signed bytes of a record."""
     body = {name: value for name, value in record.items() if name not in _UNSIGNED}
     return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 

@@ -102,5 +102,4 @@ def storage_error(fault: psycopg.Error) -> EventLogError:
 
 
 def is_lost(db: Connection) -> bool:
-    """Whether a connection is unusable."""
     return db.closed or db.pgconn.status != pq.ConnStatus.OK

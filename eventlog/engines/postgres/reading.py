@@ -98,13 +98,11 @@ class PostgresReading(Closable):
         return fault
 
     def uses_of(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], KeyUse]:
-        """See ``Auditable``."""
         with self._reader() as db:
             found = {name: key_use_of(db, *name) for name in names}
         return {name: use for name, use in found.items() if use is not None}
 
     def used_keys(self) -> int:
-        """See ``Auditable``."""
         with self._reader() as db, db.patience(AUDIT_SECONDS_MAX):
             return int(scalar(db, statements.USED_KEYS))
 

@@ -228,7 +228,6 @@ class SqliteLog(SqliteReading, StoredLog):
         )
 
     def _load_heads(self, db: apsw.Connection) -> None:
-        """Load the heads from the file."""
         with schema.reading():
             self._stream_numbers = {
                 str(stream): cast("int", number)

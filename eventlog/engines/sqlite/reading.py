@@ -125,12 +125,10 @@ class SqliteReading(Closable):
         return fault
 
     def uses_of(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], KeyUse]:
-        """See ``Auditable``."""
         with self._reader() as db, schema.reading():
             return uses_of(db, names)
 
     def used_keys(self) -> int:
-        """See ``Auditable``."""
         with self._reader() as db, schema.reading():
             return used_keys(db)
 

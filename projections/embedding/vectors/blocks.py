@@ -182,7 +182,6 @@ class VectorBlocks:
 
 
 def blocks_folder(table: Path) -> Path:
-    """The folder of a table's blocks."""
     return table.with_suffix(".blocks")
 
 

@@ -181,7 +181,6 @@ class BoundedVectors(Vectors):
 
     @property
     def in_file(self) -> bool:
-        """Whether the vectors are in the file."""
         return isinstance(self._inside, VectorsInFile)
 
     @property

@@ -35,13 +35,11 @@ class CardVectors:
             self._rows[key] = row
 
     def forget(self, key: CardKey) -> None:
-        """Drop the vector of a card, if it has one."""
         with self._lock:
             if self._rows.pop(key, None) is not None:
                 self._table.write(ended=[key.vector_key])
 
     def forget_all(self) -> None:
-        """Drop the vectors of all cards."""
         for key in list(self._rows):
             self.forget(key)
 

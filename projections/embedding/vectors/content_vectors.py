@@ -47,7 +47,6 @@ class ContentVectors:
                 self._rows.popitem(last=False)
 
     def vector(self, text: str) -> F32 | None:
-        """The vector of a text, if made."""
         with self._lock:
             return self._rows.get(text_key(text))
 

@@ -114,7 +114,6 @@ class Vectors:
         self._changes += 1
 
     def present(self, slots: I32) -> Bool:
-        """Which of ``slots`` have a vector."""
         present = self._present
         if not len(slots):
             return present[:0].copy()

@@ -198,7 +198,6 @@ def open_vectors(path: Path, page_bytes: int = 4096) -> apsw.Connection:
 
 
 def read_vectors(path: Path) -> apsw.Connection:
-    """A read-only connection with ``vec0``."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     _load_vec0(db)
     return db

@@ -306,7 +306,6 @@ class KeptVectorFile(VectorFile):
 
 
 def search_file(table: Path) -> Path:
-    """The search file beside a table of vectors."""
     return table.with_name(f"{table.name}-search")
 
 

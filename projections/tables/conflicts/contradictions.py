@@ -62,7 +62,6 @@ class ContradictionsProjector(Projector):
 
     name = "contradictions"
     version = 5
-    tables = ("claims", "conflicts")
     schema = f"""
     CREATE TABLE claims (
         key_hash BLOB NOT NULL,

@@ -22,11 +22,8 @@ from engramlog.projections.tables.database import json_list, query
 from engramlog.projections.tables.erasing import FACTS
 from engramlog.projections.tables.facts.facts import fact_id
 from engramlog.projections.tables.projector import Projector, SmallPart
+from engramlog.projections.tables.struct_rows import insert_row
 
-_INSERT = """
-INSERT OR IGNORE INTO denials (conflict_id, fact_id, marker_id, detected_at, position)
-VALUES (?,?,?,?,?)
-"""
 _RESOLVE = """
 UPDATE denials SET resolved_position=?, winner_id=?, resolution_fact_id=?, note=?, resolved_by=?
 WHERE conflict_id=? AND resolved_position IS NULL
@@ -57,7 +54,6 @@ class DenialsProjector(Projector):
 
     name = "denials"
     version = 1
-    tables = ("denials",)
     schema = """
     CREATE TABLE denials (
         conflict_id TEXT PRIMARY KEY,
@@ -82,19 +78,20 @@ class DenialsProjector(Projector):
         for event in events:
             payload = event.payload
             if isinstance(payload, FactDenied):
-                marker = payload.marker_id
-                db.executemany(
-                    _INSERT,
-                    [
-                        (conflict_id(marker, fact), fact, marker, event.received_at, event.position)
-                        for fact in payload.fact_ids
-                    ],
-                )
+                _deny(event, payload, db)
             else:
                 assert isinstance(payload, ConflictResolved)
                 resolved = (event.position, payload.winner_id, payload.resolution_fact_id,
                             payload.note, event.header.actor, payload.conflict_id)  # fmt: skip
                 db.execute(_RESOLVE, resolved)
+
+
+def _deny(event: Recorded, denied: FactDenied, db: apsw.Connection) -> None:
+    for fact in denied.fact_ids:
+        conflict, at = conflict_id(denied.marker_id, fact), event.received_at
+        insert_row(
+            db, "denials", event, conflict_id=conflict, fact_id=fact, detected_at=at, or_ignore=True
+        )
 
 
 def open_denials(db: apsw.Connection, facts: Sequence[str]) -> list[tuple[str, str]]:
@@ -103,7 +100,6 @@ def open_denials(db: apsw.Connection, facts: Sequence[str]) -> list[tuple[str, s
 
 
 def is_denial(db: apsw.Connection, fact: str) -> bool:
-    """Whether a fact is the record of a denial."""
     return bool(query(db, "SELECT 1 FROM denials WHERE marker_id=? LIMIT 1", (fact,)))
 
 

@@ -33,7 +33,6 @@ class ResolutionsProjector(Projector):
 
     name = "resolutions"
     version = 2
-    tables = ("resolved_facts",)
     schema = """
     CREATE TABLE resolved_facts (
         note_id TEXT NOT NULL,

@@ -28,7 +28,6 @@ class AgentKeysProjector(Projector):
 
     name = "agent_keys"
     version = 1
-    tables = ("agent_keys",)
     schema = """
     CREATE TABLE agent_keys (
         key_id TEXT PRIMARY KEY,

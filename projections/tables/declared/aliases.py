@@ -38,7 +38,6 @@ class AliasesProjector(Projector):
 
     name = "aliases"
     version = 1
-    tables = ("aliases",)
     schema = f"""
     CREATE TABLE aliases (
         raw_uri TEXT NOT NULL,

@@ -32,7 +32,6 @@ class CapabilitiesProjector(Projector):
 
     name = "capabilities"
     version = 1
-    tables = ("capabilities", "capability_revocations")
     schema = """
     CREATE TABLE capabilities (
         token_id TEXT PRIMARY KEY,

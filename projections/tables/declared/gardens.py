@@ -18,15 +18,11 @@ from engramlog.eventlog.kinds import (
 )
 from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import query
+from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.erasing import FACTS
 from engramlog.projections.tables.projector import Projector, SmallPart
 from engramlog.projections.tables.struct_rows import end_rows, insert_row
 
-_JOIN = """
-INSERT INTO garden_members (garden_id, entity_uri, role, added_by, added_at, from_position)
-VALUES (?,?,?,?,?,?)
-"""
 _STANDING = f"""
 SELECT added_by, added_at FROM garden_members
 WHERE garden_id=? AND entity_uri=? AND to_position={LIVE}
@@ -39,7 +35,6 @@ class GardensProjector(Projector):
 
     name = "gardens"
     version = 1
-    tables = ("gardens", "garden_members", "quarantine")
     schema = f"""
     CREATE TABLE gardens (
         id TEXT PRIMARY KEY,
@@ -97,19 +92,21 @@ class GardensProjector(Projector):
 
 
 def _create(event: Recorded, garden: GardenCreated, db: apsw.Connection) -> None:
-    at, position = event.header.recorded_at, event.position
+    at, creator = event.header.recorded_at, garden.created_by
     insert_row(db, "gardens", event, id=garden.garden_id, created_at=at)
-    creator = garden.created_by
-    db.execute(_JOIN, (garden.garden_id, creator, "admin", creator, at, position))
+    insert_row(
+        db, "garden_members", event, entity_uri=creator, role="admin", added_by=creator, added_at=at
+    )
 
 
 def _set_member(event: Recorded, member: GardenMemberSet, db: apsw.Connection) -> None:
     """Set a member's role; a changed role keeps who added the member and when."""
-    who = (member.garden_id, member.entity_uri)
-    added = db.execute(_STANDING, who).fetchone() or (member.added_by, event.header.recorded_at)
-    end_rows(db, "garden_members", event, garden_id=who[0], entity_uri=who[1])
+    who = {"garden_id": member.garden_id, "entity_uri": member.entity_uri}
+    added = query_one(db, _STANDING, tuple(who.values()))
+    by, at = added or (member.added_by, event.header.recorded_at)
+    end_rows(db, "garden_members", event, **who)
     if member.role is not None:
-        db.execute(_JOIN, (*who, member.role, *added, event.position))
+        insert_row(db, "garden_members", event, added_by=by, added_at=at)
 
 
 _decode_state = msgspec.msgpack.Decoder(tuple[set[int], dict[int, tuple[int, str]]]).decode

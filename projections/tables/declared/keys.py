@@ -44,7 +44,6 @@ class KeysProjector(Projector):
 
     name = "keys"
     version = 3
-    tables = ("api_keys",)
     schema = f"""
     CREATE TABLE api_keys (
         key_id TEXT PRIMARY KEY,

@@ -32,7 +32,6 @@ class ManifestsProjector(Projector):
 
     name = "manifests"
     version = 1
-    tables = ("manifests",)
     schema = """
     CREATE TABLE manifests (
         position INTEGER PRIMARY KEY,

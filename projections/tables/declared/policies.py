@@ -36,7 +36,6 @@ class PoliciesProjector(Projector):
 
     name = "policies"
     version = 1
-    tables = ("declarations",)
     schema = f"""
     CREATE TABLE declarations (
         sort TEXT NOT NULL,
@@ -166,7 +165,6 @@ class SetValuedPart(SmallPart):
         self._patterns.append(tuple(patterns))
 
     def covers(self, relation: str, position: int) -> bool:
-        """Whether a relation label was set-valued at a position."""
         count = bisect_right(self._positions, position)
         known = self._covered.get((relation, count))
         if known is None:

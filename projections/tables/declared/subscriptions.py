@@ -20,7 +20,6 @@ class SubscriptionsProjector(Projector):
 
     name = "subscriptions"
     version = 1
-    tables = ("subscriptions",)
     schema = """
     CREATE TABLE subscriptions (
         subscription_id TEXT NOT NULL PRIMARY KEY,

@@ -57,7 +57,6 @@ class TrustProjector(Projector):
 
     name = "trust"
     version = 2
-    tables = ("source_trust", "key_sources", "trust_policies")
     schema = f"""
     CREATE TABLE source_trust (
         source TEXT NOT NULL,

@@ -16,18 +16,12 @@ from engramlog.projections.tables.erasing import EVENTS
 from engramlog.projections.tables.projector import Projector
 from engramlog.projections.tables.struct_rows import end_rows, insert_row
 
-_SET_ASIDE = """
-INSERT OR IGNORE INTO quarantined_episodes (rule_id, key, position, run_id, reason)
-VALUES (?,?,?,?,?)
-"""
-
 
 class ConsolidationProjector(Projector):
     """Rows of ``consolidation_rules``, ``consolidation_runs`` and ``quarantined_episodes``."""
 
     name = "consolidation"
     version = 1
-    tables = ("consolidation_rules", "consolidation_runs", "quarantined_episodes")
     schema = f"""
     CREATE TABLE consolidation_rules (
         rule_id TEXT NOT NULL,
@@ -90,10 +84,6 @@ def _set_rule(event: Recorded, rule: ConsolidationRuleSet, db: apsw.Connection) 
 def _note_run(event: Recorded, run: ConsolidationRan, db: apsw.Connection) -> None:
     quarantined = len(run.quarantined)
     insert_row(db, "consolidation_runs", event, cause=run.trigger, quarantined=quarantined)
-    db.executemany(
-        _SET_ASIDE,
-        [
-            (run.rule_id, each.episode, event.position, run.run_id, each.reason)
-            for each in run.quarantined
-        ],
-    )
+    for each in run.quarantined:
+        key = each.episode
+        insert_row(db, "quarantined_episodes", event, part=each, key=key, or_ignore=True)

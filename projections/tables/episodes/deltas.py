@@ -8,38 +8,22 @@ back.
 """
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import apsw
-import msgspec
 
 from engramlog.eventlog.event import Recorded, fact_partition
-from engramlog.eventlog.kinds import AppliedDelta, DeltaApplied, DeltaRejected
+from engramlog.eventlog.kinds import DeltaApplied, DeltaRejected
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.erasing import FACTS, POSITIONS
 from engramlog.projections.tables.projector import Projector
 from engramlog.projections.tables.struct_rows import insert_row
 
-_DELTA = """
-INSERT INTO deltas (position, number, delta_id, kind, partition, scope, garden_id, user, agent,
-    rule_id, run_id, promotion_us, confidence, sources, replaces, name, subject, fact_id,
-    retracted, payload, provenance, lineage, recorded_at, actor, peer, hlc, origin, stream,
-    stream_seq)
-VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
-"""
-_FACT = """
-INSERT OR IGNORE INTO memory_facts (fact_id, partition, user, agent, name, subject, predicate,
-    delta_id, origin, from_position)
-VALUES (?,?,?,?,?,?,?,?,?,?)
-"""
 _REPLACED = f"""
 UPDATE memory_facts SET replaced=? WHERE fact_id=? AND origin=? AND replaced={LIVE}
 """
 _SOURCE = """
 INSERT OR IGNORE INTO delta_sources (partition, episode_id, position, number) VALUES (?,?,?,?)
 """
-_encode = msgspec.json.Encoder().encode
-_Row: TypeAlias = "tuple[apsw.SQLiteValue, ...]"
 
 
 class DeltasProjector(Projector):
@@ -47,7 +31,6 @@ class DeltasProjector(Projector):
 
     name = "deltas"
     version = 3
-    tables = ("deltas", "delta_sources", "memory_facts", "delta_rejections")
     schema = f"""
     CREATE TABLE deltas (
         position INTEGER NOT NULL,
@@ -160,77 +143,19 @@ class DeltasProjector(Projector):
 
 
 def _apply(event: Recorded, applied: DeltaApplied, db: apsw.Connection) -> None:
-    partition = fact_partition(applied.scope, applied.garden_id)
-    rows: list[_Row] = []
-    facts: list[_Row] = []
-    sources: list[_Row] = []
-    ended: list[_Row] = []
-    for number, delta in enumerate(applied.deltas):
-        rows.append(_delta(event, applied, partition, number, delta))
-        sources.extend(
-            (partition, episode, event.position, number) for episode in delta.source_episode_ids
+    place = fact_partition(applied.scope, applied.garden_id)
+    ended: list[tuple[int, str, str]] = []
+    for n, delta in enumerate(applied.deltas):
+        kind, sources = delta.delta, delta.source_episode_ids
+        insert_row(
+            db, "deltas", event, part=delta, partition=place, number=n, kind=kind, sources=sources
         )
+        db.executemany(_SOURCE, [(place, source, event.position, n) for source in sources])
         ended.extend((event.position, fact, event.header.origin) for fact in delta.retracted)
         if delta.fact_id is not None:
             name = delta.name or delta.fact_id
-            facts.append(
-                (
-                    delta.fact_id,
-                    partition,
-                    delta.user,
-                    delta.agent,
-                    name,
-                    delta.subject,
-                    delta.predicate,
-                    delta.delta_id,
-                    event.header.origin,
-                    event.position,
-                )
+            insert_row(
+                db, "memory_facts", event, part=delta, partition=place, name=name, or_ignore=True
             )
-    db.executemany(_DELTA, rows)
-    db.executemany(_SOURCE, sources)
-    if facts:
-        db.executemany(_FACT, facts)
     if ended:  # after the new ones, which it may include
         db.executemany(_REPLACED, ended)
-
-
-def _delta(
-    event: Recorded, applied: DeltaApplied, partition: str, number: int, delta: AppliedDelta
-) -> _Row:
-    header = event.header
-    return (
-        event.position,
-        number,
-        delta.delta_id,
-        delta.delta,
-        partition,
-        applied.scope,
-        applied.garden_id,
-        delta.user,
-        delta.agent,
-        delta.rule_id,
-        applied.run_id,
-        delta.promotion_us,
-        delta.confidence,
-        _json(delta.source_episode_ids),
-        _json(delta.replaces) if delta.replaces else "[]",
-        delta.name,
-        delta.subject,
-        delta.fact_id,
-        _json(delta.retracted) if delta.retracted else "[]",
-        _json(delta.payload) if delta.payload else "{}",
-        _json(delta.provenance) if delta.provenance else "{}",
-        _json(delta.lineage) if delta.lineage else "[]",
-        header.recorded_at,
-        header.actor,
-        event.peer,
-        header.hlc,
-        header.origin,
-        header.stream,
-        header.stream_seq,
-    )
-
-
-def _json(value: object) -> str:
-    return _encode(value).decode()

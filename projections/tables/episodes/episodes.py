@@ -32,7 +32,6 @@ class EpisodesProjector(Projector):
 
     name = "episodes"
     version = 1
-    tables = ("episodes", "episode_accesses")
     schema = """
     CREATE TABLE episodes (
         position INTEGER PRIMARY KEY,

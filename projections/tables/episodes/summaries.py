@@ -24,7 +24,6 @@ class SummariesProjector(Projector):
 
     name = "summaries"
     version = 1
-    tables = ("summaries", "summary_paragraphs")
     schema = f"""
     CREATE TABLE summaries (
         position INTEGER PRIMARY KEY,

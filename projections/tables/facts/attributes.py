@@ -29,12 +29,10 @@ def encoded(attributes: FactAttributes | None) -> str:
 
 
 def decoded(text: str) -> FactAttributes:
-    """Attributes from the table's text."""
     return _decode(text) if text else PLAIN
 
 
 def present_attributes(db: apsw.Connection, fact: str) -> FactAttributes | None:
-    """A fact's attributes; None if it has none."""
     newest = "fact_attributes WHERE fact_id = ? ORDER BY position DESC LIMIT 1"
     text = query_value(db, f"SELECT attributes FROM {newest}", (fact,))
     return None if text is None else _decode(text)
@@ -45,7 +43,6 @@ class AttributesProjector(Projector):
 
     name = "attributes"
     version = 2
-    tables = ("fact_attributes",)
     schema = """
     CREATE TABLE fact_attributes (
         position INTEGER NOT NULL,

@@ -76,7 +76,6 @@ class CardsProjector(Projector):
 
     name = "cards"
     version = 2
-    tables = ("cards",)
     schema = """
     CREATE TABLE cards (
         card_id TEXT PRIMARY KEY,

@@ -136,7 +136,6 @@ class DecayProjector(Projector):
 
     name = "decay"
     version = 2
-    tables = ("decay_sweeps",)
     schema = """
     CREATE TABLE decay_sweeps (
         position INTEGER PRIMARY KEY,

@@ -33,7 +33,6 @@ class DerivationsProjector(Projector):
 
     name = "derivations"
     version = 1
-    tables = ("derivations",)
     schema = """
     CREATE TABLE derivations (
         child_hash TEXT NOT NULL,

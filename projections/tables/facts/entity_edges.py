@@ -65,7 +65,6 @@ class EntityEdgesProjector(Projector):
 
     name = "entity_edges"
     version = 4
-    tables = ("entity_edges",)
     schema = f"""
     CREATE TABLE entity_edges (
         id TEXT PRIMARY KEY REFERENCES fact_rows (id) ON DELETE CASCADE,

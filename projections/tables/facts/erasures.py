@@ -57,7 +57,6 @@ class ErasuresProjector(Projector):
 
     name = "erasures"
     version = 2
-    tables = ("erasures", "erased_facts", "erasure_receipts", "legal_holds")
     schema = f"""
     CREATE TABLE erasures (
         position INTEGER PRIMARY KEY,
@@ -201,7 +200,6 @@ def find_erasure_receipt(db: apsw.Connection, erasure_id: str) -> ErasureReceipt
 
 
 def erasure_of(db: apsw.Connection, fact_id: str) -> str | None:
-    """The erasure of a fact, or None."""
     return query_value(db, "SELECT erasure_id FROM erased_facts WHERE fact_id=?", (fact_id,))
 
 
@@ -234,7 +232,6 @@ def erasures_after(db: apsw.Connection, position: int) -> list[str]:
 
 
 def naming_positions(db: apsw.Connection, erasure_id: str) -> list[int]:
-    """Positions of an erasure's events."""
     sql = "SELECT position FROM erasures WHERE erasure_id=? ORDER BY position"
     return query_column(db, sql, (erasure_id,))
 

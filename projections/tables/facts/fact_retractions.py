@@ -33,7 +33,6 @@ class FactRetractionsProjector(Projector):
 
     name = "fact_retractions"
     version = 2
-    tables = ("fact_retractions",)
     schema = """
     CREATE TABLE fact_retractions (
         fact_id TEXT PRIMARY KEY,

@@ -187,7 +187,6 @@ class FactsProjector(Projector):
 
     name = "facts"
     version = 3
-    tables = ("fact_rows", "decayed_confidences")
     schema = SCHEMA
     kinds = frozenset({"fact_asserted", "fact_retracted", "conflict_resolved", "decay_swept"})
     erasing = (

@@ -35,7 +35,6 @@ class LexiconProjector(Projector):
 
     name = "lexicon"
     version = 2
-    tables = ()
     schema = """
     CREATE VIRTUAL TABLE lexicon USING fts5 (
         text, content='', contentless_delete=1, detail=column,

@@ -76,7 +76,6 @@ class TombstonesProjector(Projector):
 
     name = "tombstones"
     version = 2
-    tables = ("tombstones", "tombstone_revocations")
     schema = f"""
     CREATE TABLE tombstones (
         tombstone_id TEXT NOT NULL,
@@ -144,7 +143,6 @@ def _revoke(event: Recorded, revocation: TombstoneRevoked, db: apsw.Connection) 
 
 
 def hidden_scopes(scope: str) -> frozenset[str]:
-    """The scopes that a tombstone with this ``scope`` hides."""
     return frozenset(SCOPES) if scope in EVERY_SCOPE else frozenset({scope})
 
 

@@ -30,7 +30,6 @@ class VerdictsProjector(Projector):
 
     name = "verdicts"
     version = RULESET
-    tables = ("verdicts", "content_reviews")
     schema = f"""
     CREATE TABLE verdicts (
         from_position INTEGER PRIMARY KEY,
@@ -165,7 +164,6 @@ class VerdictsPart(SmallPart):
 
 
 def flags_at(array: U8, slots: I32) -> U8:
-    """Flags of slots."""
     if not len(array):
         return np.zeros(len(slots), dtype=np.uint8)
     last = len(array) - 1

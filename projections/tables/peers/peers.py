@@ -30,7 +30,6 @@ class PeersProjector(Projector):
 
     name = "peers"
     version = 2
-    tables = ("peers", "peer_streams", "peer_evidence", "refused_events")
     schema = """
     CREATE TABLE peers (
         peer_id TEXT NOT NULL PRIMARY KEY,
@@ -92,11 +91,8 @@ class PeersProjector(Projector):
                     (payload.stream, payload.node_id, payload.last_seq,
                      _encode(payload.statement).decode(), event.received_at),
                 )  # fmt: skip
-                db.executemany(
-                    "INSERT OR IGNORE INTO refused_events VALUES (?,?,?,?,?)",
-                    [(payload.stream, each.stream_seq, payload.node_id, each.reason, event.position)
-                     for each in payload.refused],
-                )  # fmt: skip
+                for each in payload.refused:
+                    insert_row(db, "refused_events", event, part=each, or_ignore=True)
             elif isinstance(payload, PeerEquivocated):
                 insert_row(db, "peer_evidence", event)
 

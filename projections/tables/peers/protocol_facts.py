@@ -110,7 +110,6 @@ class ForeignFactsProjector(Projector):
 
     name = "foreign_facts"
     version = 2
-    tables = ("foreign_facts", "foreign_cursors", "foreign_pages", "foreign_refusals")
     schema = """
     CREATE TABLE foreign_facts (
         node_id TEXT NOT NULL,

@@ -57,7 +57,6 @@ class ForeignEndsProjector(Projector):
 
     name = "foreign_ends"
     version = 3
-    tables = ("foreign_ends", "erasure_names")
     schema = """
     CREATE TABLE foreign_ends (
         fact_id TEXT NOT NULL,

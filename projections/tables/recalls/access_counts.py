@@ -36,7 +36,6 @@ class AccessProjector(Projector):
 
     name = "access"
     version = 3
-    tables = ("fact_accesses",)
     schema = """
     CREATE TABLE fact_accesses (
         position INTEGER NOT NULL,

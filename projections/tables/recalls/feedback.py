@@ -23,7 +23,6 @@ class FeedbackProjector(Projector):
 
     name = "feedback"
     version = 2
-    tables = ("fact_feedback",)
     schema = """
     CREATE TABLE fact_feedback (
         position INTEGER NOT NULL,

@@ -19,7 +19,6 @@ class RecallReceiptsProjector(Projector):
 
     name = "recall_receipts"
     version = 1
-    tables = ("recall_receipts",)
     schema = """
     CREATE TABLE recall_receipts (
         receipt_id TEXT NOT NULL PRIMARY KEY,
@@ -62,5 +61,4 @@ def list_receipts(db: apsw.Connection, principal: str | None, before: int, limit
 
 
 def receipt_positions(db: apsw.Connection) -> list[int]:
-    """Positions of receipts, in order."""
     return query_column(db, "SELECT position FROM recall_receipts ORDER BY position")

@@ -55,7 +55,6 @@ def check_ending(
 
 
 def moderates(context: Context, garden_id: str | None, member: str | None) -> bool:
-    """Whether a member moderates a garden."""
     if garden_id is None or member is None:
         return False
     role: Role | None = role_in(context.db, garden_id, member)

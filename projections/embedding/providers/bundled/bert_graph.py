@@ -47,7 +47,6 @@ class FloatGraph:
         self._last = hidden
 
     def model(self) -> bytes:
-        """The serialised model."""
         inputs = [
             helper.make_tensor_value_info("tokens", onnx.TensorProto.INT64, ["texts", "length"]),
             helper.make_tensor_value_info("places", onnx.TensorProto.INT64, ["length"]),
@@ -109,7 +108,6 @@ class FloatGraph:
         return self._nodes_of(kind, 1, *inputs, domain=domain, **attributes)[0]
 
     def _nodes_of(self, kind: str, outputs: int, *inputs: str, **attributes: Any) -> list[str]:
-        """The outputs of a node."""
         names = [f"{kind}.{len(self._nodes)}.{number}" for number in range(outputs)]
         self._nodes.append(helper.make_node(kind, inputs, names, **attributes))
         return names

@@ -236,7 +236,6 @@ def _losers(
 
 
 def _level(side: _Side, context: Context) -> int:
-    """The classification of a side."""
     return (present_attributes(context.db, side.id) or PLAIN).classification
 
 

@@ -22,7 +22,6 @@ RULE_NOT_FOUND = Refused("rule_not_found", "consolidation rule not found")
 
 
 def set_consolidation_rule(command: ConsolidationRuleSet, context: Context) -> Decision | Refused:
-    """Set or remove a rule from now on."""
     standing = query_one(context.db, _STANDS, (command.rule_id,))
     if command.document is None and standing is None:
         return RULE_NOT_FOUND
