@@ -13,6 +13,7 @@ from engramlog.projections.columns.numbered_texts import FactIds, SaidValues
 from engramlog.projections.columns.slot_lists import Postings
 from engramlog.projections.columns.term_postings import TermPostings
 from engramlog.projections.interner import Interner
+from engramlog.projections.moment import Moment
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.text.terms import Tokenizer
 
@@ -129,3 +130,26 @@ class ColumnView:
         self.relations: Interner = facts.relations
         self.sources: Interner = facts.sources
         self.gardens: Interner = facts.gardens
+
+    def are_rivals(self, slots: I32, others: I32) -> Bool:
+        """Pair by pair: another value, and at some time both are valid."""
+        rival: Bool = (
+            (self.value[others] != self.value[slots])
+            & (self.valid_from[others] < self.valid_until[slots])
+            & (self.valid_from[slots] < self.valid_until[others])
+        )
+        return rival
+
+    def unexpired_claims(self, slots: I32, moment: Moment) -> Bool:
+        """Which facts are claims at the moment and have not expired."""
+        return self.claimed(slots, moment) & (self.valid_until[slots] > moment.valid_us)
+
+    def claimed(self, slots: I32, moment: Moment) -> Bool:
+        """Which facts are claims at the moment, expired or not: asserted, not retracted, not set
+        aside by a resolution, with confidence above 0."""
+        return (
+            (self.from_position[slots] <= moment.position)
+            & (self.to_position[slots] > moment.position)
+            & (self.set_aside[slots] > moment.position)
+            & (self.base[slots] > 0.0)
+        )

@@ -339,6 +339,8 @@ class View(ColumnView):
     def _disputed(self, slots: I32, moment: Moment, authorization: Authorization) -> Bool:
         """Which of ``slots`` a claimed sibling contradicts: same key, another value, and both valid
         at some time."""
+        if len(slots) == 1:  # most look-ups: there is nothing to group
+            return np.array([self._is_disputed(slots, moment, authorization)])
         keys, of = np.unique(self.key[slots], return_inverse=True)
         first = np.zeros(len(keys), dtype=np.int32)
         first[of] = slots
@@ -369,31 +371,19 @@ class View(ColumnView):
             one = np.repeat(some, sizes[of[some]])
             before = np.repeat(np.cumsum(sizes[of[some]]) - sizes[of[some]], sizes[of[some]])
             other = siblings[np.arange(len(one)) - before + starts[of[one]]]
-            disputed[one[self._are_rivals(slots[one], other)]] = True
+            disputed[one[self.are_rivals(slots[one], other)]] = True
         return disputed
 
-    def _are_rivals(self, slots: I32, others: I32) -> Bool:
-        """Pair by pair: another value, and at some time both are valid."""
-        rival: Bool = (
-            (self.value[others] != self.value[slots])
-            & (self.valid_from[others] < self.valid_until[slots])
-            & (self.valid_from[slots] < self.valid_until[others])
-        )
-        return rival
-
-    def unexpired_claims(self, slots: I32, moment: Moment) -> Bool:
-        """Which facts are claims at the moment and have not expired."""
-        return self.claimed(slots, moment) & (self.valid_until[slots] > moment.valid_us)
-
-    def claimed(self, slots: I32, moment: Moment) -> Bool:
-        """Which facts are claims at the moment, expired or not: asserted, not retracted, not set
-        aside by a resolution, with confidence above 0."""
-        return (
-            (self.from_position[slots] <= moment.position)
-            & (self.to_position[slots] > moment.position)
-            & (self.set_aside[slots] > moment.position)
-            & (self.base[slots] > 0.0)
-        )
+    def _is_disputed(self, slot: I32, moment: Moment, authorization: Authorization) -> bool:
+        """``_disputed`` of one fact."""
+        if self.is_set_valued(int(self.relation[slot[0]]), moment):
+            return False
+        siblings = self.key_slots(int(self.key[slot[0]]))
+        siblings = siblings[authorization.mask(self, siblings)]
+        siblings = siblings[self.unexpired_claims(siblings, moment)]
+        values = self.value[siblings]
+        mixed = bool((values[1:] != values[:-1]).any())
+        return mixed and bool(self.are_rivals(slot, siblings).any())
 
 
 def everything(view: View) -> I32:

@@ -79,6 +79,8 @@ def _check_facts(node: Node, model: Model, at_us: int) -> None:
         above = view.more_confident(slots, moment, bound)
         assert above.tolist() == (confidences > bound).tolist(), bound
     contradicted = view.contradicted(slots, moment, RIGHTS)
+    alone = [view.contradicted(slots[n : n + 1], moment, RIGHTS)[0] for n in range(len(slots))]
+    assert alone == contradicted.tolist()
     for slot, fact in zip(slots.tolist(), model.facts, strict=True):
         assert node.reader.slot_of(fact.id) == slot
         assert (slot in standing) == (fact.is_live and not fact.expired(at_us))
