@@ -127,9 +127,12 @@ def _in_contested_keys(view: View, standing: I32) -> Bool:
 
 def _are_set_valued(view: View, standing: I32, moment: Moment) -> Bool:
     """Which facts have a set-valued relation."""
-    numbers, inverse = np.unique(view.relation[standing], return_inverse=True)
-    covered = [view.is_set_valued(int(number), moment) for number in numbers]
-    found: Bool = np.array(covered, dtype=np.bool_)[inverse]
+    relations = view.relation[standing]
+    present = np.bincount(relations)
+    covered = np.zeros(len(present), dtype=np.bool_)
+    for number in np.flatnonzero(present).tolist():
+        covered[number] = view.is_set_valued(number, moment)
+    found: Bool = covered[relations]
     return found
 
 
@@ -137,11 +140,15 @@ def _hold_leading_value(view: View, slots: I32, claims: Claims) -> Bool:
     """Which of ``slots`` have their key's leading value, or are uncontested."""
     contested = np.zeros(_key_count(view), dtype=np.bool_)
     contested[claims.keys] = True
+    hold: Bool = ~contested[view.key[slots]]
+    asked = np.flatnonzero(~hold)
+    slots = slots[asked]
     leading = _highest_claims(claims)
     width = int(view.value.max(initial=0)) + 1
-    pairs = leading.keys.astype(np.int64) * width + leading.values
+    pairs = np.sort(leading.keys.astype(np.int64) * width + leading.values)
     own = view.key[slots].astype(np.int64) * width + view.value[slots]
-    return ~contested[view.key[slots]] | np.isin(own, pairs)
+    hold[asked] = np.append(pairs, -1)[pairs.searchsorted(own)] == own
+    return hold
 
 
 def _value_leads(view: View, slot: int, claims: Claims) -> bool:
