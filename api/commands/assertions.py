@@ -207,7 +207,10 @@ def _warnings(entity: str, relation: str) -> list[str]:
     warnings: list[str] = []
     if ":" not in relation:
         warnings.append(f"bare relation {relation!r} has no namespace; {_NAMESPACES_HINT}")
-    for what, text in (("relation", relation), ("entity", entity)):
-        if text.startswith("stigmem:") and not text.startswith("stigmem://"):
-            warnings.append(f"{what} {text!r} uses the reserved system prefix 'stigmem:'")
+    if relation.startswith("stigmem:") or entity.startswith("stigmem:"):
+        warnings += [
+            f"{what} {text!r} uses the reserved system prefix 'stigmem:'"
+            for what, text in (("relation", relation), ("entity", entity))
+            if text.startswith("stigmem:") and not text.startswith("stigmem://")
+        ]
     return warnings

@@ -255,9 +255,7 @@ class View(ColumnView):
     def trust(self, slots: I32, moment: Moment) -> F64:
         """This node's trust in each fact's source and in the peer that it came through, at the
         moment, in [0, 1]."""
-        return self._image.trust.at(
-            self.source[slots], self.warrant[slots], self.peer[slots], moment.position
-        )
+        return self._image.trust.at(self.source, self.warrant, self.peer, moment.position, slots)
 
     def trust_policy(self, moment: Moment) -> TrustPolicy:
         return self._image.trust.policy(moment.position)

@@ -15,7 +15,8 @@ def known(
 ) -> I32:
     """Readable slots of facts asserted by the moment."""
     chosen = everything(view) if slots is None else slots
-    chosen = chosen[view.from_position[chosen] <= moment.position]
+    if view.count and view.from_position[-1] > moment.position:  # the last fact is the newest
+        chosen = chosen[view.from_position[chosen] <= moment.position]
     return chosen[authorization.mask(view, chosen)]
 
 

@@ -259,26 +259,36 @@ class TrustPart(SmallPart):
         count = bisect_right(self._policy_positions, position)
         return self._policies[count - 1] if count else _DEFAULT_POLICY
 
-    def at(self, sources: I32, warrants: I8, peers: I32, position: int) -> F64:
+    def at(
+        self,
+        sources: I32,
+        warrants: I8,
+        peers: I32,
+        position: int,
+        slots: I32 | slice = slice(None),
+    ) -> F64:
         """Trust in each fact's source at a position, times the trust in the peer that it came
         through.
 
         Args:
             sources, warrants, peers: by fact, the number of its source, ``warrant_of``, and the
                 peer's number as a source; -1 for facts stated here.
+            slots: which of these facts.
         """
+        warrants = warrants[slots]
         policy = self.policy(position)
         if policy.mode == "off":
-            return np.ones(len(sources), dtype=np.float64)
+            return np.ones(len(warrants), dtype=np.float64)
         if np.count_nonzero(warrants != WRITTEN_HERE):
             trust: F64 = trust_levels(policy)[warrants]
             claimed: Bool = (warrants >= CLAIMED) & (warrants < RECEIVED)
             if claimed.any():
-                trust[claimed & (self._key_positions()[sources] <= position)] = 1.0
+                trust[claimed & (self._key_positions()[sources[slots]] <= position)] = 1.0
         else:
-            trust = np.ones(len(sources), dtype=np.float64)
+            trust = np.ones(len(warrants), dtype=np.float64)
         if not self._settings:
             return trust
+        sources, peers = sources[slots], peers[slots]
         received: Bool = peers >= 0
         through: F64 = np.ones(len(sources), dtype=np.float64)
         for source, (positions, values) in list(self._settings.items()):
