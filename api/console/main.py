@@ -144,7 +144,7 @@ def expected() -> tuple[type[Exception], ...]:
     from engramlog.api.node.replicating import ReplicaError
     from engramlog.api.settings_sources import SettingsError
     from engramlog.api.transfer.importing import ImportStopped, SinkError
-    from engramlog.api.transfer.lines.line_kinds import LineError
+    from engramlog.api.transfer.lines.base import LineError
     from engramlog.api.transfer.mapping import MappingError
     from engramlog.eventlog.errors import EventLogError
     from engramlog.projections.embedding.errors import EmbeddingError

@@ -28,7 +28,8 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from engramlog.api.transfer.lines.line_kinds import AnyLine, LineError, convert_line
+from engramlog.api.transfer.lines.base import LineError
+from engramlog.api.transfer.lines.line_kinds import AnyLine, convert_line
 
 Record: TypeAlias = dict[str, Any]
 Template: TypeAlias = Callable[[Record], Any]

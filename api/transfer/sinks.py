@@ -8,18 +8,11 @@ import msgspec
 from engramlog.api.client.client import Client, ClientError
 from engramlog.api.node.node import Node
 from engramlog.api.transfer.importing import RefusedLine, Result, SinkError, Written
-from engramlog.api.transfer.lines.base import IMPORT_ACTOR, line_uri
+from engramlog.api.transfer.lines.base import IMPORT_ACTOR, LineError, line_uri
+from engramlog.api.transfer.lines.facts import AssertLine, RetractLine, assert_command
+from engramlog.api.transfer.lines.gardens import Destination
 from engramlog.api.transfer.lines.key_translation import NamedByKey
-from engramlog.api.transfer.lines.line_kinds import (
-    AnyLine,
-    AssertLine,
-    LineError,
-    ResolveLine,
-    RetractLine,
-    assert_command,
-    command_of,
-    encode_line,
-)
+from engramlog.api.transfer.lines.line_kinds import AnyLine, ResolveLine, command_of, encode_line
 from engramlog.api.transfer.lines.memories import (
     DeltasLine,
     EpisodeLine,
@@ -34,6 +27,7 @@ from engramlog.projections.authorization import everything
 from engramlog.projections.contradictions.conflicts import conflict_between
 from engramlog.projections.episodes.reading import place_of_episode, same_episode
 from engramlog.projections.normalization import SCOPES
+from engramlog.projections.tables.declared.garden_directory import Garden
 from engramlog.projections.writing.commands import Command, Done, Refused, ResolveConflict
 from engramlog.projections.writing.instruction_sources import INSTRUCTION_PERMISSION
 from engramlog.projections.writing.writer_errors import WriterBusy, WriterClosed, WriterDegraded
@@ -53,9 +47,13 @@ class NodeSink:
         self, node: Node, value_bytes_max: int, *, clock: FixedClock | None = None
     ) -> None:
         self._node = node
-        self._value_bytes_max = value_bytes_max
         self._clock = clock
         self._position = node.log.head().position
+        self._destination = Destination(
+            value_bytes_max,
+            self._find_garden,
+            lambda episode: node.reader.ask(place_of_episode, episode),
+        )
 
     def write(
         self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool
@@ -90,13 +88,14 @@ class NodeSink:
         return self._node.reader.rows([int(view.from_position[slot])])[0].id
 
     def find_episode(self, line: EpisodeLine) -> NamedByKey | None:
-        episode = episode_command(line, self._value_bytes_max, self._node.reader.gardens.find)
+        episode = episode_command(line, self._destination)
         partition = fact_partition(episode.scope, episode.garden_id)
         found = self._node.reader.ask(same_episode, partition, episode)
         return None if found is None else NamedByKey(found[0], found[1], line.id or found[0])
 
-    def _position_of(self, episode: str) -> int | None:
-        return self._node.reader.ask(place_of_episode, episode)
+    def _find_garden(self, name: str) -> Garden | None:
+        """A garden of the present: lines make gardens."""
+        return self._node.reader.gardens.find(name)
 
     def _submit(
         self, commands: Sequence[Command], received_at: Sequence[int] | None, atomic: bool
@@ -116,8 +115,7 @@ class NodeSink:
             return self._resolution(line)
         if isinstance(line, TombstoneLine):
             return tombstone_command(line, self._node)
-        find = self._node.reader.gardens.find
-        return command_of(line, self._value_bytes_max, find, self._position_of)
+        return command_of(line, self._destination)
 
     def _resolution(self, line: ResolveLine) -> ResolveConflict:
         """The conflict between the values of two facts, in favour of the winner's."""
@@ -125,7 +123,7 @@ class NodeSink:
         source = IMPORT_ACTOR if line.source is None else line_uri(line.source, "source")
         new_fact = None
         if line.states is not None:
-            new_fact = assert_command(line.states, self._value_bytes_max)
+            new_fact = assert_command(line.states, self._destination.value_bytes_max)
             source = new_fact.source
         return ResolveConflict(
             conflict_id=conflict_id,

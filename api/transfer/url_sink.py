@@ -10,18 +10,19 @@ import msgspec
 from engramlog.api.client.client import Client, ClientError, failure_of
 from engramlog.api.schemas.attributes import AttributesPatch
 from engramlog.api.transfer.importing import RefusedLine, Result, SinkError, Written
-from engramlog.api.transfer.lines.facts import AttributesLine, DenyLine, stated_attributes_of
-from engramlog.api.transfer.lines.key_translation import NamedByKey
-from engramlog.api.transfer.lines.line_kinds import (
-    AnyLine,
+from engramlog.api.transfer.lines.base import LineError
+from engramlog.api.transfer.lines.facts import (
     AssertLine,
+    AttributesLine,
     ContentMatch,
-    LineError,
+    DenyLine,
     LineValue,
-    ResolveLine,
     RetractLine,
+    stated_attributes_of,
     stored_value,
 )
+from engramlog.api.transfer.lines.key_translation import NamedByKey
+from engramlog.api.transfer.lines.line_kinds import AnyLine, ResolveLine
 from engramlog.api.transfer.lines.memories import DeltasLine, EpisodeLine, SummaryLine
 from engramlog.api.transfer.lines.payload_lines import PayloadLine
 from engramlog.api.transfer.lines.runs import RunLine

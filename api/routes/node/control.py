@@ -16,7 +16,8 @@ from engramlog.api.node.node import Node
 from engramlog.api.node.node_status import status_of_node
 from engramlog.api.settings import Settings
 from engramlog.api.transfer.importing import SinkError
-from engramlog.api.transfer.lines.line_kinds import LineError, decode_line, decode_lines
+from engramlog.api.transfer.lines.base import LineError
+from engramlog.api.transfer.lines.line_kinds import decode_line, decode_lines
 from engramlog.api.transfer.lines.memories import EpisodeLine
 from engramlog.api.transfer.sinks import NodeSink
 from engramlog.eventlog.signing import SignedHeads, sign_heads

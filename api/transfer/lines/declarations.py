@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from engramlog.api.schemas.rights.trust import TrustPolicyRequest
 from engramlog.api.transfer.lines.base import Line, LineError, line_error, line_uri
-from engramlog.api.transfer.lines.gardens import EVERY_GARDEN, FindGarden, garden_of
+from engramlog.api.transfer.lines.gardens import EVERY_GARDEN, Destination
 from engramlog.eventlog.kinds import (
     DecayPolicy,
     LegalHoldSet,
@@ -47,7 +47,7 @@ class HoldLine(Line, frozen=True, kw_only=True, tag="hold"):
     reason: str = ""
 
 
-def policy_command(line: PolicyLine) -> Command:
+def policy_command(line: PolicyLine, _: Destination) -> Command:
     """The declaration of a ``policy`` line. Raises LineError."""
     given = (line.set_valued, line.decay, line.remove_decay, line.trust)
     if sum(item is not None for item in given) != 1:
@@ -69,18 +69,17 @@ def _checked(policy: TrustPolicy) -> TrustPolicy:
     return policy
 
 
-def sweep_command(line: SweepLine, find: FindGarden) -> Command:
+def sweep_command(line: SweepLine, node: Destination) -> Command:
     """A sweep. Raises LineError."""
     gardens = {
-        name if name == EVERY_GARDEN else garden_of(name, find, "gardens").id
-        for name in line.gardens
+        name if name == EVERY_GARDEN else node.garden(name, "gardens").id for name in line.gardens
     }
     return SweepDecay(
         scopes=tuple(line.scopes), policies=tuple(line.policies), gardens=tuple(sorted(gardens))
     )
 
 
-def hold_command(line: HoldLine) -> LegalHoldSet:
+def hold_command(line: HoldLine, _: Destination) -> LegalHoldSet:
     """Hold a fact or an entity, or release it. Raises LineError."""
     if line.entity is not None:
         if line.id is not None or line.target is not None:

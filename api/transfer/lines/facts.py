@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from engramlog.api.schemas.attributes import Attributes
@@ -17,7 +18,7 @@ from engramlog.api.transfer.lines.base import (
     line_instant,
     line_uri,
 )
-from engramlog.api.transfer.lines.gardens import FindGarden, garden_id_of
+from engramlog.api.transfer.lines.gardens import Destination
 from engramlog.eventlog.kinds import FactAttributes, FactDenied, Parent, Value
 from engramlog.projections.cid import compute_cid, parse_fact_hash
 from engramlog.projections.memories.attribute_rules import PLAIN, settled
@@ -149,6 +150,14 @@ def assert_command(line: AssertLine, value_bytes_max: int) -> AssertFact:
     )
 
 
+def stated_command(line: AssertLine, node: Destination) -> AssertFact:
+    """The same, in its garden."""
+    command = assert_command(line, node.value_bytes_max)
+    if line.garden_id is None:
+        return command
+    return replace(command, garden_id=node.garden(line.garden_id, "garden_id").id)
+
+
 def _stated_instant(text: str | None, where: str) -> str | None:
     """An instant as given, or the first moment of a date. Raises LineError."""
     if text is None:
@@ -203,7 +212,7 @@ def _parent(item: str | Parent) -> Parent:
         ) from fault
 
 
-def retract_command(line: RetractLine, find: FindGarden) -> Command:
+def retract_command(line: RetractLine, node: Destination) -> Command:
     """The command of a ``retract`` line. Raises LineError."""
     if line.id is not None:
         return RetractFact(
@@ -224,11 +233,11 @@ def retract_command(line: RetractLine, find: FindGarden) -> Command:
         valid_from=_stated_instant(match.valid_from, "match.valid_from"),
         valid_until=_stated_instant(match.valid_until, "match.valid_until"),
         reason=line.reason,
-        garden_id=garden_id_of(match.garden_id, find, "match.garden_id"),
+        garden_id=node.garden_id(match.garden_id, "match.garden_id"),
     )
 
 
-def attributes_command(line: AttributesLine) -> SetAttributes:
+def attributes_command(line: AttributesLine, _: Destination) -> SetAttributes:
     """Set all attributes of a fact. Raises LineError."""
     if line.id is None:
         raise LineError("needs target or id", "target")
@@ -236,7 +245,7 @@ def attributes_command(line: AttributesLine) -> SetAttributes:
     return SetAttributes(fact_id=line.id, changes=changes, scopes=frozenset(SCOPES), admin=True)
 
 
-def deny_command(line: DenyLine) -> FactDenied:
+def deny_command(line: DenyLine, _: Destination) -> FactDenied:
     return FactDenied(fact_ids=[line.target], marker_id=line.marker)
 
 

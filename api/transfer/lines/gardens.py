@@ -1,8 +1,9 @@
 """Lines of an import file about gardens and their members, and their commands."""
 
 from collections.abc import Callable
-from typing import TypeAlias
 from uuid import UUID, uuid4
+
+from msgspec import Struct
 
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.schemas.rights.gardens import SLUG
@@ -12,9 +13,6 @@ from engramlog.projections.tables.declared.garden_directory import Garden
 from engramlog.projections.writing.commands import Command, DeleteGarden
 
 EVERY_GARDEN = "*"
-
-FindGarden: TypeAlias = Callable[[str], Garden | None]
-"""A garden by slug or id."""
 
 
 class GardenLine(Line, frozen=True, kw_only=True, tag="garden"):
@@ -32,10 +30,33 @@ class GardenLine(Line, frozen=True, kw_only=True, tag="garden"):
     remove: bool = False
 
 
-def garden_command(line: GardenLine, find: FindGarden) -> Command:
+class Destination(Struct, frozen=True):
+    """What lines need of the node that takes them.
+
+    Attributes: find_garden: by slug or id.
+        position_of: the position of an episode, by its key here.
+    """
+
+    value_bytes_max: int
+    find_garden: Callable[[str], Garden | None]
+    position_of: Callable[[str], int | None]
+
+    def garden(self, name: str, where: str) -> Garden:
+        """The garden of a slug or id. Raises LineError."""
+        garden = self.find_garden(name)
+        if garden is None:
+            raise LineError(f"no garden {name!r}", where)
+        return garden
+
+    def garden_id(self, name: str | None, where: str) -> str | None:
+        """Its id, if the line names one. Raises LineError."""
+        return None if name is None else self.garden(name, where).id
+
+
+def garden_command(line: GardenLine, node: Destination) -> Command:
     """Create or delete a garden. Raises LineError."""
     if line.remove:
-        return DeleteGarden(garden_id=garden_of(line.slug, find, "slug").id)
+        return DeleteGarden(garden_id=node.garden(line.slug, "slug").id)
     if SLUG.fullmatch(line.slug) is None:
         raise LineError("must be lower-case letters, digits and hyphens, at most 63", "slug")
     return shaped(
@@ -52,16 +73,3 @@ def _garden_id(text: str | None) -> str | None:
         return None if text is None else str(UUID(text))
     except ValueError as fault:
         raise LineError("must be a UUID", "id") from fault
-
-
-def garden_of(name: str, find: FindGarden, where: str) -> Garden:
-    """The garden of a slug or id. Raises LineError."""
-    garden = find(name)
-    if garden is None:
-        raise LineError(f"no garden {name!r}", where)
-    return garden
-
-
-def garden_id_of(name: str | None, find: FindGarden, where: str) -> str | None:
-    """Its id, if the line names one. Raises LineError."""
-    return None if name is None else garden_of(name, find, where).id

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, get_args
 
 import msgspec
-from msgspec.structs import replace
 
 from engramlog.api.transfer.lines.base import Line, LineError, line_instant
 from engramlog.api.transfer.lines.declarations import (
@@ -24,23 +23,14 @@ from engramlog.api.transfer.lines.declarations import (
 from engramlog.api.transfer.lines.facts import (
     AssertLine,
     AttributesLine,
-    ContentMatch,
     DenyLine,
-    LineValue,
     RetractLine,
-    assert_command,
     attributes_command,
     deny_command,
-    parent_hash,
     retract_command,
-    stored_value,
+    stated_command,
 )
-from engramlog.api.transfer.lines.gardens import (
-    FindGarden,
-    GardenLine,
-    garden_command,
-    garden_id_of,
-)
+from engramlog.api.transfer.lines.gardens import Destination, GardenLine, garden_command
 from engramlog.api.transfer.lines.memories import (
     DeltasLine,
     EpisodeLine,
@@ -56,31 +46,10 @@ from engramlog.api.transfer.lines.payload_lines import (
     read_line,
     written_line,
 )
-from engramlog.api.transfer.lines.runs import PositionOf, RunLine, run_command
+from engramlog.api.transfer.lines.runs import RunLine, run_command
 from engramlog.api.transfer.lines.tombstones import TombstoneLine
 from engramlog.projections.writing.commands import Command
 
-__all__ = [
-    "AnyLine",
-    "AssertLine",
-    "AttributesLine",
-    "ContentMatch",
-    "LineError",
-    "LineValue",
-    "PolicyLine",
-    "ResolveLine",
-    "RetractLine",
-    "SweepLine",
-    "assert_command",
-    "command_of",
-    "convert_line",
-    "decode_line",
-    "decode_lines",
-    "encode_line",
-    "parent_hash",
-    "recorded_us",
-    "stored_value",
-]  # fmt: skip
 _FIELD = re.compile(r" - at `\$\.?(.*)`$")
 
 
@@ -198,50 +167,27 @@ def recorded_us(line: Line) -> int:
     return line_instant(line.recorded_at, "recorded_at")
 
 
-def command_of(
-    line: AnyLine, value_bytes_max: int, find: FindGarden, position_of: PositionOf
-) -> Command:
-    """The writer's command of a line whose keys are replaced.
+def command_of(line: AnyLine, node: Destination) -> Command:
+    """The writer's command of a line whose keys are replaced. Raises LineError.
 
-    ``resolve`` lines have no command: their conflict must be looked up first. Neither have
-    ``tombstone`` lines: the node signs the record.
-
-    Raises:
-        LineError: a field is not usable.
+    ``resolve`` lines have none: their conflict must be looked up first. Neither have ``tombstone``
+    lines: the node signs the record.
     """
-    match line:
-        case AssertLine():
-            garden_id = garden_id_of(line.garden_id, find, "garden_id")
-            command = assert_command(line, value_bytes_max)
-            return command if garden_id is None else replace(command, garden_id=garden_id)
-        case EpisodeLine():
-            return recording_of(line, value_bytes_max, find)
-        case DeltasLine():
-            return deltas_command(line, value_bytes_max, find)
-        case SummaryLine():
-            return summary_command(line, value_bytes_max, find)
-        case RunLine():
-            return run_command(line, position_of)
-        case PayloadLine():
-            return payload_command(line, find)
-        case ResolveLine():
-            raise LineError("a resolution needs its conflict", "op")
-        case TombstoneLine():
-            raise LineError("a tombstone needs the node that signs it", "op")
-        case _:
-            made = _PLAIN.get(type(line))
-            return _IN_GARDENS[type(line)](line, find) if made is None else made(line)
+    return _COMMANDS[type(line)](line, node)
 
 
-_PLAIN: dict[type, Callable[[Any], Command]] = {
-    DenyLine: deny_command,
-    PolicyLine: policy_command,
-    HoldLine: hold_command,
-    AttributesLine: attributes_command,
-}
-_IN_GARDENS: dict[type, Callable[[Any, FindGarden], Command]] = {
+_COMMANDS: dict[type, Callable[[Any, Destination], Command]] = {
+    AssertLine: stated_command,
     RetractLine: retract_command,
-    GardenLine: garden_command,
+    DenyLine: deny_command,
+    AttributesLine: attributes_command,
+    HoldLine: hold_command,
+    PolicyLine: policy_command,
     SweepLine: sweep_command,
+    GardenLine: garden_command,
+    EpisodeLine: recording_of,
+    DeltasLine: deltas_command,
+    SummaryLine: summary_command,
+    RunLine: run_command,
+    PayloadLine: payload_command,
 }
-"""The commands of lines that need only the line, and of those that may name gardens."""

@@ -21,7 +21,7 @@ from engramlog.api.transfer.lines.base import (
     line_uri,
 )
 from engramlog.api.transfer.lines.facts import AssertLine, RetractLine, assert_command
-from engramlog.api.transfer.lines.gardens import FindGarden, garden_id_of
+from engramlog.api.transfer.lines.gardens import Destination
 from engramlog.api.transfer.lines.payload_commands import given_name, named, part
 from engramlog.eventlog.kinds import (
     AppliedDelta,
@@ -108,7 +108,7 @@ class SummaryLine(Line, frozen=True, kw_only=True, tag="summary"):
     then: list[AssertLine | RetractLine] = field(default_factory=list)
 
 
-def episode_command(line: EpisodeLine, value_bytes_max: int, find: FindGarden) -> EpisodeRecorded:
+def episode_command(line: EpisodeLine, node: Destination) -> EpisodeRecorded:
     """The episode of a line. Raises LineError."""
     names = ("user", "session", "agent", "content", "timestamp", "id", "source_node", "metadata",
              "run_id", "step")  # fmt: skip
@@ -116,26 +116,26 @@ def episode_command(line: EpisodeLine, value_bytes_max: int, find: FindGarden) -
         body = EpisodeBody.model_validate({name: getattr(line, name) for name in names})
     except ValidationError as fault:
         raise line_error(fault) from fault
-    if len(body.content.encode()) > value_bytes_max:
-        raise LineError(f"is over {value_bytes_max} bytes", "content")
+    if len(body.content.encode()) > node.value_bytes_max:
+        raise LineError(f"is over {node.value_bytes_max} bytes", "content")
     return body.recorded(
         line_instant(line.timestamp, "timestamp"),
         line.scope,
-        garden_id_of(line.garden_id, find, "garden_id"),
+        node.garden_id(line.garden_id, "garden_id"),
     )
 
 
-def recording_of(line: EpisodeLine, value_bytes_max: int, find: FindGarden) -> Command:
+def recording_of(line: EpisodeLine, node: Destination) -> Command:
     """Record the episode of a line. Raises LineError."""
-    recording = RecordEpisodes(episodes=(episode_command(line, value_bytes_max, find),))
+    recording = RecordEpisodes(episodes=(episode_command(line, node),))
     return _by(line.recorded_by, "recorded_by", recording)
 
 
-def deltas_command(line: DeltasLine, value_bytes_max: int, find: FindGarden) -> Command:
+def deltas_command(line: DeltasLine, node: Destination) -> Command:
     """Restate a batch of deltas. Raises LineError."""
     if not 1 <= len(line.deltas) <= DELTAS_MAX:
         raise LineError(f"must be 1 to {DELTAS_MAX}", "deltas")
-    garden_id = garden_id_of(line.garden_id, find, "garden_id")
+    garden_id = node.garden_id(line.garden_id, "garden_id")
     applied = [_applied(item, f"deltas.{number}") for number, item in enumerate(line.deltas)]
     made = {item.key for item in line.then if isinstance(item, AssertLine)}
     loose = made - {item.fact for item in line.deltas}
@@ -147,16 +147,16 @@ def deltas_command(line: DeltasLine, value_bytes_max: int, find: FindGarden) -> 
         garden_id=garden_id,
         run_id=given_name("run_id", line.run_id),
     )
-    batch = RestateBatch(payload=payload, then=_then(line, garden_id, value_bytes_max))
+    batch = RestateBatch(payload=payload, then=_then(line, garden_id, node.value_bytes_max))
     return _by(line.applied_by, "applied_by", batch)
 
 
-def summary_command(line: SummaryLine, value_bytes_max: int, find: FindGarden) -> Command:
+def summary_command(line: SummaryLine, node: Destination) -> Command:
     """Restate a summary. Raises LineError."""
     period = period_of_name(line.name)
     if period is None:
         raise LineError(f"{line.name!r} is not the name of a summary", "name")
-    garden_id = garden_id_of(line.garden_id, find, "garden_id")
+    garden_id = node.garden_id(line.garden_id, "garden_id")
     made = {item.key for item in line.then if isinstance(item, AssertLine)}
     if made - set(line.facts):
         raise LineError("states a fact that is not one of its paragraphs", "then")
@@ -171,7 +171,7 @@ def summary_command(line: SummaryLine, value_bytes_max: int, find: FindGarden) -
         fact_ids=line.facts,
         modified_us=None if modified is None else line_instant(modified, "modified_at"),
     )
-    batch = RestateBatch(payload=payload, then=_then(line, garden_id, value_bytes_max))
+    batch = RestateBatch(payload=payload, then=_then(line, garden_id, node.value_bytes_max))
     return _by(line.recorded_by, "recorded_by", batch)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from engramlog.api.transfer.lines.base import LineError, line_uri
-from engramlog.api.transfer.lines.gardens import FindGarden, garden_id_of, garden_of
+from engramlog.api.transfer.lines.gardens import Destination
 from engramlog.api.transfer.lines.payload_lines import PayloadLine, settled_payload
 from engramlog.eventlog.kinds import (
     AliasSet,
@@ -28,11 +28,11 @@ from engramlog.projections.recall.profile import ProfileError, parse_profile
 from engramlog.projections.writing.commands import Command, OnBehalf, ReviewContent, SetMember
 
 
-def payload_command(line: PayloadLine, find: FindGarden) -> Command:
+def payload_command(line: PayloadLine, node: Destination) -> Command:
     """The command of a line. Raises LineError."""
-    payload = settled_payload(line, find)
+    payload = settled_payload(line, node)
     ask = _COMMANDS.get(type(payload))
-    command = payload if ask is None else ask(payload, find)
+    command = payload if ask is None else ask(payload, node)
     if line.actor is None:
         return command
     return OnBehalf(line_uri(line.actor, line.shape.actor), command)
@@ -51,15 +51,15 @@ def checked_rule(payload: Payload) -> Rule | None:
     return rule
 
 
-def _rule(payload: ConsolidationRuleSet, find: FindGarden) -> Payload:
+def _rule(payload: ConsolidationRuleSet, node: Destination) -> Payload:
     rule = checked_rule(payload)
     if rule is None:
         return payload
-    rule = replace(rule, garden_id=garden_id_of(rule.garden_id, find, "document.garden_id"))
+    rule = replace(rule, garden_id=node.garden_id(rule.garden_id, "document.garden_id"))
     return replace(payload, document=rule.document())
 
 
-def _profile(payload: ProfileSet, _: FindGarden) -> Payload:
+def _profile(payload: ProfileSet, _: Destination) -> Payload:
     if payload.document is None:
         return payload
     document = {"name": payload.name, **payload.document}
@@ -76,54 +76,54 @@ def _inside_document(path: str) -> str:
     return f"document.{path.removeprefix('$').strip('.')}".rstrip(".")
 
 
-def _trust(payload: SourceTrustSet, _: FindGarden) -> Payload:
+def _trust(payload: SourceTrustSet, _: Destination) -> Payload:
     if not 0 <= payload.trust <= 1:
         raise LineError("must be from 0 to 1", "trust")
     return payload
 
 
-def _alias(payload: AliasSet, _: FindGarden) -> Payload:
+def _alias(payload: AliasSet, _: Destination) -> Payload:
     """Lines also remove aliases of a migration."""
     return payload if payload.canonical_uri else replace(payload, alias_kind="migration")
 
 
-def _review(payload: ContentReviewed, _: FindGarden) -> Command:
+def _review(payload: ContentReviewed, _: Destination) -> Command:
     return ReviewContent(review=payload)
 
 
-def _member(payload: GardenMemberSet, find: FindGarden) -> Command:
-    here = garden_of(payload.garden_id, find, "garden").role(payload.entity_uri) is not None
+def _member(payload: GardenMemberSet, node: Destination) -> Command:
+    here = node.garden(payload.garden_id, "garden").role(payload.entity_uri) is not None
     change = "remove" if payload.role is None else "change" if here else "add"
     return SetMember(member=payload, change=change)
 
 
-def _judged(payload: QuarantineReviewed, _: FindGarden) -> Payload:
+def _judged(payload: QuarantineReviewed, _: Destination) -> Payload:
     if (payload.decision == "admitted") != (payload.admitted_fact_id is not None):
         raise LineError("needs the decision admitted", "admitted")
     return payload
 
 
-def _merged(payload: MemoriesMerged, _: FindGarden) -> Payload:
+def _merged(payload: MemoriesMerged, _: Destination) -> Payload:
     for name in ("recalls", "citations", "rejections"):
         if getattr(payload, name) < 0:
             raise LineError("must not be negative", name)
     return replace(payload, instants_us=sorted(payload.instants_us))
 
 
-def _recalled(payload: RecallServed, _: FindGarden) -> Payload:
+def _recalled(payload: RecallServed, _: Destination) -> Payload:
     for number, use in enumerate(payload.uses):
         if use.count < 1:
             raise LineError("must be at least 1", f"uses.{number}.count")
     return payload
 
 
-def _look(payload: EpisodeAccessed, _: FindGarden) -> Payload:
+def _look(payload: EpisodeAccessed, _: Destination) -> Payload:
     if not payload.episodes:
         raise LineError("must not be empty", "episodes")
     return payload
 
 
-def _rejected(payload: DeltaRejected, _: FindGarden) -> Payload:
+def _rejected(payload: DeltaRejected, _: Destination) -> Payload:
     named("delta_id", payload.delta_id)
     given_name("run_id", payload.run_id)
     return replace(payload, user=part("user", payload.user), agent=part("agent", payload.agent))
@@ -149,7 +149,7 @@ def given_name(where: str, text: str | None) -> str | None:
     return None if text is None else named(where, text)
 
 
-_COMMANDS: dict[type[Payload], Callable[[Any, FindGarden], Command]] = {
+_COMMANDS: dict[type[Payload], Callable[[Any, Destination], Command]] = {
     SourceTrustSet: _trust,
     AliasSet: _alias,
     ProfileSet: _profile,

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from engramlog.api.transfer.lines.base import Line, LineError, line_instant, line_uri
-from engramlog.api.transfer.lines.gardens import FindGarden, garden_of
+from engramlog.api.transfer.lines.gardens import Destination
 from engramlog.api.transfer.lines.payload_parts import Part, mapped, parts_of
 from engramlog.eventlog.kinds import (
     KINDS,
@@ -232,13 +232,13 @@ def instant_text(instant_us: int) -> str:
 # -- from the line to the payload of this log ---------------------------------------------
 
 
-def settled_payload(line: PayloadLine, find: FindGarden) -> Payload:
+def settled_payload(line: PayloadLine, node: Destination) -> Payload:
     """The payload with the names of this log. Its keys are already replaced. Raises LineError."""
 
     settled = mapped(
         line.payload,
         {
-            "garden": lambda name, where: garden_of(name, find, line.word(where)).id,
+            "garden": lambda name, where: node.garden(name, line.word(where)).id,
             "entity": lambda name, where: line_uri(name, line.word(where)),
         },
     )

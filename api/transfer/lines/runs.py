@@ -4,18 +4,15 @@ A run names its episodes by the file's keys. Positions of the other log become t
 these episodes here.
 """
 
-from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from msgspec import Struct, field
 
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.transfer.lines.base import Line, LineError, line_instant
+from engramlog.api.transfer.lines.gardens import Destination
 from engramlog.eventlog.kinds import ConsolidationRan, SetAsideEpisode
 from engramlog.projections.writing.commands import Command
-
-PositionOf: TypeAlias = Callable[[str], int | None]
-"""The position of an episode, by its key here."""
 
 
 class SetAside(Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,11 +46,9 @@ class RunLine(Line, frozen=True, kw_only=True, tag="run"):
     set_aside: list[SetAside] = field(default_factory=list)
 
 
-def run_command(line: RunLine, position_of: PositionOf) -> Command:
+def run_command(line: RunLine, node: Destination) -> Command:
     """Note a rule's progress. Raises LineError."""
-    after, through = (
-        _position(name, getattr(line, name), position_of) for name in ("after", "through")
-    )
+    after, through = (_position(name, getattr(line, name), node) for name in ("after", "through"))
     if after > through:
         raise LineError("must not be before after", "through")
     for name in ("episodes", "applied", "known", "rejected", "gated"):
@@ -72,10 +67,10 @@ def run_command(line: RunLine, position_of: PositionOf) -> Command:
     )
 
 
-def _position(name: str, episode: str | None, position_of: PositionOf) -> int:
+def _position(name: str, episode: str | None, node: Destination) -> int:
     if episode is None:
         return 0
-    position = position_of(episode)
+    position = node.position_of(episode)
     if position is None:
         raise LineError(f"no episode {episode!r}", name)
     return position
