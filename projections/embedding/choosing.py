@@ -18,14 +18,13 @@ from engramlog.projections.embedding.errors import (
     ModelFileError,
     UnknownModel,
 )
-from engramlog.projections.embedding.providers import ollama, openai, voyage
 from engramlog.projections.embedding.providers.bundled.model_process import ModelProcess
 from engramlog.projections.embedding.providers.bundled.weights import check_installed
+from engramlog.projections.embedding.providers.dialects import DIALECTS
 from engramlog.projections.embedding.providers.http import PATIENCE, HttpClient, Patience
 from engramlog.projections.embedding.providers.models import MODELS, ModelCard, card_of
-from engramlog.projections.embedding.providers.none import NoProvider
-from engramlog.projections.embedding.providers.provider import Provider, Purpose
-from engramlog.projections.embedding.providers.remote import Dialect, RemoteProvider
+from engramlog.projections.embedding.providers.provider import NoProvider, Provider, Purpose
+from engramlog.projections.embedding.providers.remote import RemoteProvider
 from engramlog.projections.embedding.recipe import Space, check_truncation
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.embedding.vectors.vec_facts import check_same
@@ -43,17 +42,6 @@ class Choice(Struct, frozen=True):
     pin: bool
 
 
-class _Remote(Struct, frozen=True):
-    url: str
-    key_variable: str | None
-    dialect: Dialect
-
-
-REMOTE: dict[str, _Remote] = {
-    "ollama": _Remote(ollama.URL, None, ollama.DIALECT),
-    "openai": _Remote(openai.URL, openai.KEY_VARIABLE, openai.DIALECT),
-    "voyage": _Remote(voyage.URL, voyage.KEY_VARIABLE, voyage.DIALECT),
-}
 PROBING: dict[Purpose, Patience] = {"document": Patience(timeout_seconds=30.0, attempts_max=1)}
 """A running server may have to load its model first; an absent one refuses at once."""
 PROVIDERS = ("auto", *MODELS, "none")
@@ -148,7 +136,7 @@ def _first_that_answers(settings: EmbeddingSettings, environment: Mapping[str, s
     for name in ("ollama", "minilm"):
         model = next(iter(MODELS[name]))
         try:
-            if name in REMOTE:
+            if name in DIALECTS:
                 _check_answers(name, model, settings.url, environment)
             provider = open_provider(name, model, settings.url, None, environment)
         except (EmbeddingError, ModelFileError) as fault:
@@ -185,12 +173,12 @@ def open_provider(
     if name == "minilm":
         check_installed()
         return ModelProcess(name, model, card.dimensions)
-    remote = REMOTE[name]
-    key = environment.get(remote.key_variable) if remote.key_variable else None
-    if remote.key_variable and not key:
-        raise UnknownModel(f"provider {name} needs {remote.key_variable}")
-    client = HttpClient(url or remote.url, key=key, patience=patience)
-    return RemoteProvider(name, model, card, remote.dialect, client)
+    dialect = DIALECTS[name]
+    key = environment.get(dialect.key_variable) if dialect.key_variable else None
+    if dialect.key_variable and not key:
+        raise UnknownModel(f"provider {name} needs {dialect.key_variable}")
+    client = HttpClient(url or dialect.url, key=key, patience=patience)
+    return RemoteProvider(name, model, card, dialect, client)
 
 
 def space_of(pinned: EmbeddingModelPinned | None) -> Space | None:

@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from engramlog.projections.arrays import F32
-from engramlog.projections.embedding.errors import BadAnswer
+from engramlog.projections.embedding.errors import BadAnswer, EmbeddingsOff
 
 Purpose = Literal["document", "query"]
 """The vectors' purpose: some models need it, and a query cannot wait long."""
@@ -38,6 +38,20 @@ class Provider(Protocol):
     def close(self) -> None:
         """Release connections and memory. Idempotent."""
         ...
+
+
+class NoProvider:
+    """Answers every request with EmbeddingsOff: recall uses words and graph alone."""
+
+    name = "none"
+    model = "none"
+    dimensions = 0
+
+    def embed(self, texts: Sequence[str], purpose: Purpose = "document") -> F32:
+        raise EmbeddingsOff(f"no embedding provider is configured ({len(texts)} {purpose} texts)")
+
+    def close(self) -> None:
+        return None
 
 
 def unit_rows(rows: F32, count: int, dimensions: int) -> F32:

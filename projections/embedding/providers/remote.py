@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import F32
+from engramlog.projections.embedding.errors import BadAnswer
 from engramlog.projections.embedding.providers.http import HttpClient
 from engramlog.projections.embedding.providers.models import ModelCard
 from engramlog.projections.embedding.providers.provider import Purpose, unit_rows
@@ -23,9 +25,12 @@ class RequestLimits(Struct, frozen=True):
     at_once: int
 
 
-class Dialect(Struct, frozen=True):
-    """The API of one provider."""
+class Dialect(Struct, frozen=True, kw_only=True):
+    """The API of one provider. ``key_variable``: the environment's name of its key, if it has one.
+    ``vectors`` raises BadAnswer or msgspec.DecodeError."""
 
+    url: str
+    key_variable: str | None = None
     path: str
     body: Callable[[str, Sequence[str], Purpose], object]
     vectors: Callable[[bytes], Sequence[Sequence[float]]]
@@ -69,7 +74,11 @@ class RemoteProvider:
     def _ask(self, texts: Sequence[str], purpose: Purpose) -> F32:
         dialect = self._dialect
         body = self._client.post(dialect.path, dialect.body(self.model, texts, purpose), purpose)
-        return unit_rows(matrix(dialect.vectors(body)), len(texts), self.dimensions)
+        try:
+            vectors = dialect.vectors(body)
+        except (BadAnswer, msgspec.DecodeError) as fault:
+            raise BadAnswer(f"{self.name}: {fault}") from fault
+        return unit_rows(matrix(vectors), len(texts), self.dimensions)
 
 
 def matrix(rows: Sequence[Sequence[float]]) -> F32:

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engramlog.projections.embedding.choosing import REMOTE
 from engramlog.projections.embedding.errors import (
     BadAnswer,
     EmbeddingsOff,
@@ -15,10 +14,10 @@ from engramlog.projections.embedding.errors import (
     UnknownModel,
 )
 from engramlog.projections.embedding.providers.breaker import CircuitBreaker
+from engramlog.projections.embedding.providers.dialects import DIALECTS
 from engramlog.projections.embedding.providers.http import HttpClient, Patience
 from engramlog.projections.embedding.providers.models import card_of
-from engramlog.projections.embedding.providers.none import NoProvider
-from engramlog.projections.embedding.providers.provider import Purpose
+from engramlog.projections.embedding.providers.provider import NoProvider, Purpose
 from engramlog.projections.embedding.providers.remote import RemoteProvider
 from tests.worlds.provider_servers import (
     Scripted,
@@ -55,7 +54,7 @@ def remote(
     name: str, model: str, client: HttpClient, dimensions: int | None = None
 ) -> RemoteProvider:
     card = card_of(name, model, dimensions)
-    return RemoteProvider(name, model, card, REMOTE[name].dialect, client)
+    return RemoteProvider(name, model, card, DIALECTS[name], client)
 
 
 CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
