@@ -17,7 +17,6 @@ from engramlog.projections.writing import memory_commands, peer_commands
 from engramlog.projections.writing.commands import Command, CommandRefused, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared import (
-    agent_keys,
     aliasing,
     capabilities,
     declaring,
@@ -33,7 +32,6 @@ from engramlog.projections.writing.decide.facts import (
     quarantine,
     resolving,
     retracting,
-    reviewing,
     tombstoning,
 )
 from engramlog.projections.writing.decide.memory import (
@@ -53,12 +51,12 @@ DECISIONS: dict[type[Command], Callable[[Any, Context], Decision | Refused]] = {
     ask.RetractMatching: retracting.retract_matching,
     kinds.FactDenied: retracting.deny_facts,
     ask.ResolveConflict: resolving.resolve_conflict,
-    ask.ReviewContent: reviewing.review_content,
+    ask.ReviewContent: feedback.review_content,
     ask.SweepDecay: declaring.sweep_decay,
     kinds.KeyIssued: declaring.issue_key,
     kinds.KeyRevoked: declaring.revoke_key,
     ask.RevokeCapability: capabilities.revoke_capability,
-    ask.RevokeAgentKey: agent_keys.revoke_agent_key,
+    ask.RevokeAgentKey: declaring.revoke_agent_key,
     kinds.GardenCreated: gardens.create_garden,
     ask.DeleteGarden: gardens.delete_garden,
     ask.SetMember: gardens.set_member,

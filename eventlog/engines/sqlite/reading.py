@@ -9,7 +9,7 @@ from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from itertools import islice
 from operator import itemgetter
-from typing import cast
+from typing import Any, cast
 
 import apsw
 
@@ -25,9 +25,6 @@ from engramlog.eventlog.event import Recorded, Stored
 from engramlog.eventlog.log import Head, StreamHead, check_limit, within
 
 StoredRow = tuple[int, int, int, str | None, bytes, bytes, bytes | None, bytes | None]
-AuditRow = tuple[
-    int, int, int, str | None, bytes, bytes, bytes | None, bytes | None, str, int, bytes, str
-]
 
 
 def stream_rows(
@@ -104,13 +101,8 @@ class SqliteReading(Closable):
     def read_rows(self, after: int, limit: int) -> list[Row]:
         """Stored events with the columns that repeat their headers, for ``verify``."""
         with self._reader() as db:
-            rows = list(stored_rows(db, schema.READ_ROWS, (after, limit), after))
-        return [
-            Row(Stored(at, us, hlc, peer, header, digest, salt, payload), stream, seq, id_, kind)
-            for at, us, hlc, peer, header, digest, salt, payload, stream, seq, id_, kind in cast(
-                "list[AuditRow]", rows
-            )
-        ]
+            rows: list[Any] = list(stored_rows(db, schema.READ_ROWS, (after, limit), after))
+        return [Row(Stored(*row[:8]), *row[8:]) for row in rows]
 
     def storage_fault(self) -> str | None:
         """The file's fault by SQLite's or our schema's checks; None without one.

@@ -1,14 +1,21 @@
-"""Recording feedback on recalled facts."""
-
-import msgspec
+"""What people and agents say about facts: feedback on recalled ones, and decisions on those that
+the sanitizer flagged."""
 
 from engramlog.eventlog.kinds import FactFeedback
-from engramlog.projections.tables.database import query
+from engramlog.projections.tables.database import json_list, query, query_one
+from engramlog.projections.tables.declared.garden_directory import role_in
+from engramlog.projections.tables.facts.verdicts import reviews_of
 from engramlog.projections.tables.recalls.feedback import outcomes_of
-from engramlog.projections.writing.commands import Refused
+from engramlog.projections.writing.commands import Refused, ReviewContent
 from engramlog.projections.writing.decide.context import Context, Decision
 
 _KNOWN = "SELECT id FROM fact_rows WHERE id IN (SELECT value FROM json_each(?))"
+_FLAGGED = """
+SELECT facts.scope, verdicts.fact_id, facts.garden_id FROM fact_rows AS facts
+LEFT JOIN verdicts ON verdicts.from_position=facts.from_position
+WHERE facts.id=?
+"""
+_ABSENT = Refused("fact_not_found", "fact not found", "fact_id")
 
 
 def give_feedback(command: FactFeedback, context: Context) -> Decision | Refused:
@@ -17,7 +24,7 @@ def give_feedback(command: FactFeedback, context: Context) -> Decision | Refused
     named = sorted({*command.cited, *command.rejected})
     if not named:
         return Decision([], created=False)
-    known = query(context.db, _KNOWN, (msgspec.json.encode(named).decode(),))
+    known = query(context.db, _KNOWN, (json_list(named),))
     if len(known) < len(named):  # erased meanwhile
         return Refused("fact_not_found", "fact not found", "cited")
     cited, rejected = frozenset[str](), frozenset[str]()
@@ -31,3 +38,20 @@ def give_feedback(command: FactFeedback, context: Context) -> Decision | Refused
     if not (payload.cited or payload.rejected):
         return Decision([], created=False)
     return Decision([context.draft(payload)])
+
+
+def review_content(command: ReviewContent, context: Context) -> Decision | Refused:
+    """Release a flagged fact or hold it back; records nothing without a change."""
+    review = command.review
+    row = query_one(context.db, _FLAGGED, (review.fact_id,))
+    if row is None or row[0] not in command.scopes:
+        return _ABSENT
+    garden, member = row[2], command.member
+    if None not in (garden, member) and role_in(context.db, garden, member or "") is None:
+        return _ABSENT
+    if row[1] is None:
+        return Refused("fact_not_flagged", "the sanitizer found nothing in this fact", "fact_id")
+    standing = reviews_of(context.db, [review.fact_id]).get(review.fact_id)
+    if standing is not None and standing.decision == review.decision:
+        return Decision([], fact_id=review.fact_id, created=False)
+    return Decision([context.draft(review)], fact_id=review.fact_id)
