@@ -79,12 +79,14 @@ def routing() -> tuple[Sequence[web.AbstractResource], Mapping[_Handler, str]]:
     route."""
     router = web.UrlDispatcher()
     patterns: dict[_Handler, str] = {}
+    # One resource for all methods of a path: the router tries a path's resources in turn.
+    at = {path: router.add_resource(path) for path in dict.fromkeys(each.path for each in ROUTES)}
     for route in ROUTES:
         handler = _serve(route)
         patterns[handler] = route.path
-        router.add_route(route.method, route.path, handler)
+        at[route.path].add_route(route.method, handler)
         if route.method == "GET":
-            router.add_route("HEAD", route.path, handler)
+            at[route.path].add_route("HEAD", handler)
     return [*router.resources()], patterns
 
 

@@ -5,7 +5,7 @@ of these.
 """
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from inspect import getdoc, iscoroutinefunction
 from types import NoneType
@@ -31,7 +31,7 @@ Permission: TypeAlias = Literal[
 """``any``: every known caller. ``none``: all callers. ``peer``: a peer, by its token. ``operator``:
 an admin; on a node without keys, every caller."""
 
-Handler: TypeAlias = Callable[..., object]
+Handler: TypeAlias = Callable[..., Any]
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
@@ -48,8 +48,8 @@ class Route(Struct, frozen=True, kw_only=True):
     Attributes:
         handler: takes the ``Call``, and the models of the request that it names: ``query``, and the
             body under any other name. It returns the answer: a struct, a list of structs, None for
-            no body, or a response. Its docstring begins with the route's summary. One without
-            ``async`` runs in a thread.
+            no body, or a response. Its docstring begins with the route's summary.
+        is_async: whether the handler is ``async``; others run in a thread.
         group: the docs chapter.
         body, query: models of the request; ``lines`` if the body has many of them.
         takes: the handler's parameter for each of them that it names.
@@ -67,6 +67,7 @@ class Route(Struct, frozen=True, kw_only=True):
     method: str
     path: str
     handler: Handler
+    is_async: bool
     permission: Permission
     group: str
     body: type[BaseModel] | None
@@ -115,16 +116,14 @@ class Route(Struct, frozen=True, kw_only=True):
                 given[name] = await call.body_if_any(model)
         if SESSION_HEADER in self.headers:
             call.session()
-        made = await self._made(call, given)
+        if self.is_async:
+            made = await self.handler(call, **given)
+        else:
+            work = partial(self.handler, call, **given)
+            made = await (call.in_long_pool(work) if self.long else call.in_pool(work))
         if given and getattr(made, "warnings", None) is UNSET:
             return warned(cast("Warns", made), *given.values())
         return made
-
-    async def _made(self, call: Call, given: dict[str, BaseModel]) -> object:
-        work = partial(self.handler, call, **given)
-        if iscoroutinefunction(self.handler):
-            return await cast("Awaitable[object]", work())
-        return await (call.in_long_pool(work) if self.long else call.in_pool(work))
 
 
 QUERY = "query"
@@ -178,6 +177,7 @@ class Routes:
                 method=method,
                 path=path,
                 handler=handler,
+                is_async=iscoroutinefunction(handler),
                 permission=permission,
                 group=group or self._group,
                 body=bodies[0] if bodies else body,
