@@ -213,8 +213,6 @@ class ReadingContext:
 
 @dataclass(frozen=True)
 class RequestContext(ReadingContext):
-    """See the module."""
-
     service: Service
     node: Node = field(init=False)
 

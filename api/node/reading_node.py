@@ -17,8 +17,6 @@ from engramlog.replay.replication.state import ReplicaState
 
 
 class ReadingNode:
-    """See the module."""
-
     embeddings: CurrentEmbeddings | None = None
     replica: ReplicaState | None = None
 

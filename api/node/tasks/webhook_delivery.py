@@ -42,8 +42,6 @@ _log = logging.getLogger(__name__)
 
 
 class WebhookDelivery(LoopTask):
-    """See the module."""
-
     def __init__(self, node: Node, settings: Settings, commits: CommitWatch) -> None:
         super().__init__("webhooks")
         self._node = node
