@@ -4,8 +4,6 @@ The fixture's own dates become the log's receipt times, so that "as of" reaches 
 1957. The node listens on this machine only and needs no key.
 """
 
-from __future__ import annotations
-
 import shutil
 import signal
 import tempfile

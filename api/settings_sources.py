@@ -1,7 +1,5 @@
 """The sources of a node's settings: flags, ``STIGMEM_*`` variables, the TOML file."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import tomllib

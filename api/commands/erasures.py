@@ -1,7 +1,5 @@
 """Beginning an erasure, and its state."""
 
-from __future__ import annotations
-
 import asyncio
 
 import msgspec

@@ -5,8 +5,6 @@ makes deltas of these (``projections/episodes/classifying.py``) and submits the 
 the new watermark. So the log shows how far a pass came, even if it stops early.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Literal

@@ -17,8 +17,6 @@ becomes the record's field. A string with nothing else keeps the field's type, s
 | ``text`` | 4 | ``"4"`` |
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta

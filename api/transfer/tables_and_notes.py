@@ -1,7 +1,5 @@
 """Lines of an import from common files: tables (CSV) and notes (Markdown)."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """``engramlog import`` and ``engramlog export``: facts from and to files."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import sys

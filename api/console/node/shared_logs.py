@@ -1,7 +1,5 @@
 """``engramlog log`` and ``engramlog copy-log``: logs in PostgreSQL, and moving logs there."""
 
-from __future__ import annotations
-
 import argparse
 from contextlib import ExitStack
 from pathlib import Path

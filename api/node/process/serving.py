@@ -4,8 +4,6 @@ While the node serves, ``control.json`` in the data directory (mode 0600) holds 
 URL and a token. Commands on that directory use it to reach the running node.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

@@ -1,7 +1,5 @@
 """The task that cleans up after erasures while the node serves, and resumes after a restart."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The peers of this node, and one thread for each peer to replay."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

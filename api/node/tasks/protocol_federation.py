@@ -3,8 +3,6 @@
 Each peer has its own task, so that a slow or broken one delays no other.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

@@ -1,7 +1,5 @@
 """Snapshots of a serving node: scheduled ones, and the job for requested ones."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from engramlog.api.answers.same_fields import shaped

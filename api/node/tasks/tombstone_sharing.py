@@ -4,8 +4,6 @@ A node shares only tombstones that it signed itself, never those of others. A pe
 only if the peer has the grant ``erase_foreign``, in the scopes shared with it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Sequence

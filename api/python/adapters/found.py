@@ -1,7 +1,5 @@
 """A fact in a framework's terms: a text and its metadata."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from engramlog.api.answers.recall.statements import statement_of

@@ -1,7 +1,5 @@
 """The error for a missing framework."""
 
-from __future__ import annotations
-
 
 def needs(library: str, extra: str) -> ImportError:
     """The error of an adapter without its framework."""

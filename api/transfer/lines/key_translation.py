@@ -3,8 +3,6 @@
 A key from a line of the same batch of deltas stays: the writer resolves it (``RestateBatch``).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from typing import Any, Protocol, TypeVar

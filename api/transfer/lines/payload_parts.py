@@ -1,7 +1,5 @@
 """The names in a payload's fields, found by their types, and payloads with changed names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import UnionType
