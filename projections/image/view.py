@@ -164,6 +164,10 @@ class View(ColumnView):
         """Entities with this display name (``entity_names.phrase_of``), readable or not."""
         return self._image.names.numbers(phrase)
 
+    def spelled_out(self, text: str, entities: I32) -> list[int]:
+        """Those of the entities whose display name is in a text and is more than stop-words."""
+        return self._image.names.spelled_out(text, entities.tolist())
+
     def summary_slots(self) -> I32:
         """Facts that are paragraphs of summaries."""
         return self._image.facts.summaries.slots("", self.count)

@@ -2,9 +2,11 @@
 
 import re
 import threading
+from collections.abc import Iterable
 
 from engramlog.projections.interner import Interner
 from engramlog.projections.normalization import entity_display
+from engramlog.projections.text.stop_words import STOP_WORDS
 
 _WORDS = re.compile(r"[^\W_]+")
 
@@ -21,21 +23,38 @@ def phrase_of(entity: str) -> str:
 
 
 class EntityNames:
-    """Numbers of entities by display name. Built on the first request, because not every node needs
-    it; afterwards it only grows. Safe from any thread."""
+    """Numbers of entities by display name, and the other way. Built on the first request, because
+    not every node needs it; afterwards it only grows. Safe from any thread."""
 
     def __init__(self, entities: Interner) -> None:
         self._entities = entities
         self._numbers: dict[str, list[int]] = {}
-        self._done = 0
+        self._phrases: list[str] = []
         self._lock = threading.Lock()
 
     def numbers(self, phrase: str) -> list[int]:
         """Entities with exactly this display name, in order of first appearance."""
+        self._grow()
+        return list(self._numbers.get(phrase, ()))
+
+    def spelled_out(self, text: str, numbers: Iterable[int]) -> list[int]:
+        """Those of the entities whose display name is in a text and is more than stop-words."""
+        self._grow()
+        words, phrases = f" {' '.join(words_of(text))} ", self._phrases
+        return [
+            number
+            for number in numbers
+            if (phrase := phrases[number]) in words  # few are: the rest is not looked at
+            and f" {phrase} " in words
+            and not STOP_WORDS.issuperset(phrase.split())
+        ]
+
+    def _grow(self) -> None:
+        if len(self._phrases) == len(self._entities):
+            return
         with self._lock:
-            count = len(self._entities)
-            for number in range(self._done, count):
-                name = phrase_of(self._entities.text(number))
-                self._numbers.setdefault(name, []).append(number)
-            self._done = count
-            return list(self._numbers.get(phrase, ()))
+            for number in range(len(self._phrases), len(self._entities)):
+                phrase = phrase_of(self._entities.text(number))
+                known = self._numbers.setdefault(phrase, [])
+                known.append(number)
+                self._phrases.append(phrase)

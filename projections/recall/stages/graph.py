@@ -8,9 +8,7 @@ the request's entity, or the entities that the query names and those of the best
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -19,9 +17,8 @@ from msgspec import Meta, Struct
 from engramlog.projections.arrays import F64, I32, I64
 from engramlog.projections.ascending import distinct
 from engramlog.projections.graph.neighbors import LOOKUPS_MAX, Reached, best_edges, expand, joined
-from engramlog.projections.normalization import entity_display, normalize_uri
+from engramlog.projections.normalization import normalize_uri
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
-from engramlog.projections.text.stop_words import STOP_WORDS
 
 if TYPE_CHECKING:
     from engramlog.projections.recall.request_facts import Survey
@@ -31,10 +28,6 @@ ENTITIES_PER_HOP_MAX = 256
 FACTS_PER_ENTITY_MAX = 64
 """Facts of a reached entity that become candidates by the graph alone, newest first."""
 NAMED_SEEDS_MAX = 16
-PHRASES_MAX = 131_072
-"""Cached display names: each recall checks about a thousand."""
-
-_WORDS = re.compile(r"[^\W_]+")
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,26 +76,9 @@ def _named_entities(survey: Survey, earlier: Mapping[str, Candidates]) -> I32:
         return np.array([n for n in (survey.focus,) if n >= 0], dtype=np.int32)
     view, query = survey.view, survey.request.query
     found = {n for word in query.split() if (n := _number(survey, word)) is not None}
-    found.update(_spelled_out(survey, query, _entities_mentioned(survey, earlier)))
+    found.update(view.spelled_out(query, _entities_mentioned(survey, earlier)))
     text = view.entities.text
     return np.array(sorted(found, key=text)[:NAMED_SEEDS_MAX], dtype=np.int32)
-
-
-def _spelled_out(survey: Survey, query: str, numbers: list[int]) -> Iterable[int]:
-    """The entities whose display name is in the query and is more than stop-words."""
-    spelled = f" {' '.join(_WORDS.findall(query.casefold()))} "
-    text = survey.view.entities.text
-    for number in numbers:
-        phrase = _phrase(text(number))
-        if phrase is not None and phrase in spelled:
-            yield number
-
-
-@lru_cache(maxsize=PHRASES_MAX)
-def _phrase(entity: str) -> str | None:
-    """The words of a display name between spaces; None for stop-words alone."""
-    words = _WORDS.findall(entity_display(entity).casefold())
-    return None if STOP_WORDS.issuperset(words) else f" {' '.join(words)} "
 
 
 def _number(survey: Survey, word: str) -> int | None:
@@ -118,13 +94,12 @@ def _number(survey: Survey, word: str) -> int | None:
     return number if spoken_of else None
 
 
-def _entities_mentioned(survey: Survey, earlier: Mapping[str, Candidates]) -> list[int]:
+def _entities_mentioned(survey: Survey, earlier: Mapping[str, Candidates]) -> I32:
     view = survey.view
-    slots = [hits.slots for hits in earlier.values()]
-    if not slots:
-        return []
-    both = np.concatenate([column[s] for s in slots for column in (view.entity, view.object)])
-    return sorted(set(both[both >= 0].tolist()))
+    columns = (view.entity, view.object)
+    both = [column[hits.slots] for hits in earlier.values() for column in columns]
+    mentioned = distinct(np.concatenate(both)) if both else np.empty(0, dtype=np.int32)
+    return mentioned[mentioned >= 0]
 
 
 def _entities_of_best_hits(survey: Survey, count: int, earlier: Mapping[str, Candidates]) -> I32:
