@@ -2,12 +2,14 @@
 
 import threading
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.tables.facts.fact_rows import FactRow
 
-ROWS_MAX = 4_096
-"""Most cached rows; the oldest is dropped first."""
+ROWS_MAX, ROWS_LEFT = 4_096, 3_072
+"""Most cached rows, and how many are left when the oldest are dropped: many at once, because each
+search for a dict's first key passes over all that were deleted before it."""
 VALUE_LENGTH_MAX = 2_048
 """Longer values are not cached."""
 
@@ -39,8 +41,9 @@ class KeptRows:
             for row in rows:
                 if len(row.value_v) <= VALUE_LENGTH_MAX:
                     kept[row.from_position] = row
-            while len(kept) > ROWS_MAX:
-                del kept[next(iter(kept))]
+            if len(kept) > ROWS_MAX:
+                for position in list(islice(kept, len(kept) - ROWS_LEFT)):
+                    del kept[position]
 
     def clear(self) -> None:
         with self._lock:

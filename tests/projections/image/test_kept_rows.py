@@ -21,6 +21,7 @@ def test_cached_rows_are_found_and_the_oldest_dropped_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(kept_rows, "ROWS_MAX", 2)
+    monkeypatch.setattr(kept_rows, "ROWS_LEFT", 2)
     kept = KeptRows(MemoryImage())
     kept.keep([row(1), row(2), row(3)], kept.erasures())
     assert kept.find([3, 1, 2]) == [row(3), None, row(2)]
