@@ -140,7 +140,7 @@ class Transaction:
         if expect is not None:
             self._check_expectation(expect)
         payloads = _encoded(drafts)
-        ids = self._new_ids(drafts)
+        ids = self._ids_of([draft.event_id for draft in drafts])
         ledger = self._ledger
         links = ledger.chain.link(
             drafts,
@@ -229,9 +229,6 @@ class Transaction:
             if actual != (expect.stream_seq or 0):
                 raise ExpectationFailed(f"stream {expect.stream}", expect.stream_seq or 0, actual)
 
-    def _new_ids(self, drafts: Sequence[Draft]) -> set[bytes]:
-        return self._ids_of([draft.event_id for draft in drafts])
-
     def _ids_of(self, given: Sequence[bytes]) -> set[bytes]:
         if len(self._links) + len(given) > TRANSACTION_EVENTS_MAX:
             raise AppendError(
@@ -298,6 +295,10 @@ class AppendingLog(Closable, ABC):
 
     def confirm(self) -> None:
         """See ``Ledger``: if only this process commits, everything it can read is durable."""
+
+    def release(self) -> None:
+        self._turn.give_back()
+        self._signal.notify()
 
     def append(
         self,

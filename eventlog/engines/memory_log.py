@@ -107,10 +107,6 @@ class MemoryLog(AppendingLog):
     def scrub(self) -> None:
         self._require_open()
 
-    def release(self) -> None:
-        self._turn.give_back()
-        self._signal.notify()
-
     # -- reading
 
     def read(

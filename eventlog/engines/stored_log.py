@@ -29,10 +29,6 @@ class StoredLog(AppendingLog):
         """See ``Ledger``."""
 
     @abstractmethod
-    def release(self) -> None:
-        """See ``Ledger``."""
-
-    @abstractmethod
     def uses_of(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], KeyUse]:
         """See ``Auditable``."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from engramlog.projections.episodes.reading import find_episodes, full_page, rig
 from engramlog.projections.episodes.shown import Shown
 from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import query, query_column
+from engramlog.projections.tables.database import json_list, query, query_column
 from engramlog.projections.tables.facts.attributes import cleared_rows
 
 # CROSS JOIN fixes the join order: the planner would begin with all facts of the partition.
@@ -51,7 +50,7 @@ def live_facts_of_keys(
     place = next(iter(asked))[0]
     wanted = [[each.user, each.agent, subject, predicate] for each, subject, predicate in asked]
     found: dict[KeyOfFact, list[tuple[str, str]]] = {}
-    rows = query(db, _STANDING, (json.dumps(wanted), place.partition))
+    rows = query(db, _STANDING, (json_list(wanted), place.partition))
     for user, agent, subject, predicate, name, fact_id in rows:
         key = (MemoryPlace(user, agent, place.scope, place.garden_id), subject, predicate)
         found.setdefault(key, []).append((name, fact_id))
@@ -60,7 +59,7 @@ def live_facts_of_keys(
 
 def known_deltas(db: apsw.Connection, delta_ids: Sequence[str]) -> set[str]:
     """Which of these deltas were applied here already."""
-    return {row[0] for row in query(db, _KNOWN, (json.dumps(list(delta_ids)),))}
+    return set(query_column(db, _KNOWN, (json_list(delta_ids),)))
 
 
 def quarantined_of(
@@ -144,7 +143,7 @@ def deltas_at(
 
 def named_facts(db: apsw.Connection, partition: str, names: Sequence[str]) -> list[str]:
     """Facts with these names in deltas, or with these ids, in a partition."""
-    return query_column(db, _REPLACED, (partition, json.dumps(list(names))))
+    return query_column(db, _REPLACED, (partition, json_list(names)))
 
 
 def rejections_at(

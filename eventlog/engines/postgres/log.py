@@ -205,8 +205,7 @@ class PostgresLog(PostgresReading, StoredLog):
 
     def release(self) -> None:
         self._session.abandon()
-        self._turn.give_back()
-        self._signal.notify()
+        super().release()
 
     def scrub(self) -> None:
         """Rewrite the tables without the deleted rows. Standbys follow; archived write-ahead logs

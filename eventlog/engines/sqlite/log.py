@@ -208,10 +208,6 @@ class SqliteLog(SqliteReading, StoredLog):
         finally:
             self.release()
 
-    def release(self) -> None:
-        self._turn.give_back()
-        self._signal.notify()
-
     def _insert(self, db: apsw.Connection, links: Sequence[Link], keys: KeyUses) -> None:
         numbers = self._stream_numbers
         for stream, number in new_streams(links, numbers).items():
