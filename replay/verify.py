@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from engramlog.eventlog.chain import PAYLOAD_MISSING, link_fault
 from engramlog.eventlog.clock import SystemClock
@@ -126,7 +127,7 @@ class _Check:
             for row in rows:
                 reason = self._reason(row)
                 if reason is not None:
-                    return Fault(row.stored.position, row.stream, row.stream_seq, reason)
+                    return Fault(row.position, row.stream, row.stream_seq, reason)
             if damage is not None:
                 return Fault(self.head.position + 1, "", 0, damage)
             if self._keys is not None and (fault := self._keys.page_fault()) is not None:
@@ -196,23 +197,22 @@ class _Check:
 
     def _reason(self, row: Row) -> str | None:
         """Why this row cannot follow the previous ones; None if it can."""
-        stored = row.stored
-        if stored.position != self._position + 1:
+        if row.position != self._position + 1:
             return f"position {self._position + 1} is missing"
         try:
-            header = decode_header(stored.header)
-            reason = link_fault(self.tips.get(header.stream), stored, header)
-            if reason == PAYLOAD_MISSING and _may_be_erased(stored, header):
+            header = decode_header(row.header)
+            reason = link_fault(self.tips.get(header.stream), row, header)
+            if reason == PAYLOAD_MISSING and _may_be_erased(row, header):
                 reason = None
-            reason = reason or _column_fault(row, header) or self._local_fault(stored, header)
+            reason = reason or _column_fault(row, header) or self._local_fault(row, header)
             if reason is None:
-                self._note_payload(stored, header)
+                self._note_payload(row, header)
         except (msgspec.MsgspecError, KeyError, UnicodeDecodeError) as fault:
             return f"undecodable event: {fault}"
         except TypeError as fault:
             return f"a column holds another type than it was given: {fault}"
         if reason is None:
-            self._accept(stored, header)
+            self._accept(row, header)
         return reason
 
     def _note_payload(self, stored: Stored, header: Header) -> None:
@@ -286,11 +286,18 @@ def _may_be_erased(stored: Stored, header: Header) -> bool:
 
 def _bare_row(stored: Stored) -> Row:
     """The row of an engine that repeats nothing: the header supplies the columns."""
+    columns = asdict(stored)
     try:
         header = decode_header(stored.header)
     except (msgspec.MsgspecError, TypeError, UnicodeDecodeError):
-        return Row(stored, "", 0, b"", "")
-    return Row(stored, header.stream, header.stream_seq, header.event_id, header.kind)
+        return Row(**columns, stream="", stream_seq=0, event_id=b"", kind="")
+    return Row(
+        **columns,
+        stream=header.stream,
+        stream_seq=header.stream_seq,
+        event_id=header.event_id,
+        kind=header.kind,
+    )
 
 
 def _words(damage: CorruptLog | StorageError) -> str:

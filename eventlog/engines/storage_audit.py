@@ -3,19 +3,16 @@
 from collections.abc import Collection
 from typing import Protocol, runtime_checkable
 
-from msgspec import Struct
-
 from engramlog.eventlog.engines.appending import KeyUse
 from engramlog.eventlog.event import Stored
 
 
-class Row(Struct, frozen=True, gc=False):
+class Row(Stored, frozen=True, gc=False):
     """A stored event with the columns that repeat parts of its header.
 
     The columns are unchecked: damage can leave any type in them.
     """
 
-    stored: Stored
     stream: str
     stream_seq: int
     event_id: bytes

@@ -83,7 +83,7 @@ class PostgresReading(Closable):
         """Stored events with the columns that repeat their headers, for ``verify``."""
         with self._reader() as db:
             rows = fetch(db, statements.READ_ROWS, {"after": after, "limit": limit})
-        return [Row(Stored(*row[:8]), *row[8:]) for row in rows]
+        return [Row(*row) for row in rows]
 
     def storage_fault(self) -> str | None:
         """The fault of the guards and tables as a whole; None without one."""

@@ -102,7 +102,7 @@ class SqliteReading(Closable):
         """Stored events with the columns that repeat their headers, for ``verify``."""
         with self._reader() as db:
             rows: list[Any] = list(stored_rows(db, schema.READ_ROWS, (after, limit), after))
-        return [Row(Stored(*row[:8]), *row[8:]) for row in rows]
+        return [Row(*row) for row in rows]
 
     def storage_fault(self) -> str | None:
         """The file's fault by SQLite's or our schema's checks; None without one.
