@@ -133,12 +133,12 @@ class CurrentEmbeddings:
     def loaded(self) -> bool:
         """Whether all stored vectors are loaded."""
         current = self._current
-        return current is None or current.loaded
+        return current is None or current.worker.loaded
 
     def status(self) -> WorkerStatus | None:
         """The worker's state; None if embeddings are off."""
         current = self._current
-        return None if current is None else current.status()
+        return None if current is None else current.worker.status()
 
     def reindex(self, settings: EmbeddingSettings, progress: Progress) -> ReindexReport:
         """Embed all live facts by ``settings``; blocks until recall has switched over.
@@ -159,7 +159,7 @@ class CurrentEmbeddings:
                 return _report(old, changed=False)
             new = self._opened(choice)
             try:
-                new.probe()
+                new.embedder.probe()
                 self._wait_until_filled(new, progress)
                 self._pin(choice.space)
             except BaseException:
@@ -213,12 +213,12 @@ class CurrentEmbeddings:
 
     def _wait_until_filled(self, new: Embeddings, progress: Progress) -> None:
         """Wait until an index has caught up with the log."""
-        while not new.wait(self._log.head().position, POLL_SECONDS):
+        while not new.worker.wait(self._log.head().position, POLL_SECONDS):
             if self._closing.is_set():
                 raise ReindexStopped("the node was closed before all facts were indexed")
-            status = new.status()
+            status = new.worker.status()
             progress(status.vectors, status.vectors + status.waiting)
-        status = new.status()
+        status = new.worker.status()
         progress(status.vectors, status.vectors)
 
 
@@ -236,7 +236,7 @@ def vectors_file(space: Space) -> str:
 
 
 def _report(index: Embeddings, *, changed: bool) -> ReindexReport:
-    status = index.status()
+    status = index.worker.status()
     return ReindexReport(
         str(index.space), index.space.stored_dimensions, status.vectors, status.skipped, changed
     )

@@ -16,7 +16,7 @@ from engramlog.projections.embedding.vectors.bounded_vectors import BoundedVecto
 from engramlog.projections.embedding.vectors.card_vectors import CardVectors
 from engramlog.projections.embedding.vectors.vec_facts import VecFacts
 from engramlog.projections.embedding.vectors.vector_file import KeptVectorFile, search_file
-from engramlog.projections.embedding.worker import EmbeddingWorker, WorkerStatus
+from engramlog.projections.embedding.worker import EmbeddingWorker
 from engramlog.projections.image.reader import Reader
 
 CACHE_FILE = "embeddings.db"
@@ -57,42 +57,26 @@ class Embeddings:
             search_file(folder / file), space.stored_dimensions, memory_bytes, log
         )
         self._vectors = BoundedVectors(searched, lambda: reader.pin().from_position, memory_bytes)
-        self._embedder = Embedder(choice.provider, space, choice.card, self.cache)
+        self.embedder = Embedder(choice.provider, space, choice.card, self.cache)
         self._blocks = VectorBlocks(blocks_folder(folder / file), space, log)
-        self._worker = EmbeddingWorker(
+        self.worker = EmbeddingWorker(
             log,
             reader,
-            self._embedder,
+            self.embedder,
             self._table,
             self._vectors,
             self._blocks,
             min_confidence=min_confidence,
         )
-        self._worker.start()
-        cards = CardVectors(self._embedder, self._table)
-        self.semantics = Semantics(self._embedder, self._vectors, min_confidence, cards)
+        self.worker.start()
+        cards = CardVectors(self.embedder, self._table)
+        self.semantics = Semantics(self.embedder, self._vectors, min_confidence, cards)
         self._closed = False
-
-    @property
-    def loaded(self) -> bool:
-        """Whether all stored vectors are loaded."""
-        return self._worker.loaded
 
     def write_blocks(self) -> None:
         """Write full blocks of vectors without a file, while others read. Raises OSError."""
-        if self._worker.loaded:
+        if self.worker.loaded:
             self._blocks.write(self._vectors, self._reader.pin().from_position)
-
-    def status(self) -> WorkerStatus:
-        return self._worker.status()
-
-    def probe(self) -> None:
-        """Embed one harmless text. Raises EmbeddingError if the provider does not answer."""
-        self._embedder.probe()
-
-    def wait(self, position: int, timeout_seconds: float) -> bool:
-        """Whether everything up to ``position`` is embedded; waits at most that long."""
-        return self._worker.wait(position, timeout_seconds)
 
     def purge(self, position: int, gone: Container[str], keys: Iterable[bytes]) -> None:
         """Remove from disk all vectors of erased facts and of texts that no fact has. Idempotent.
@@ -105,12 +89,12 @@ class Embeddings:
         Raises:
             StorageFailed: the worker is behind, or a file cannot be cleaned now.
         """
-        if not self._worker.followed(position, PURGE_WAIT_SECONDS):
+        if not self.worker.followed(position, PURGE_WAIT_SECONDS):
             raise StorageFailed("the embedding worker does not follow the log")
         if self.semantics.cards is not None:
             self.semantics.cards.forget_all()
         self.semantics.contents.forget_all()
-        with self._worker.paused():
+        with self.worker.paused():
             self._blocks.discard_forgotten(self._vectors)
             self._vectors.scrub()
             self._table.rewrite(gone)
@@ -121,7 +105,7 @@ class Embeddings:
         if self._closed:
             return
         self._closed = True
-        self._worker.close()
+        self.worker.close()
         self._provider.close()
         self._table.close()
         self._vectors.close()

@@ -283,8 +283,8 @@ def complete(data: Path, clock: FixedClock) -> int:
         assert node.embeddings is not None
         current = node.embeddings._current
         assert current is not None
-        assert current.wait(node.log.head().position, 60)
-        assert current.status().vectors
+        assert current.worker.wait(node.log.head().position, 60)
+        assert current.worker.status().vectors
         missing = set(SCHEMA_VERSIONS) - {event.kind for event in node.log.iterate(0)}
         assert missing <= RARE, f"no event of {', '.join(sorted(missing - RARE))}"
         head = node.log.head().position

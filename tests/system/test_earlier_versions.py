@@ -132,8 +132,8 @@ def test_its_vectors_are_reused(data: Path, expected: dict[str, Any]) -> None:
         assert node.log.head().position == expected["events"]
         current = node.embeddings._current
         assert current is not None
-        assert current.wait(expected["events"], 60)
-        assert current.status().vectors
+        assert current.worker.wait(expected["events"], 60)
+        assert current.worker.status().vectors
     finally:
         node.close()
     assert {path.name for path in data.glob("vectors-*.db")} == vectors

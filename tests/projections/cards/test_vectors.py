@@ -66,7 +66,7 @@ class Desk:
         self.settle()
 
     def settle(self) -> None:
-        assert self.embeddings.wait(self.node.log.head().position, 10)
+        assert self.embeddings.worker.wait(self.node.log.head().position, 10)
         assert self.cards.queue.settle(10)
         assert self.cards.embedding.settle(10)
 

@@ -70,7 +70,7 @@ class Stage:
 
     def settled(self) -> list[str]:
         """Ids in the table once the worker has followed every write."""
-        assert self.embeddings.wait(self.node.log.head().position, SECONDS_MAX)
+        assert self.embeddings.worker.wait(self.node.log.head().position, SECONDS_MAX)
         return self.in_table()
 
     def in_table(self) -> list[str]:
@@ -132,7 +132,7 @@ def test_vectors_beyond_the_budget_lie_in_a_file_from_start_to_erasure(stage: St
     facts = [stage.say(f"says {number}") for number in range(3)]
     stage.settled()
     assert not file.exists()
-    assert stage.embeddings.status().memory_bytes == budget
+    assert stage.embeddings.worker.status().memory_bytes == budget
     facts += [stage.say(f"says {number}") for number in range(3, 6)]
     stage.settled()
     assert file.exists()
@@ -255,21 +255,21 @@ def test_while_the_provider_is_away_writes_go_on_and_ends_are_followed(stage: St
     late = stage.say("late")
     stage.retract(early)
     until(lambda: stage.in_table() == [])
-    until(lambda: stage.embeddings.status().error == "away")
-    status = stage.embeddings.status()
+    until(lambda: stage.embeddings.worker.status().error == "away")
+    status = stage.embeddings.worker.status()
     assert (status.waiting, status.position) == (1, before)
     assert status.lag == 2
-    assert not stage.embeddings.wait(before + 1, 0.05)
+    assert not stage.embeddings.worker.wait(before + 1, 0.05)
     stage.provider.fault = None
     assert stage.settled() == [late]
-    assert stage.embeddings.status().error is None
-    assert stage.embeddings.status().lag == 0
+    assert stage.embeddings.worker.status().error is None
+    assert stage.embeddings.worker.status().lag == 0
 
 
 def test_a_refused_text_does_not_delay_the_others(stage: Stage) -> None:
     stage.provider.gate.clear()
     first = stage.say("first")
-    until(lambda: stage.embeddings.status().waiting == 1)
+    until(lambda: stage.embeddings.worker.status().waiting == 1)
     stage.provider.refused = {
         "alice memory:note poison": ProviderRefused("too long"),
         "alice memory:note garbled": BadAnswer("no numbers"),
@@ -279,15 +279,15 @@ def test_a_refused_text_does_not_delay_the_others(stage: Stage) -> None:
     stage.say("garbled")
     stage.provider.gate.set()
     assert stage.settled() == sorted([first, *others])
-    assert stage.embeddings.status().skipped == 2
+    assert stage.embeddings.worker.status().skipped == 2
 
 
 def test_a_provider_that_refuses_everything_leaves_all_waiting(stage: Stage) -> None:
     stage.provider.fault = ProviderRefused("wrong key")
     stage.say("one")
-    until(lambda: stage.embeddings.status().error == "wrong key")
-    assert stage.embeddings.status().waiting == 1
-    assert stage.embeddings.status().skipped == 0
+    until(lambda: stage.embeddings.worker.status().error == "wrong key")
+    assert stage.embeddings.worker.status().waiting == 1
+    assert stage.embeddings.worker.status().skipped == 0
 
 
 def test_reindexing_embeds_every_live_fact_again(stage: Stage) -> None:
@@ -327,7 +327,7 @@ def test_erasure_leaves_no_vector_in_any_file(stage: Stage) -> None:
 def test_closing_does_not_wait_for_queued_facts(stage: Stage) -> None:
     stage.provider.fault = ProviderUnavailable("away", retry_after_seconds=1000)
     stage.say("one")
-    until(lambda: stage.embeddings.status().error == "away")
+    until(lambda: stage.embeddings.worker.status().error == "away")
     # If it waited for the next attempt, the test would reach its time limit.
     stage.embeddings.close()
     stage.embeddings.close()
