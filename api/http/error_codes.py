@@ -155,18 +155,6 @@ STATUS_BY_CODE: dict[str, int] = {
     code: status for status, rows in ERRORS.items() for codes in rows for code in codes.split()
 }
 
-
-def errors_by_status() -> str:
-    """Every code as Markdown lists; ``docs/errors.md`` contains exactly this."""
-    parts: list[str] = []
-    for status, rows in ERRORS.items():
-        parts.append(f"## {status}\n")
-        for codes, meaning in rows.items():
-            parts.append(f"- {', '.join(f'`{code}`' for code in codes.split())}: {meaning}")
-        parts.append("")
-    return "\n".join(parts)
-
-
 PLAIN_TEXT: dict[str, str] = {
     "fact_not_found": "fact not found",
     "file_not_found": "Not Found",

@@ -21,6 +21,8 @@ Place = tuple[str, int]
 
 
 class RefusedRow(Struct, frozen=True):
+    """One refused event."""
+
     stream: str
     stream_seq: int
     reason: str
