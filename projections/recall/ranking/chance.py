@@ -27,6 +27,7 @@ from engramlog.projections.normalization import entity_display
 from engramlog.projections.recall.conversation.speakers import without_speakers
 from engramlog.projections.recall.ranking.missing import missing_word
 from engramlog.projections.recall.ranking.scoring import SCORE_DECIMALS, Scored
+from engramlog.projections.recall.stages.candidates import best_indices
 
 if TYPE_CHECKING:
     from engramlog.projections.recall.certainty import Certainty
@@ -56,7 +57,9 @@ def chance_of(survey: Survey, certainty: Certainty, scored: Scored) -> Chance | 
     likeness = scored.fused.raw.get(STAGE)
     if likeness is None or not len(scored.score):
         return None
-    best = np.lexsort((*survey.view.ages(scored.fused.slots), -scored.score))[:FIRST]
+    slots = scored.fused.slots
+    best = best_indices(scored.score, FIRST, lambda at: survey.view.ages(slots[at]))
+    best = best[np.lexsort((*survey.view.ages(slots[best]), -scored.score[best]))]
     scores = scored.score[best]
     if scores[0] <= 0:
         return None
@@ -78,7 +81,7 @@ def chance_of(survey: Survey, certainty: Certainty, scored: Scored) -> Chance | 
     known = certainty.answer
     if known is None:
         return found
-    missing = missing_word(survey, scored.fused.slots[best])
+    missing = missing_word(survey, slots[best])
     total = (
         known.bias + known.speaker * speaker + known.semantic * semantic + known.missing * missing
     )

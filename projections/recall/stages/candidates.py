@@ -59,17 +59,14 @@ class Candidates(Struct, frozen=True):
         """The ``count`` highest scores; among equals the older facts."""
         if len(self.slots) <= count:
             return self
-        return self.only(np.sort(self.leading(count)[:count]))
+        return self.only(best_indices(self.scores, count, lambda at: self.ages(self.slots[at])))
 
     def leading(self, count: int) -> I64:
-        """Indices of the ``count`` highest scores, and of all that tie with the last, by descending
-        score; among equals the older facts come first."""
+        """Indices of the ``count`` highest scores, and of all that tie with the last, ascending."""
         scores = self.scores
-        among = np.arange(len(scores))
-        if count < len(scores):
-            least = np.partition(scores, len(scores) - count)[len(scores) - count]
-            among = np.flatnonzero(scores >= least)
-        return among[np.lexsort((*self.ages(self.slots[among]), -scores[among]))]
+        if len(scores) <= count:
+            return np.arange(len(scores))
+        return np.flatnonzero(scores >= np.partition(scores, len(scores) - count)[-count])
 
     def only(self, chosen: I64 | Bool) -> Candidates:
         """The candidates chosen by index or mask."""

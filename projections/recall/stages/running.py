@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.embedding.errors import EmbeddingError
@@ -202,4 +201,4 @@ def _admitted(surveyed: Survey, found: Candidates, count: int) -> Candidates:
         asked = 4 * len(leading)
     if len(admitted) == len(found.slots) <= count:
         return found
-    return found.only(found.slots.searchsorted(np.sort(admitted[:count])))
+    return found.only(found.slots.searchsorted(admitted)).best(count)

@@ -270,12 +270,12 @@ def test_the_newest_facts_of_an_entity_are_counted_entity_by_entity(
 
 
 @given(st.lists(st.sampled_from((0.0, 0.5, 0.5, 1.0)), max_size=30), st.integers(1, 35))
-def test_the_leading_are_the_first_of_all_in_order(given_scores: list[float], count: int) -> None:
+def test_the_best_are_the_first_of_all_in_order(given_scores: list[float], count: int) -> None:
     slots: I32 = np.arange(0, 2 * len(given_scores), 2, dtype=np.int32)
     scores = np.array(given_scores, dtype=np.float64)
     found = Candidates(slots, scores, np.zeros(len(slots), dtype=np.int32), lambda _: [])
     order = sorted(range(len(slots)), key=lambda n: (-scores[n], n))
-    assert found.leading(count)[:count].tolist() == order[:count]
+    assert set(order[:count]) <= set(found.leading(count).tolist())
     assert found.best(count).slots.tolist() == sorted(slots[order[:count]].tolist())
 
 
