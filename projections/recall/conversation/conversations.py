@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from engramlog.projections.arrays import I32, I64, Bool
 from engramlog.projections.ascending import distinct, places
+from engramlog.projections.columns.remembered_answers import Remembered
 from engramlog.projections.moment import NO_START
 from engramlog.projections.recall.conversation.context import ConversationContext
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from engramlog.projections.recall.request_facts import Survey
 
 HOUR_US = 3_600_000_000
+CONVERSATIONS_KEPT_MAX = 32
+"""Sets of sources whose conversations are kept: of many long ones, a set takes megabytes."""
 FEED_READ = 4
 """Times the facts of the longest conversation: a feed mostly shows in so many of its facts."""
 
@@ -95,10 +98,14 @@ class Conversations(Struct, frozen=True):
 def conversations(survey: Survey, context: ConversationContext, slots: I32) -> Conversations:
     """The conversations of ``slots``."""
     sources = tuple(distinct(survey.view.source[slots]).tolist())
-    key = ("conversations", sources, context, survey.gate)
-    found: Conversations = survey.surviving.survivors.derived(
-        key, lambda: _conversations_of(survey, context, sources)
+    key = (sources, context, survey.gate)
+    kept: Remembered = survey.surviving.survivors.derived(
+        "conversations", lambda: Remembered(CONVERSATIONS_KEPT_MAX)
     )
+    found: Conversations | None = kept.get(key)
+    if found is None:
+        found = _conversations_of(survey, context, sources)
+        kept.put(key, found)
     return found
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from engramlog.projections.moment import Moment
 from engramlog.projections.recall import RecallRequest, load_profile, recall
+from engramlog.projections.recall.conversation import conversations as module
 from engramlog.projections.recall.conversation.context import ConversationContext
 from engramlog.projections.recall.conversation.conversations import (
     conversations,
@@ -50,6 +51,18 @@ def neighbours(world: World, slot: int, *scopes: str, **more: Any) -> tuple[int,
 
 def say(world: World, text: str, **more: Any) -> int:
     return world.fact(user("ann"), f"said:{len(world.view().entity)}", text, **more)
+
+
+def test_few_sets_of_conversations_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CONVERSATIONS_KEPT_MAX", 2)
+    world = World()
+    facts = [say(world, text, source=f"agent:{text}") for text in "abcd"]
+    at = surveyed(world)
+    of = [conversations(at, TALK, np.array([fact], dtype=np.int32)) for fact in facts]
+    again = [conversations(at, TALK, np.array([fact], dtype=np.int32)) for fact in reversed(facts)]
+    kept = [one is other for one, other in zip(reversed(of), again, strict=True)]
+    assert kept == [True, True, False, False]
+    assert [each.members.tolist() for each in reversed(again)] == [[fact] for fact in facts]
 
 
 def test_neighbours_are_the_facts_of_the_same_source_in_order() -> None:
