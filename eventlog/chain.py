@@ -7,7 +7,6 @@ is for readers: whether stored bytes continue their stream. Neither does I/O.
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from hashlib import sha256
 
 import msgspec
 
@@ -18,6 +17,8 @@ from engramlog.eventlog.codec import (
     decode,
     decode_header,
     encode_header,
+    header_hash,
+    payload_hash,
 )
 from engramlog.eventlog.errors import CorruptLog, UnknownKind
 from engramlog.eventlog.event import Draft, Foreign, Header, Recorded, Stored, stream_name
@@ -137,10 +138,10 @@ class Chain:
                 draft.causation_id,
                 idempotency_key,
                 prev_hash,
-                sha256(salt + payload).digest(),
+                payload_hash(salt, payload),
             )
             data = encode_header(header)
-            digest = sha256(b"\x00" + data).digest()
+            digest = header_hash(data)
             tips[stream] = (stream_seq + 1, digest)
             links.append(
                 (
@@ -278,7 +279,7 @@ def link_fault(
 
     ``erasable``: payload and salt may both be missing, as after an erasure.
     """
-    if sha256(b"\x00" + stored.header).digest() != stored.hash:
+    if header_hash(stored.header) != stored.hash:
         return "hash does not match the header"
     if header.format != FORMAT_VERSION:
         return f"format {header.format} is not readable here, only {FORMAT_VERSION}"
@@ -293,10 +294,10 @@ def link_fault(
         return f"stream {header.stream}: expected sequence {last_seq + 1}, is {header.stream_seq}"
     if header.prev_hash != last_hash:
         return f"stream {header.stream}: prev_hash does not match event {last_seq}"
-    salt, payload = stored.salt, stored.payload
-    if payload is None or salt is None:
-        return None if erasable and payload is salt else PAYLOAD_MISSING
-    if sha256(salt + payload).digest() != header.payload_hash:
+    if stored.payload is None or stored.salt is None:
+        gone = stored.payload is None and stored.salt is None
+        return None if erasable and gone else PAYLOAD_MISSING
+    if payload_hash(stored.salt, stored.payload) != header.payload_hash:
         return "payload does not match its commitment"
     return None
 

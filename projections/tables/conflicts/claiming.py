@@ -71,7 +71,7 @@ def _crowded(events: Sequence[Recorded], db: apsw.Connection) -> dict[_Key, list
         return by_key
     rows = query(db, statements.CROWDED, (events[0].position, events[-1].position))
     positions = {position for (position,) in rows}
-    for event in events if positions else ():
+    for event in events:
         if event.position in positions:
             fact = event.payload
             assert isinstance(fact, FactAsserted)
