@@ -1,8 +1,8 @@
 """Snapshots of the tables: consistent copies at chosen positions; rebuilds start from them.
 
-A snapshot is ``snapshots/POSITION.db`` with ``POSITION.json``, written last: a file without its
-document is unfinished, and removed at the next start. An erasure removes every snapshot with the
-erased text before the tables are rewritten.
+A snapshot is ``snapshots/POSITION.db`` with ``POSITION.json``, which appears last and complete: a
+file without its document is unfinished, and removed at the next start. An erasure removes every
+snapshot with the erased text before the tables are rewritten.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from engramlog.eventlog.directory import HeldDirectory
-from engramlog.eventlog.durable_file import sync_file, sync_folder, write_new
+from engramlog.eventlog.durable_file import replace, sync_file, sync_folder
 from engramlog.eventlog.errors import StorageFailed
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.tables.database import remove_database
@@ -147,7 +146,7 @@ class Snapshots:
                 target.chmod(0o600)
                 snapshot = described(target, now_us, automatic=automatic)
                 if self._is_manual(snapshot.position):
-                    snapshot = replace(snapshot, automatic=False)
+                    snapshot = structs.replace(snapshot, automatic=False)
                 if expected is not None:
                     check_equal(snapshot, expected)
                 progress(2, _STEPS)
@@ -169,8 +168,7 @@ class Snapshots:
         self._remove(snapshot.position)
         file.rename(self.path(snapshot.position))
         sync_folder(self.folder)
-        write_new(self._document(snapshot.position), encode_snapshot(snapshot))
-        sync_folder(self.folder)
+        replace(self._document(snapshot.position), encode_snapshot(snapshot))
 
     # -- using ----------------------------------------------------------------------------
 
@@ -272,6 +270,8 @@ class Snapshots:
         """Remove files that an earlier process left unfinished."""
         with self._lock:
             remove_database(self.folder / UNFINISHED)
+            for document in self.folder.glob("*.json.next"):
+                document.unlink()
             for position in self._positions():
                 if not self._document(position).exists():
                     self._remove(position)

@@ -21,14 +21,16 @@ from tests.worlds.processes import NodeProcess, fact
 
 POINTS = {
     "copying the tables": "engramlog.replay.snapshots.sync_file",
-    "the file is in place, its document is not": "engramlog.replay.snapshots.write_new",
+    "the file is in place, its document is not": "engramlog.replay.snapshots.replace",
+    "the document is half written": "engramlog.eventlog.durable_file.write_new",
     "making tables of the past": "engramlog.replay.rebuild.sync_file",
     "a snapshot is copied for the rebuild": "engramlog.replay.rebuild.replay_into",
     "green is complete": "engramlog.replay.rebuild._agreed",
     "the link is not moved yet": "engramlog.replay.rebuild.point_link",
     "the link is moved, blue is still there": "engramlog.replay.rebuild.remove_database",
 }
-"""The next call, or (``_agreed``) the one that had just returned."""
+"""The next call, or (``_agreed``) the one that had just returned, or (``write_new``) is half
+done."""
 
 
 @pytest.fixture(scope="module")

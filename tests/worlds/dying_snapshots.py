@@ -17,7 +17,7 @@ DIGEST = "digest"
 
 def rebuilding(folder: Path, point: str) -> None:
     """Take snapshots and rebuild. ``point``: the call before which it ends, or (``_agreed``) after
-    which."""
+    which, or (``write_new``) half-way through which."""
     node = Node.open(folder)
     node.write(*[asserted(value=Value("string", f"v{n}")) for n in range(40)])
     kept = node.snapshot()
@@ -30,11 +30,16 @@ def rebuilding(folder: Path, point: str) -> None:
     def die(*given: object, **named: object) -> None:
         if function == "_agreed":
             known(*given, **named)
+        if function == "write_new":
+            path, data = given
+            assert isinstance(path, Path)
+            assert isinstance(data, bytes)
+            known(path, data[: len(data) // 2])
         os.kill(os.getpid(), signal.SIGKILL)
 
     setattr(module, function, die)
     if point == "engramlog.replay.rebuild.sync_file":
         node.snapshot(kept.position - 3)
-    if name == "engramlog.replay.snapshots":
+    if name != "engramlog.replay.rebuild":
         node.snapshot()
     node.rebuild()
