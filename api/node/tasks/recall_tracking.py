@@ -7,6 +7,7 @@ here before the log has them.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import groupby, islice
 
@@ -26,6 +27,16 @@ ACTOR = "system:engramlog:recall"
 _log = logging.getLogger(__name__)
 
 
+class _Uses:
+    """How often a fact was recalled, and the last instants."""
+
+    __slots__ = ("count", "instants")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.instants: deque[int] = deque(maxlen=KEPT_MAX)
+
+
 class RecallTracker(LoopTask):
     """Gathers uses and receipts, and writes them. Used from the event loop alone."""
 
@@ -33,7 +44,7 @@ class RecallTracker(LoopTask):
         super().__init__("recall_tracking")
         self._writer = writer
         self._flush_seconds = flush_seconds
-        self._uses: dict[str, tuple[int, list[int]]] = {}
+        self._uses: dict[str, _Uses] = {}
         self._receipts: dict[str, RecallAnswered] = {}
 
     @property
@@ -50,14 +61,15 @@ class RecallTracker(LoopTask):
         """Count a use of each fact at ``at_us`` (microseconds); replicas count none."""
         if self._writer.primary is not None:
             return
+        held = self._uses
         for fact_id in fact_ids:
-            self._add(fact_id, 1, [at_us])
+            uses = held.get(fact_id)
+            if uses is None:
+                uses = held[fact_id] = _Uses()
+            uses.count += 1
+            uses.instants.append(at_us)
         if len(self._uses) >= PENDING_MAX:
             self._woken.set()
-
-    def _add(self, fact_id: str, uses: int, instants: list[int]) -> None:
-        count, known = self._uses.get(fact_id, (0, []))
-        self._uses[fact_id] = (count + uses, sorted((*known, *instants))[-KEPT_MAX:])
 
     def keep(self, receipt: RecallAnswered) -> None:
         """Take a receipt for the log."""
@@ -83,16 +95,16 @@ class RecallTracker(LoopTask):
         if not self._uses:
             return
         taken, self._uses = self._uses, {}
-        uses = [
-            RecallUse(fact, count, instants[-1], tuple(instants[:-1]))
-            for fact, (count, instants) in taken.items()
-        ]
+        uses = [_event_of(fact, held) for fact, held in taken.items()]
         try:
             await asyncio.wrap_future(self._writer.submit([RecallServed(uses=uses)], actor=ACTOR))
         except Exception as fault:
             _log.warning("could not write recall tracking, will retry: %s", fault)
-            for fact, (count, instants) in taken.items():
-                self._add(fact, count, instants)
+            for fact, later in self._uses.items():
+                earlier = taken.setdefault(fact, _Uses())
+                earlier.count += later.count
+                earlier.instants.extend(later.instants)
+            self._uses = taken
 
     async def flush_receipts(self) -> None:
         """Write the receipts that wait."""
@@ -129,3 +141,8 @@ class RecallTracker(LoopTask):
         while True:
             await self.pause(self._flush_seconds)
             await self.flush()
+
+
+def _event_of(fact_id: str, uses: _Uses) -> RecallUse:
+    *before, last = sorted(uses.instants)
+    return RecallUse(fact_id, uses.count, last, tuple(before))
