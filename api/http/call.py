@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from hashlib import sha256
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from aiohttp import web
 from msgspec.structs import replace
@@ -32,7 +32,6 @@ _WARNED_LENGTH_MAX = 60
 
 Model = TypeVar("Model", bound=BaseModel)
 Row = TypeVar("Row")
-Given = ParamSpec("Given")
 
 
 @dataclass(frozen=True)
@@ -119,15 +118,6 @@ class Call(RequestContext):
             return self.service.federation.peer_of(self.request.headers.get("Authorization"))
         except PeerTokenError as fault:
             raise ApiError(401, fault.code) from fault
-
-    async def ask(
-        self,
-        query: Callable[Concatenate[Any, Given], Row],
-        *args: Given.args,
-        **named: Given.kwargs,
-    ) -> Row:
-        """The result of a query of the tables, in a thread; see ``Reader.ask``."""
-        return await self.in_pool(lambda: self.node.reader.ask(query, *args, **named))
 
     def charge(self, items: int) -> None:
         """Charge the caller for a request of several items; the request itself was the first."""

@@ -55,38 +55,20 @@ class Resolution(Warned):
 
 
 @routes.add("GET /v1/conflicts", permission="read", headers=("Stigmem-Session",), delegable=True)
-async def list_conflicts(call: Call, query: ConflictsQuery) -> ConflictPage:
+def list_conflicts(call: Call, query: ConflictsQuery) -> ConflictPage:
     """Contradictions the caller may see, newest first."""
-    body = await call.in_pool(lambda: _page(call, query))
-    call.note_facts(fact for each in body.conflicts for fact in (each.fact_a, each.fact_b))
-    return body
-
-
-def _page(call: Call, query: ConflictsQuery) -> ConflictPage:
     view = call.view()
     walk = call.walk(_KIND, query, call.moment(view, query))
     valid_at_us = None if query.valid_at is None else parse_instant(query.valid_at)
     moment = walk.moment(valid_at_us)
     after = (int(walk.place[0]), str(walk.place[1])) if walk.place else None
-    found = list(
-        islice(
-            conflicts(
-                call.node.reader,
-                view,
-                call.authorization,
-                moment,
-                status=query.status,
-                after=after,
-            ),
-            query.limit + 1,
-        )
-    )
+    rights = call.authorization
+    all_found = conflicts(call.node.reader, view, rights, moment, status=query.status, after=after)
+    found = list(islice(all_found, query.limit + 1))
     shown, cursor = call.page(walk, found, query.limit, lambda each: each.row.place)
-    return ConflictPage(
-        conflicts=_wire(call, view, moment, shown),
-        cursor=cursor,
-        has_more=cursor is not None,
-    )
+    records = _wire(call, view, moment, shown)
+    call.note_facts(fact for each in records for fact in (each.fact_a, each.fact_b))
+    return ConflictPage(records, cursor, has_more=cursor is not None)
 
 
 def _wire(

@@ -88,21 +88,8 @@ _PAGE_SLOTS = 500
 
 
 @routes.add("GET /v1/content/flagged", permission="admin")
-async def list_flagged(call: Call, query: FlaggedQuery) -> FlaggedPage:
+def list_flagged(call: Call, query: FlaggedQuery) -> FlaggedPage:
     """Flagged facts that the caller may read, newest first, with their full text in every mode."""
-    flagged = await call.in_pool(lambda: _flagged(call, query))
-    shown = flagged[: query.limit]
-    more = len(flagged) > query.limit
-    return FlaggedPage(
-        flagged=shown,
-        next_before=shown[-1].fact.position if more else None,
-        ruleset=RULESET,
-        mode=call.service.settings.sanitizer_mode,
-    )
-
-
-def _flagged(call: Call, query: FlaggedQuery) -> list[FlaggedFact]:
-    """One more than a page, if more follow."""
     view = call.view()
     slots = view.flagged()
     slots = slots[call.caller.authorization.mask(view, slots)]
@@ -114,7 +101,13 @@ def _flagged(call: Call, query: FlaggedQuery) -> list[FlaggedFact]:
         found += _entries(call, view, slots[start : start + _PAGE_SLOTS], query.status)
         if len(found) > query.limit:
             break
-    return found[: query.limit + 1]
+    shown = found[: query.limit]
+    return FlaggedPage(
+        flagged=shown,
+        next_before=shown[-1].fact.position if len(found) > query.limit else None,
+        ruleset=RULESET,
+        mode=call.service.settings.sanitizer_mode,
+    )
 
 
 def _entries(call: Call, view: View, slots: I32, status: str) -> list[FlaggedFact]:

@@ -155,19 +155,14 @@ async def create_intent(call: Call, request: IntentRequest) -> IntentRecord:
 
 
 @routes.add("GET /v1/intents/{intent_id:.+}", permission="read", headers=("Stigmem-Session",))
-async def get_intent(call: Call, query: MomentQuery) -> IntentRecord:
+def get_intent(call: Call, query: MomentQuery) -> IntentRecord:
     """An intent that the caller may read."""
-    body = await call.in_pool(lambda: _read(call, query))
-    call.note_read([str(body.scope)])
-    return body
-
-
-def _read(call: Call, query: MomentQuery) -> IntentRecord:
     view, moment = call.at(query)
     name = entity_named(call, call.segment("intent_id"), moment.position)
     record = _found(call, view, name, moment)
     if record is None:
         raise plain("intent_not_found")
+    call.note_read([str(record.scope)])
     return record
 
 

@@ -11,7 +11,7 @@ from engramlog.api.routes.facts.facts import find
 from engramlog.api.schemas.facts import ProvenanceQuery
 from engramlog.api.schemas.values import ScopeText
 from engramlog.eventlog.kinds import Parent
-from engramlog.projections.graph.provenance import DEPTH_MAX, Ancestor, Walk, parents, walk
+from engramlog.projections.graph.provenance import DEPTH_MAX, Ancestor, parents, walk
 from engramlog.projections.tables.facts.fact_rows import FactRow
 
 routes = Routes("facts")
@@ -64,16 +64,24 @@ class Provenance(Warned):
     headers=("Stigmem-Session",),
     delegable=True,
 )
-async def provenance(call: Call, query: ProvenanceQuery) -> Provenance:
+def provenance(call: Call, query: ProvenanceQuery) -> Provenance:
     """The ancestors of a fact; invisible ones look absent."""
     if query.depth > DEPTH_MAX:
         raise coded("graph_depth_exceeded", f"depth must be ≤ {DEPTH_MAX}")
-    root, entries, found = await call.in_pool(lambda: _provenance(call, query))
-    call.note_read(_scopes(root, found))
+    view, moment = call.at(query)
+    rights = call.narrowed(query.scope)
+    reader = call.node.reader
+    slot = find(call, view, moment, call.segment("fact_id"), rights)
+    root = reader.rows([int(view.from_position[slot])])[0]
+    found = walk(reader, view, root, rights, moment, depth=query.depth)
+    rows = [each.row for each in found.ancestors if each.row is not None]
+    call.note_read(frozenset(row.scope for row in (root, *rows)))
     return Provenance(
         fact_id=root.id,
         cid=root.cid or None,
-        derived_from=[_parent(parent, row) for parent, row in entries],
+        derived_from=[
+            _parent(parent, row) for parent, row in parents(reader, view, root, rights, moment)
+        ],
         depth=query.depth,
         nodes=[_node(each) for each in found.ancestors],
         edges=[
@@ -81,26 +89,6 @@ async def provenance(call: Call, query: ProvenanceQuery) -> Provenance:
         ],
         truncated=found.truncated,
     )
-
-
-def _provenance(
-    call: Call, query: ProvenanceQuery
-) -> tuple[FactRow, list[tuple[Parent, FactRow | None]], Walk]:
-    view, moment = call.at(query)
-    authorization = call.narrowed(query.scope)
-    reader = call.node.reader
-    slot = find(call, view, moment, call.segment("fact_id"), authorization)
-    root = reader.rows([int(view.from_position[slot])])[0]
-    return (
-        root,
-        parents(reader, view, root, authorization, moment),
-        walk(reader, view, root, authorization, moment, depth=query.depth),
-    )
-
-
-def _scopes(root: FactRow, found: Walk) -> frozenset[str]:
-    rows = [each.row for each in found.ancestors if each.row is not None]
-    return frozenset(row.scope for row in (root, *rows))
 
 
 def _parent(parent: Parent, row: FactRow | None) -> ProvenanceParent:

@@ -139,19 +139,12 @@ async def lint_job(call: Call) -> JobRecord:
 @routes.add(
     "GET /v1/scopes/{scope}/synthesize",
     permission="read",
-    errors=(503,),
+    long=True,
     headers=("Stigmem-Session",),
     delegable=True,
 )
-async def synthesize_scope(call: Call, query: SynthesisQuery) -> Synthesis:
+def synthesize_scope(call: Call, query: SynthesisQuery) -> Synthesis:
     """A scope's most confident facts, and numbers over all of them."""
-    body = await call.in_long_pool(lambda: _synthesis(call, query))
-    if body.facts:
-        call.note_read((body.scope,))
-    return body
-
-
-def _synthesis(call: Call, query: SynthesisQuery) -> Synthesis:
     scope = call.segment("scope")
     view = call.view()
     authorization = call.narrowed(scope, for_model=True)
@@ -175,6 +168,8 @@ def _synthesis(call: Call, query: SynthesisQuery) -> Synthesis:
         )
         for row, now, slot in zip(rows, numbers, slots, strict=True)
     ]
+    if facts:
+        call.note_read((scope,))
     return Synthesis(
         scope=scope,
         fact_count=len(facts),

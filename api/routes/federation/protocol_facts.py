@@ -100,7 +100,7 @@ _WIRE_ERRORS = frozenset({"scope_not_permitted", "source_not_owned", "hlc_skew",
 
 
 @routes.add("GET /v1/federation/facts", permission="peer", query=PullQuery, errors=(400,))
-async def pull(call: Call) -> PullPage:
+def pull(call: Call) -> PullPage:
     """Facts for peers (wire 3.3): those that this node stated after a clock reading, in the agreed
     scopes or in one of them."""
     federation = call.service.federation
@@ -117,7 +117,7 @@ async def pull(call: Call) -> PullPage:
     if query.scope is None and federation.sees_more_scopes(peer):
         cursor = 0
     node = call.node
-    found = await call.ask(
+    found = node.reader.ask(
         facts_page, node.log, call.view(), node.node_id, scopes, cursor, query.limit
     )
     return PullPage(

@@ -27,14 +27,14 @@ class Taken(Struct):
 
 
 @routes.add("GET /v1/federation/tombstones", permission="peer", query=SharedQuery)
-async def shared(call: Call) -> sharing.SharedTombstones:
+def shared(call: Call) -> sharing.SharedTombstones:
     """This node's tombstones in the agreed scopes, for peers."""
     peer, scopes = _peer(call)
     if not scopes or not peer.served:
         raise ApiError(403, "no permitted scopes")
     query = call.query(SharedQuery)
     after = int(query.cursor or 0)
-    return await call.in_pool(lambda: sharing.shared_page(call.node, scopes, after, query.limit))
+    return sharing.shared_page(call.node, scopes, after, query.limit)
 
 
 @routes.add(

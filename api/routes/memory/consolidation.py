@@ -99,17 +99,16 @@ class ConsolidationStatus(Struct):
 
 
 @routes.add("GET /v1/consolidation/rules", permission="read")
-async def list_rules(call: Call, query: RunsQuery) -> RulePage:
+def list_rules(call: Call, query: RunsQuery) -> RulePage:
     """The rules whose episodes the caller may read."""
     moment = call.moment(call.view(), query)
-    return RulePage([_record(each) for each in await _visible(call, moment)])
+    return RulePage([_record(each) for each in _visible(call, moment)])
 
 
 @routes.add("GET /v1/consolidation/rules/{rule_id}", permission="read")
-async def get_rule(call: Call, query: RunsQuery) -> RuleRecord:
+def get_rule(call: Call, query: RunsQuery) -> RuleRecord:
     """One consolidation rule."""
-    moment = call.moment(call.view(), query)
-    return _record(await _visible_rule(call, moment))
+    return _record(_visible_rule(call, call.moment(call.view(), query)))
 
 
 @routes.add(
@@ -130,23 +129,22 @@ async def put_rule(call: Call, body: RuleDocument) -> web.Response:
     except RuleError as fault:
         raise invalid("invalid_rule", ("body", fault.path), fault.reason) from fault
     rule = _placed(call, rule)
-    await _check_replaceable(call, rule_id)
+    await call.in_pool(lambda: _check_replaceable(call, rule_id))
     done = await call.do(ConsolidationRuleSet(rule_id=rule_id, document=rule.document()))
-    moment = call.moment(call.view())
-    return answer(_record(await _visible_rule(call, moment)), 201 if done.created else 200)
+    return answer(_record(await _present_rule(call)), 201 if done.created else 200)
 
 
 @routes.add("DELETE /v1/consolidation/rules/{rule_id}", permission="operator", status=204)
 async def delete_rule(call: Call) -> None:
     """Remove a consolidation rule. Its facts and its watermark stay."""
-    rule_id, *_ = await _visible_rule(call, call.moment(call.view()))
+    rule_id, *_ = await _present_rule(call)
     await call.do(ConsolidationRuleSet(rule_id=rule_id, document=None))
 
 
 @routes.add("POST /v1/consolidation/rules/{rule_id}/run", permission="write")
 async def run_rule(call: Call, request: RunRequest) -> RunAnswer:
     """Run a consolidation rule now, before its cadence, or as a dry run (``dry_run``)."""
-    _, document, *_ = await _visible_rule(call, call.moment(call.view()))
+    _, document, *_ = await _present_rule(call)
     rule = parse_rule(document)
     consolidator = call.service.consolidator
     if request.dry_run:
@@ -167,11 +165,11 @@ async def run_rule(call: Call, request: RunRequest) -> RunAnswer:
 
 
 @routes.add("GET /v1/consolidation/status", permission="read")
-async def status(call: Call, query: RunsQuery) -> ConsolidationStatus:
+def status(call: Call, query: RunsQuery) -> ConsolidationStatus:
     """The watermark, backlog, next run and last runs of each rule."""
     moment = call.moment(call.view(), query)
-    rules = [parse_rule(rule[1]) for rule in await _visible(call, moment)]
-    statuses = await call.ask(lambda db: [_status(call, db, rule, moment) for rule in rules])
+    rules = [parse_rule(rule[1]) for rule in _visible(call, moment)]
+    statuses = call.node.reader.ask(lambda db: [_status(call, db, rule, moment) for rule in rules])
     return ConsolidationStatus(call.service.scheduler.running, statuses)
 
 
@@ -201,8 +199,8 @@ def _status(call: Call, db: Any, rule: Rule, moment: Moment) -> RuleStatus:
     )
 
 
-async def _visible(call: Call, moment: Moment) -> list[_StoredRule]:
-    rules = await call.ask(reading_rules.rules_at, moment.position)
+def _visible(call: Call, moment: Moment) -> list[_StoredRule]:
+    rules = call.node.reader.ask(reading_rules.rules_at, moment.position)
     return [rule for rule in rules if _may_read(call.authorization, rule[1])]
 
 
@@ -213,19 +211,23 @@ def _may_read(rights: Authorization, document: dict[str, Any]) -> bool:
     )
 
 
-async def _visible_rule(call: Call, moment: Moment) -> _StoredRule:
+def _visible_rule(call: Call, moment: Moment) -> _StoredRule:
     """The rule that the path names. Raises ApiError 404, also for a rule over episodes that the
     caller may not read."""
     wanted = call.segment("rule_id")
-    for rule in await _visible(call, moment):
+    for rule in _visible(call, moment):
         if rule[0] == wanted:
             return rule
     raise coded("rule_not_found", "consolidation rule not found")
 
 
-async def _check_replaceable(call: Call, rule_id: str) -> None:
+async def _present_rule(call: Call) -> _StoredRule:
+    return await call.in_pool(lambda: _visible_rule(call, call.moment(call.view())))
+
+
+def _check_replaceable(call: Call, rule_id: str) -> None:
     """Raises ApiError 403 for a rule over episodes that the caller may not read."""
-    for rule in await call.ask(reading_rules.rules_at, call.view().position):
+    for rule in call.node.reader.ask(reading_rules.rules_at, call.view().position):
         if rule[0] == rule_id and not _may_read(call.authorization, rule[1]):
             raise coded(
                 "scope_forbidden", "this key does not cover the scope of the rule of this id"

@@ -87,14 +87,14 @@ async def _applied(call: Call, command: ApplyDeltas) -> DeltasAnswer:
 
 
 @routes.add("GET /v1/deltas", permission="read")
-async def list_deltas(call: Call, query: DeltasQuery) -> DeltaPage:
+def list_deltas(call: Call, query: DeltasQuery) -> DeltaPage:
     """Deltas, newest first: applied ones, or rejected ones (``status=rejected``)."""
     wanted = msgspec.convert(query, DeltaFilter, from_attributes=True)
     walk = call.walk(_KIND, query, call.moment(call.view(), query))
     moment = walk.moment()
     place = (int(walk.place[0]), int(walk.place[1])) if walk.place else None
     rejected = query.status == "rejected"
-    rows = await call.ask(
+    rows = call.node.reader.ask(
         reading_deltas.rejections_at if rejected else reading_deltas.deltas_at,
         call.authorization,
         moment.position,

@@ -85,7 +85,7 @@ async def record_episode(call: Call, request: EpisodeRequest) -> web.Response:
     where = writable(call, request.scope, request.garden_id)
     done = await call.do(recording_of(call, where, [request]))
     made = done.detail["episodes"][0]
-    episode = await _one(call, made["key"], own=True)
+    episode = await call.in_pool(lambda: _one(call, made["key"], own=True))
     return answer(episode_record(episode), 201 if made["created"] else 200)
 
 
@@ -111,14 +111,14 @@ async def record_episodes(call: Call) -> web.Response:
 
 
 @routes.add("GET /v1/episodes", permission="read", errors=(404,))
-async def list_episodes(call: Call, query: EpisodesQuery) -> EpisodePage:
+def list_episodes(call: Call, query: EpisodesQuery) -> EpisodePage:
     """A user's episodes, newest first; optionally of one session or one agent."""
     rights = call.narrowed(query.scope)
     garden = None if query.garden_id is None else entered_garden(call, query.garden_id).id
     walk = call.walk(_KIND, query, call.moment(call.view(), query))
     moment = walk.moment()
     place = (int(walk.place[0]), int(walk.place[1])) if walk.place else None
-    found = await call.ask(
+    found = call.node.reader.ask(
         reading.recent,
         rights,
         moment.position,
@@ -138,12 +138,12 @@ async def list_episodes(call: Call, query: EpisodesQuery) -> EpisodePage:
 
 
 @routes.add("GET /v1/episodes/{episode_id}", permission="read")
-async def get_episode(call: Call, query: RunsQuery) -> EpisodeDetail:
+def get_episode(call: Call, query: RunsQuery) -> EpisodeDetail:
     """One episode, by id or key, with its deltas."""
     view, moment = call.at(query)
-    episode = await _one(call, call.segment("episode_id"), moment)
+    episode = _one(call, call.segment("episode_id"), moment)
     rights = call.authorization.narrowed(frozenset({episode.scope}))
-    rows = await call.ask(
+    rows = call.node.reader.ask(
         reading_deltas.deltas_at,
         rights,
         moment.position,
@@ -159,7 +159,10 @@ async def get_episode(call: Call, query: RunsQuery) -> EpisodeDetail:
 async def note_access(call: Call, request: AccessRequest) -> AccessAnswer:
     """Note accesses to episodes: salience counts from the last one."""
     view, rights, names = call.view(), call.authorization, request.episodes
-    found = await call.ask(reading.find_episodes, rights, view.position, names, call.shown(view))
+    ask, shown = call.node.reader.ask, call.shown(view)
+    found = await call.in_pool(
+        lambda: ask(reading.find_episodes, rights, view.position, names, shown)
+    )
     known = {name for episode in found for name in (episode.id, episode.key)}
     for name in request.episodes:
         if name not in known:
@@ -169,9 +172,7 @@ async def note_access(call: Call, request: AccessRequest) -> AccessAnswer:
     return AccessAnswer([episode.key for episode in found])
 
 
-async def _one(
-    call: Call, name: str, moment: Moment | None = None, *, own: bool = False
-) -> Episode:
+def _one(call: Call, name: str, moment: Moment | None = None, *, own: bool = False) -> Episode:
     """The oldest readable episode of this id or key; ``own``: the episode that the caller has just
     stated, even if hidden. Raises ApiError 404."""
     view = call.view()
@@ -180,7 +181,7 @@ async def _one(
     rights = call.authorization
     if own:
         rights = msgspec.structs.replace(rights, ceiling=CEILING)
-    found = await call.ask(reading.find_episodes, rights, position, [name], shown)
+    found = call.node.reader.ask(reading.find_episodes, rights, position, [name], shown)
     if not found:
         raise coded("episode_not_found", "episode not found")
     return found[0]

@@ -81,14 +81,16 @@ def _sealed(call: Call, digest: bytes, before: int) -> str:
 
 
 @routes.add("GET /v1/recall/receipts/{receipt_id}", permission="read")
-async def get_receipt(call: Call) -> Receipt:
+def get_receipt(call: Call) -> Receipt:
     """One receipt, of the caller's own recall or for an auditor."""
     receipt, position = receipt_named(call, call.segment("receipt_id"))
-    return await call.in_pool(lambda: wire_receipt(call, call.view(), receipt, position))
+    return wire_receipt(call, call.view(), receipt, position)
 
 
-@routes.add("POST /v1/recall/receipts/{receipt_id}/replay", permission="read", errors=(400, 503))
-async def replay_receipt(call: Call) -> ReplayedRecall:
+@routes.add(
+    "POST /v1/recall/receipts/{receipt_id}/replay", permission="read", errors=(400,), long=True
+)
+def replay_receipt(call: Call) -> ReplayedRecall:
     """Repeat the receipt's question at its moment and now. Counts no uses."""
     receipt, _ = receipt_named(call, call.segment("receipt_id"))
-    return await call.in_long_pool(lambda: replayed(call, receipt))
+    return replayed(call, receipt)
