@@ -1,6 +1,5 @@
 """The reading side of a node: the memory image, row look-ups, keys and declarations."""
 
-import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
@@ -34,18 +33,9 @@ from engramlog.projections.tables.declared.agent_keys import AgentKeyRow, load_a
 from engramlog.projections.tables.declared.aliases import AliasBook, load_aliases
 from engramlog.projections.tables.declared.capabilities import load_capabilities, load_revocations
 from engramlog.projections.tables.declared.capability_ring import CapabilityRing
-from engramlog.projections.tables.declared.garden_directory import (
-    GardenDirectory,
-    QuarantineReview,
-    load_gardens,
-    reviews_of,
-)
+from engramlog.projections.tables.declared.garden_directory import GardenDirectory, load_gardens
 from engramlog.projections.tables.declared.keys import KeyRing, load_keys
 from engramlog.projections.tables.declared.policies import InstalledProfiles, load_profiles
-from engramlog.projections.tables.declared.trust import (
-    TrustSetting,
-    trust_settings,
-)
 from engramlog.projections.tables.digest import Digests, compute_digests
 from engramlog.projections.tables.erasing import History
 from engramlog.projections.tables.facts.fact_rows import (
@@ -62,10 +52,7 @@ from engramlog.projections.tables.facts.tombstones import (
     tombstones_of,
 )
 from engramlog.projections.tables.facts.verdicts import codes_at
-from engramlog.projections.tables.peers.peers import (
-    PeerRow,
-    load_peers,
-)
+from engramlog.projections.tables.peers.peers import PeerRow, load_peers
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -77,6 +64,9 @@ _GARDEN_KINDS = frozenset((GardenCreated, GardenMemberSet, GardenDeleted))
 _CAPABILITY_KINDS = frozenset((CapabilityIssued, CapabilityRevoked))
 _PEER_KINDS = frozenset((PeerDeclared, PeerStateSet))
 _ALIAS_KINDS = frozenset((AliasSet, FactErased))
+_RELOADED = _KEY_KINDS.union(
+    _GARDEN_KINDS, _CAPABILITY_KINDS, _PEER_KINDS, _ALIAS_KINDS, (ProfileSet,)
+)
 
 
 class Reader:
@@ -97,42 +87,7 @@ class Reader:
         self.aliases = AliasBook()
         self._profiles = InstalledProfiles()
         self.known_peers: list[PeerRow] = []
-        self.refresh_keys()
-        self.refresh_peers()
-        self.refresh_capabilities()
-        self.refresh_gardens()
-        self.refresh_aliases()
-        self.refresh_profiles()
-
-    def refresh_keys(self) -> None:
-        """Load the key ring and the agents' keys again."""
-        with self.pool.connection() as db:
-            self.keys = KeyRing(load_keys(db))
-            self.agent_keys = load_agent_keys(db)
-
-    def refresh_capabilities(self) -> None:
-        """Load issued capabilities and revocations again."""
-        with self.pool.connection() as db:
-            self.capabilities = CapabilityRing(load_capabilities(db), load_revocations(db))
-
-    def refresh_peers(self) -> None:
-        """Load the peers again."""
-        self.known_peers = self.peers()
-
-    def refresh_gardens(self) -> None:
-        """Load the gardens and their members again."""
-        with self.pool.connection() as db:
-            self.gardens = GardenDirectory(load_gardens(db))
-
-    def refresh_aliases(self) -> None:
-        """Load the aliases again."""
-        with self.pool.connection() as db:
-            self.aliases = AliasBook(load_aliases(db))
-
-    def refresh_profiles(self) -> None:
-        """Load the installed recall profiles again."""
-        with self.pool.connection() as db:
-            self._profiles = load_profiles(db)
+        self.refresh(_RELOADED)
 
     def committed(self, events: Sequence[Recorded]) -> None:
         """Refresh after these published events. If the tables cannot be read, no key is valid until
@@ -141,7 +96,7 @@ class Reader:
         if FactErased in kinds:
             self._kept.clear()
         try:
-            self._refresh(kinds)
+            self.refresh(kinds)
         except Exception:
             self.keys, self.agent_keys = KeyRing(), {}
             self.capabilities = CapabilityRing()
@@ -152,20 +107,23 @@ class Reader:
             except Exception:  # a write stays written, even if a follower fails
                 _log.exception("a follower of the log")
 
-    def _refresh(self, kinds: Collection[type[object]]) -> None:
-        """Reload everything that events of these kinds change."""
-        if not _KEY_KINDS.isdisjoint(kinds):
-            self.refresh_keys()
-        if not _GARDEN_KINDS.isdisjoint(kinds):
-            self.refresh_gardens()
-        if not _CAPABILITY_KINDS.isdisjoint(kinds):
-            self.refresh_capabilities()
-        if not _PEER_KINDS.isdisjoint(kinds):
-            self.refresh_peers()
-        if not _ALIAS_KINDS.isdisjoint(kinds):
-            self.refresh_aliases()
-        if ProfileSet in kinds:
-            self.refresh_profiles()
+    def refresh(self, kinds: Collection[type[object]]) -> None:
+        """Load everything again that events of these kinds change."""
+        if _RELOADED.isdisjoint(kinds):
+            return
+        with self.pool.connection() as db:
+            if not _KEY_KINDS.isdisjoint(kinds):
+                self.keys, self.agent_keys = KeyRing(load_keys(db)), load_agent_keys(db)
+            if not _GARDEN_KINDS.isdisjoint(kinds):
+                self.gardens = GardenDirectory(load_gardens(db))
+            if not _CAPABILITY_KINDS.isdisjoint(kinds):
+                self.capabilities = CapabilityRing(load_capabilities(db), load_revocations(db))
+            if not _PEER_KINDS.isdisjoint(kinds):
+                self.known_peers = load_peers(db)
+            if not _ALIAS_KINDS.isdisjoint(kinds):
+                self.aliases = AliasBook(load_aliases(db))
+            if ProfileSet in kinds:
+                self._profiles = load_profiles(db)
 
     def ask(
         self,
@@ -227,35 +185,22 @@ class Reader:
         """Installed recall profiles at a position."""
         return self._profiles.at(position)
 
-    def reviews(self, fact_ids: Sequence[str]) -> dict[str, QuarantineReview]:
-        """Reviews of quarantined facts, by fact id."""
-        with self.pool.connection() as db:
-            return reviews_of(db, json.dumps(list(fact_ids)))
-
-    def trust_settings(self, position: int, after: str, limit: int) -> list[TrustSetting]:
-        """Operators' settings for sources as of a position, by source, after ``after``."""
-        with self.pool.connection() as db:
-            return trust_settings(db, position, after=after, limit=limit)
-
     def codes(self, positions: Sequence[int]) -> dict[int, tuple[str, ...]]:
         """The sanitizer's findings in the facts asserted at ``positions``; only facts with
         findings."""
         if not len(positions):
             return {}
-        with self.pool.connection() as db:
-            return codes_at(db, positions)
+        return self.ask(codes_at, positions)
 
     def peers(self) -> list[PeerRow]:
         """All peers, oldest first."""
-        with self.pool.connection() as db:
-            return load_peers(db)
+        return self.ask(load_peers)
 
     def fact_pages(self) -> Iterator[list[SaidRow]]:
         """What every fact says, page by page."""
         after = 0
         while True:
-            with self.pool.connection() as db:
-                rows = said_after(db, after)
+            rows = self.ask(said_after, after)
             if not rows:
                 return
             yield rows
@@ -268,8 +213,7 @@ class Reader:
 
     def digests(self) -> Digests:
         """Digests of the current tables."""
-        with self.pool.connection() as db:
-            return compute_digests(db)
+        return self.ask(compute_digests)
 
     def close(self) -> None:
         self.pool.close()

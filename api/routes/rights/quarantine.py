@@ -21,7 +21,7 @@ from engramlog.api.schemas.rights.gardens import (
 )
 from engramlog.projections.image.visible_facts import known
 from engramlog.projections.moment import format_instant
-from engramlog.projections.tables.declared.garden_directory import QuarantineReview
+from engramlog.projections.tables.declared.garden_directory import QuarantineReview, reviews_of
 from engramlog.projections.tables.facts.fact_rows import FactRow
 from engramlog.projections.writing.commands import Done, ReviewQuarantined
 
@@ -102,7 +102,7 @@ def list_quarantined(call: Call, query: QuarantineQuery) -> QuarantinePage:
     shown = chosen[query.offset : query.offset + query.limit]
     positions = view.from_position[np.array([slot for slot, _ in shown], dtype=np.int32)]
     rows = call.node.reader.rows(positions.tolist())
-    reviews = call.node.reader.reviews([row.id for row in rows])
+    reviews = call.node.reader.ask(reviews_of, [row.id for row in rows])
     items = [
         _wire(row, now, reviews.get(row.id)) for row, (_, now) in zip(rows, shown, strict=True)
     ]

@@ -16,7 +16,12 @@ from engramlog.api.schemas.rights.trust import Mode, TrustPolicyRequest, TrustQu
 from engramlog.eventlog.kinds import SourceTrustSet, TrustPolicy, TrustPolicySet
 from engramlog.projections.image.visible_facts import known
 from engramlog.projections.moment import Moment
-from engramlog.projections.tables.declared.trust import TrustSetting, trust_policy, trust_setting
+from engramlog.projections.tables.declared.trust import (
+    TrustSetting,
+    trust_policy,
+    trust_setting,
+    trust_settings,
+)
 
 routes = Routes("trust")
 
@@ -54,7 +59,7 @@ def list_sources(call: Call, query: TrustQuery) -> TrustPage:
         one = _one(call, stored_uri(query.source), moment)
         return TrustPage([one], _mode(call, moment))
     after = str(walk.place[0]) if walk.place else ""
-    found = call.node.reader.trust_settings(moment.position, after, query.limit + 1)
+    found = call.node.reader.ask(trust_settings, moment.position, after, query.limit + 1)
     shown, cursor = call.page(walk, found, query.limit, lambda each: (each.source,))
     return TrustPage([_setting(each) for each in shown], _mode(call, moment), cursor)
 

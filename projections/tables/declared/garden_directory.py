@@ -14,7 +14,7 @@ import apsw
 from msgspec import Struct
 
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import query
+from engramlog.projections.tables.database import json_list, query
 
 Role: TypeAlias = Literal["admin", "writer", "reader", "quarantine:moderator"]
 WRITING_ROLES = frozenset({"admin", "writer"})
@@ -128,9 +128,9 @@ def load_gardens(db: apsw.Connection) -> list[Garden]:
     ]
 
 
-def reviews_of(db: apsw.Connection, fact_ids_json: str) -> dict[str, QuarantineReview]:
-    """Reviews of the facts in a JSON array of ids, by fact id."""
-    rows = query(db, _REVIEWS, (fact_ids_json,))
+def reviews_of(db: apsw.Connection, fact_ids: Sequence[str]) -> dict[str, QuarantineReview]:
+    """Reviews of quarantined facts, by fact id."""
+    rows = query(db, _REVIEWS, (json_list(fact_ids),))
     return {fact_id: QuarantineReview(*review) for fact_id, *review in rows}
 
 

@@ -164,7 +164,7 @@ def trust_policy(db: apsw.Connection, position: int) -> TrustPolicy:
 
 
 def trust_settings(
-    db: apsw.Connection, position: int, *, after: str = "", limit: int
+    db: apsw.Connection, position: int, after: str, limit: int
 ) -> list[TrustSetting]:
     """Settings in force at a position, by source, after ``after``."""
     return [TrustSetting(*row) for row in query(db, _SETTINGS, (after, position, limit))]

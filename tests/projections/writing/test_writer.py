@@ -335,10 +335,10 @@ def test_without_readable_tables_no_key_is_valid(
         node.write(KeyIssued(f"key-{number}", "agent:a", ["read"], digest))
     assert all(node.reader.keys.lookup(digest, 1) for digest in digests)
 
-    def away() -> None:
+    def away(_: object) -> None:
         raise StorageFailed("the tables: disk I/O error")
 
-    monkeypatch.setattr(node.reader, "refresh_keys", away)
+    monkeypatch.setattr(node.reader, "refresh", away)
     node.write(KeyRevoked("key-0"))
     assert not any(node.reader.keys.lookup(digest, 1) for digest in digests)
     assert "restart" in str(status_of_node(node)["degraded"])
