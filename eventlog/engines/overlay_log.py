@@ -5,13 +5,16 @@ vanish with this object. It answers what-if questions.
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 from engramlog.eventlog.chain import Chain, Link
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.engines.memory_log import MemoryLog
 from engramlog.eventlog.event import Recorded, Stored
 from engramlog.eventlog.log import EventLog, Head, StreamHead, check_limit, within
+
+Event = TypeVar("Event", Recorded, Stored)
 
 
 class OverlayLog(MemoryLog):
@@ -47,29 +50,27 @@ class OverlayLog(MemoryLog):
     def read(
         self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
     ) -> list[Recorded]:
-        check_limit(limit)
-        until = self._from
-        below: list[Recorded] = []
-        if after < until:
-            below = [e for e in self._base.read(after, limit, streams) if e.position <= until]
-        return [
-            *below,
-            *(each for each, _ in self._read_overlay(after, limit - len(below), streams)),
-        ]
+        own = [each for each, _ in self._own(after, streams)]
+        return self._joined(self._base.read, own, after, limit, streams)
 
     def read_stored(
         self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
     ) -> list[Stored]:
+        own = [each for _, each in self._own(after, streams)]
+        return self._joined(self._base.read_stored, own, after, limit, streams)
+
+    def _joined(
+        self,
+        read: Callable[[int, int, Collection[str] | None], list[Event]],
+        own: list[Event],
+        after: int,
+        limit: int,
+        streams: Collection[str] | None,
+    ) -> list[Event]:
+        """The events of the log below, as far as this one includes it, then its own."""
         check_limit(limit)
-        until = self._from
-        below: list[Stored] = []
-        if after < until:
-            found = self._base.read_stored(after, limit, streams)
-            below = [each for each in found if each.position <= until]
-        return [
-            *below,
-            *(each for _, each in self._read_overlay(after, limit - len(below), streams)),
-        ]
+        found = read(after, limit, streams) if after < self._from else []
+        return [*(each for each in found if each.position <= self._from), *own][:limit]
 
     def read_stream(
         self, stream: str, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
@@ -84,14 +85,13 @@ class OverlayLog(MemoryLog):
         ]
         return within([*below, *mine][:limit], bytes_max)
 
-    def _read_overlay(self, after: int, limit: int, streams: Collection[str] | None) -> list[Link]:
+    def _own(self, after: int, streams: Collection[str] | None) -> list[Link]:
         self._require_open()
-        chosen = [
+        return [
             link
             for link in self._links
             if link[0].position > after and (streams is None or link[0].header.stream in streams)
         ]
-        return chosen[:limit]
 
     def position_at(self, instant_us: int) -> int:
         mine = bisect_right(self._received, instant_us)

@@ -66,7 +66,7 @@ class Readers(Struct, frozen=True):
     peers: bool = False
 
 
-def rights(authorization: Authorization, table: str = "") -> tuple[str, list[Any]]:
+def rights(authorization: Authorization, table: str) -> tuple[str, list[Any]]:
     """A condition and its bindings for the rows in the caller's scopes and gardens; ``shown.Shown``
     applies the other rights."""
     scopes = authorization.scopes if authorization.ceiling >= OPEN_CLASS else ()
@@ -76,7 +76,7 @@ def rights(authorization: Authorization, table: str = "") -> tuple[str, list[Any
         int(authorization.every_garden),
         json.dumps(sorted(authorization.gardens)),
     ]
-    return _READABLE.format(t=f"{table}." if table else ""), bindings
+    return _READABLE.format(t=f"{table}."), bindings
 
 
 # -- episodes -----------------------------------------------------------------------------

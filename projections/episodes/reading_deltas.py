@@ -92,14 +92,17 @@ class DeltaFilter(Struct, frozen=True, kw_only=True):
     episode_id: str | None = None
     name: str | None = None
 
-    def asked(self, *columns: str) -> list[tuple[str, str]]:
-        """The columns with a wanted value, and the value."""
-        values = ((column, getattr(self, column)) for column in columns)
-        return [(column, value) for column, value in values if value is not None]
 
-
-_OF_BOTH = ("user", "agent", "rule_id", "run_id")
-"""Columns to filter applied and rejected deltas by."""
+def _chosen(
+    authorization: Authorization, position: int, wanted: DeltaFilter, *columns: str
+) -> tuple[list[str], list[Any]]:
+    """The conditions on readable deltas ``d``, filtered by these columns too, and their
+    bindings."""
+    allowed, bindings = rights(authorization, "d")
+    names = ("user", "agent", "rule_id", "run_id", *columns)
+    equal = {name: value for name in names if (value := getattr(wanted, name)) is not None}
+    where = ["d.position<=?", allowed, *(f"d.{name}=?" for name in equal)]
+    return where, [position, *bindings, *equal.values()]
 
 
 def deltas_at(
@@ -113,22 +116,18 @@ def deltas_at(
     shown: Shown | None = None,
 ) -> list[dict[str, Any]]:
     """Applied deltas, newest first. ``shown``: as for ``recent``."""
-    allowed, bindings = rights(authorization, "d")
+    where, given = _chosen(authorization, position, wanted, "fact_id", "name")
     cleared, levels = cleared_rows("d.fact_id", authorization)
-    where = ["d.position<=?", allowed, cleared]
-    given = [position, *bindings, *levels]
-    for column, value in wanted.asked(*_OF_BOTH, "fact_id", "name"):
-        where.append(f"d.{column}=?")
-        given.append(value)
+    where.append(cleared)
+    given += levels
     if wanted.episode_id is not None:
         where.append(
             "EXISTS (SELECT 1 FROM delta_sources s WHERE s.partition=d.partition"
             " AND s.episode_id=? AND s.position=d.position AND s.number=d.number)"
         )
         given.append(wanted.episode_id)
-    where.append("(d.position, d.number) < (?, ?)")
     sql = f"""
-    SELECT d.* FROM deltas d WHERE {" AND ".join(where)}
+    SELECT d.* FROM deltas d WHERE {" AND ".join(where)} AND (d.position, d.number) < (?, ?)
     ORDER BY d.position DESC, d.number DESC LIMIT ?
     """
 
@@ -157,14 +156,10 @@ def rejections_at(
     shown: Shown | None = None,
 ) -> list[dict[str, Any]]:
     """Rejected deltas, newest first. ``shown``: as for ``recent``."""
-    allowed, bindings = rights(authorization)
-    where, given = ["position<=?", allowed], [position, *bindings]
-    for column, value in wanted.asked(*_OF_BOTH):
-        where.append(f"{column}=?")
-        given.append(value)
-    where.append("position<?")
+    where, given = _chosen(authorization, position, wanted)
     sql = f"""
-    SELECT * FROM delta_rejections WHERE {" AND ".join(where)} ORDER BY position DESC LIMIT ?
+    SELECT d.* FROM delta_rejections d WHERE {" AND ".join(where)} AND d.position<?
+    ORDER BY d.position DESC LIMIT ?
     """
 
     def page(last: dict[str, Any] | None) -> list[dict[str, Any]]:
