@@ -17,6 +17,7 @@ from engramlog.projections.tables.store import (
     current_generation,
     other_generations,
     point_link,
+    stray_side_files,
 )
 from engramlog.replay.digest_comparison import holds_event
 from engramlog.replay.rebuild import Progress, rebuild_offline, replay_into
@@ -141,3 +142,5 @@ def _remove_leftovers(link: Path) -> None:
     """Generations that a rebuild left unfinished, or did not remove."""
     for path in other_generations(link):
         remove_database(path)
+    for path in stray_side_files(link):
+        path.unlink(missing_ok=True)

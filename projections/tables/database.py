@@ -13,6 +13,8 @@ BUSY_TIMEOUT_MS = 5_000
 CACHE_KIB = 65_536
 CHECKPOINT_PAGES = 8_192
 """Pages of write-ahead log between checkpoints (32 MiB): few large checkpoints."""
+SIDE_FILES = ("-journal", "-wal", "-shm")
+"""What SQLite appends to a database's name for the files beside it."""
 
 
 def open_writer(path: Path, *, bulk: bool = False) -> apsw.Connection:
@@ -93,7 +95,7 @@ def copy_rows(
 
 def remove_database(path: Path) -> None:
     """Delete a database and its side files."""
-    for suffix in ("", "-journal", "-wal", "-shm"):
+    for suffix in ("", *SIDE_FILES):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 

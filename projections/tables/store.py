@@ -4,6 +4,7 @@ One transaction moves all projectors' rows and checkpoints. ``projections.db`` i
 the current generation, so a rebuilt file is swapped in atomically.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import chain
@@ -18,7 +19,7 @@ from engramlog.eventlog.engines.sqlite.erasing import truncate_wal
 from engramlog.eventlog.errors import UnknownKind
 from engramlog.eventlog.event import Recorded, UnknownPayload
 from engramlog.eventlog.kinds import FactErased
-from engramlog.projections.tables.database import open_writer, query, query_one
+from engramlog.projections.tables.database import SIDE_FILES, open_writer, query, query_one
 from engramlog.projections.tables.erasing import Erased, History, Refolding, erased_by
 from engramlog.projections.tables.peers.protocol_facts import admitted, stands_in
 from engramlog.projections.tables.peers.refused_events import meaning, refused_in
@@ -352,6 +353,14 @@ def other_generations(link: Path) -> list[Path]:
     """Generation files beside the link's target: under construction, or left over."""
     current = current_generation(link)
     return [path for path in generations(link) if current is None or path.name != current.name]
+
+
+def stray_side_files(link: Path) -> list[Path]:
+    """Write-ahead logs and the like of generations that are gone: a process died between removing
+    a generation and these, which hold rows of it."""
+    named = re.compile(rf"({re.escape(link.stem)}-[0-9]+\.db)(?:{'|'.join(SIDE_FILES)})")
+    found = ((path, named.fullmatch(path.name)) for path in link.parent.glob(f"{link.stem}-*"))
+    return [path for path, name in found if name and not path.with_name(name[1]).exists()]
 
 
 def point_link(link: Path, path: Path) -> None:

@@ -9,7 +9,13 @@ import pytest
 from engramlog.projections.tables.facts.erasures import unclean
 from engramlog.replay.verify import verify
 from tests.worlds.data_files import files_with
-from tests.worlds.dying_erasures import AFTER_THE_LOG, BEFORE_THE_LOG, SECRET, erasure
+from tests.worlds.dying_erasures import (
+    AFTER_THE_LOG,
+    BEFORE_THE_LOG,
+    SECRET,
+    erasure,
+    removing_old_tables,
+)
 from tests.worlds.dying_lives import lived
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 
@@ -59,6 +65,23 @@ def test_an_erasure_that_never_reached_the_log_never_was(folders: dict[str, Path
         assert live.node.reader.ask(unclean) == []
         assert len(live.node.reader.image.facts.slot_of) == 81
         assert archived(folder)
+    finally:
+        live.close()
+
+
+def test_an_erasure_reaches_the_rest_of_tables_whose_removal_was_interrupted(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "data"
+    lived(removing_old_tables, {folder: "the old tables' file is removed"})
+    assert "projections-000001.db-wal" in files_with(folder, SECRET.encode())
+    live = LiveNode(folder)
+    try:
+        fact = list(live.node.reader.image.facts.slot_of)[-1]
+        told = live.call("POST", "/v1/erasures", key=CONTROL_TOKEN, json={"fact_ids": [fact]})
+        assert told.status_code in (200, 201, 202), told.text
+        assert live.run(live.service().cleaning.wait(told.json()["erasure_id"], 30))
+        assert files_with(folder, SECRET.encode()) == {}
     finally:
         live.close()
 

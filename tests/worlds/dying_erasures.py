@@ -38,3 +38,19 @@ def erasure(folder: Path, step: str) -> None:
     node.write(EraseFacts(erasure_id="the-erasure", fact_ids=(fact,)))
     cleaner = cleaner_of(node, archive, AuditDesk(archive))
     cleaner.clean(lambda name: die() if name == step else None)
+
+
+def removing_old_tables(folder: Path, _point: str) -> None:
+    """Rebuild, and end after the old tables' file is removed and before its write-ahead log is."""
+    node = Node.open(folder)
+    node.write(*[asserted(value=Value("string", text)) for text in ("kept", SECRET)])
+    node.reader.digests()  # a reader keeps the write-ahead log from being removed with its writer
+    known = Path.unlink
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        known(path, missing_ok=missing_ok)
+        if path.name == "projections-000001.db":
+            die()
+
+    with mock.patch.object(Path, "unlink", unlink):
+        node.rebuild()
