@@ -73,6 +73,8 @@ class Snapshots:
                 continue
             try:
                 snapshot = decode_snapshot(path.read_bytes())
+            except FileNotFoundError:
+                continue  # removed since the folder was read
             except (OSError, SnapshotFault) as fault:
                 broken.append(PassedOver(position, str(fault)))
                 continue

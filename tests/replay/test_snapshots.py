@@ -282,3 +282,20 @@ def test_snapshots_are_whole_while_others_write(node: Node) -> None:
         assert node.snapshots.fault(each, node.log) is None
         node.snapshots.remove(each.position)
         assert node.snapshot(each.position).digest == each.digest  # by replaying up to there
+
+
+def test_a_snapshot_removed_while_they_are_listed_is_not_listed_as_damaged(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = node.snapshot()
+    say(node, 1)
+    gone = node.snapshot()
+    known = Path.read_bytes
+
+    def read_late(path: Path) -> bytes:
+        if path.stem == gone.name:
+            node.snapshots.remove(gone.position)
+        return known(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_late)
+    assert node.snapshots.all() == ([kept], [])
