@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 from tqdm import tqdm
 
@@ -20,6 +20,7 @@ from engramlog.api.console.arguments import (
     url_of,
 )
 from engramlog.api.console.opening import open_node
+from engramlog.api.console.output_file import output_file
 from engramlog.api.console.progress import progress_bar
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.node.log_place import open_log_to_read
@@ -270,7 +271,7 @@ def run_export(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         out: IO[bytes] = sys.stdout.buffer
         if args.output is not None:
-            out = cast(IO[bytes], stack.enter_context(args.output.open("wb")))
+            out = stack.enter_context(output_file(args.output))
         bar = stack.enter_context(
             progress_bar("export", "event", quiet=args.quiet or sys.stdout.isatty())
         )

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from engramlog.api.client.client import Client
 from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.output_file import output_file
 from engramlog.api.console.questions.entity import fact_text_of, stated
 from engramlog.api.console.reach import reach
 from engramlog.api.console.subcommands import Subcommands
@@ -234,7 +235,8 @@ def _written(args: argparse.Namespace, body: object) -> int:
         return 0
     import msgspec
 
-    args.output.write_bytes(msgspec.json.format(msgspec.json.encode(body), indent=2) + b"\n")
+    with output_file(args.output) as out:
+        out.write(msgspec.json.format(msgspec.json.encode(body), indent=2) + b"\n")
     return 0
 
 
@@ -255,5 +257,6 @@ def _raw(
     if args.output is None:
         sys.stdout.buffer.write(data)
     else:
-        args.output.write_bytes(data)
+        with output_file(args.output) as out:
+            out.write(data)
     return 0
