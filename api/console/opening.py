@@ -1,7 +1,8 @@
 """Opening a data directory in this process, for commands that reach no running node."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from time import monotonic, sleep
 from typing import Literal
 
 from engramlog.api.client.client import Client
@@ -23,6 +24,9 @@ from engramlog.projections.tables.declared.usual_relations import USUAL_RELATION
 Embedding = Literal["off", "pinned", "begun"]
 """Whether to open a directory with its embeddings: ``pinned``: if serving has pinned a model;
 ``begun``: always."""
+HANDOVER_SECONDS_MAX = 15.0
+"""Longest wait for a process that holds the directory without answering."""
+HANDOVER_POLL_S = 0.1
 
 
 def open_node(
@@ -68,21 +72,40 @@ def open_node(
     return node
 
 
+def node_or_client(
+    settings: Settings, opening: Callable[[], Node], wait_seconds: float = HANDOVER_SECONDS_MAX
+) -> Node | Client:
+    """The directory, opened by ``opening``, or a client of the node that serves it. Waits for a
+    process that holds it without answering: another command, or a node that starts or ends.
+
+    Raises: DirectoryLocked: it still does not answer. The errors of ``opening``.
+    """
+    deadline = monotonic() + wait_seconds
+    while True:
+        try:
+            return opening()
+        except DirectoryLocked as fault:
+            running = running_node(settings.data_dir)
+            if running is not None:
+                return running
+            if monotonic() >= deadline:
+                raise DirectoryLocked(f"{fault}, which does not answer commands") from fault
+        sleep(HANDOVER_POLL_S)
+
+
 @contextmanager
-def opened(settings: Settings, *, create: bool, embedding: Embedding) -> Generator[Client]:
+def opened(
+    settings: Settings, *, create: bool, embedding: Embedding, wait_seconds: float
+) -> Generator[Client]:
     """A client of the directory for the length of a ``with`` block; see ``reach``.
 
     Raises:
-        CommandError: another process holds it and does not answer.
+        DirectoryLocked: another process holds it and does not answer.
     """
-    try:
-        node = open_node(settings, create=create)
-    except DirectoryLocked as fault:
-        running = running_node(settings.data_dir)  # a node may serve it by now
-        if running is None:
-            raise CommandError(f"{fault}, which does not answer commands") from fault
-        yield running
-        running.close()
+    node = node_or_client(settings, lambda: open_node(settings, create=create), wait_seconds)
+    if isinstance(node, Client):
+        yield node
+        node.close()
         return
     with embedded(node, settings, embedding) as control:
         client = Client(control.url, control.token)

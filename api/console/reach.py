@@ -18,16 +18,22 @@ if TYPE_CHECKING:  # only commands that open a directory load it
 
 @contextmanager
 def reach(
-    args: argparse.Namespace, *, create: bool = False, embedding: Embedding = "off"
+    args: argparse.Namespace,
+    *,
+    create: bool = False,
+    embedding: Embedding = "off",
+    wait_seconds: float | None = None,
 ) -> Generator[Client]:
     """A client within a ``with`` block. A command without ``--url`` is for a directory.
 
     Args: create: create the directory if it does not exist.
         embedding: whether to open a directory with its embeddings: ``pinned``: if serving has
             pinned a model; ``begun``: always.
+        wait_seconds: longest wait for a process that holds the directory without answering;
+            None: the usual one.
 
     Raises:
-        CommandError: another process holds the directory and does not answer.
+        DirectoryLocked: another process holds the directory and does not answer.
     """
     url = url_of(args) if "url" in args else None
     if url is not None:
@@ -41,7 +47,8 @@ def reach(
         yield running
         running.close()
         return
-    from engramlog.api.console.opening import opened
+    from engramlog.api.console.opening import HANDOVER_SECONDS_MAX, opened
 
-    with opened(settings, create=create, embedding=embedding) as client:
+    wait = HANDOVER_SECONDS_MAX if wait_seconds is None else wait_seconds
+    with opened(settings, create=create, embedding=embedding, wait_seconds=wait) as client:
         yield client

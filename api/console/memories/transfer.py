@@ -11,7 +11,7 @@ from typing import IO
 
 from tqdm import tqdm
 
-from engramlog.api.client.running_node import running_node
+from engramlog.api.client.client import Client
 from engramlog.api.console.arguments import (
     CommandError,
     add_target_arguments,
@@ -19,7 +19,7 @@ from engramlog.api.console.arguments import (
     settings_of,
     url_of,
 )
-from engramlog.api.console.opening import open_node
+from engramlog.api.console.opening import node_or_client, open_node
 from engramlog.api.console.output_file import output_file
 from engramlog.api.console.progress import progress_bar
 from engramlog.api.console.subcommands import Subcommands
@@ -226,26 +226,25 @@ def _sink(
         if args.clock_from_file:
             raise CommandError("--clock-from-file needs --data: a running node has its own clock")
         return settings, UrlSink(stack.enter_context(client_for_url(args, url)))
-    try:
-        return settings, _node_sink(args, settings, first_time, stack)
-    except DirectoryLocked as fault:
-        if args.clock_from_file:
+    if args.clock_from_file:
+        try:
+            return settings, _clocked_sink(args, settings, first_time, stack)
+        except DirectoryLocked as fault:
             raise CommandError(
                 f"{fault}; --clock-from-file needs the directory for itself: stop the node"
             ) from fault
-        client = running_node(settings.data_dir)
-        if client is None:
-            raise CommandError(f"{fault}, which does not answer commands") from fault
-        return settings, ControlSink(stack.enter_context(client))
+    node = node_or_client(settings, lambda: open_node(settings, imports=True))
+    if isinstance(node, Client):
+        return settings, ControlSink(stack.enter_context(node))
+    stack.callback(node.close)
+    return settings, NodeSink(node, settings.value_bytes_max)
 
 
-def _node_sink(
+def _clocked_sink(
     args: argparse.Namespace, settings: Settings, first_time: int | None, stack: ExitStack
 ) -> NodeSink:
-    clock, begins = None, False
-    if args.clock_from_file:
-        clock = FixedClock(first_time or 0)
-        begins = not (args.skip > 0 and has_file_clock(settings.data_dir))
+    clock = FixedClock(first_time or 0)
+    begins = not (args.skip > 0 and has_file_clock(settings.data_dir))
     node = open_node(settings, clock=clock, from_file=begins, imports=True)
     stack.callback(node.close)
     return NodeSink(node, settings.value_bytes_max, clock=clock)

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from engramlog.api.client.running_node import running_node
-from engramlog.api.console.arguments import CommandError, add_data_arguments, settings_of
-from engramlog.api.console.opening import open_node
+from engramlog.api.client.client import Client
+from engramlog.api.console.arguments import add_data_arguments, settings_of
+from engramlog.api.console.opening import node_or_client, open_node
 from engramlog.api.console.progress import finished, progress_bar
 from engramlog.api.console.requests import Request
 from engramlog.api.console.subcommands import Subcommands
@@ -18,7 +18,6 @@ from engramlog.api.console.text_tables import print_json
 from engramlog.api.node.log_place import open_log_to_read, require_own_log
 from engramlog.eventlog.clock import SystemClock
 from engramlog.eventlog.directory import DataDirectory
-from engramlog.eventlog.errors import DirectoryLocked
 from engramlog.eventlog.signing import SignedHeads, read_heads, write_heads
 from engramlog.projections.moment import format_instant
 from engramlog.replay.verify import Progress, VerifyReport, verify, verify_file
@@ -78,12 +77,9 @@ def run_rebuild(args: argparse.Namespace) -> int:
     """Rebuild, through the running node if there is one."""
     settings = settings_of(args)
     with progress_bar("rebuild", "event") as bar:
-        try:
-            node = open_node(settings, create=False)
-        except DirectoryLocked as fault:
-            client = running_node(settings.data_dir)
-            if client is None:
-                raise CommandError(f"{fault}, which does not answer commands") from fault
+        node = node_or_client(settings, lambda: open_node(settings, create=False))
+        if isinstance(node, Client):
+            client = node
             client.post("/v1/admin/rebuild", {"from_scratch": args.from_scratch})
             report = finished(
                 lambda: client.get("/v1/admin/rebuild"), "the rebuild failed: ", bar, "events"

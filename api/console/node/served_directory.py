@@ -2,19 +2,15 @@
 
 from contextlib import ExitStack
 from threading import Lock
-from time import monotonic, sleep
 from typing import Self
 
 from engramlog.api.client.client import Client, ClientError
 from engramlog.api.client.running_node import running_node
-from engramlog.api.console.opening import embedded, open_node
+from engramlog.api.console.opening import embedded, node_or_client, open_node
+from engramlog.api.node.node import Node
 from engramlog.api.node.process.control_file import CONTROL_NAME, Control, write_control
 from engramlog.api.settings import Settings
 from engramlog.eventlog.errors import DirectoryLocked
-
-HANDOVER_SECONDS_MAX = 15.0
-"""Longest wait for a process that holds the directory without answering, as one that ends does."""
-HANDOVER_POLL_S = 0.1
 
 
 class ServedDirectory:
@@ -41,21 +37,20 @@ class ServedDirectory:
             ClientError: another process holds the directory and does not answer.
         """
         with self._lock:
-            deadline = monotonic() + HANDOVER_SECONDS_MAX
-            while self._own is None:
+            if self._own is None:
                 running = running_node(self._settings.data_dir)
                 if running is not None:
                     return running
                 try:
-                    self._own = self._embed()
-                except DirectoryLocked as fault:  # its holder may be ending
-                    if monotonic() >= deadline:
-                        raise ClientError(f"{fault}, which does not answer commands") from fault
-                    sleep(HANDOVER_POLL_S)
+                    node = node_or_client(self._settings, lambda: open_node(self._settings))
+                except DirectoryLocked as fault:
+                    raise ClientError(str(fault)) from fault
+                if isinstance(node, Client):
+                    return node
+                self._own = self._serve(node)
             return Client(self._own.url, self._own.token)
 
-    def _embed(self) -> Control:
-        node = open_node(self._settings)
+    def _serve(self, node: Node) -> Control:
         own = self._open.enter_context(embedded(node, self._settings, "begun"))
         path = self._settings.data_dir / CONTROL_NAME
         write_control(path, own)
