@@ -4,8 +4,9 @@ A row is live while ``to_position`` is ``LIVE``; history needs no second table. 
 (``confidence``, ``access_count``, ``last_accessed_at``) hold the current state; the past is
 computed from the intervals.
 
-``facts`` is a view of two tables: ``fact_rows``, and ``decayed_confidences`` of the facts that a
-sweep weakened. So a sweep of all facts writes 20 bytes per fact, not every page of the facts.
+``facts`` is a view of three tables: ``fact_rows``, ``decayed_confidences`` of the facts that a
+sweep weakened, and ``access_counts`` of those that recalls returned. So sweeps and recalls write 20
+bytes per fact, not its whole row.
 """
 
 from __future__ import annotations
@@ -87,18 +88,22 @@ CREATE TABLE fact_rows (
     stream_seq INTEGER NOT NULL,
     received_from TEXT,
     set_aside INTEGER NOT NULL DEFAULT {LIVE},
-    attestation TEXT,
-    access_count INTEGER NOT NULL DEFAULT 0,
-    last_accessed_at INTEGER
+    attestation TEXT
 ) STRICT;
 CREATE TABLE decayed_confidences (
     from_position INTEGER PRIMARY KEY,
     confidence REAL NOT NULL
 ) STRICT;
+CREATE TABLE access_counts (
+    from_position INTEGER PRIMARY KEY,
+    access_count INTEGER NOT NULL,
+    last_accessed_at INTEGER NOT NULL
+) STRICT;
 CREATE VIEW facts AS
-SELECT fact_rows.*,
+SELECT fact_rows.*, coalesce(accesses.access_count, 0) AS access_count, accesses.last_accessed_at,
     iif(to_position<{LIVE}, 0.0, coalesce(decayed.confidence, base_confidence)) AS confidence
-FROM fact_rows LEFT JOIN decayed_confidences AS decayed USING (from_position);
+FROM fact_rows LEFT JOIN decayed_confidences AS decayed USING (from_position)
+    LEFT JOIN access_counts AS accesses USING (from_position);
 CREATE INDEX facts_by_key ON fact_rows (entity, relation, scope, garden_id, source, hlc);
 CREATE INDEX facts_by_garden ON fact_rows (garden_id, from_position)
     WHERE garden_id IS NOT NULL;
@@ -183,15 +188,19 @@ def row_values(event: Recorded) -> tuple[apsw.SQLiteValue, ...]:
 
 
 class FactsProjector(Projector):
-    """Rows of ``fact_rows`` and ``decayed_confidences``."""
+    """Rows of ``fact_rows`` and ``decayed_confidences``. ``AccessProjector`` writes those of
+    ``access_counts``; the table is here because erasing needs the positions of facts."""
 
     name = "facts"
-    version = 3
+    version = 4
     schema = SCHEMA
     kinds = frozenset({"fact_asserted", "fact_retracted", "conflict_resolved", "decay_swept"})
     erasing = (
-        f"""DELETE FROM decayed_confidences WHERE from_position IN
-            (SELECT from_position FROM fact_rows WHERE id IN {FACTS})""",
+        *(
+            f"""DELETE FROM {table} WHERE from_position IN
+            (SELECT from_position FROM fact_rows WHERE id IN {FACTS})"""
+            for table in ("decayed_confidences", "access_counts")
+        ),
         f"DELETE FROM fact_rows WHERE id IN {FACTS}",
     )
 

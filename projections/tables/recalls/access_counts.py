@@ -25,17 +25,18 @@ _decode = msgspec.json.Decoder(list[int]).decode
 
 _EVERY = "SELECT position, fact_id, count, instants FROM fact_accesses ORDER BY position"
 _COUNT = """
-UPDATE fact_rows SET access_count = access_count + ?,
-    last_accessed_at = max(coalesce(last_accessed_at, 0), ?)
-WHERE id = ?
+INSERT INTO access_counts SELECT from_position, ?, ? FROM fact_rows WHERE id = ?
+ON CONFLICT (from_position) DO UPDATE SET
+    access_count = access_count + excluded.access_count,
+    last_accessed_at = max(last_accessed_at, excluded.last_accessed_at)
 """
 
 
 class AccessProjector(Projector):
-    """``fact_accesses`` (history, for past moments) and the counters on ``facts``."""
+    """``fact_accesses`` (history, for past moments) and ``access_counts`` (the present)."""
 
     name = "access"
-    version = 3
+    version = 4
     schema = """
     CREATE TABLE fact_accesses (
         position INTEGER NOT NULL,
