@@ -77,7 +77,8 @@ def make_backup(data: Path, target: Path, clock: Clock, progress: Progress) -> B
     identity = Identity.load(data / "identity")
     identity.backup(target / "identity")
     position, heads = _statement(target / "log.db", identity, clock)
-    names = [*(name for name, _ in sources), *_keys(target)]
+    keys = [f"identity/{path.name}" for path in sorted((target / "identity").iterdir())]
+    names = [*(name for name, _ in sources), *keys]
     files = [_describe_file(target, name) for name in names]
     manifest = BackupManifest(
         FORMAT, identity.node_id, identity.epoch, clock.now_us(), position, heads, files
@@ -113,10 +114,6 @@ def _statement(path: Path, identity: Identity, clock: Clock) -> tuple[int, Signe
     ) as log:
         head = log.head()
         return head.position, sign_heads(identity, head, log.stream_heads(), clock.now_us())
-
-
-def _keys(target: Path) -> list[str]:
-    return [f"identity/{path.name}" for path in sorted((target / "identity").iterdir())]
 
 
 def _describe_file(folder: Path, name: str) -> BackedUp:

@@ -114,7 +114,7 @@ class _Check:
         with ThreadPoolExecutor(1) as beside:
             storage = beside.submit(self._storage_fault)
             fault = self._first_fault(progress) or self._withheld() or storage.result()
-        return fault or self._surplus_keys()
+        return fault or (None if self._keys is None else self._keys.surplus_fault())
 
     def _first_fault(self, progress: Progress | None) -> Fault | None:
         """The first fault of the events, in order."""
@@ -136,9 +136,6 @@ class _Check:
                 progress(self.head.position, max(total, self.head.position))
             if len(rows) < PAGE_EVENTS:
                 return None
-
-    def _surplus_keys(self) -> Fault | None:
-        return None if self._keys is None else self._keys.surplus_fault()
 
     def _withheld(self) -> Fault | None:
         """The first missing payload without a ``fact_erased`` event that names it."""

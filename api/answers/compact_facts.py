@@ -60,7 +60,7 @@ def packed_lines(records: Sequence[Stated], budget: int, notes: Sequence[str] = 
     shares it. Cuts a value that exceeds the budget alone.
     """
     short = _short_names(records)
-    closing = "".join(f"\n{_one_line(note)}" for note in notes)
+    closing = "".join(f"\n{' '.join(note.split())}" for note in notes)
     left = budget - tokens_of(closing) - 1
     if left <= 0:
         closing, left = "", budget
@@ -141,10 +141,6 @@ def _bare(text: str) -> str:
 def _quoted(value: object) -> str:
     text = msgspec.json.encode(value).decode()
     return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\x85", "\\u0085")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _short_names(records: Sequence[Stated]) -> dict[str, str]:

@@ -88,7 +88,7 @@ class Screen(Struct, frozen=True):
         if self.redacted[index] and self.strips:
             _strip(record, self.codes[index])
         elif self.redacted[index]:
-            _change_free_texts(record, _silent)
+            _change_free_texts(record, lambda _: "")
             _change_value(record, "")
             record.sanitizer_redacted = True
         elif self.cleaned:
@@ -134,10 +134,6 @@ def _strip(record: FactRecord, codes: Sequence[str]) -> None:
 def for_model(mode: Mode, text: str) -> str:
     """A text from several facts, such as a card, for a model under this mode."""
     return stripped(text) if mode == "strip" else clean(text)
-
-
-def _silent(_: str) -> str:
-    return ""
 
 
 def screen(

@@ -19,7 +19,6 @@ from engramlog.api.http.errors import ApiError, coded, plain
 from engramlog.api.schemas.erasures import ErasureRequest, TombstoneRequest
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
-from engramlog.projections.columns.tombstone_mask import Tombstone
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import live
 from engramlog.projections.moment import Moment
@@ -149,7 +148,7 @@ def notices_over(view: View, authorization: Authorization, slots: I32) -> list[T
     if not view.hiding or not authorization.may("admin") or not len(slots):
         return []
     return [
-        _notice(tombstone)
+        shaped(tombstone, TombstoneNotice, tombstone_created_at=tombstone.created_at)
         for tombstone in view.hiding.tombstones
         if len(view.hiding.hidden_by(tombstone, view, slots))
     ]
@@ -170,12 +169,3 @@ def notices_in_recall(
     found += [view.postings(term)[0] for term in set(view.tokenize(question.query))]
     slots = np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int32)
     return notices_over(view, authorization, live(view, rights, moment, slots.astype(np.int32)))
-
-
-def _notice(tombstone: Tombstone) -> TombstoneNotice:
-    return TombstoneNotice(
-        entity_uri=tombstone.entity_uri,
-        tombstone_id=tombstone.tombstone_id,
-        tombstone_created_at=tombstone.created_at,
-        legal_hold=tombstone.legal_hold,
-    )

@@ -102,7 +102,7 @@ def build_server(access: NodeAccess) -> Server[Any]:
         except ToolFailure as failure:
             return _result(failure.body(), f"{failure.code}: {failure.message}", is_error=True)
         text = text_of(tool, answer)
-        return _text(text) if is_text(tool, answer) else _result(answer, text)
+        return _result(None if is_text(tool, answer) else answer, text)
 
     async def list_resources(
         context: ServerRequestContext[Any], _: PaginatedRequestParams | None
@@ -250,14 +250,10 @@ def _headers_of(request: object) -> Mapping[str, str]:
     return getattr(request, "headers", {})
 
 
-def _text(text: str) -> CallToolResult:
-    return CallToolResult(content=[TextContent(type="text", text=text)])
-
-
-def _result(body: Mapping[str, Any], text: str, *, is_error: bool = False) -> CallToolResult:
+def _result(body: dict[str, Any] | None, text: str, *, is_error: bool = False) -> CallToolResult:
     return CallToolResult(
         content=[TextContent(type="text", text=text)],
-        structured_content=dict(body),
+        structured_content=body,
         is_error=is_error,
     )
 

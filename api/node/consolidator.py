@@ -24,7 +24,7 @@ from engramlog.projections.episodes.episode import Episode
 from engramlog.projections.episodes.matching import match_count
 from engramlog.projections.episodes.reading import Readers
 from engramlog.projections.episodes.rule import Rule
-from engramlog.projections.episodes.salience import RuleBasedScorer, SalienceContext, SalienceScorer
+from engramlog.projections.episodes.salience import SalienceContext, salience
 from engramlog.projections.normalization import normalize_uri
 from engramlog.projections.writing.commands import Done, Refused
 from engramlog.projections.writing.memory_commands import ApplyDeltas, Consolidate
@@ -70,9 +70,8 @@ class RunReport(RunCounts, kw_only=True):
 class Consolidator:
     """Runs rules over a node; one run of a rule at a time."""
 
-    def __init__(self, node: Node, scorer: SalienceScorer | None = None) -> None:
+    def __init__(self, node: Node) -> None:
         self._node = node
-        self._scorer: SalienceScorer = RuleBasedScorer() if scorer is None else scorer
         self._turns: dict[str, asyncio.Lock] = {}
 
     async def run(
@@ -252,7 +251,7 @@ class Consolidator:
         """The writer's command for some episodes of a run; ``report`` collects the episodes set
         aside."""
         fresh = await self._unpromoted(rule, episodes) if run.replay else list(episodes)
-        admitted, scores = await self._admitted(rule, fresh, run.at_us)
+        admitted, scores = self._admitted(rule, fresh, run.at_us)
         emitted: Emitted = emit(rule, admitted, current, scores)
         report.quarantined += [
             {"id": episode.id, "key": episode.key, "reason": reason}
@@ -270,7 +269,10 @@ class Consolidator:
         apply = ApplyDeltas(
             scope=rule.scope,
             garden_id=rule.garden_id,
-            proposals=tuple(_in_stored_form(each) for each in emitted.proposals),
+            proposals=tuple(
+                msgspec.structs.replace(each, source=normalize_uri(each.source))
+                for each in emitted.proposals
+            ),
             run_id=run.run_id or None,
             strict=False,
             single_valued=tuple(rule.single_valued),
@@ -284,7 +286,7 @@ class Consolidator:
         known = await asyncio.to_thread(self._node.reader.ask, reading_deltas.known_deltas, ids)
         return [each for each, made in zip(episodes, ids, strict=True) if made not in known]
 
-    async def _admitted(
+    def _admitted(
         self, rule: Rule, episodes: list[Episode], now_us: int
     ) -> tuple[list[Episode], dict[str, float]]:
         """The episodes that pass the salience gate, and their scores if the rule uses them."""
@@ -305,7 +307,7 @@ class Consolidator:
                 tau_seconds=gate.tau_seconds,
                 frequency=gate.frequency,
             )
-            scores[episode.key] = await self._scorer.score(episode, context)
+            scores[episode.key] = salience(context)
         return [each for each in episodes if scores[each.key] >= gate.threshold], scores
 
     async def _submit(self, steps: Sequence[Consolidate], report: RunReport, *, keep: bool) -> bool:
@@ -347,10 +349,6 @@ def delta_kinds(proposals: Sequence[Proposal]) -> dict[str, int]:
     for proposal in proposals:
         counts[kind_of_delta(proposal.delta)] += 1
     return counts
-
-
-def _in_stored_form(proposal: Proposal) -> Proposal:
-    return msgspec.structs.replace(proposal, source=normalize_uri(proposal.source))
 
 
 def _report(run: ConsolidationRan) -> RunReport:

@@ -240,7 +240,8 @@ def run_sql(events: Path, standing: Path, sql: str, limits: StatementLimits) -> 
             env={"PATH": "", "LANG": "C.UTF-8"},
         )
     except subprocess.TimeoutExpired as fault:
-        raise _timed_out(limits) from fault
+        message = f"the statement took longer than {limits.seconds:g} s"
+        raise StatementRefused("sql_timeout", message) from fault
     try:
         answer = msgspec.json.decode(done.stdout, type=Table | Failure)
     except msgspec.MsgspecError as fault:
@@ -250,10 +251,6 @@ def run_sql(events: Path, standing: Path, sql: str, limits: StatementLimits) -> 
     if isinstance(answer, Failure):
         raise StatementRefused(answer.code, answer.message)
     return answer
-
-
-def _timed_out(limits: StatementLimits) -> StatementRefused:
-    return StatementRefused("sql_timeout", f"the statement took longer than {limits.seconds:g} s")
 
 
 def _message(fault: Exception) -> str:

@@ -7,11 +7,9 @@ seed's formula.
 """
 
 import math
-from typing import Annotated, Literal, Protocol, runtime_checkable
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
-
-from engramlog.projections.episodes.episode import Episode
 
 DAY_S = 86_400.0
 ACCESSES_SCALE = 10.0
@@ -51,20 +49,6 @@ class SalienceContext(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.tau_seconds > 0.0:
             raise ValueError("tau_seconds must be above 0")
-
-
-@runtime_checkable
-class SalienceScorer(Protocol):
-    """Scores episodes; ``score`` answers a number in [0, 1]."""
-
-    async def score(self, memory: Episode, context: SalienceContext) -> float: ...
-
-
-class RuleBasedScorer:
-    """The formula above. It needs no model."""
-
-    async def score(self, memory: Episode, context: SalienceContext) -> float:  # noqa: ARG002
-        return salience(context)
 
 
 def salience(context: SalienceContext) -> float:

@@ -266,9 +266,6 @@ def _runs(events: Sequence[Recorded]) -> Iterator[tuple[str, bool, Sequence[Reco
     if len({(event.header.kind, event.peer) for event in events}) == 1:  # most groups of writes
         yield events[0].header.kind, is_remote_end(events[0]), events
         return
-    for (kind, remote), run in groupby(events, key=_kind_and_remote_end):
+    by_kind = groupby(events, key=lambda event: (event.header.kind, is_remote_end(event)))
+    for (kind, remote), run in by_kind:
         yield kind, remote, list(run)
-
-
-def _kind_and_remote_end(event: Recorded) -> tuple[str, bool]:
-    return event.header.kind, is_remote_end(event)

@@ -114,7 +114,8 @@ def _with_wanted(
     if not missing:
         return selected
     estimate = ESTIMATORS[plan.profile.packing.estimator]
-    for row in rows(survey.view.from_position[_slots(missing)].tolist()):
+    slots: I32 = np.array(missing, dtype=np.int32)
+    for row in rows(survey.view.from_position[slots].tolist()):
         slot = survey.view.slot_at(row.position)
         assert slot is not None
         index = int(np.searchsorted(candidates, slot))
@@ -127,10 +128,6 @@ def _with_wanted(
             kept.append(each)
             tokens += each.tokens
     return sorted(kept, key=lambda each: -float(scored.score[each.index or 0]))
-
-
-def _slots(numbers: list[int]) -> I32:
-    return np.array(numbers, dtype=np.int32)
 
 
 # -- the fast path ------------------------------------------------------------------------

@@ -89,7 +89,8 @@ def timeline(facts: Sequence[EnrichedFact]) -> list[Beside]:
     beside: list[Beside] = [{} for _ in facts]
     for (topic, entity), members in groups.items():
         if len(members) >= TIMELINE_MIN:
-            line = _line(topic, entity, sorted((facts[n] for n in members), key=_recorded_at))
+            by_age = sorted((facts[n] for n in members), key=lambda each: each.recorded_us)
+            line = _line(topic, entity, by_age)
             for n in members:
                 beside[n]["timeline_context"] = line
     return beside
@@ -134,10 +135,6 @@ def enrich(names: Sequence[str], facts: Sequence[EnrichedFact]) -> list[Beside]:
         for all_of_one, part in zip(beside, ENRICHMENTS[name](facts), strict=True):
             all_of_one.update(part)
     return beside
-
-
-def _recorded_at(each: EnrichedFact) -> int:
-    return each.recorded_us
 
 
 def _line(topic: str, entity: str, members: Sequence[EnrichedFact]) -> str:

@@ -144,11 +144,12 @@ class Group:
         }
 
     def _take(self, submission: Submission) -> list[_Step]:
-        if submission.idempotency is not None:
+        key = submission.idempotency
+        if key is not None:
             self._flush()
-        before = _replayed(submission, self._transaction)
+        before = key and self._transaction.replayed(key)
         if before is None:
-            self._key = submission.idempotency
+            self._key = key
             self._since = self.events[-1].position if self.events else self._head_position
         steps = self._decide(submission, before)
         if self._key is not None:
@@ -306,10 +307,6 @@ class Group:
         ).events
         self._transaction.erase(_named(drafts))
         return recorded
-
-
-def _replayed(submission: Submission, transaction: AppendTransaction) -> Appended | None:
-    return None if submission.idempotency is None else transaction.replayed(submission.idempotency)
 
 
 def _named(drafts: list[Draft]) -> list[bytes]:

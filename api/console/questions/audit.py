@@ -203,14 +203,10 @@ def run_sql(args: argparse.Namespace) -> int:
     if args.format == "json":
         return _written(args, answer)
     headings = [column["name"] for column in answer["columns"]]
-    print_table(headings, [[_cell(value) for value in row] for row in answer["rows"]])
+    print_table(headings, [["" if v is None else str(v) for v in row] for row in answer["rows"]])
     cut = ", more follow" if answer["truncated"] else ""
     print(f"{len(answer['rows'])} rows{cut}")
     return 0
-
-
-def _cell(value: object) -> str:
-    return "" if value is None else str(value)
 
 
 def _filters(args: argparse.Namespace) -> dict[str, Any]:

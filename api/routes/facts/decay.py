@@ -1,6 +1,5 @@
 """Decay policies, sweeps, and the relations that may hold several values."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,6 @@ from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks.jobs import JobAccepted, JobRecord
 from engramlog.api.schemas.decay import PolicyId, PolicyRequest, SetValuedRequest, SweepRequest
 from engramlog.eventlog.kinds import DecayPolicy, PolicySet, SetValuedDeclared
-from engramlog.projections.authorization import Authorization
-from engramlog.projections.image.view import View
-from engramlog.projections.moment import Moment
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.declared.policies import (
     ALWAYS_SET_VALUED,
@@ -118,6 +114,7 @@ async def sweep(call: Call) -> web.Response:
     gardens = swept_gardens(call)
     rights = replace(call.narrowed(request.scope), gardens=frozenset(gardens))
     readable = rights.reading()
+    ending = rights.withholding(0)  # also what the sanitizer withholds, and needs no right to read
     own = policy_of_request(request.ttl_seconds, request.min_confidence)
     if own is not None and not request.dry_run:
         check_ends_everything(call)
@@ -130,7 +127,7 @@ async def sweep(call: Call) -> web.Response:
             lambda: reach_of(view, readable, moment, policies), admitted=True
         )
         if not request.dry_run and await call.in_long_pool(
-            lambda: _acts(view, rights, moment, policies), admitted=True
+            lambda: reach_of(view, ending, moment, policies).decayed > 0, admitted=True
         ):
             scopes = tuple(scope for scope in SCOPES if scope in rights.scopes)
             await call.do(SweepDecay(scopes=scopes, policies=policies, gardens=gardens))
@@ -141,14 +138,6 @@ async def sweep(call: Call) -> web.Response:
 
     facts = int(np.count_nonzero(readable.mask(view)))
     return await call.perhaps_later("decay", facts, work)
-
-
-def _acts(
-    view: View, rights: Authorization, moment: Moment, policies: Sequence[DecayPolicy]
-) -> bool:
-    """Whether a sweep would change anything. A sweep also acts on facts that the sanitizer
-    withholds, and needs no right to read."""
-    return reach_of(view, rights.withholding(0), moment, policies).decayed > 0
 
 
 async def _sweep_request(call: Call) -> SweepRequest:

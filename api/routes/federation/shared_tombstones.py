@@ -54,12 +54,9 @@ async def ingest(call: Call) -> Taken:
     try:
         taken = await sharing.take(call.node, cast("dict[str, Any]", record), bounds)
     except NotTaken as fault:
-        raise _refused(fault) from fault
+        known = fault.code in PLAIN_TEXT
+        raise (plain(fault.code) if known else coded(fault.code, str(fault))) from fault
     return Taken(taken)
-
-
-def _refused(fault: NotTaken) -> ApiError:
-    return plain(fault.code) if fault.code in PLAIN_TEXT else coded(fault.code, str(fault))
 
 
 def _peer(call: Call) -> tuple[ProtocolPeer, frozenset[str]]:

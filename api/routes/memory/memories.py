@@ -79,16 +79,12 @@ async def store_memory(call: Call, request: MemoryRequest) -> web.Response:
         memories_count=1,
         id=record.id,
         position=record.position,
-        classification=_classification(record),
+        classification=(PLAIN if record.attributes is UNSET else record.attributes).classification,
         superseded=list(done.retracted),
         warnings=record.warnings,
         fact=record,
     )
     return answer(body, 201)
-
-
-def _classification(record: FactRecord) -> int:
-    return (PLAIN if record.attributes is UNSET else record.attributes).classification
 
 
 def _skipped(call: Call, memory: MemoryToStore, done: Done) -> MemoryStored:

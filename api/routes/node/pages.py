@@ -63,10 +63,12 @@ async def console(_: Call) -> web.Response:
 
 
 @routes.add("GET /ui/{file}", permission="none", answers={200: None}, delegable=True)
-async def console_file(call: Call) -> web.Response:
+def console_file(call: Call) -> web.Response:
     """A file of the console. Its name contains its hash, so browsers may cache it for ever."""
     name = call.segment("file")
-    content = await call.in_pool(_demo) if name == _DEMO else _built().get(name)
+    content = _built().get(name)
+    if name == _DEMO:
+        content = files("engramlog.api").joinpath("spaceflight", "events.jsonl").read_bytes()
     if content is None or name == _PAGE:
         raise plain("file_not_found")
     named_by_hash = not name.endswith((".txt", ".jsonl"))
@@ -81,10 +83,6 @@ def _answer(ending: str, content: bytes, kept: str) -> web.Response:
         charset="utf-8",
         headers={**_HEADERS, "Cache-Control": kept},
     )
-
-
-def _demo() -> bytes:
-    return files("engramlog.api").joinpath("spaceflight", "events.jsonl").read_bytes()
 
 
 @cache

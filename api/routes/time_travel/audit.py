@@ -297,16 +297,12 @@ def list_journal(call: Call, query: JournalRequest) -> JournalAnswer:
             until=view.position,
             until_us=None if query.until is None else parse_instant(query.until),
             actor=None if query.principal is None else stored_uri(query.principal),
-            kind=None if query.event_type is None else _kind_named(query.event_type),
+            kind=_KINDS.get(query.event_type or "", query.event_type),
             limit=query.limit,
         )
     )
     entries = [_journal_record(entry) for entry in page.entries]
     return JournalAnswer(entries, len(entries), page.reached)
-
-
-def _kind_named(event_type: str) -> str:
-    return _KINDS.get(event_type, event_type)
 
 
 def _journal_record(entry: JournalEntry) -> JournalRecord:

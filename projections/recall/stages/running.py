@@ -75,7 +75,8 @@ def run_stages(
         if STAGES[choice.name].builds_on or filled is not None:
             late |= _collect(running, ran, choices, stopwatch)
         if filled is not None and _has_found_enough(surveyed, filled, ran):
-            detail = f"{_label(choices, filled.stage)} filled the limit"
+            labels = {each.name: each.label or each.name for each in choices}
+            detail = f"{labels[filled.stage]} filled the limit"
             ran[choice.name] = _Ran(_not_run(choice, "skipped", detail, filled.stage))
             continue
         earlier = {name: each.hits for name, each in ran.items() if each.hits is not None}
@@ -113,10 +114,6 @@ def _not_run(
     choice: StageChoice, status: Status, detail: str, after: str | None = None
 ) -> StageOutcome:
     return StageOutcome(choice.name, status, 0, 0.0, detail, choice.label, after)
-
-
-def _label(choices: tuple[StageChoice, ...], name: str) -> str:
-    return next(choice.label for choice in choices if choice.name == name) or name
 
 
 def _has_found_enough(surveyed: Survey, filled: Filled, ran: Mapping[str, _Ran]) -> bool:
