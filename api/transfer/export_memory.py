@@ -11,12 +11,7 @@ from engramlog.api.answers.same_fields import shaped
 from engramlog.api.transfer.export_names import Names
 from engramlog.api.transfer.lines.facts import AssertLine, RetractLine
 from engramlog.api.transfer.lines.line_kinds import AnyLine
-from engramlog.api.transfer.lines.memories import (
-    DeltaItem,
-    DeltasLine,
-    EpisodeLine,
-    SummaryLine,
-)
+from engramlog.api.transfer.lines.memories import DeltaItem, DeltasLine, EpisodeLine, SummaryLine
 from engramlog.api.transfer.lines.payload_lines import instant_text
 from engramlog.api.transfer.lines.runs import RunLine, SetAside
 from engramlog.eventlog.event import Recorded

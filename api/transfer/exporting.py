@@ -15,11 +15,7 @@ from msgspec.structs import replace
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.schemas.values import wire_v
 from engramlog.api.transfer.export_declared import Stones, declared_lines
-from engramlog.api.transfer.export_memory import (
-    FollowedEvent,
-    episode_line,
-    run_line,
-)
+from engramlog.api.transfer.export_memory import FollowedEvent, episode_line, run_line
 from engramlog.api.transfer.export_names import Names, Sieve
 from engramlog.api.transfer.lines.facts import (
     AssertLine,

@@ -17,12 +17,7 @@ from engramlog.eventlog.chain import EVENT_ID_BYTES, Chain, Link
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.codec import decode_header, encode_payload, read_payload
 from engramlog.eventlog.engines.following import CommitSignal, LogSubscription, walk
-from engramlog.eventlog.errors import (
-    AppendError,
-    ExpectationFailed,
-    IdempotencyConflict,
-    LogClosed,
-)
+from engramlog.eventlog.errors import AppendError, ExpectationFailed, IdempotencyConflict, LogClosed
 from engramlog.eventlog.event import Draft, Foreign, Recorded
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.identifiers import id_text

@@ -10,13 +10,7 @@ from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded, UnknownPayload
 from engramlog.eventlog.identifiers import id_text
-from engramlog.projections.audit.effect_lookups import (
-    ERASED_WORDS,
-    LOOKUPS,
-    MARKS,
-    WORDS,
-    Lookup,
-)
+from engramlog.projections.audit.effect_lookups import ERASED_WORDS, LOOKUPS, MARKS, WORDS, Lookup
 from engramlog.projections.audit.journal import JournalEntry
 from engramlog.projections.tables.database import json_list, query, query_column
 from engramlog.projections.tables.erasing import Refolding

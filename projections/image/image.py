@@ -23,13 +23,7 @@ from engramlog.projections.columns.names.entity_names import EntityNames
 from engramlog.projections.columns.names.machine_names import MachineNames
 from engramlog.projections.columns.names.name_signatures import NameSignatures
 from engramlog.projections.columns.remembered_answers import Remembered
-from engramlog.projections.columns.sealed_facts import (
-    FactsCut,
-    cut_of,
-    restore,
-    sections_of,
-    unmap,
-)
+from engramlog.projections.columns.sealed_facts import FactsCut, cut_of, restore, sections_of, unmap
 from engramlog.projections.columns.simhash import TextSignatures, signers
 from engramlog.projections.image.content_terms import ContentTerms
 from engramlog.projections.image.fact_texts import FactTexts

@@ -10,12 +10,7 @@ from engramlog.api.answers.recall.short_answers import compact_answer, facts_ans
 from engramlog.api.answers.sanitizer_modes import screen
 from engramlog.api.commands.recall.question import ask, hint_of
 from engramlog.api.commands.recall.receipts import receipt_of
-from engramlog.api.commands.recall.shapes import (
-    explaining,
-    response_of,
-    shown_record,
-    unexplained,
-)
+from engramlog.api.commands.recall.shapes import explaining, response_of, shown_record, unexplained
 from engramlog.api.commands.request_context import ReadingContext
 from engramlog.api.commands.tombstones import notices_in_recall
 from engramlog.api.http.bodies import encoded

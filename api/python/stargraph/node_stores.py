@@ -23,11 +23,7 @@ from engramlog.api.python.stargraph.models import (
     check_stargraph_delta,
     utc_text,
 )
-from engramlog.api.python.stargraph.protocols import (
-    EpisodeConflict,
-    MigrationPlan,
-    StoreHealth,
-)
+from engramlog.api.python.stargraph.protocols import EpisodeConflict, MigrationPlan, StoreHealth
 from engramlog.projections.episodes.delta import ConsolidationRuleError, FactConflictError
 from engramlog.projections.memories.place import MemoryScopeError, name_part
 

@@ -23,10 +23,7 @@ from engramlog.projections.tables.peers.peers import (
 )
 from engramlog.projections.tables.peers.refused_events import RefusedRow, refused_of
 from engramlog.projections.writing.peer_commands import TakeForeignEnds
-from engramlog.replay.federation.declaration import (
-    fingerprint,
-    wire_key,
-)
+from engramlog.replay.federation.declaration import fingerprint, wire_key
 
 routes = Routes("federation")
 

@@ -20,12 +20,7 @@ from engramlog.eventlog.kinds import CapabilityIssued
 from engramlog.projections.authorization import CEILING
 from engramlog.projections.moment import format_instant, parse_instant
 from engramlog.projections.normalization import SCOPES
-from engramlog.projections.rights.capability_grant import (
-    VERBS,
-    Grant,
-    GrantError,
-    stored_prefix,
-)
+from engramlog.projections.rights.capability_grant import VERBS, Grant, GrantError, stored_prefix
 from engramlog.projections.rights.capability_token import (
     BEARER_LENGTH_MAX,
     LIFETIME_US_MAX,

@@ -6,12 +6,7 @@ from uuid import uuid4
 from engramlog.api.answers.fact_record import Warned
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.entity_names import stored_uri
-from engramlog.api.commands.garden_access import (
-    admin_of,
-    entered_garden,
-    garden_uri,
-    known_garden,
-)
+from engramlog.api.commands.garden_access import admin_of, entered_garden, garden_uri, known_garden
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes

@@ -21,14 +21,8 @@ from engramlog.api.routes.rights.capabilities import (
 )
 from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import Name
-from engramlog.projections.rights.capability_grant import (
-    GrantError,
-    parse_grant,
-)
-from engramlog.projections.rights.capability_token import (
-    BEARER_LENGTH_MAX,
-    Root,
-)
+from engramlog.projections.rights.capability_grant import GrantError, parse_grant
+from engramlog.projections.rights.capability_token import BEARER_LENGTH_MAX, Root
 from engramlog.projections.tables.declared.manifests import load_manifest
 
 routes = Routes("capabilities")

@@ -5,13 +5,7 @@ from aiohttp import web
 from msgspec import to_builtins
 
 from engramlog.api.answers.fact_record import FactRecord, wire_moment
-from engramlog.api.answers.time_travel import (
-    Column,
-    Difference,
-    ErasedFact,
-    MomentState,
-    SqlAnswer,
-)
+from engramlog.api.answers.time_travel import Column, Difference, ErasedFact, MomentState, SqlAnswer
 from engramlog.api.commands.entity_names import entity_named, stored_uri
 from engramlog.api.commands.fact_listing import listed
 from engramlog.api.commands.fork import Fork, fork

@@ -23,12 +23,7 @@ from engramlog.api.transfer.lines.base import (
 from engramlog.api.transfer.lines.facts import AssertLine, RetractLine, assert_command
 from engramlog.api.transfer.lines.gardens import Destination
 from engramlog.api.transfer.lines.payload_commands import given_name, named, part
-from engramlog.eventlog.kinds import (
-    AppliedDelta,
-    DeltaApplied,
-    EpisodeRecorded,
-    SummaryRecorded,
-)
+from engramlog.eventlog.kinds import AppliedDelta, DeltaApplied, EpisodeRecorded, SummaryRecorded
 from engramlog.projections.episodes.delta import REPLACES_MAX, SOURCES_MAX
 from engramlog.projections.memories.summary_naming import period_of_name
 from engramlog.projections.writing.commands import Command, OnBehalf

@@ -16,21 +16,12 @@ from typing import Self
 from engramlog.eventlog.chain import Chain, Link
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.codec import decode
-from engramlog.eventlog.engines.appending import (
-    KeyUse,
-    KeyUses,
-    Transaction,
-    WriterTurn,
-)
+from engramlog.eventlog.engines.appending import KeyUse, KeyUses, Transaction, WriterTurn
 from engramlog.eventlog.engines.following import CommitSignal
 from engramlog.eventlog.engines.postgres import statements, writing
 from engramlog.eventlog.engines.postgres.connecting import Connection, connect, failures
 from engramlog.eventlog.engines.postgres.listening import Listener
-from engramlog.eventlog.engines.postgres.opening import (
-    another_history,
-    check_owner,
-    state_of,
-)
+from engramlog.eventlog.engines.postgres.opening import another_history, check_owner, state_of
 from engramlog.eventlog.engines.postgres.reading import (
     PostgresReading,
     fetch,
@@ -48,12 +39,7 @@ from engramlog.eventlog.engines.postgres.server import (
 )
 from engramlog.eventlog.engines.postgres.session import Figures, WritingSession
 from engramlog.eventlog.engines.stored_log import TAIL_CHECK_EVENTS, StoredLog, check_tail
-from engramlog.eventlog.errors import (
-    DataDirectoryError,
-    HistoryChanged,
-    NotDurable,
-    StorageFailed,
-)
+from engramlog.eventlog.errors import DataDirectoryError, HistoryChanged, NotDurable, StorageFailed
 from engramlog.eventlog.event import Header, Recorded, Stored
 from engramlog.eventlog.held_scopes import EVERY_SCOPE, known
 from engramlog.eventlog.log import Head, check_limit

@@ -19,22 +19,13 @@ import apsw
 from engramlog.eventlog.chain import Chain, Link
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.codec import decode
-from engramlog.eventlog.engines.appending import (
-    KeyUse,
-    KeyUses,
-    Transaction,
-    WriterTurn,
-)
+from engramlog.eventlog.engines.appending import KeyUse, KeyUses, Transaction, WriterTurn
 from engramlog.eventlog.engines.erased_names import names_in
 from engramlog.eventlog.engines.event_rows import event_rows, new_streams, payload_rows
 from engramlog.eventlog.engines.following import CommitSignal
 from engramlog.eventlog.engines.reader_pool import ReaderPool
 from engramlog.eventlog.engines.sqlite import schema
-from engramlog.eventlog.engines.sqlite.erasing import (
-    erase,
-    is_named,
-    truncate_wal,
-)
+from engramlog.eventlog.engines.sqlite.erasing import erase, is_named, truncate_wal
 from engramlog.eventlog.engines.sqlite.place import LogFiles
 from engramlog.eventlog.engines.sqlite.reading import (
     SqliteReading,
@@ -43,11 +34,7 @@ from engramlog.eventlog.engines.sqlite.reading import (
     stream_heads,
 )
 from engramlog.eventlog.engines.stored_log import TAIL_CHECK_EVENTS, StoredLog, check_tail
-from engramlog.eventlog.errors import (
-    EraseRefused,
-    StorageError,
-    StorageFailed,
-)
+from engramlog.eventlog.errors import EraseRefused, StorageError, StorageFailed
 from engramlog.eventlog.event import Header, Recorded, Stored
 from engramlog.eventlog.log import Head
 

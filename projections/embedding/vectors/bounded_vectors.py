@@ -12,11 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from engramlog.projections.arrays import F32, F64, I32, I64, Bool
-from engramlog.projections.embedding.vectors.in_memory import (
-    BLOCK_SLOTS,
-    VectorBlock,
-    Vectors,
-)
+from engramlog.projections.embedding.vectors.in_memory import BLOCK_SLOTS, VectorBlock, Vectors
 from engramlog.projections.embedding.vectors.sketch import (
     U16,
     WORD_BITS,

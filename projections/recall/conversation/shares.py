@@ -14,10 +14,7 @@ import numpy as np
 from engramlog.projections.arrays import F64, I32, I64, Bool
 from engramlog.projections.columns.remembered_answers import Remembered
 from engramlog.projections.recall.conversation.context import ConversationContext, shares_of
-from engramlog.projections.recall.conversation.conversations import (
-    Conversations,
-    conversations,
-)
+from engramlog.projections.recall.conversation.conversations import Conversations, conversations
 
 if TYPE_CHECKING:
     from engramlog.projections.embedding.semantics import Semantics

@@ -10,9 +10,7 @@ from msgspec import Struct
 from engramlog.projections.rights.capability_grant import Grant
 from engramlog.projections.rights.capability_token import CapabilityInvalid, decode_bearer
 from engramlog.projections.rights.capability_verification import VerifiedToken, fault_of, verify
-from engramlog.projections.tables.declared.capabilities import (
-    CapabilityRow,
-)
+from engramlog.projections.tables.declared.capabilities import CapabilityRow
 
 VERIFIED_MAX = 1024
 

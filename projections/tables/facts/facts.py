@@ -25,12 +25,7 @@ import numpy as np
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.identifiers import id_text
-from engramlog.eventlog.kinds import (
-    ConflictResolved,
-    DecaySwept,
-    FactAsserted,
-    FactRetracted,
-)
+from engramlog.eventlog.kinds import ConflictResolved, DecaySwept, FactAsserted, FactRetracted
 from engramlog.projections.columns.fact_columns import (
     NOWHERE,
     SCOPE_NUMBERS,

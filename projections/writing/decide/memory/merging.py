@@ -9,12 +9,7 @@ import numpy as np
 
 from engramlog.eventlog.event import fact_partition
 from engramlog.eventlog.identifiers import id_bytes
-from engramlog.eventlog.kinds import (
-    FactAttributes,
-    FactAttributesSet,
-    MemoriesMerged,
-    Parent,
-)
+from engramlog.eventlog.kinds import FactAttributes, FactAttributesSet, MemoriesMerged, Parent
 from engramlog.projections.arrays import I32
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import known, live
