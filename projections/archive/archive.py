@@ -32,6 +32,7 @@ TAIL_CHUNK_EVENTS = 4_096
 FOLDER = "archive"
 MANIFEST = "manifest.json"
 TAIL_FOLDER = "tail"
+EXTRACTS_FOLDER = "extracts"
 _PAGE_EVENTS = 8_192
 
 _log = logging.getLogger(__name__)
@@ -73,11 +74,18 @@ class Archive:
         self._checked: dict[str, tuple[int, int, int]] = {}
         self._tail: list[tuple[int, int, Path]] = []
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        # An earlier process's tail may be of another log.
-        shutil.rmtree(self._tail_folder, ignore_errors=True)
+        # An earlier process's tail may be of another log, and its extracts of a killed statement.
+        for folder in (self._tail_folder, self.extracts_folder):
+            shutil.rmtree(folder, ignore_errors=True)
         self._tail_folder.mkdir(mode=0o700)
         self._manifest = self._read_manifest()
         self._remove_unlisted_files()
+
+    @property
+    def extracts_folder(self) -> Path:
+        """A place for files made from the archive, for their owner to create and remove: here
+        neither a killed process nor a cleaner of temporary files leaves parts of them."""
+        return self._folder.absolute() / EXTRACTS_FOLDER
 
     @property
     def sealed(self) -> int:

@@ -4,7 +4,6 @@ the same reuses them."""
 from __future__ import annotations
 
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -82,7 +81,9 @@ class AuditDesk:
 
     def _files(self, view: View, authorization: Authorization, moment: Moment) -> tuple[Path, Path]:
         if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="engramlog-audit-"))
+            folder = self._archive.extracts_folder
+            folder.mkdir(mode=0o700, exist_ok=True)
+            self._folder = folder
         events, standing = self._folder / "events.parquet", self._folder / "standing.parquet"
         kept = kept_positions(view, authorization)
         wanted = _Made(

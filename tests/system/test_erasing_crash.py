@@ -18,6 +18,7 @@ from tests.worlds.dying_erasures import (
 )
 from tests.worlds.dying_lives import lived
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
+from tests.worlds.processes import NodeProcess, fact
 
 STEPS = (
     "recall receipts", "log", "snapshots", "tables", "vectors", "archive", "audit files",
@@ -77,13 +78,46 @@ def test_an_erasure_reaches_the_rest_of_tables_whose_removal_was_interrupted(
     assert "projections-000001.db-wal" in files_with(folder, SECRET.encode())
     live = LiveNode(folder)
     try:
-        fact = list(live.node.reader.image.facts.slot_of)[-1]
-        told = live.call("POST", "/v1/erasures", key=CONTROL_TOKEN, json={"fact_ids": [fact]})
+        gone = list(live.node.reader.image.facts.slot_of)[-1]
+        told = live.call("POST", "/v1/erasures", key=CONTROL_TOKEN, json={"fact_ids": [gone]})
         assert told.status_code in (200, 201, 202), told.text
         assert live.run(live.service().cleaning.wait(told.json()["erasure_id"], 30))
         assert files_with(folder, SECRET.encode()) == {}
     finally:
         live.close()
+
+
+def test_an_erasure_reaches_the_extracts_of_a_node_that_was_killed(tmp_path: Path) -> None:
+    folder, temporary = tmp_path / "data", tmp_path / "tmp"
+    temporary.mkdir()
+    node = NodeProcess(folder, "--no-auth", env={"TMPDIR": str(temporary)}).wait_ready()
+    said = {"type": "string", "v": SECRET}
+    fact_id = node.client(node.control.token).post("/v1/facts", fact(1, value=said))["id"]
+    statement = {"sql": "SELECT count(*) FROM facts"}
+    node.client(node.control.token).post("/v1/time-travel/sql", statement)
+    node.kill()
+    assert extracts_with_secret(tmp_path)
+    live = LiveNode(folder)
+    try:
+        asked = {"fact_ids": [fact_id], "wait": True, "timeout_s": 30}
+        told = live.call("POST", "/v1/erasures", key=CONTROL_TOKEN, json=asked)
+        assert told.json()["status"] == "clean", told.text
+        assert extracts_with_secret(tmp_path) == []
+    finally:
+        live.close()
+
+
+def extracts_with_secret(folder: Path) -> list[Path]:
+    """Parquet files below a folder that contain the secret."""
+    import duckdb
+
+    sql = "SELECT count(*) FROM read_parquet(?) AS row WHERE contains(row::VARCHAR, ?)"
+    with duckdb.connect() as db:
+        return [
+            path
+            for path in folder.rglob("*.parquet")
+            if db.execute(sql, [str(path), SECRET]).fetchone() != (0,)
+        ]
 
 
 def archived(folder: Path) -> bool:
