@@ -1,8 +1,10 @@
 """A submission: one caller's commands, queued for the writer."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 
 from engramlog.eventlog.log import Idempotency
@@ -20,27 +22,48 @@ class LoopAnswer:
     """An outcome that a coroutine awaits: one hop to its event loop, without locks. Create it in
     the loop and await ``future``."""
 
-    __slots__ = ("_loop", "future")
+    __slots__ = ("future", "loop")
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[WriteAnswer] = self._loop.create_future()
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[WriteAnswer] = self.loop.create_future()
 
     def set_result(self, result: WriteAnswer, /) -> None:
-        self._pass_on(self.future.set_result, result)
+        answer_all([(self, result)])
 
     def set_exception(self, exception: BaseException, /) -> None:
-        self._pass_on(self.future.set_exception, exception)
+        _call(self.loop, partial(self._settle, self.future.set_exception, exception))
 
-    def _pass_on(self, settle: Callable[[Any], None], outcome: object) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._settle, settle, outcome)
-        except RuntimeError:
-            return  # a closed loop has no waiting caller
+    def settle(self, result: WriteAnswer) -> None:
+        """Set the result, in the loop's thread."""
+        self._settle(self.future.set_result, result)
 
     def _settle(self, settle: Callable[[Any], None], outcome: object) -> None:
         if not self.future.done():  # the caller may have given up
             settle(outcome)
+
+
+def answer_all(results: Iterable[tuple[Answered, WriteAnswer]]) -> None:
+    """Set results with one hop to each event loop: each hop wakes its thread, and so takes turns
+    with it."""
+    of_loops: dict[asyncio.AbstractEventLoop, list[tuple[LoopAnswer, WriteAnswer]]] = {}
+    for outcome, result in results:
+        if isinstance(outcome, LoopAnswer):
+            of_loops.setdefault(outcome.loop, []).append((outcome, result))
+        else:
+            outcome.set_result(result)
+    for loop, answers in of_loops.items():
+        _call(loop, partial(_settle_all, answers))
+
+
+def _settle_all(answers: Sequence[tuple[LoopAnswer, WriteAnswer]]) -> None:
+    for outcome, result in answers:
+        outcome.settle(result)
+
+
+def _call(loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # a closed loop has no waiting caller
+        loop.call_soon_threadsafe(work)
 
 
 class Submission:

@@ -28,7 +28,7 @@ from engramlog.projections.writing.catching_up import CatchesUp
 from engramlog.projections.writing.commands import Command, Done, WriteAnswer
 from engramlog.projections.writing.decisions import ALONE
 from engramlog.projections.writing.group import Group, SubmissionFailed
-from engramlog.projections.writing.submission import Submission
+from engramlog.projections.writing.submission import Answered, Submission, answer_all
 from engramlog.projections.writing.writer_errors import (
     ReplicaReadOnly,
     WriterBusy,
@@ -344,10 +344,12 @@ class Writer(CatchesUp):
             self._show(group.events, position)
         self.groups += 1
         self.submissions += len(submissions)
+        results: list[tuple[Answered, WriteAnswer]] = []
         for submission in submissions:
             outcomes = group.outcomes[id(submission)]
             replayed = [e for e in outcomes if isinstance(e, Done) and e.detail.get("replayed")]
-            submission.outcome.set_result(WriteAnswer(outcomes, position, bool(replayed)))
+            results.append((submission.outcome, WriteAnswer(outcomes, position, bool(replayed))))
+        answer_all(results)
 
     def _settle(self, events: list[Recorded], position: int) -> None:
         """Commit the tables and publish. The log already has the events, so a failure here does not
