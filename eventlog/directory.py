@@ -153,9 +153,12 @@ class HeldDirectory(DataDirectory):
 
 
 def remember_place(path: Path) -> None:
-    """Record the directory's present place as its own."""
-    here = _place_of(path / "identity" / KEY_FILE)
-    replace(path / "identity" / PLACE_FILE, msgspec.json.encode(here) + b"\n")
+    """Record the directory's present place as its own, unless it is recorded: a node on a full
+    disk must start, to answer and to erase."""
+    file = path / "identity" / PLACE_FILE
+    here = msgspec.json.encode(_place_of(path / "identity" / KEY_FILE)) + b"\n"
+    if not file.exists() or file.read_bytes() != here:
+        replace(file, here)
 
 
 def _refuse_copy(path: Path) -> None:
@@ -241,9 +244,10 @@ def _take_lock(path: Path, create: bool) -> int:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as fault:
-        holder = os.read(lock, 32).decode("ascii", "replace").strip() or "unknown"
+        holder = os.read(lock, 32).partition(b"\n")[0].decode("ascii", "replace") or "unknown"
         os.close(lock)
         raise DirectoryLocked(f"{path} is in use by the process with pid {holder}") from fault
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode("ascii"), 0)
+    pid = f"{os.getpid()}\n".encode("ascii")
+    os.pwrite(lock, pid, 0)  # over the last one's: a full disk has no room for another block
+    os.ftruncate(lock, len(pid))
     return lock

@@ -33,6 +33,7 @@ from engramlog.projections.image.files import ImageFiles
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.tables.declared.policies import set_valued_relations
 from engramlog.projections.tables.digest import TableDigests
+from engramlog.projections.tables.storage_faults import storage_errors
 from engramlog.projections.writing.commands import Command, Done, Refused
 from engramlog.projections.writing.writer import Writer
 from engramlog.replay.kept_image import KeptImage
@@ -138,9 +139,10 @@ class Node(ReadingNode):
             snapshots = Snapshots(directory)
             snapshots.sweep()
             images = ImageFiles(directory.path)
-            store, image = open_tables(
-                directory.projections_path, events, progress, snapshots, images
-            )
+            with storage_errors():
+                store, image = open_tables(
+                    directory.projections_path, events, progress, snapshots, images
+                )
             reader = Reader(directory.projections_path, image, events)
             opened.append(reader.close)
             writer = Writer(events, store, image, clock, reader.committed)

@@ -6,13 +6,14 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engramlog.api.client.client import Client, ClientError
-from tests.worlds.processes import engramlog, fact, serving
+from tests.worlds.processes import NodeProcess, engramlog, fact, serving
 from tests.worlds.waiting import until
 
 DISK_BYTES = 32 * 1024 * 1024
@@ -79,6 +80,44 @@ def test_a_read_only_file_system_is_named_at_start_and_stays_unchanged(disk: Pat
     subprocess.run(["mount", "-o", "remount,rw", str(disk)], timeout=10, check=True)
     with serving(disk / "data", "--no-auth") as node:
         assert node.client().get(f"/v1/facts/{record['id']}")["position"] == record["position"]
+
+
+def test_a_node_that_was_killed_starts_on_a_full_disk_and_answers(disk: Path) -> None:
+    node = NodeProcess(disk / "data", "--no-auth").wait_ready()
+    record = node.client().post("/v1/facts", fact(1))
+    assert node.client().get("/v1/facts")["total"] == 1
+    node.kill()
+    fill_up(disk / "filler")
+    with serving(disk / "data", "--no-auth") as again:
+        client = again.client()
+        assert client.get(f"/v1/facts/{record['id']}")["position"] == record["position"]
+        assert client.get("/v1/facts")["total"] == 1
+
+
+def test_tables_without_room_are_named_at_start(disk: Path) -> None:
+    filler = disk / "filler"
+    filler.write_bytes(bytes(FILLER_BYTES))
+    node = NodeProcess(disk / "data", "--no-auth").wait_ready()
+    acknowledged, _ = fill(node.client(), 0)
+    node.kill()
+    fill_up(filler)
+    refused = engramlog("serve", "--data", disk / "data", "--port", "0", "--no-auth")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("engramlog: no space left for the "), refused.stderr
+    filler.unlink()
+    with serving(disk / "data", "--no-auth") as again:
+        client = again.client()
+        for fact_id, position in acknowledged.items():
+            assert client.get(f"/v1/facts/{fact_id}")["position"] == position
+
+
+def fill_up(filler: Path) -> None:
+    """Take every byte that the disk has left."""
+    with filler.open("ab", buffering=0) as file:
+        for size in (1 << 20, 1 << 12, 1):
+            with suppress(OSError):
+                while True:
+                    file.write(bytes(size))
 
 
 def _write_again(client: Client) -> dict[str, int]:

@@ -20,6 +20,7 @@ class Control(Struct, frozen=True):
 
 def write_control(path: Path, control: Control) -> None:
     """Write the control file atomically, readable by its owner only."""
+    path.unlink(missing_ok=True)  # of a killed process; a full disk has no room beside it
     replace(path, msgspec.json.encode(control))
 
 
