@@ -19,11 +19,11 @@ from engramlog.eventlog.directory import DataDirectory, remember_place
 from engramlog.eventlog.durable_file import sync_file, sync_folder, write_new
 from engramlog.eventlog.engines.sqlite.copying import copy_database
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
-from engramlog.eventlog.errors import EventLogError
+from engramlog.eventlog.errors import EventLogError, StorageFailed
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.signing import SignedHeads, sign_heads, signature_fault
 from engramlog.projections.tables.store import current_generation, new_generation, point_link
-from engramlog.replay.snapshot import digest_of
+from engramlog.replay.snapshot import copy_in_use, digest_of
 from engramlog.replay.verify import verify_file
 
 FORMAT = 1
@@ -71,14 +71,16 @@ def make_backup(data: Path, target: Path, clock: Clock, progress: Progress) -> B
         raise BackupFault(f"{target} is not empty: a backup needs an empty folder")
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
     sources = _databases(directory)
+    copied: list[str] = []
     for number, (name, source) in enumerate(sources):
         progress(name, number, len(sources))
-        copy_database(source, target / name)
+        if _copied(directory, source, target / name):
+            copied.append(name)
     identity = Identity.load(data / "identity")
     identity.backup(target / "identity")
     position, heads = _statement(target / "log.db", identity, clock)
     keys = [f"identity/{path.name}" for path in sorted((target / "identity").iterdir())]
-    names = [*(name for name, _ in sources), *keys]
+    names = [*copied, *keys]
     files = [_describe_file(target, name) for name in names]
     manifest = BackupManifest(
         FORMAT, identity.node_id, identity.epoch, clock.now_us(), position, heads, files
@@ -104,6 +106,21 @@ def _databases(directory: DataDirectory) -> list[tuple[str, Path]]:
             f"{directory.path} holds no log (one in PostgreSQL is backed up with its server)"
         )
     return [*found, (directory.log_path.name, directory.log_path)]
+
+
+def _copied(directory: DataDirectory, source: Path, target: Path) -> bool:
+    """Copy a database; whether there was one. Meanwhile the node may have replaced its tables,
+    after a rebuild, and removed vectors, after re-indexing."""
+    if target.name == TABLES:
+        copy_in_use(directory.projections_path, target)
+        return True
+    try:
+        copy_database(source, target)
+    except StorageFailed:
+        if source == directory.log_path or source.exists():
+            raise
+        return False
+    return True
 
 
 def _statement(path: Path, identity: Identity, clock: Clock) -> tuple[int, SignedHeads]:

@@ -9,6 +9,12 @@ from pathlib import Path
 import pytest
 
 from engramlog.api.client.client import Client
+from engramlog.api.node.node import Node
+from engramlog.eventlog.clock import SystemClock
+from engramlog.projections.embedding.recipe import Space
+from engramlog.projections.embedding.vectors.vec_facts import VecFacts
+from engramlog.replay.backups import check_backup, make_backup, restore_backup
+from tests.worlds.histories import asserted
 from tests.worlds.processes import engramlog, serving
 
 
@@ -119,3 +125,28 @@ def test_no_backup_without_its_manifest_and_none_over_another(backup: Path) -> N
     (backup / "manifest.json").unlink()
     done = engramlog("restore", backup, "--data", backup.parent / "again")
     assert (done.returncode, "manifest.json" in done.stderr) == (1, True)
+
+
+def test_a_backup_follows_files_that_the_node_replaces_meanwhile(tmp_path: Path) -> None:
+    node = Node.open(tmp_path / "data")
+    node.write(asserted())
+    for name in ("vectors-old.db", "vectors-new.db"):
+        VecFacts(tmp_path / "data" / name, Space("minilm", "any", 4)).close()
+
+    def replacing(name: str, _done: int, _of: int) -> None:
+        if name == "projections.db":
+            node.rebuild()
+            (tmp_path / "data" / "vectors-old.db").unlink()
+
+    target = tmp_path / "backup"
+    try:
+        made = make_backup(tmp_path / "data", target, SystemClock(), replacing)
+    finally:
+        node.close()
+    names = [each.name for each in made.files]
+    assert [name for name in names if name.startswith("vectors")] == ["vectors-new.db"]
+    assert check_backup(target, lambda *_: None) == made
+    restore_backup(target, tmp_path / "again", lambda *_: None)
+    again = Node.open(tmp_path / "again")
+    assert len(again.reader.image.facts.slot_of) == 1
+    again.close()
