@@ -193,6 +193,8 @@ class Cards:
         if entry.fingerprint == inputs.fingerprint():
             old = moment.instant_us - entry.moment.instant_us > self._max_age_us
             return Served(entry.card, entry.moment, stale=old)
+        if entry.moment.position > moment.position:
+            return Served(None, moment)  # written meanwhile; it may show facts beyond this view
         divergent = entry.divergent(view, inputs)
         if divergent is None:
             return Served(entry.card, entry.moment, stale=True)

@@ -96,6 +96,22 @@ def slots(found: I32) -> set[int]:
     return set(found.tolist())
 
 
+def test_a_view_from_before_a_card_gets_none_that_shows_more(desk: Desk) -> None:
+    desk.say()
+    before = desk.node.reader.pin()
+    moment = Moment(before.position, desk.clock.now_us())
+    desk.say("memory:note", "B")
+    desk.serve()  # queues it
+    shown = desk.warm().card
+    assert shown is not None
+    assert "| B |" in shown.markdown
+    assert desk.cards.serve(before, KEY, READER, moment).card is None
+    written = desk.cards.exact(before, KEY, READER, moment).card
+    assert written is not None
+    assert "| B |" not in written.markdown
+    assert desk.serve().card == shown
+
+
 # -- §20.4.3 ------------------------------------------------------------------------------
 
 
