@@ -3,12 +3,15 @@ replayed."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from msgspec import convert
 
 from engramlog.api.answers.recall.receipts import Receipt, ReceiptPage, ReplayedRecall
+from engramlog.eventlog.kinds import RecallAnswered
 from engramlog.projections.recall.answer_comparison import Compared, RankedFact, compare
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 
@@ -123,6 +126,51 @@ def test_the_list_is_walked_newest_first_without_gaps(live: LiveNode) -> None:
     assert [each["receipt_id"] for each in receipts(live, limit=3)] == asked[::-1]
     wrong = live.call("GET", "/v1/recall/receipts", params={"cursor": "AAAA"})
     assert wrong.json()["detail"]["code"] == "invalid_cursor"
+
+
+def logged(live: LiveNode) -> list[RecallAnswered]:
+    """The receipts in the log, in its order."""
+    payloads = [event.payload for event in live.node.log.read(0, 1_000)]
+    return [each for each in payloads if isinstance(each, RecallAnswered)]
+
+
+def test_flushes_at_once_write_each_receipt_once(live: LiveNode) -> None:
+    live.state(entity=ATLAS, relation="memory:owner", v="billing team")
+    asked = {recall(live, query=f"atlas {n}")["receipt_id"] for n in range(5)}
+    tracker = live.app_tracker()
+
+    async def at_once() -> None:
+        given_up = asyncio.create_task(tracker.flush_receipts())
+        await asyncio.sleep(0)
+        given_up.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await given_up
+        await asyncio.gather(tracker.flush(), tracker.flush_receipts())
+        assert tracker.waiting == 0  # whoever flushed may rely on the log
+
+    live.run(at_once())
+    found = [each.receipt_id for each in logged(live)]
+    assert sorted(found) == sorted(asked)
+
+
+def test_an_erasure_takes_a_receipt_that_the_log_has_twice(live: LiveNode) -> None:
+    """As after a flush whose acknowledgement was lost."""
+    owner = live.state(entity=ATLAS, relation="memory:owner", v="billing team")
+    recall(live)
+    live.run(live.app_tracker().flush())
+    (first,) = logged(live)
+    live.node.writer.submit([first], actor=first.principal).result()
+    assert len(logged(live)) == 2
+    assert [each["receipt_id"] for each in receipts(live)] == [first.receipt_id]
+    position = receipt(live, first.receipt_id)["position"]
+    assert position == receipts(live)[0]["position"] < live.node.log.head().position
+    live.node.rebuild()
+    body = {"fact_ids": [owner["id"]], "wait": True, "timeout_s": 60}
+    erased = live.call("POST", "/v1/erasures", key=CONTROL_TOKEN, json=body)
+    assert erased.json()["status"] == "clean", erased.text
+    assert logged(live) == receipts(live) == []
+    live.node.rebuild()
+    assert receipts(live) == []
 
 
 def test_a_replay_is_faithful_and_shows_changes(live: LiveNode) -> None:
