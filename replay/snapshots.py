@@ -275,7 +275,9 @@ class Snapshots:
             for document in self.folder.glob("*.json.next"):
                 document.unlink()
             for position in self._positions():
-                if not self._document(position).exists():
+                document = self._document(position)
+                # Earlier releases, if killed, left an empty one.
+                if not document.exists() or not document.stat().st_size:
                     self._remove(position)
 
     def _positions(self) -> list[int]:

@@ -346,6 +346,7 @@ def _cursor_key(directory: HeldDirectory, log: str) -> bytes:
     if log:
         return sha256(directory.identity.sign(CURSOR_CONTEXT)).digest()
     file = directory.path / "identity" / "cursor.key"
-    if not file.exists():
+    # Earlier releases, if killed, left an empty one, with which anyone could sign.
+    if not file.exists() or file.stat().st_size != CURSOR_KEY_BYTES:
         replace(file, os.urandom(CURSOR_KEY_BYTES))
     return file.read_bytes()

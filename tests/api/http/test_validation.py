@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from engramlog.api.routes.table import ROUTES
 from engramlog.eventlog.errors import StorageFailed, StorageFull
-from tests.worlds.live import LiveNode, fact
+from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 
 LONG = "x" * 2049
 
@@ -165,6 +167,21 @@ def test_a_body_that_is_no_object_is_422(live: LiveNode, data: bytes, kind: str)
 def test_numbers_beyond_64_bits_can_be_echoed(live: LiveNode) -> None:
     body = json.dumps(fact(confidence=0)).replace('"confidence": 0', '"confidence": 1' + "0" * 40)
     assert live.call("POST", "/v1/facts", content=body.encode()).status_code == 422
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, 2**63, 10**30])
+def test_no_number_in_a_query_is_too_large_for_an_answer(refusing: LiveNode, number: int) -> None:
+    asked = 0
+    for row in (each for each in ROUTES if each.method == "GET" and each.query is not None):
+        assert row.query is not None
+        for name, field in row.query.model_fields.items():
+            if re.search(r"\bint\b", repr(field.annotation)):
+                path = re.sub(r"\{[^}]*\}", "x", row.path)
+                key = CONTROL_TOKEN
+                answer = refusing.call(row.method, path, key=key, params={name: number})
+                assert answer.status_code < 500, (row.path, name, answer.text)
+                asked += 1
+    assert asked > 30
 
 
 def test_limits_of_size_are_413(serve: Callable[..., LiveNode]) -> None:
