@@ -146,7 +146,7 @@ def test_flushes_at_once_write_each_receipt_once(live: LiveNode) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await given_up
         await asyncio.gather(tracker.flush(), tracker.flush_receipts())
-        assert tracker.waiting == 0  # whoever flushed may rely on the log
+        assert tracker.waiting == 0  # every caller may rely on the log
 
     live.run(at_once())
     found = [each.receipt_id for each in logged(live)]
