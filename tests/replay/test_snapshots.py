@@ -299,3 +299,13 @@ def test_a_snapshot_removed_while_they_are_listed_is_not_listed_as_damaged(
 
     monkeypatch.setattr(Path, "read_bytes", read_late)
     assert node.snapshots.all() == ([kept], [])
+
+
+def test_an_empty_document_of_an_earlier_release_is_swept_with_its_file(node: Node) -> None:
+    kept = node.snapshot()
+    say(node, 1)
+    torn = node.snapshot()
+    (node.snapshots.folder / f"{torn.name}.json").write_bytes(b"")
+    node.snapshots.sweep()
+    assert node.snapshots.all() == ([kept], [])
+    assert not node.snapshots.path(torn.position).exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engramlog.api.node.node import Node
+from engramlog.api.node.node import CURSOR_KEY_BYTES, Node
 from engramlog.api.node.process.control_file import CONTROL_NAME, Control, write_control
 from engramlog.eventlog.clock import SystemClock
 from engramlog.replay.backups import make_backup, restore_backup
@@ -55,3 +55,15 @@ def test_a_restore_is_synced_before_its_rename(tmp_path: Path, synced: list[Path
     assert staged / "identity" in synced
     assert synced.index(staged) < len(synced) - 1 - synced[::-1].index(tmp_path)
     Node.open(tmp_path / "again").close()
+
+
+def test_a_torn_secret_of_an_earlier_release_signs_no_cursor(tmp_path: Path) -> None:
+    file = tmp_path / "data" / "identity" / "cursor.key"
+    Node.open(tmp_path / "data").close()
+    file.write_bytes(b"")
+    node = Node.open(tmp_path / "data")
+    assert len(node.cursor_key) == CURSOR_KEY_BYTES
+    node.close()
+    again = Node.open(tmp_path / "data")
+    assert again.cursor_key == node.cursor_key == file.read_bytes()
+    again.close()
