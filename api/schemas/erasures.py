@@ -7,7 +7,7 @@ from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.facts import ID_LENGTH_MAX
 from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Flag, Name
+from engramlog.api.schemas.values import Flag, Name, Position
 from engramlog.eventlog.kinds import ErasureReason
 from engramlog.projections.writing.decide.facts.erased_set import ERASED_FACTS_MAX
 
@@ -41,14 +41,14 @@ class ErasureRequest(Model, extra="forbid"):
 class BeforeQuery(Model):
     """``before``: a position; earlier erasures or tombstones."""
 
-    before: int | None = Field(default=None, ge=0)
+    before: Position | None = None
     limit: int = Field(default=50, ge=1, le=500)
 
 
 class HoldsQuery(Model):
     """``cursor``: of the page before."""
 
-    cursor: int | None = Field(default=None, ge=0)
+    cursor: Position | None = None
     limit: int = Field(default=50, ge=1, le=500)
 
 

@@ -54,6 +54,8 @@ Share = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 QueryShare = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 """The same in a query string."""
 Flag = Annotated[bool, Field(strict=True)]
+Position = Annotated[int, Field(ge=0, le=2**63 - 1)]
+"""A position in the log or in a stream, as large as a table holds; not necessarily reached."""
 
 
 def _text(v: Any) -> str:

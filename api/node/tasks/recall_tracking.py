@@ -8,7 +8,7 @@ here before the log has them.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import groupby, islice
 
 from engramlog.api.node.tasks.task import LoopTask
@@ -46,6 +46,8 @@ class RecallTracker(LoopTask):
         self._flush_seconds = flush_seconds
         self._uses: dict[str, _Uses] = {}
         self._receipts: dict[str, RecallAnswered] = {}
+        self._flushing = asyncio.Lock()
+        self._flushes: set[asyncio.Task[None]] = set()
 
     @property
     def pending(self) -> int:
@@ -88,8 +90,25 @@ class RecallTracker(LoopTask):
 
     async def flush(self) -> None:
         """Write the backlog: counts as one event, receipts as one each."""
-        await self._flush_uses()
-        await self.flush_receipts()
+        await self._alone(self._flush_uses, self._flush_receipts)
+
+    async def flush_receipts(self) -> None:
+        """Write the receipts that wait."""
+        await self._alone(self._flush_receipts)
+
+    async def _alone(self, *works: Callable[[], Awaitable[None]]) -> None:
+        """Do the work after all flushes before it, and even if the caller is cancelled: else the
+        log would get again what is under way, or an erasure would miss it."""
+
+        async def work() -> None:
+            async with self._flushing:
+                for each in works:
+                    await each()
+
+        flush = asyncio.create_task(work())
+        self._flushes.add(flush)
+        flush.add_done_callback(self._flushes.discard)
+        await asyncio.shield(flush)
 
     async def _flush_uses(self) -> None:
         if not self._uses:
@@ -106,9 +125,7 @@ class RecallTracker(LoopTask):
                 earlier.instants.extend(later.instants)
             self._uses = taken
 
-    async def flush_receipts(self) -> None:
-        """Write the receipts that wait."""
-        # Two concurrent flushes write no duplicates: the table keeps the first of each id.
+    async def _flush_receipts(self) -> None:
         taken = sorted(self._receipts.values(), key=lambda each: each.principal)
         for principal, group in groupby(taken, key=lambda each: each.principal):
             receipts = list(group)

@@ -14,6 +14,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import REASON_LENGTH_MAX
 from engramlog.api.schemas.model import Model
+from engramlog.api.schemas.values import Position
 from engramlog.eventlog.kinds import ContentReviewed
 from engramlog.projections.arrays import I32
 from engramlog.projections.image.view import View
@@ -33,7 +34,7 @@ class FlaggedQuery(Model, extra="allow"):
 
     status: Literal["pending", "released", "kept", "all"] = "pending"
     limit: int = Field(default=50, ge=1, le=PAGE_FACTS_MAX)
-    before: int | None = Field(default=None, ge=1)
+    before: Position | None = Field(default=None, ge=1)
 
 
 class ReviewRequest(Model, extra="allow"):

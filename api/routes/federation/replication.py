@@ -12,6 +12,7 @@ from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
 from engramlog.api.node.node_status import status_of_node
 from engramlog.api.schemas.model import Model
+from engramlog.api.schemas.values import Position
 from engramlog.replay.replication.page import PAGE_EVENTS_MAX, Diverged, encode_page, read_page
 
 routes = Routes("replication")
@@ -23,7 +24,7 @@ class ReplicatedEventsQuery(Model, extra="forbid"):
     """``after``: the last position the replica has; ``hash``: the hash of the event there, in hex;
     ``wait_s``: how long to wait for the first event after it."""
 
-    after: int = Field(default=0, ge=0)
+    after: Position = 0
     hash: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
     limit: int = Field(default=PAGE_EVENTS_MAX, ge=1, le=PAGE_EVENTS_MAX)
     wait_s: float = Field(default=0.0, ge=0.0, le=WAIT_SECONDS_MAX)

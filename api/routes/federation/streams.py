@@ -10,6 +10,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
 from engramlog.api.schemas.model import Model
+from engramlog.api.schemas.values import Position
 from engramlog.eventlog.log import StreamHead
 from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.replay.federation.page import PAGE_EVENTS_MAX, encode_page
@@ -34,7 +35,7 @@ class StreamEventsQuery(Model, extra="forbid"):
     """Events of ``stream`` after the sequence ``after``."""
 
     stream: str = Field(min_length=1, max_length=2_048)
-    after: int = Field(default=0, ge=0)
+    after: Position = 0
     limit: int = Field(default=PAGE_EVENTS_MAX, ge=1, le=PAGE_EVENTS_MAX)
 
 

@@ -19,7 +19,7 @@ from engramlog.api.routes.time_travel.log import journal_of
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
 from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.rights.keys import TENANT
-from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant, Position
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactAsserted
 from engramlog.projections.audit.journal import JournalEntry, JournalQuery
@@ -96,7 +96,7 @@ class JournalRequest(Model, extra="allow"):
     until: Instant | None = None
     principal: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
     event_type: str | None = Field(default=None, min_length=1, max_length=100)
-    cursor: int = Field(default=0, ge=0)
+    cursor: Position = 0
     limit: int = Field(default=200, ge=1, le=1000)
 
 

@@ -17,7 +17,7 @@ from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import MomentQuery
 from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import NAME_LENGTH_MAX
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Position
 from engramlog.eventlog.clock import format_hlc
 from engramlog.eventlog.event import Recorded, UnknownPayload
 from engramlog.eventlog.identifiers import id_text
@@ -63,7 +63,7 @@ class LogQuery(Model, extra="forbid"):
     facts about the entity. With ``as_of`` the log ends at that moment."""
 
     as_of: str | None = None
-    before: int | None = Field(default=None, ge=1)
+    before: Position | None = Field(default=None, ge=1)
     kind: str | None = Field(default=None, min_length=1, max_length=100)
     stream: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
     actor: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)

@@ -44,7 +44,7 @@ class UpdateBody(_DeltaBody):
     kind: Literal["update"]
     replaces: list[Identifier] = Field(max_length=REPLACES_MAX)
     fact_payload: Payload
-    expected_version: int | None = Field(default=None, ge=1)
+    expected_version: int | None = Field(default=None, ge=1, le=2**53)
 
 
 class DeleteBody(_DeltaBody):
@@ -52,7 +52,7 @@ class DeleteBody(_DeltaBody):
 
     kind: Literal["delete"]
     replaces: list[Identifier] = Field(max_length=REPLACES_MAX)
-    expected_version: int | None = Field(default=None, ge=1)
+    expected_version: int | None = Field(default=None, ge=1, le=2**53)
 
 
 class NoopBody(_DeltaBody):
