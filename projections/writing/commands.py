@@ -81,6 +81,11 @@ class AssertFact(OwnShape, frozen=True, kw_only=True, gc=False):
     rights: Authorization | None = None
 
 
+class RefusedItem(OwnShape, frozen=True):
+    """The place of a request's item that was refused before the writer. With it, outcomes stay at
+    their items when the request is repeated and another item is refused."""
+
+
 class RetractFact(OwnShape, frozen=True, kw_only=True, gc=False):
     """Retract one fact by id. ``scopes``: those that the caller may write to. ``marker_id``: the
     record of confidence 0 that ended the fact in another log."""

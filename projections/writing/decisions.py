@@ -44,9 +44,11 @@ from engramlog.projections.writing.decide.memory import (
     summaries,
 )
 from engramlog.projections.writing.decide.peers import peering, protocol_facts
+from engramlog.projections.writing.idempotent_answers import NOT_KEPT
 
 DECISIONS: dict[type[Command], Callable[[Any, Context], Decision | Refused]] = {
     ask.AssertFact: asserting.assert_fact,
+    ask.RefusedItem: lambda _command, _context: NOT_KEPT,
     ask.RetractFact: retracting.retract_fact,
     ask.RetractMatching: retracting.retract_matching,
     kinds.FactDenied: retracting.deny_facts,

@@ -26,6 +26,7 @@ from engramlog.projections.writing.commands import (
     AssertFact,
     Done,
     Refused,
+    RefusedItem,
     RetractFact,
     RetractMatching,
     WriteAnswer,
@@ -37,7 +38,7 @@ from engramlog.projections.writing.held_commands import drafts_not_held, not_hel
 from engramlog.projections.writing.idempotent_answers import kept_outcomes, replayed_outcomes
 from engramlog.projections.writing.submission import Submission
 
-SHARED_APPLY = frozenset({AssertFact, RetractFact, RetractMatching})
+SHARED_APPLY = frozenset({AssertFact, RefusedItem, RetractFact, RetractMatching})
 """Commands whose drafts may wait and be applied together: their decisions know drafts through
 ``Undecided``. All others find everything before them applied, and are applied at once."""
 

@@ -32,6 +32,7 @@ from engramlog.projections.writing.commands import (
     Command,
     Done,
     Refused,
+    RefusedItem,
     ResolveConflict,
     RetractFact,
     RetractMatching,
@@ -45,8 +46,9 @@ WHERE entity=? AND relation=? AND scope=? AND garden_id IS ? AND source=? AND ci
   AND valid_from IS ? AND valid_until IS ?
 ORDER BY hlc DESC LIMIT 1
 """
-_NOT_KEPT = Refused("outcome_not_kept", "refused when first asked; the reason was not kept")
-"""For one item of a request that an earlier version answered."""
+NOT_KEPT = Refused("outcome_not_kept", "refused when first asked; the reason was not kept")
+"""For an item of a batch that was refused before the writer, and of one that an earlier version
+answered."""
 _WRITING = (
     AssertFact,
     RetractFact,
@@ -56,6 +58,7 @@ _WRITING = (
     KeyRevoked,
     PolicySet,
     MergeMemories,
+    RefusedItem,
 )
 """Commands that always record something, are refused, or get an equal fact as answer."""
 
@@ -83,6 +86,8 @@ class _Unmatched(Struct):
 
     def take(self, command: Command) -> list[Recorded]:
         """The first events that ``command`` can have caused."""
+        if isinstance(command, RefusedItem):
+            return []
         if isinstance(command, StoreMemory | MergeMemories):  # commands with their own rules
             taken, self.events = self.events, []
             return taken
@@ -102,8 +107,10 @@ def replayed_outcomes(
 ) -> list[Done | Refused] | None:
     """One outcome per command, as the first request was answered; ``created`` is False. None if the
     request was refused and wrote nothing."""
-    if events and isinstance(events[-1].payload, RequestAnswered):
-        return _as_kept(events[-1].payload, events)
+    if events and isinstance(kept := events[-1].payload, RequestAnswered):
+        if len(kept.outcomes) == len(commands):
+            return _as_kept(kept, events)
+        events = events[:-1]  # of an earlier version, without the items refused before the writer
     left = _Unmatched(list(events))
     outcomes = [_outcome(command, left.take(command), db) for command in commands]
     refused = not events and any(isinstance(each, Refused) for each in outcomes)
@@ -182,7 +189,7 @@ def _outcome(command: Command, events: list[Recorded], db: apsw.Connection) -> D
     if fact is None and isinstance(command, StoreMemory):
         fact = _equal_fact(command.fact, db)
     if not events and fact is None and isinstance(command, _WRITING):
-        return _NOT_KEPT
+        return NOT_KEPT
     return Done(events, fact_id=fact, created=False, retracted=retracted, detail=detail)
 
 

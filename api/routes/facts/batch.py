@@ -30,7 +30,7 @@ from engramlog.api.schemas.facts import (
     BatchRetract,
 )
 from engramlog.eventlog.event import Recorded
-from engramlog.projections.writing.commands import Command, Done, Refused, RetractFact
+from engramlog.projections.writing.commands import Command, Done, Refused, RefusedItem, RetractFact
 
 routes = Routes("facts")
 
@@ -78,15 +78,18 @@ async def write_batch(call: Call, query: BatchQuery) -> web.Response:
     data = await call.raw(call.service.settings.batch_body_bytes_max)
     prepared = await call.in_pool(lambda: _prepare_all(call, data))
     call.charge(len(prepared))
-    if query.atomic and any(each.error is not None for each in prepared):
+    key = call.idempotency()
+    faults = [each.error for each in prepared if each.error is not None]
+    if key is None and query.atomic and faults:
         return _nothing_written(prepared, ())
-    commands = [each.command for each in prepared if each.command is not None]
-    if not commands:
+    if not prepared or (key is None and len(faults) == len(prepared)):
         head = call.node.log.head().position
-        return answer(BatchAnswer(_results(call, prepared, ()), head))
-    outcome = await call.submit(commands, idempotency=call.idempotency(), atomic=query.atomic)
+        return answer(BatchAnswer([_failed(fault) for fault in faults], head))
+    commands = [each.command or RefusedItem() for each in prepared]
+    outcome = await call.submit(commands, idempotency=key, atomic=query.atomic)
     outcomes = outcome.outcomes
-    if query.atomic and any(isinstance(each, Refused) for each in outcomes):
+    refused_any = any(isinstance(each, Refused) for each in outcomes)
+    if query.atomic and refused_any and not outcome.replayed:
         return _nothing_written(prepared, outcomes)
     results = await call.in_pool(lambda: _results(call, prepared, outcomes))
     body = BatchAnswer(results, outcome.position)
@@ -142,16 +145,12 @@ def _results(
     events = [None if isinstance(each, Refused) else asserted_event(each) for each in outcomes]
     stored = _stored_records(call, outcomes, events)
     mode = call.service.settings.sanitizer_mode
-    waiting = iter(enumerate(outcomes))
-    results: list[BatchResult] = []
-    for each in prepared:
-        if each.error is not None:
-            results.append(_failed(each.error))
-        else:
-            place, outcome = next(waiting)
-            event = events[place]
-            results.append(_settled(call, each, outcome, event, stored.get(place), mode))
-    return results
+    return [
+        _settled(call, each, outcomes[place], events[place], stored.get(place), mode)
+        if each.error is None
+        else _failed(each.error)
+        for place, each in enumerate(prepared)
+    ]
 
 
 def _stored_records(
@@ -214,12 +213,11 @@ def _failed(fault: ApiError) -> BatchResult:
 def _nothing_written(prepared: list[Prepared], outcomes: Sequence[Done | Refused]) -> web.Response:
     """422 for an atomic batch with a refused item; the other items report that they were held
     back."""
-    waiting = iter(outcomes)
     results: list[BatchResult] = []
-    for each in prepared:
-        outcome = None if each.error is not None else next(waiting, None)
+    for place, each in enumerate(prepared):
+        outcome = outcomes[place] if outcomes else None
         fault = each.error
-        if isinstance(outcome, Refused):
+        if fault is None and isinstance(outcome, Refused):
             fault = refused(outcome)
         if fault is None:
             fault = coded("not_written", "another item of the atomic batch was refused")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from msgspec import convert
 
 from engramlog.api.routes.facts.batch import BatchAnswer
 from tests.worlds.live import FACT_NOT_FOUND, LiveNode, fact
 
 PATH = "/v1/facts/batch"
+SOURCE = fact()["source"]
 
 
 def item(n: int, **fields: Any) -> dict[str, Any]:
@@ -100,6 +103,44 @@ def test_a_batch_is_idempotent_by_key(live: LiveNode) -> None:
         expected = [each[name] for each in first["results"]]
         assert [each[name] for each in again["results"]] == expected
     assert live.node.log.head().position == head
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_a_repeated_batch_answers_each_item_as_first_whatever_the_others_may_now(
+    serve: Callable[..., LiveNode], atomic: bool
+) -> None:
+    live = serve(auth_required=True)
+    owner, member = (
+        live.key_of("owner"),
+        live.mint("read", "write", entity="agent:t", sources=[SOURCE]),
+    )
+    garden = {"slug": "g", "name": "g", "scope": "company"}
+    assert live.call("POST", "/v1/gardens", key=owner, json=garden).status_code == 201
+    joined = {"entity_uri": "agent:t", "role": "writer"}
+    live.call("POST", "/v1/gardens/g/members", key=owner, json=joined)
+    live.state(key=member, v="known")
+    others = live.state(key=owner, source="agent:owner", v="not yours")
+    items = [
+        fact(v="in the garden", garden_id="g"),
+        fact(v="known"),
+        fact(v="new", relation="memory:new"),
+        *([] if atomic else [{"op": "retract", "id": others["id"]}, fact(entity="")]),
+    ]
+
+    def told() -> list[tuple[int, str | None]]:
+        path = f"{PATH}?atomic=true" if atomic else PATH
+        headers = {"Idempotency-Key": "one"}
+        answer = live.call("POST", path, key=member, json=items, headers=headers)
+        assert answer.status_code == 200, answer.text
+        return [(each["status"], each["id"]) for each in answer.json()["results"]]
+
+    first = told()
+    assert [status for status, _ in first] == [201, 201, 201, *([] if atomic else [403, 422])]
+    assert told() == first
+    head = live.node.log.head().position
+    live.call("DELETE", "/v1/gardens/g/members/agent:t", key=owner)
+    assert told() == [(404, None), *first[1:]]
+    assert live.node.log.head().position == head + 1
 
 
 def test_a_batch_sees_its_own_earlier_items(live: LiveNode) -> None:
