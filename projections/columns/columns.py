@@ -27,6 +27,7 @@ COLUMN_TYPES: dict[str, type[np.generic]] = {
     "base": np.float64,
     "set_aside": np.int64,
     "length": np.int32,
+    "value_bytes": np.int32,
     "warrant": np.int8,
     "asking": np.int8,
     "tie": np.uint32,
@@ -34,8 +35,9 @@ COLUMN_TYPES: dict[str, type[np.generic]] = {
     "peer": np.int32,
     "classification": np.int8,
 }
-"""The columns: one row (slot) per fact, in position order. ``tie`` orders facts with the same clock
-reading, equally on every node; it comes from the fact's id."""
+"""The columns: one row (slot) per fact, in position order. ``length``: its terms; ``value_bytes``:
+its value in UTF-8. ``tie`` orders facts with the same clock reading, equally on every node; it
+comes from the fact's id."""
 
 ROW_FIELDS = tuple(COLUMN_TYPES)
 

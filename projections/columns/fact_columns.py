@@ -118,6 +118,7 @@ class ColumnView:
         self.base: F64 = arrays["base"][:count]
         self.set_aside: I64 = arrays["set_aside"][:count]
         self.length: I32 = arrays["length"][:count]
+        self.value_bytes: I32 = arrays["value_bytes"][:count]
         self.warrant: I8 = arrays["warrant"][:count]
         self.asking: I8 = arrays["asking"][:count]
         self.tie: U32 = arrays["tie"][:count]

@@ -31,7 +31,7 @@ from engramlog.projections.sealed_sections import Laid, Sections
 from engramlog.projections.text_table import TextTable, key_of, table_sections
 
 _ENDS = ("to_position", "set_aside")
-_SAID_BY_TEXT = ("length", "asking", "valid_from", "valid_until", "base")
+_SAID_BY_TEXT = ("length", "value_bytes", "asking", "valid_from", "valid_until", "base")
 """Columns that could reveal an erased fact's text."""
 _NO_LISTS = Lists(np.zeros(1, dtype=np.int64), [np.zeros(0, dtype=np.int32)])
 

@@ -5,6 +5,7 @@ Packed facts never cost more than the budget and never exceed the limit.
 
 from collections.abc import Callable, Sequence
 
+from engramlog.projections.arrays import I32
 from engramlog.projections.recall.ranking.diversity import Chooser
 
 OVERHEAD_TOKENS = 40
@@ -16,7 +17,15 @@ def by_value_bytes(value_text: str) -> int:
     return OVERHEAD_TOKENS + -(-len(value_text.encode()) // BYTES_PER_TOKEN)
 
 
+def costs_by_value_bytes(value_bytes: I32) -> list[int]:
+    """``by_value_bytes`` of many values, given the bytes of each."""
+    costs: list[int] = (OVERHEAD_TOKENS + -(-value_bytes // BYTES_PER_TOKEN)).tolist()
+    return costs
+
+
 ESTIMATORS: dict[str, Callable[[str], int]] = {"value_bytes": by_value_bytes}
+COSTS: dict[str, Callable[[I32], list[int]]] = {"value_bytes": costs_by_value_bytes}
+"""The same estimators for many values, without their texts."""
 
 
 def pack(

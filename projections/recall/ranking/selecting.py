@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from engramlog.projections.arrays import F64, I32
+from engramlog.projections.arrays import F64, I32, I64, Bool
 from engramlog.projections.recall.conversation.conversations import conversations
 from engramlog.projections.recall.plan import Plan
 from engramlog.projections.recall.ranking.diversity import (
@@ -17,7 +17,7 @@ from engramlog.projections.recall.ranking.diversity import (
     Crowding,
     Material,
 )
-from engramlog.projections.recall.ranking.packing import ESTIMATORS, pack
+from engramlog.projections.recall.ranking.packing import COSTS, ESTIMATORS, pack
 from engramlog.projections.recall.ranking.repetition import repeats_last
 from engramlog.projections.recall.ranking.scoring import Scored
 from engramlog.projections.recall.ranking.ties import ranking
@@ -42,30 +42,75 @@ class Selected(Struct, frozen=True):
 
 
 def select(survey: Survey, plan: Plan, scored: Scored, rows: Rows) -> list[Selected]:
-    """The packed candidates, in the order of choice."""
+    """The packed candidates, in the order of choice. Only their rows are read, as long as no
+    similarity compares texts."""
     view, profile = survey.view, plan.profile
+    if plan.token_budget <= 0:
+        return []
     order = ranking(view, scored.fused.slots, scored.score, profile.ties)
     slots, disputed = scored.fused.slots, scored.features.contradicted
     order, firsts = repeats_last(view, slots, disputed, order)
     is_first = np.arange(len(order)) < firsts
     order = order[: max(profile.diversity.pool, plan.limit)]
-    positions = view.from_position[scored.fused.slots[order]]
-    pool = rows(positions.tolist()) if plan.token_budget > 0 else []
-    # Skip facts without a row: erased since the view was pinned.
-    held = np.isin(positions, [row.from_position for row in pool])
-    firsts = int(np.count_nonzero(held & is_first[: len(held)]))
-    order = order[held]
-    estimate = ESTIMATORS[profile.packing.estimator]
-    costs = [estimate(row.value_v) for row in pool]
-    slots = scored.fused.slots[order]
-    packed = pack(
-        _chooser(survey, plan, pool, slots, scored.score[order], firsts),
-        costs,
-        budget=plan.token_budget,
-        limit=plan.limit,
-        skips_max=profile.packing.skips_max,
-    )
-    return [Selected(int(slots[n]), pool[n], costs[n], int(order[n])) for n in packed]
+    is_first = is_first[: len(order)]
+    while True:
+        slots = scored.fused.slots[order]
+        pool = _Pool(view.from_position[slots], rows)
+        firsts = int(np.count_nonzero(is_first))
+        costs = COSTS[profile.packing.estimator](view.value_bytes[slots])
+        packed = pack(
+            _chooser(survey, plan, pool, slots, scored.score[order], firsts),
+            costs,
+            budget=plan.token_budget,
+            limit=plan.limit,
+            skips_max=profile.packing.skips_max,
+        )
+        found = pool.at(packed)
+        if len(found) == len(packed):
+            return [
+                Selected(int(slots[n]), row, costs[n], int(order[n]))
+                for n, row in zip(packed, found, strict=True)
+            ]
+        # Facts without a row were erased since the view was pinned: choose among the others.
+        held = pool.held()
+        order, is_first = order[held], is_first[held]
+
+
+class _Pool:
+    """The candidates to choose from; their rows are read on request.
+
+    Args:
+        positions: of each, in the order of rank.
+    """
+
+    def __init__(self, positions: I64, rows: Rows) -> None:
+        self._positions = positions
+        self._rows = rows
+        self._all: dict[int, FactRow] | None = None
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def at(self, indices: Sequence[int]) -> list[FactRow]:
+        """The rows of some, in this order, without those of erased facts."""
+        positions: list[int] = self._positions[list(indices)].tolist()
+        if self._all is None:
+            return self._rows(positions) if positions else []
+        return [self._all[each] for each in positions if each in self._all]
+
+    def each(self) -> Iterator[FactRow | None]:
+        """The row of every candidate, None for an erased fact."""
+        return map(self._known().get, self._positions.tolist())
+
+    def held(self) -> Bool:
+        """Which of them have a row."""
+        return np.isin(self._positions, list(self._known()))
+
+    def _known(self) -> dict[int, FactRow]:
+        if self._all is None:
+            found = self._rows(self._positions.tolist())
+            self._all = {row.from_position: row for row in found}
+        return self._all
 
 
 def add_parents(
@@ -101,7 +146,7 @@ def add_parents(
 
 
 def _chooser(
-    survey: Survey, plan: Plan, pool: list[FactRow], slots: I32, scores: F64, firsts: int
+    survey: Survey, plan: Plan, pool: _Pool, slots: I32, scores: F64, firsts: int
 ) -> Chooser:
     if not plan.diverse:
         return ByScore(len(pool))
@@ -126,15 +171,15 @@ def _chooser(
 class _Cut(Collection[list[str]]):
     """Rows split into pieces on first use."""
 
-    def __init__(self, rows: Sequence[FactRow], cut: Callable[[FactRow], list[str]]) -> None:
-        self._rows = rows
+    def __init__(self, pool: _Pool, cut: Callable[[FactRow], list[str]]) -> None:
+        self._pool = pool
         self._cut = cut
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._pool)
 
     def __iter__(self) -> Iterator[list[str]]:
-        return map(self._cut, self._rows)
+        return (self._cut(row) if row is not None else [] for row in self._pool.each())
 
     def __contains__(self, terms: object) -> bool:
         return terms in list(self)

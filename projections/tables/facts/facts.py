@@ -390,7 +390,8 @@ class FactsPart(ImagePart):
         return (
             start, end, entity_number, relation_number, source_number, scope_number,
             garden_number, value_number, _TYPE_NUMBERS[value_type], key, object_number,
-            hlc, recorded_at, valid_from, valid_until, base, set_aside, len(terms), warrant,
+            hlc, recorded_at, valid_from, valid_until, base, set_aside, len(terms),
+            len(value_v.encode()), warrant,
             asking_percent(value_v), zlib.crc32(fact.encode()), facts.origins.add(origin),
             -1 if peer is None else facts.sources.add(peer), PLAIN.classification,
         )  # fmt: skip
