@@ -30,24 +30,26 @@ class Stage(Struct, frozen=True):
     A stage that ``builds_on`` others gets in ``earlier`` the gated candidates of the stages listed
     before it, and so waits for them; all others run in parallel. If a stage ``tells``, its hits are
     similar to the question by its own threshold, and so are evidence. ``judges``, given the
-    parameters, says whether a stage separates strong hits from weak ones.
+    parameters, says whether a stage separates strong hits from weak ones. A ``brief`` stage is
+    fast and waits for no other process: over few facts, the recall runs it itself.
     """
 
     parameters: type[Struct]
     run: Callable[[Survey, Any, Mapping[str, Candidates]], Candidates]
     builds_on: bool = False
     tells: bool = False
+    brief: bool = False
     judges: Callable[[Any], bool] = lambda _parameters: False
 
 
 STAGES: dict[str, Stage] = {
-    "lexical": Stage(lexical.Parameters, lexical.run),
+    "lexical": Stage(lexical.Parameters, lexical.run, brief=True),
     "semantic": Stage(semantic.Parameters, semantic.run, tells=True),
     "fuzzy": Stage(fuzzy.Parameters, fuzzy.run, judges=fuzzy.judges),
     "simhash": Stage(simhash.Parameters, simhash.run, tells=True),
-    "graph": Stage(graph.Parameters, graph.run, builds_on=True),
-    "dates": Stage(dates.Parameters, dates.run, builds_on=True),
-    "bridge": Stage(bridge.Parameters, bridge.run, builds_on=True),
+    "graph": Stage(graph.Parameters, graph.run, builds_on=True, brief=True),
+    "dates": Stage(dates.Parameters, dates.run, builds_on=True, brief=True),
+    "bridge": Stage(bridge.Parameters, bridge.run, builds_on=True, brief=True),
     "summaries": Stage(summaries.Parameters, summaries.run),
     "entity_edges": Stage(entity_edges.Parameters, entity_edges.run),
 }

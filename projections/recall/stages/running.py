@@ -1,5 +1,9 @@
 """Runs a profile's stages: in parallel unless they depend on each other, each with a deadline, and
-none able to fail the recall."""
+none able to fail the recall.
+
+Handing a stage to another thread costs more processor time than a brief stage over few facts, so
+the calling thread runs these while it waits for the others.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor, Future
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,6 +31,10 @@ from engramlog.projections.recall.stages.candidates import (
 if TYPE_CHECKING:
     from engramlog.projections.recall.profile import Filled, StageChoice
 
+BRIEF_FACTS_MAX = 250_000
+"""Over more facts, brief stages too get a thread of their own, and stop at their deadline."""
+BRIEF_DEADLINE_MS_MIN = 1_000
+"""With a shorter deadline, they always do."""
 LATE_SECONDS_MAX = 30.0
 """How long to wait for one late stage if the others found nothing."""
 
@@ -45,6 +54,14 @@ class _Ran(Struct, frozen=True):
     hits: Candidates | None = None
 
 
+class _Begun(Struct, frozen=True):
+    """A stage that has to end. Without a ``future``, the calling thread runs it."""
+
+    run: Callable[[], _Ran]
+    future: Future[_Ran] | None
+    since: float
+
+
 def run_stages(
     surveyed: Survey,
     choices: tuple[StageChoice, ...],
@@ -56,13 +73,13 @@ def run_stages(
 
     Args:
         weights: by stage name.
-        executor: runs stages in parallel, each up to its deadline; None runs one after the
-            other in this thread, to the end.
+        executor: runs stages in parallel, each up to its deadline; brief ones over few facts
+            run in this thread. None runs one after the other in this thread, to the end.
     """
     asked = surveyed.request.stages
     wanted = wanted_stages(choices, weights, asked)
     ran: dict[str, _Ran] = {}
-    running: dict[str, tuple[Future[_Ran], float]] = {}
+    running: dict[str, _Begun] = {}
     late: dict[str, Future[_Ran]] = {}
     for choice in choices:
         if choice.name not in wanted:
@@ -80,11 +97,12 @@ def run_stages(
             ran[choice.name] = _Ran(_not_run(choice, "skipped", detail, filled.stage))
             continue
         earlier = {name: each.hits for name, each in ran.items() if each.hits is not None}
+        work = partial(_run, surveyed, choice, earlier, stopwatch)
         if executor is None:
-            ran[choice.name] = _run(surveyed, choice, earlier, stopwatch)
+            ran[choice.name] = work()
         else:
-            begun = executor.submit(_run, surveyed, choice, earlier, stopwatch)
-            running[choice.name] = (begun, stopwatch())
+            future = None if _is_brief(surveyed, choice) else executor.submit(work)
+            running[choice.name] = _Begun(work, future, stopwatch())
     late |= _collect(running, ran, choices, stopwatch)
     if not any(each.outcome.hits for each in ran.values()):
         _wait_for_one(late, ran)
@@ -92,6 +110,11 @@ def run_stages(
         future.cancel()
     hits = {c.name: found for c in choices if (found := ran[c.name].hits) is not None}
     return hits, tuple(ran[choice.name].outcome for choice in choices)
+
+
+def _is_brief(surveyed: Survey, choice: StageChoice) -> bool:
+    few = surveyed.view.count <= BRIEF_FACTS_MAX
+    return few and STAGES[choice.name].brief and choice.deadline_ms >= BRIEF_DEADLINE_MS_MIN
 
 
 def wanted_stages(
@@ -123,22 +146,27 @@ def _has_found_enough(surveyed: Survey, filled: Filled, ran: Mapping[str, _Ran])
 
 
 def _collect(
-    running: dict[str, tuple[Future[_Ran], float]],
+    running: dict[str, _Begun],
     ran: dict[str, _Ran],
     choices: tuple[StageChoice, ...],
     stopwatch: Stopwatch,
 ) -> dict[str, Future[_Ran]]:
-    """Wait for running stages, each up to its deadline; returns the late ones."""
+    """Run those of this thread, and wait for the others, each up to its deadline; returns the late
+    ones."""
     late: dict[str, Future[_Ran]] = {}
     deadlines = {choice.name: choice.deadline_ms / 1000.0 for choice in choices}
     labels = {choice.name: choice.label for choice in choices}
-    for name, (future, begun) in running.items():
-        left = begun + deadlines[name] - stopwatch()
+    here = {name: begun.run() for name, begun in running.items() if begun.future is None}
+    for name, begun in running.items():
+        if begun.future is None:
+            ran[name] = here[name]
+            continue
+        left = begun.since + deadlines[name] - stopwatch()
         try:
-            ran[name] = future.result(max(left, 0.0))
+            ran[name] = begun.future.result(max(left, 0.0))
         except TimeoutError:
-            late[name] = future
-            elapsed_ms = (stopwatch() - begun) * 1000.0
+            late[name] = begun.future
+            elapsed_ms = (stopwatch() - begun.since) * 1000.0
             detail = f"not done after {deadlines[name] * 1000:.0f} ms"
             ran[name] = _Ran(StageOutcome(name, "deadline", 0, elapsed_ms, detail, labels[name]))
     running.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from threading import Event
+from threading import Event, current_thread, main_thread
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import load_profile
 from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.request_facts import Survey
-from engramlog.projections.recall.stages import STAGES, graph, lexical
+from engramlog.projections.recall.stages import STAGES, graph, lexical, running
 from engramlog.projections.recall.stages.candidates import Candidates
 from tests.worlds.recall_world import World, reader, user
 
@@ -88,3 +88,35 @@ def test_a_late_stage_that_finds_nothing_leaves_the_word_to_the_next(
     monkeypatch: pytest.MonkeyPatch, threads: Executor
 ) -> None:
     assert found_late(monkeypatch, threads, lexical=nothing, semantic=words) == ["fact-0"]
+
+
+def test_brief_stages_over_few_facts_run_in_the_recalls_own_thread(
+    monkeypatch: pytest.MonkeyPatch, threads: Executor
+) -> None:
+    world = World()
+    world.fact(user("a"), "memory:note", "ledger")
+    ran: dict[str, bool] = {}
+
+    def noting(name: str, run: Run) -> Run:
+        def noted(survey: Survey, parameters: Any, earlier: Mapping[str, Any]) -> Candidates:
+            ran[name] = current_thread() is main_thread()
+            return run(survey, parameters, earlier)
+
+        return noted
+
+    profile = load_profile("stigmem")
+    for name in ("lexical", "semantic", "graph"):
+        stage = msgspec.structs.replace(STAGES[name], run=noting(name, STAGES[name].run))
+        monkeypatch.setitem(STAGES, name, stage)
+
+    def ask() -> None:
+        recall(
+            world.view(), world.rows, RecallRequest(query="ledger"), profile,
+            reader(), world.moment(), executor=threads,
+        )  # fmt: skip
+
+    ask()
+    assert ran == {"lexical": True, "semantic": False, "graph": True}
+    monkeypatch.setattr(running, "BRIEF_FACTS_MAX", 0)
+    ask()
+    assert ran == {"lexical": False, "semantic": False, "graph": False}
