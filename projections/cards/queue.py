@@ -82,8 +82,8 @@ class CardQueue:
                 timeout_seconds,
             )
 
-    def close(self) -> None:
-        """Finish the running work, drop the rest. Idempotent."""
+    def close(self, timeout_seconds: float | None = None) -> None:
+        """Finish the running work, drop the rest; wait at most that long. Idempotent."""
         with self._condition:
             self._closed = True
             urgent, self._urgent = self._urgent, []
@@ -92,7 +92,7 @@ class CardQueue:
         for future, _ in urgent:
             future.cancel()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
         while True:

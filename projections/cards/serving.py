@@ -25,6 +25,7 @@ from engramlog.projections.cards.inputs import CardInputs, card_inputs
 from engramlog.projections.cards.queue import QUEUE_MAX, CardQueue
 from engramlog.projections.cards.source import Served
 from engramlog.projections.embedding.errors import EmbeddingError
+from engramlog.projections.embedding.service import CLOSING_SECONDS
 from engramlog.projections.embedding.vectors.card_vectors import CardVectors
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import Moment
@@ -108,9 +109,10 @@ class Cards:
         self.embedding.start()
 
     def close(self) -> None:
-        """Idempotent."""
+        """Idempotent. An embedding provider that hangs is not waited for: its work ends with the
+        provider."""
         self.queue.close()
-        self.embedding.close()
+        self.embedding.close(CLOSING_SECONDS)
 
     # -- reading --------------------------------------------------------------------------
 

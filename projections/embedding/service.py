@@ -21,6 +21,9 @@ from engramlog.projections.image.reader import Reader
 
 CACHE_FILE = "embeddings.db"
 PURGE_WAIT_SECONDS = 60.0
+CLOSING_SECONDS = 3.0
+"""How long the worker may finish its request at the end. A provider that hangs would hold the data
+directory for minutes: each of several attempts waits for an answer."""
 
 
 class Embeddings:
@@ -105,7 +108,9 @@ class Embeddings:
         if self._closed:
             return
         self._closed = True
-        self.worker.close()
+        if not self.worker.close(CLOSING_SECONDS):
+            self._provider.close()  # it does not answer; its texts wait for the next start
+            self.worker.close()
         self._provider.close()
         self._table.close()
         self._vectors.close()

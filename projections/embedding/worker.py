@@ -151,15 +151,17 @@ class EmbeddingWorker:
                 self._callers -= 1
             return reached()
 
-    def close(self) -> None:
-        """Stop after the current request. Idempotent."""
+    def close(self, timeout_seconds: float | None = None) -> bool:
+        """Stop after the current request; whether it ended within this time. Idempotent."""
         self._closing.set()
         with self._condition:
             self._condition.notify_all()
         self._changes.close()
         if self._changes.note in self._reader.followers:
             self._reader.followers.remove(self._changes.note)
-            self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
 
     def _position(self) -> int:
         """Everything up to here is embedded. Call under the condition."""

@@ -5,6 +5,7 @@ messages never contain keys.
 """
 
 import random
+import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -60,8 +61,8 @@ class HttpClient:
         base_url: ``http`` or ``https``; a key is sent over plain ``http`` to this machine only.
         key: bearer token, or None.
         patience: by purpose.
-        sleep, jitter, now: injected for tests; ``jitter`` is uniform in [0, 1) and
-            keeps many nodes from retrying at the same instant.
+        sleep, jitter, now: injected for tests; by default ``close`` ends a sleep. ``jitter`` is
+            uniform in [0, 1) and keeps many nodes from retrying at the same instant.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class HttpClient:
         key: str | None = None,
         patience: Mapping[Purpose, Patience] = PATIENCE,
         breaker: CircuitBreaker | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] | None = None,
         jitter: Callable[[], float] = random.random,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -88,7 +89,8 @@ class HttpClient:
         self._host = url.netloc.rpartition("@")[2]
         self._patience = dict(patience)
         self._breaker = breaker or CircuitBreaker(time.monotonic)
-        self._sleep = sleep
+        self._closing = threading.Event()
+        self._sleep = sleep or self._closing.wait
         self._jitter = jitter
         self._now = now
 
@@ -110,13 +112,14 @@ class HttpClient:
                 return self._attempt(path, content, patience)
             except ProviderUnavailable as fault:
                 pause = self._pause(fault, attempt, patience)
-                if pause is None:
+                if pause is None or self._closing.is_set():
                     raise
                 self._sleep(pause)
         raise AssertionError("attempts_max is at least 1")
 
     def close(self) -> None:
-        """Close idle connections. Idempotent."""
+        """Close every connection; requests under way fail. Idempotent."""
+        self._closing.set()
         self._http.close()
 
     def _attempt(self, path: str, content: bytes, patience: Patience) -> bytes:
