@@ -6,6 +6,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from engramlog.projections.arrays import F64
 from engramlog.projections.recall.profile import FactorChoice
 from engramlog.projections.recall.ranking.scoring import SCORE_DECIMALS, Scored
@@ -24,6 +26,10 @@ BREAKDOWN_KEYS = (
 )
 
 
+SCALED_MAX, CERTAIN_BELOW = 2.0**40, 0.499
+"""A double below 2^40 that was multiplied once is wrong by less than 0.001."""
+
+
 class Breakdowns:
     """The breakdowns of one answer's facts.
 
@@ -39,8 +45,9 @@ class Breakdowns:
         self._columns: dict[str, list[float]] = {}
         if any(index is not None for index in indices):
             at = [index or 0 for index in indices]
-            for name, numbers in _shown_numbers(scored, choices).items():
-                self._columns[name] = [round(n, SCORE_DECIMALS) for n in numbers[at].tolist()]
+            shown = _shown_numbers(scored, choices)
+            columns = rounded(np.stack([numbers[at] for numbers in shown.values()]))
+            self._columns = dict(zip(shown, columns, strict=True))
         self._indices = indices
 
     def of(self, number: int, trust: float) -> dict[str, float]:
@@ -61,6 +68,19 @@ class Breakdowns:
             parts["other_factors"] = round(parts["weighted_total"] / known, SCORE_DECIMALS)
         parts["scale"] = self._scale
         return parts
+
+
+def rounded(numbers: F64) -> list[list[float]]:
+    """Each number as ``round`` gives it, to ``SCORE_DECIMALS``; a call for each costs more."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = numbers * 10.0**SCORE_DECIMALS
+        whole = np.rint(scaled)
+        # The nearest integer is certain, unless the product is huge or close to a half.
+        certain = (np.abs(scaled - whole) < CERTAIN_BELOW) & (np.abs(scaled) < SCALED_MAX)
+    found: list[list[float]] = (whole / 10.0**SCORE_DECIMALS).tolist()
+    for row, column in np.argwhere(~certain).tolist():
+        found[row][column] = round(float(numbers[row, column]), SCORE_DECIMALS)
+    return found
 
 
 def _shown_numbers(scored: Scored, choices: Sequence[FactorChoice]) -> dict[str, F64]:

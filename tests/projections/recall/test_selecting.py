@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from engramlog.projections.recall.answer import RecallAnswer
 from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import load_profile
+from engramlog.projections.recall.ranking.breakdown import rounded
 from engramlog.projections.recall.ranking.packing import by_value_bytes, costs_by_value_bytes
+from engramlog.projections.recall.ranking.scoring import SCORE_DECIMALS
 from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.tables.facts.fact_rows import FactRow
 from tests.worlds.recall_world import World, reader, user
@@ -72,3 +74,13 @@ def test_a_fact_erased_since_the_view_was_pinned_leaves_its_place(lambda_mmr: fl
 def test_values_cost_the_same_without_their_texts(texts: list[str]) -> None:
     sizes = np.array([len(text.encode()) for text in texts], dtype=np.int32)
     assert costs_by_value_bytes(sizes) == list(map(by_value_bytes, texts))
+
+
+NUMBERS = st.floats() | st.floats(-2, 2) | st.integers(-4_000_001, 4_000_001).map(lambda n: n / 2e6)
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1))
+def test_many_numbers_are_rounded_like_one(rows: list[tuple[float, float]]) -> None:
+    found = rounded(np.array(rows))
+    expected = [[round(number, SCORE_DECIMALS) for number in row] for row in rows]
+    assert repr(found) == repr(expected)
