@@ -6,7 +6,7 @@ graph find them. One more fact holds the envelope for GET.
 """
 
 from typing import Annotated, Any, Literal, cast
-from uuid import uuid4
+from uuid import UUID, uuid4, uuid5
 
 import msgspec
 from msgspec import UNSET
@@ -118,6 +118,8 @@ class IntentRecord(Warned, rename={"from_": "from"}):
     fact_ids: list[str]
 
 
+_OF_KEYS = UUID("5a0c1f0e-6b0d-4a55-9c43-2a1f4c0d7e11")
+"""Namespace of the names that repeated requests without one share."""
 ENVELOPE = "intent:envelope"
 RECIPIENT = "rel:intent-to"
 """``rel:*`` is set-valued, so several recipients do not contradict."""
@@ -133,15 +135,18 @@ RELATIONS = frozenset({ENVELOPE, RECIPIENT, "intent:goal", "intent:from"})
 async def create_intent(call: Call, request: IntentRequest) -> IntentRecord:
     """State an intent: all of its facts or none."""
     sent = cast("dict[str, Any]", parse_json(await call.raw()))
-    name = entity_named(call, request.id or f"intent:{uuid4()}", call.view().position)
+    key = call.idempotency()
+    made = uuid4() if key is None else uuid5(_OF_KEYS, f"{key.actor}\n{key.key}")
+    name = entity_named(call, request.id or f"intent:{made}", call.view().position)
     before = call.view()
-    if await call.in_pool(lambda: _found(call, before, name, call.moment(before))) is not None:
-        raise plain("intent_exists")
+    known = await call.in_pool(lambda: _found(call, before, name, call.moment(before)))
     envelope = _envelope(request, sent, name)
+    if known is not None:
+        same = known == _record(envelope, known.created_at, known.fact_ids)
+        if key is None or not same:  # else perhaps a retry, whose facts are there
+            raise plain("intent_exists")
     assertions = [assertion_of(call, each) for each in _facts(request, name, envelope)]
-    written = await call.submit(
-        [each.command for each in assertions], idempotency=call.idempotency(), atomic=True
-    )
+    written = await call.submit([each.command for each in assertions], idempotency=key, atomic=True)
     ids: list[str] = []
     for outcome in written.outcomes:
         if isinstance(outcome, Refused):

@@ -120,3 +120,24 @@ def test_a_fact_that_is_not_an_envelope_is_skipped(live: LiveNode) -> None:
     live.state(entity="intent:x", relation="intent:envelope", type="text", v='{"id": 1}')
     assert live.call("GET", "/v1/intents/intent:x").status_code == 404
     assert live.call("POST", "/v1/intents", json=envelope(id="intent:x")).status_code == 201
+
+
+@pytest.mark.parametrize("named", [{}, {"id": "intent:brew"}])
+def test_an_intent_repeated_under_its_key_is_answered_again(
+    live: LiveNode, named: dict[str, str]
+) -> None:
+    def post(key: str | None, **change: Any) -> Any:
+        headers = {} if key is None else {"Idempotency-Key": key}
+        return live.call("POST", "/v1/intents", json=envelope(**named, **change), headers=headers)
+
+    first = post("one", constraint=[{"kind": "budget", "limit": {"type": "number", "v": 10}}])
+    assert first.status_code == 201, first.text
+    head = live.node.log.head().position
+    again = post("one", constraint=[{"kind": "budget", "limit": {"type": "number", "v": 10}}])
+    assert (again.status_code, again.json()) == (201, first.json())
+    assert post("one", goal="another").status_code == 409
+    assert live.node.log.head().position == head
+    if named:
+        assert post(None).status_code == 409
+    else:
+        assert post("two").json()["id"] != first.json()["id"]
