@@ -118,7 +118,7 @@ def page_of(
         chosen = slots[view.hlc[slots] <= after[0]]
         ties = int(np.count_nonzero(view.hlc[chosen] == after[0]))
     chosen = _newest(view, chosen, limit + 1 + ties)
-    rows = reader.rows(view.from_position[chosen].tolist())
+    rows = reader.every_row(view.from_position[chosen].tolist())
     places = [(row.hlc, row.id, n) for n, row in enumerate(rows)]
     places.sort(reverse=True)  # ids are unique
     if after is not None:

@@ -16,7 +16,6 @@ from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import format_instant
 from engramlog.projections.tables.declared.subscriptions import SubscriptionRow
-from engramlog.projections.tables.facts.fact_rows import FactRow
 
 PAGE_EVENTS = 500
 
@@ -73,7 +72,7 @@ def notices_after(
 
 
 def _fact(node: Node, view: View, notice: Notice) -> dict[str, Any]:
-    row: FactRow = node.reader.rows([int(view.from_position[notice.slot])])[0]
+    (row,) = node.reader.every_row([int(view.from_position[notice.slot])])
     if notice.fact_id is None:
         return {"entity": row.entity, "scope": row.scope, "garden_id": row.garden_id,
                 **notice.detail}  # fmt: skip

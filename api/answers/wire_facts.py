@@ -95,7 +95,7 @@ def records_of(
     caller has them."""
     chosen: I32 = np.asarray(slots, dtype=np.int32)
     if rows is None:
-        rows = reader.rows(view.from_position[chosen].tolist())
+        rows = reader.every_row(view.from_position[chosen].tolist())
     numbers = volatile_of(view, chosen, moment, authorization)
     return [record_of(row, now, node_id) for row, now in zip(rows, numbers, strict=True)]
 

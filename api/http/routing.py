@@ -4,6 +4,7 @@ The router, the permission check, OpenAPI and the docs page all read the rows, s
 of these.
 """
 
+import asyncio
 import re
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +16,7 @@ from msgspec import UNSET, Struct
 from pydantic import BaseModel
 
 from engramlog.api.http.call import SESSION_HEADER, Call, Warns, warned
+from engramlog.projections.image.reader import ErasedMeanwhile
 
 Permission: TypeAlias = Literal[
     "read",
@@ -116,16 +118,30 @@ class Route(Struct, frozen=True, kw_only=True):
                 given[name] = await call.body_if_any(model)
         if SESSION_HEADER in self.headers:
             call.session()
-        if self.is_async:
-            made = await self.handler(call, **given)
-        else:
-            work = partial(self.handler, call, **given)
-            made = await (call.in_long_pool(work) if self.long else call.in_pool(work))
+        attempts = 1 if self.changes else ATTEMPTS_MAX
+        while True:
+            try:
+                made = await self._made(call, given)
+                break
+            except ErasedMeanwhile:
+                attempts -= 1
+                if not attempts:
+                    raise
+            await asyncio.sleep(PAUSE_SECONDS)  # an erasure leaves the tables before the image
         if given and getattr(made, "warnings", None) is UNSET:
             return warned(cast("Warns", made), *given.values())
         return made
 
+    async def _made(self, call: Call, given: dict[str, BaseModel]) -> Any:
+        if self.is_async:
+            return await self.handler(call, **given)
+        work = partial(self.handler, call, **given)
+        return await (call.in_long_pool(work) if self.long else call.in_pool(work))
 
+
+ATTEMPTS_MAX = 200
+"""Attempts of a read whose facts are erased while it looks at them:"""
+PAUSE_SECONDS = 0.02
 QUERY = "query"
 """The parameter of a handler that takes the query string."""
 _WORD = re.compile(r"[A-Za-z0-9]+")

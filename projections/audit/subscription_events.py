@@ -63,7 +63,7 @@ def notices_of(
         if sort not in wanted or not _is_subscribed(view, slot, subscription):
             continue
         name = str(uuid5(_NAMESPACE, f"{subscription.id} {event.event_id.hex()} {number}"))
-        row = reader.rows([int(view.from_position[slot])])[0]
+        (row,) = reader.every_row([int(view.from_position[slot])])
         fact = None if sort in ("facts_decayed", "card_refreshed") else row.id
         found.append(Notice(name, sort, row.entity, slot, fact, event.received_at, detail))
     return found

@@ -127,7 +127,7 @@ def _contradictions(room: _Room) -> list[LintFinding]:
     open_ones = conflicts(room.reader, room.view, room.inside, room.moment, status="unresolved")
     wanted = (each for each in open_ones if _wanted(room.view, each.newer, request))
     for each in islice(wanted, FINDINGS_MAX + 1):
-        newer, older = room.reader.rows(
+        newer, older = room.reader.every_row(
             [int(room.view.from_position[slot]) for slot in (each.newer, each.older)]
         )
         detail = f"{_shortened(newer.value_v)} (newer) against {_shortened(older.value_v)}"
@@ -242,6 +242,6 @@ def _finding_for(
     whole_entity: bool = False,
 ) -> LintFinding:
     newest = sorted(slots, key=lambda slot: -int(room.view.hlc[slot]))[:FACTS_MAX]
-    rows = room.reader.rows([int(room.view.from_position[slot]) for slot in newest])
+    rows = room.reader.every_row([int(room.view.from_position[slot]) for slot in newest])
     relation = None if whole_entity else rows[0].relation
     return LintFinding(check, severity, rows[0].entity, relation, [row.id for row in rows], detail)

@@ -69,6 +69,10 @@ _RELOADED = _KEY_KINDS.union(
 )
 
 
+class ErasedMeanwhile(Exception):
+    """Facts of a view were erased before their rows were read; a later view lacks them."""
+
+
 class Reader:
     """Synchronous queries; safe from any thread. ``followers`` are called with published events, in
     the writer's thread. ``history``: the log, if this process has it."""
@@ -141,7 +145,8 @@ class Reader:
         return View(self.image)
 
     def rows(self, positions: Sequence[int]) -> list[FactRow]:
-        """Rows of the facts asserted at ``positions``, in that order."""
+        """Rows of the facts asserted at ``positions``, in that order; without facts that were
+        erased since the positions were found."""
         kept = self._kept
         found = kept.find(positions)
         missing = [at for at, row in zip(positions, found, strict=True) if row is None]
@@ -159,6 +164,13 @@ class Reader:
             for at, row in zip(positions, found, strict=True)
         ]
         return [row for row in rows if row is not None]
+
+    def every_row(self, positions: Sequence[int]) -> list[FactRow]:
+        """``rows``, one for each position. Raises ErasedMeanwhile."""
+        rows = self.rows(positions)
+        if len(rows) < len(positions):
+            raise ErasedMeanwhile(f"{len(positions) - len(rows)} facts are erased")
+        return rows
 
     def said(self, positions: Sequence[int]) -> list[SaidRow]:
         """What the facts asserted at ``positions`` say; the positions ascend."""

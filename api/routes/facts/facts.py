@@ -188,7 +188,7 @@ async def get_fact(call: Call, query: MomentQuery) -> FactRecord:
                 return card
             check_erased(call, name)
         raise
-    rows = call.node.reader.rows([int(view.from_position[slot])])
+    rows = call.node.reader.every_row([int(view.from_position[slot])])
     _check_cid(rows[0])
     record = call.records(view, [slot], moment, rows=rows)[0]
     call.note_read((rows[0].scope,))
@@ -258,7 +258,7 @@ async def verify_cid(call: Call) -> CidCheck:
     """Whether a stored fact still hashes to its content id."""
     view = call.view()
     slot = find(call, view, call.moment(view), call.segment("fact_id"))
-    row = call.node.reader.rows([int(view.from_position[slot])])[0]
+    row = call.node.reader.every_row([int(view.from_position[slot])])[0]
     computed = row.computed_cid()
     reason = None
     if not row.cid:

@@ -152,7 +152,7 @@ def synthesize_scope(call: Call, query: SynthesisQuery) -> Synthesis:
     found = synthesize(
         view, authorization, moment, include_expired=query.include_expired, limit=query.limit
     )
-    rows = call.node.reader.rows(view.from_position[found.foremost].tolist())
+    rows = call.node.reader.every_row(view.from_position[found.foremost].tolist())
     slots = [view.slot_at(row.from_position) for row in rows]
     numbers = volatile_of(view, np.array(slots, dtype=np.int32), moment, authorization)
     facts = [

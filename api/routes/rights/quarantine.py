@@ -101,7 +101,7 @@ def list_quarantined(call: Call, query: QuarantineQuery) -> QuarantinePage:
     chosen.sort(key=lambda pair: int(view.from_position[pair[0]]), reverse=True)
     shown = chosen[query.offset : query.offset + query.limit]
     positions = view.from_position[np.array([slot for slot, _ in shown], dtype=np.int32)]
-    rows = call.node.reader.rows(positions.tolist())
+    rows = call.node.reader.every_row(positions.tolist())
     reviews = call.node.reader.ask(reviews_of, [row.id for row in rows])
     items = [
         _wire(row, now, reviews.get(row.id)) for row, (_, now) in zip(rows, shown, strict=True)

@@ -246,7 +246,7 @@ def _entries(call: Call, view: View, moment: Moment, steps: Sequence[Step]) -> l
     asserted = [step.asserted for step in steps]
     slots = view.from_position.searchsorted(asserted).astype(np.int32)
     records = call.records(view, slots, moment)
-    rows = reader.rows(asserted)
+    rows = reader.every_row(asserted)
     events = events_at(call.node.log, [step.position for step in steps])
     reasons = reader.ask(reasons_of, [row.id for row in rows])
     made: list[TrailEntry] = []
