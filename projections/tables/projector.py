@@ -7,7 +7,6 @@ projector's sources are written before it runs.
 """
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Protocol
 
@@ -16,7 +15,7 @@ import apsw
 from engramlog.eventlog.event import Recorded
 
 
-class Projector(ABC):
+class Projector:
     """Turns events into rows of the projector's tables.
 
     Attributes:
@@ -43,9 +42,14 @@ class Projector(ABC):
     def __init_subclass__(cls) -> None:
         cls.tables = tuple(re.findall(r"CREATE TABLE (\w+)", cls.schema))
 
-    @abstractmethod
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         """Write the rows of ``events`` (of ``kinds`` only, in log order)."""
+        for event in events:
+            self.apply_event(event, db)
+
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        """Write the rows of one event, in a projector that takes events one by one."""
+        raise NotImplementedError
 
 
 class ImagePart(Protocol):
@@ -65,7 +69,12 @@ class ImagePart(Protocol):
     def fold(self, events: Sequence[Recorded]) -> None:
         """Apply a run of events of one kind, in log order. Parts earlier in the image have already
         folded them."""
-        ...
+        for event in events:
+            self.fold_event(event)
+
+    def fold_event(self, event: Recorded) -> None:
+        """Apply one event, in a part that takes them one by one."""
+        raise NotImplementedError
 
     def forget(self, facts: Mapping[str, int]) -> None:
         """Drop the data of erased facts, given by id and slot. By default a part has none, or none

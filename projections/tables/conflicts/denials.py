@@ -74,16 +74,15 @@ class DenialsProjector(Projector):
     kinds = frozenset({"fact_denied", "conflict_resolved"})
     erasing = (f"DELETE FROM denials WHERE fact_id IN {FACTS} OR marker_id IN {FACTS}",)
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            payload = event.payload
-            if isinstance(payload, FactDenied):
-                _deny(event, payload, db)
-            else:
-                assert isinstance(payload, ConflictResolved)
-                resolved = (event.position, payload.winner_id, payload.resolution_fact_id,
-                            payload.note, event.header.actor, payload.conflict_id)  # fmt: skip
-                db.execute(_RESOLVE, resolved)
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        payload = event.payload
+        if isinstance(payload, FactDenied):
+            _deny(event, payload, db)
+        else:
+            assert isinstance(payload, ConflictResolved)
+            resolved = (event.position, payload.winner_id, payload.resolution_fact_id,
+                        payload.note, event.header.actor, payload.conflict_id)  # fmt: skip
+            db.execute(_RESOLVE, resolved)
 
 
 def _deny(event: Recorded, denied: FactDenied, db: apsw.Connection) -> None:
@@ -129,15 +128,14 @@ class DenialsPart(SmallPart):
         for position, fact, marker in query(db, _EVERY):
             self._add(position, fact, marker)
 
-    def fold(self, events: Sequence[Recorded]) -> None:
-        for event in events:
-            payload = event.payload
-            if isinstance(payload, FactDenied):
-                for fact in payload.fact_ids:
-                    self._add(event.position, fact, payload.marker_id)
-            elif self._waiting:
-                for waiting in self._waiting.pop(fact_id(event), ()):
-                    self._add(*waiting)
+    def fold_event(self, event: Recorded) -> None:
+        payload = event.payload
+        if isinstance(payload, FactDenied):
+            for fact in payload.fact_ids:
+                self._add(event.position, fact, payload.marker_id)
+        elif self._waiting:
+            for waiting in self._waiting.pop(fact_id(event), ()):
+                self._add(*waiting)
 
     def forget(self, facts: Mapping[str, int]) -> None:
         gone = frozenset(facts.values())

@@ -8,7 +8,7 @@ fact never applies them, but must hide the same notes as the others. Only a reso
 own node counts, so that a peer cannot hide other nodes' facts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import apsw
 import msgspec
@@ -49,12 +49,11 @@ class ResolutionsProjector(Projector):
         f" WHERE note_id IN {FACTS} OR fact_id IN {FACTS} OR event_id IN {EVENTS}",
     )
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            key, settled = _settlement_of(event)
-            db.execute(_DROP, key)
-            rows = [(*key, n, fact, settled.event_id) for n, fact in enumerate(settled.facts)]
-            db.executemany("INSERT INTO resolved_facts VALUES (?,?,?,?,?)", rows)
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        key, settled = _settlement_of(event)
+        db.execute(_DROP, key)
+        rows = [(*key, n, fact, settled.event_id) for n, fact in enumerate(settled.facts)]
+        db.executemany("INSERT INTO resolved_facts VALUES (?,?,?,?,?)", rows)
 
 
 _Key = tuple[str, str]
@@ -82,14 +81,13 @@ class ResolutionsPart(SmallPart):
             settled = self._settlement_of.setdefault((note, origin), _Settled(event_id, []))
             settled.facts.append(fact)
 
-    def fold(self, events: Sequence[Recorded]) -> None:
-        for event in events:
-            if isinstance(event.payload, FactErased):
-                gone = set(event.payload.events)
-                self._keep(lambda _, settled, gone=gone: settled.event_id not in gone)
-            else:
-                key, settled = _settlement_of(event)
-                self._settlement_of[key] = settled
+    def fold_event(self, event: Recorded) -> None:
+        if isinstance(event.payload, FactErased):
+            gone = set(event.payload.events)
+            self._keep(lambda _, settled: settled.event_id not in gone)
+        else:
+            key, settled = _settlement_of(event)
+            self._settlement_of[key] = settled
 
     def forget(self, facts: Mapping[str, int]) -> None:
         for settled in self._settlement_of.values():

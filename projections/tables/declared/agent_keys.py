@@ -1,6 +1,5 @@
 """``agent_keys``: the public keys with which agents sign their facts (wire 1.6)."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 import apsw
@@ -41,13 +40,12 @@ class AgentKeysProjector(Projector):
     """
     kinds = frozenset({"agent_key_set"})
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            key = event.payload
-            assert isinstance(key, AgentKeySet)
-            at = event.header.recorded_at
-            insert_row(db, "agent_keys", event, registered_at=at, or_ignore=True)
-            db.execute("UPDATE agent_keys SET status=? WHERE key_id=?", (key.status, key.key_id))
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        key = event.payload
+        assert isinstance(key, AgentKeySet)
+        at = event.header.recorded_at
+        insert_row(db, "agent_keys", event, registered_at=at, or_ignore=True)
+        db.execute("UPDATE agent_keys SET status=? WHERE key_id=?", (key.status, key.key_id))
 
 
 def load_agent_keys(db: apsw.Connection) -> dict[str, AgentKeyRow]:

@@ -53,14 +53,13 @@ class AliasesProjector(Projector):
     kinds = frozenset({"alias_set"})
     erasing = (f"DELETE FROM aliases WHERE from_position IN {POSITIONS}",)
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            alias = event.payload
-            assert isinstance(alias, AliasSet)
-            end_rows(db, "aliases", event, raw_uri=alias.raw_uri)
-            if alias.canonical_uri is not None:
-                by, at = event.header.actor, event.header.recorded_at
-                insert_row(db, "aliases", event, kind=alias.alias_kind, set_by=by, set_at=at)
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        alias = event.payload
+        assert isinstance(alias, AliasSet)
+        end_rows(db, "aliases", event, raw_uri=alias.raw_uri)
+        if alias.canonical_uri is not None:
+            by, at = event.header.actor, event.header.recorded_at
+            insert_row(db, "aliases", event, kind=alias.alias_kind, set_by=by, set_at=at)
 
 
 def load_aliases(db: apsw.Connection) -> list[AliasRow]:

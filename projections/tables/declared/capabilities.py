@@ -1,8 +1,6 @@
 """``capabilities``: tokens that this node signed. ``capability_revocations``: revocations of any
 node's tokens."""
 
-from collections.abc import Sequence
-
 import apsw
 from msgspec import Struct
 
@@ -57,20 +55,13 @@ class CapabilitiesProjector(Projector):
     """
     kinds = frozenset({"capability_issued", "capability_revoked"})
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            node, at = event.header.origin, event.header.recorded_at
-            if isinstance(event.payload, CapabilityRevoked):
-                insert_row(
-                    db,
-                    "capability_revocations",
-                    event,
-                    node_id=node,
-                    revoked_at_us=at,
-                    or_ignore=True,
-                )
-            elif event.peer is None:  # each node lists only the tokens that it signed
-                insert_row(db, "capabilities", event, issued_at_us=at)
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        node, at = event.header.origin, event.header.recorded_at
+        if isinstance(event.payload, CapabilityRevoked):
+            table = "capability_revocations"
+            insert_row(db, table, event, node_id=node, revoked_at_us=at, or_ignore=True)
+        elif event.peer is None:  # each node lists only the tokens that it signed
+            insert_row(db, "capabilities", event, issued_at_us=at)
 
 
 def load_capabilities(db: apsw.Connection) -> list[CapabilityRow]:

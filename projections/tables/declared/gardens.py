@@ -4,7 +4,7 @@
 reviewed fact. Visibility always follows the present state. Source: wire 2.2 and 4.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import apsw
 import msgspec
@@ -76,19 +76,18 @@ class GardensProjector(Projector):
     )
     erasing = (f"DELETE FROM quarantine WHERE fact_id IN {FACTS}",)
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            payload = event.payload
-            if isinstance(payload, GardenCreated):
-                _create(event, payload, db)
-            elif isinstance(payload, GardenMemberSet):
-                _set_member(event, payload, db)
-            elif isinstance(payload, GardenDeleted):
-                end_rows(db, "gardens", event, id=payload.garden_id)
-                end_rows(db, "garden_members", event, garden_id=payload.garden_id)
-            else:
-                by, at = event.header.actor, event.header.recorded_at
-                insert_row(db, "quarantine", event, reviewed_by=by, reviewed_at=at, or_ignore=True)
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        payload = event.payload
+        if isinstance(payload, GardenCreated):
+            _create(event, payload, db)
+        elif isinstance(payload, GardenMemberSet):
+            _set_member(event, payload, db)
+        elif isinstance(payload, GardenDeleted):
+            end_rows(db, "gardens", event, id=payload.garden_id)
+            end_rows(db, "garden_members", event, garden_id=payload.garden_id)
+        else:
+            by, at = event.header.actor, event.header.recorded_at
+            insert_row(db, "quarantine", event, reviewed_by=by, reviewed_at=at, or_ignore=True)
 
 
 def _create(event: Recorded, garden: GardenCreated, db: apsw.Connection) -> None:
@@ -130,14 +129,13 @@ class GardensPart(SmallPart):
         for position, fact, decision in query(db, _REVIEWS):
             self._review(position, fact, decision)
 
-    def fold(self, events: Sequence[Recorded]) -> None:
-        for event in events:
-            payload = event.payload
-            if isinstance(payload, GardenCreated):
-                self._add_garden(payload.garden_id, quarantine=payload.quarantine)
-            else:
-                assert isinstance(payload, QuarantineReviewed)
-                self._review(event.position, payload.fact_id, payload.decision)
+    def fold_event(self, event: Recorded) -> None:
+        payload = event.payload
+        if isinstance(payload, GardenCreated):
+            self._add_garden(payload.garden_id, quarantine=payload.quarantine)
+        else:
+            assert isinstance(payload, QuarantineReviewed)
+            self._review(event.position, payload.fact_id, payload.decision)
 
     def forget(self, facts: Mapping[str, int]) -> None:
         for slot in facts.values():

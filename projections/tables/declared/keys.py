@@ -65,14 +65,13 @@ class KeysProjector(Projector):
     late_indexes = "CREATE INDEX api_keys_by_prefix ON api_keys (lookup_prefix);"
     kinds = frozenset({"key_issued", "key_revoked"})
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            payload = event.payload
-            if isinstance(payload, KeyIssued):
-                prefix, at = payload.key_sha256[:LOOKUP_PREFIX_LENGTH], event.header.recorded_at
-                insert_row(db, "api_keys", event, lookup_prefix=prefix, created_at_us=at)
-            elif isinstance(payload, KeyRevoked):
-                end_rows(db, "api_keys", event, key_id=payload.key_id)
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        payload = event.payload
+        if isinstance(payload, KeyIssued):
+            prefix, at = payload.key_sha256[:LOOKUP_PREFIX_LENGTH], event.header.recorded_at
+            insert_row(db, "api_keys", event, lookup_prefix=prefix, created_at_us=at)
+        elif isinstance(payload, KeyRevoked):
+            end_rows(db, "api_keys", event, key_id=payload.key_id)
 
 
 def load_keys(db: apsw.Connection) -> list[KeyRow]:

@@ -1,6 +1,5 @@
 """``manifests``: every manifest, an entity's newest last."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import apsw
@@ -47,9 +46,8 @@ class ManifestsProjector(Projector):
     late_indexes = "CREATE INDEX manifests_of ON manifests (entity_uri, put_at);"
     kinds = frozenset({"org_manifest_set"})
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            insert_row(db, "manifests", event, put_at=event.header.recorded_at)
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        insert_row(db, "manifests", event, put_at=event.header.recorded_at)
 
 
 def load_manifest(db: apsw.Connection, entity_uri: str) -> ManifestRow | None:

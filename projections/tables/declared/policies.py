@@ -50,13 +50,12 @@ class PoliciesProjector(Projector):
         {"policy_set", "set_valued_declared", "profile_set", "embedding_model_pinned"}
     )
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            sort, name, document = _declaration(event)
-            end_rows(db, "declarations", event, sort=sort, name=name)
-            if document is not None:
-                text = msgspec.json.encode(document).decode()
-                insert_row(db, "declarations", event, sort=sort, name=name, document=text)
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        sort, name, document = _declaration(event)
+        end_rows(db, "declarations", event, sort=sort, name=name)
+        if document is not None:
+            text = msgspec.json.encode(document).decode()
+            insert_row(db, "declarations", event, sort=sort, name=name, document=text)
 
 
 def _declaration(event: Recorded) -> tuple[str, str, object]:
@@ -148,10 +147,9 @@ class SetValuedPart(SmallPart):
         for position, document in query(db, _SET_VALUED):
             self._add(position, msgspec.json.decode(document, type=list[str]))
 
-    def fold(self, events: Sequence[Recorded]) -> None:
-        for event in events:
-            assert isinstance(event.payload, SetValuedDeclared)
-            self._add(event.position, event.payload.relations)
+    def fold_event(self, event: Recorded) -> None:
+        assert isinstance(event.payload, SetValuedDeclared)
+        self._add(event.position, event.payload.relations)
 
     def state(self) -> bytes:
         return msgspec.msgpack.encode(list(zip(self._positions, self._patterns, strict=True)))

@@ -1,7 +1,6 @@
 """Subscriptions: who subscribes to what, and how far each was delivered."""
 
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -38,16 +37,15 @@ class SubscriptionsProjector(Projector):
     late_indexes = "CREATE INDEX subscriptions_by_owner ON subscriptions (subscriber, position);"
     kinds = frozenset({"subscription_set"})
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            change = event.payload
-            assert isinstance(change, SubscriptionSet)
-            if change.ended:
-                db.execute(
-                    "DELETE FROM subscriptions WHERE subscription_id=?", (change.subscription_id,)
-                )
-                continue
-            insert_row(db, "subscriptions", event, created_at=event.received_at, or_ignore=True)
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        change = event.payload
+        assert isinstance(change, SubscriptionSet)
+        if change.ended:
+            db.execute(
+                "DELETE FROM subscriptions WHERE subscription_id=?", (change.subscription_id,)
+            )
+            return
+        insert_row(db, "subscriptions", event, created_at=event.received_at, or_ignore=True)
 
 
 class SubscriptionRow(Struct, frozen=True):

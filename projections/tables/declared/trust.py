@@ -5,7 +5,6 @@ stay vouched for after the key ends. ``trust_policies`` holds the parameters of 
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
 
 import apsw
 import msgspec
@@ -79,17 +78,16 @@ class TrustProjector(Projector):
     """
     kinds = frozenset({"source_trust_set", "key_issued", "trust_policy_set"})
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            change = event.payload
-            if isinstance(change, KeyIssued):
-                insert_row(db, "key_sources", event, source=change.entity_uri, or_ignore=True)
-            elif isinstance(change, TrustPolicySet):
-                insert_row(db, "trust_policies", event, document=change.policy)
-            else:
-                assert isinstance(change, SourceTrustSet)
-                end_rows(db, "source_trust", event, source=change.source)
-                insert_row(db, "source_trust", event, set_at_us=event.header.recorded_at)
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        change = event.payload
+        if isinstance(change, KeyIssued):
+            insert_row(db, "key_sources", event, source=change.entity_uri, or_ignore=True)
+        elif isinstance(change, TrustPolicySet):
+            insert_row(db, "trust_policies", event, document=change.policy)
+        else:
+            assert isinstance(change, SourceTrustSet)
+            end_rows(db, "source_trust", event, source=change.source)
+            insert_row(db, "source_trust", event, set_at_us=event.header.recorded_at)
 
 
 class TrustAt:
@@ -209,16 +207,15 @@ class TrustPart(SmallPart):
         for position, document in query(db, _POLICIES):
             self._add_policy(position, _decode_policy(document))
 
-    def fold(self, events: Sequence[Recorded]) -> None:
-        for event in events:
-            change = event.payload
-            if isinstance(change, KeyIssued):
-                self._add_key(event.position, change.entity_uri)
-            elif isinstance(change, TrustPolicySet):
-                self._add_policy(event.position, change.policy)
-            else:
-                assert isinstance(change, SourceTrustSet)
-                self.add(event.position, change.source, change.trust)
+    def fold_event(self, event: Recorded) -> None:
+        change = event.payload
+        if isinstance(change, KeyIssued):
+            self._add_key(event.position, change.entity_uri)
+        elif isinstance(change, TrustPolicySet):
+            self._add_policy(event.position, change.policy)
+        else:
+            assert isinstance(change, SourceTrustSet)
+            self.add(event.position, change.source, change.trust)
 
     def state(self) -> bytes:
         policies = list(zip(self._policy_positions, self._policies, strict=True))

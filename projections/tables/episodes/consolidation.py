@@ -4,8 +4,6 @@ A rule's watermark is the highest position that its runs reached: a function of 
 survives restarts and no episode is counted twice.
 """
 
-from collections.abc import Sequence
-
 import apsw
 import msgspec
 
@@ -63,14 +61,13 @@ class ConsolidationProjector(Projector):
     kinds = frozenset({"consolidation_rule_set", "consolidation_ran"})
     erasing = (f"DELETE FROM quarantined_episodes WHERE key IN {EVENTS}",)
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            payload = event.payload
-            if isinstance(payload, ConsolidationRuleSet):
-                _set_rule(event, payload, db)
-            else:
-                assert isinstance(payload, ConsolidationRan)
-                _note_run(event, payload, db)
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        payload = event.payload
+        if isinstance(payload, ConsolidationRuleSet):
+            _set_rule(event, payload, db)
+        else:
+            assert isinstance(payload, ConsolidationRan)
+            _note_run(event, payload, db)
 
 
 def _set_rule(event: Recorded, rule: ConsolidationRuleSet, db: apsw.Connection) -> None:

@@ -7,8 +7,6 @@ is known only on the node that applied it. ``delta_sources`` leads from an episo
 back.
 """
 
-from collections.abc import Sequence
-
 import apsw
 
 from engramlog.eventlog.event import Recorded, fact_partition
@@ -128,18 +126,17 @@ class DeltasProjector(Projector):
         f"DELETE FROM delta_rejections WHERE position IN {POSITIONS}",
     )
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            payload = event.payload
-            if isinstance(payload, DeltaApplied):
-                _apply(event, payload, db)
-            else:
-                assert isinstance(payload, DeltaRejected)
-                partition = fact_partition(payload.scope, payload.garden_id)
-                kind, sources = payload.delta, payload.source_episode_ids
-                insert_row(
-                    db, "delta_rejections", event, partition=partition, kind=kind, sources=sources
-                )
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        payload = event.payload
+        if isinstance(payload, DeltaApplied):
+            _apply(event, payload, db)
+        else:
+            assert isinstance(payload, DeltaRejected)
+            partition = fact_partition(payload.scope, payload.garden_id)
+            kind, sources = payload.delta, payload.source_episode_ids
+            insert_row(
+                db, "delta_rejections", event, partition=partition, kind=kind, sources=sources
+            )
 
 
 def _apply(event: Recorded, applied: DeltaApplied, db: apsw.Connection) -> None:

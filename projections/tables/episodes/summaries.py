@@ -4,8 +4,6 @@ Name, owner, scope and garden identify a summary. A peer's summaries lie beside 
 ours (``voice``: the peer's origin, empty for ours).
 """
 
-from collections.abc import Sequence
-
 import apsw
 
 from engramlog.eventlog.event import Recorded, fact_partition
@@ -59,17 +57,16 @@ class SummariesProjector(Projector):
     kinds = frozenset({"summary_recorded"})
     erasing = (f"DELETE FROM summary_paragraphs WHERE fact_id IN {FACTS}",)
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            summary = event.payload
-            assert isinstance(summary, SummaryRecorded)
-            assert summary.tier in TIERS
-            voice = "" if event.peer is None else event.header.origin
-            partition = fact_partition(summary.scope, summary.garden_id)
-            key = {"partition": partition, "owner": summary.owner, "name": summary.name}
-            end_rows(db, "summaries", event, voice=voice, **key)
-            insert_row(db, "summaries", event, partition=partition, voice=voice)
-            db.executemany(
-                _PARAGRAPH,
-                [(event.position, number, fact) for number, fact in enumerate(summary.fact_ids)],
-            )
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        summary = event.payload
+        assert isinstance(summary, SummaryRecorded)
+        assert summary.tier in TIERS
+        voice = "" if event.peer is None else event.header.origin
+        partition = fact_partition(summary.scope, summary.garden_id)
+        key = {"partition": partition, "owner": summary.owner, "name": summary.name}
+        end_rows(db, "summaries", event, voice=voice, **key)
+        insert_row(db, "summaries", event, partition=partition, voice=voice)
+        db.executemany(
+            _PARAGRAPH,
+            [(event.position, number, fact) for number, fact in enumerate(summary.fact_ids)],
+        )

@@ -94,21 +94,20 @@ class AttributesPart(SmallPart):
         for position, fact, text in query(db, _EVERY):
             self._set(fact, position, _decode(text))
 
-    def fold(self, events: Sequence[Recorded]) -> None:
-        for event in events:
-            payload = event.payload
-            if isinstance(payload, FactAsserted):
-                if payload.attributes is not None:
-                    stated = as_received(event, payload.attributes)
-                    self._set(fact_id(event), event.position, stated)
-            elif isinstance(payload, FactAttributesSet):
-                slot = self._facts.slot_of.get(payload.fact_id)
-                if slot is None:
-                    continue
-                origin = self._facts.origins.text(int(self._facts.arrays["origin"][slot]))
-                if may_set(event, origin):
-                    word = as_received(event, payload.attributes)
-                    self._set(payload.fact_id, event.position, word)
+    def fold_event(self, event: Recorded) -> None:
+        payload = event.payload
+        if isinstance(payload, FactAsserted):
+            if payload.attributes is not None:
+                stated = as_received(event, payload.attributes)
+                self._set(fact_id(event), event.position, stated)
+        elif isinstance(payload, FactAttributesSet):
+            slot = self._facts.slot_of.get(payload.fact_id)
+            if slot is None:
+                return
+            origin = self._facts.origins.text(int(self._facts.arrays["origin"][slot]))
+            if may_set(event, origin):
+                word = as_received(event, payload.attributes)
+                self._set(payload.fact_id, event.position, word)
 
     def forget(self, facts: Mapping[str, int]) -> None:
         for slot in facts.values():

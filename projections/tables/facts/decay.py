@@ -147,9 +147,8 @@ class DecayProjector(Projector):
     """
     kinds = frozenset({"decay_swept"})
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            insert_row(db, "decay_sweeps", event)
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        insert_row(db, "decay_sweeps", event)
 
 
 def _sweeps(db: apsw.Connection) -> list[tuple[int, DecaySwept]]:
@@ -220,10 +219,9 @@ class DecayPart(SmallPart):
         for position, sweep in _sweeps(db):
             self._add(position, sweep)
 
-    def fold(self, events: Sequence[Recorded]) -> None:
-        for event in events:
-            assert isinstance(event.payload, DecaySwept)
-            self._add(event.position, event.payload)
+    def fold_event(self, event: Recorded) -> None:
+        assert isinstance(event.payload, DecaySwept)
+        self._add(event.position, event.payload)
 
     def state(self) -> bytes:
         kept = [(each.sweep, each.positions, each.instants) for each in self._regimes.values()]

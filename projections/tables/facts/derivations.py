@@ -75,13 +75,12 @@ class DerivationsPart(SmallPart):
             slot = int(starts.searchsorted(int(position)))
             self._derive(slot, [parent for _, parent in links])
 
-    def fold(self, events: Sequence[Recorded]) -> None:
-        for event in events:
-            fact = event.payload
-            assert isinstance(fact, FactAsserted)
-            if fact.derived_from:
-                slot = self._facts.slot_of[fact_id(event)]
-                self._derive(slot, [parent.hash for parent in fact.derived_from])
+    def fold_event(self, event: Recorded) -> None:
+        fact = event.payload
+        assert isinstance(fact, FactAsserted)
+        if fact.derived_from:
+            slot = self._facts.slot_of[fact_id(event)]
+            self._derive(slot, [parent.hash for parent in fact.derived_from])
 
     def forget(self, facts: Mapping[str, int]) -> None:
         for slot in facts.values():

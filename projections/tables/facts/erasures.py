@@ -4,7 +4,7 @@ which of them are proven clean, and the facts that may not be erased.
 No row holds erased text. Source: DESIGN section 2.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 import apsw
@@ -96,16 +96,15 @@ class ErasuresProjector(Projector):
     kinds = frozenset({"fact_erased", "erasure_certified", "legal_hold_set"})
     erasing = (f"DELETE FROM legal_holds WHERE from_position IN {POSITIONS}",)
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            payload = event.payload
-            if isinstance(payload, FactErased):
-                _note(event, payload, db)
-            elif isinstance(payload, ErasureCertified):
-                insert_row(db, "erasure_receipts", event, or_ignore=True)
-            else:
-                assert isinstance(payload, LegalHoldSet)
-                _hold(event, payload, db)
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        payload = event.payload
+        if isinstance(payload, FactErased):
+            _note(event, payload, db)
+        elif isinstance(payload, ErasureCertified):
+            insert_row(db, "erasure_receipts", event, or_ignore=True)
+        else:
+            assert isinstance(payload, LegalHoldSet)
+            _hold(event, payload, db)
 
 
 class ErasedPart(SmallPart):
@@ -119,10 +118,9 @@ class ErasedPart(SmallPart):
     def load(self, db: apsw.Connection) -> None:
         self.facts.update(fact for (fact,) in query(db, "SELECT fact_id FROM erased_facts"))
 
-    def fold(self, events: Sequence[Recorded]) -> None:
-        for event in events:
-            assert isinstance(event.payload, FactErased)
-            self.facts.update(event.payload.fact_ids)
+    def fold_event(self, event: Recorded) -> None:
+        assert isinstance(event.payload, FactErased)
+        self.facts.update(event.payload.fact_ids)
 
     def state(self) -> bytes:
         return msgspec.msgpack.encode(self.facts)

@@ -5,8 +5,6 @@ share, from a local decay sweep. If both happened, the source's retraction is th
 came first.
 """
 
-from collections.abc import Sequence
-
 import apsw
 
 from engramlog.eventlog.event import Recorded
@@ -49,27 +47,26 @@ class FactRetractionsProjector(Projector):
     reads = frozenset({"facts"})
     erasing = (f"DELETE FROM fact_retractions WHERE fact_id IN {FACTS}",)
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            payload = event.payload
-            at_ms = event.header.recorded_at // 1000
-            if isinstance(payload, FactRetracted):
-                db.executemany(
-                    _INSERT,
-                    [
-                        (
-                            fact,
-                            at_ms,
-                            event.position,
-                            payload.reason,
-                            event.header.actor,
-                            payload.marker_id,
-                        )
-                        for fact in payload.fact_ids
-                    ],
-                )
-            elif isinstance(payload, DecaySwept) and ends_facts(payload):
-                db.execute(
-                    _SWEPT,
-                    (payload.at_us // 1000, event.position, event.header.actor, event.position),
-                )
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        payload = event.payload
+        at_ms = event.header.recorded_at // 1000
+        if isinstance(payload, FactRetracted):
+            db.executemany(
+                _INSERT,
+                [
+                    (
+                        fact,
+                        at_ms,
+                        event.position,
+                        payload.reason,
+                        event.header.actor,
+                        payload.marker_id,
+                    )
+                    for fact in payload.fact_ids
+                ],
+            )
+        elif isinstance(payload, DecaySwept) and ends_facts(payload):
+            db.execute(
+                _SWEPT,
+                (payload.at_us // 1000, event.position, event.header.actor, event.position),
+            )

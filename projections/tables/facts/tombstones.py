@@ -111,14 +111,13 @@ class TombstonesProjector(Projector):
     """
     kinds = frozenset({"tombstone_set", "tombstone_revoked"})
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            payload = event.payload
-            if isinstance(payload, TombstoneSet):
-                _set(event, payload, db)
-            else:
-                assert isinstance(payload, TombstoneRevoked)
-                _revoke(event, payload, db)
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        payload = event.payload
+        if isinstance(payload, TombstoneSet):
+            _set(event, payload, db)
+        else:
+            assert isinstance(payload, TombstoneRevoked)
+            _revoke(event, payload, db)
 
 
 def _set(event: Recorded, tombstone: TombstoneSet, db: apsw.Connection) -> None:

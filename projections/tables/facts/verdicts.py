@@ -55,26 +55,25 @@ class VerdictsProjector(Projector):
         f"DELETE FROM content_reviews WHERE fact_id IN {FACTS}",
     )
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            payload = event.payload
-            if isinstance(payload, FactAsserted):
-                verdict = verdict_of(payload)
-                if verdict.codes:
-                    fact, codes, flags = fact_id(event), verdict.codes, verdict.flags
-                    insert_row(
-                        db,
-                        "verdicts",
-                        event,
-                        fact_id=fact,
-                        ruleset=RULESET,
-                        codes=codes,
-                        flags=flags,
-                    )
-            else:
-                assert isinstance(payload, ContentReviewed)
-                end_rows(db, "content_reviews", event, fact_id=payload.fact_id)
-                insert_row(db, "content_reviews", event, decided_at=event.received_at)
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        payload = event.payload
+        if isinstance(payload, FactAsserted):
+            verdict = verdict_of(payload)
+            if verdict.codes:
+                fact, codes, flags = fact_id(event), verdict.codes, verdict.flags
+                insert_row(
+                    db,
+                    "verdicts",
+                    event,
+                    fact_id=fact,
+                    ruleset=RULESET,
+                    codes=codes,
+                    flags=flags,
+                )
+        else:
+            assert isinstance(payload, ContentReviewed)
+            end_rows(db, "content_reviews", event, fact_id=payload.fact_id)
+            insert_row(db, "content_reviews", event, decided_at=event.received_at)
 
 
 class ContentReview(Struct, frozen=True):
@@ -119,18 +118,17 @@ class VerdictsPart(SmallPart):
             if slot is not None:
                 self.judge(slot, flags, decision)
 
-    def fold(self, events: Sequence[Recorded]) -> None:
-        for event in events:
-            payload = event.payload
-            if isinstance(payload, FactAsserted):
-                flags = verdict_of(payload).flags
-                if flags:
-                    self.judge(self._facts.slot_of[fact_id(event)], flags)
-            else:
-                assert isinstance(payload, ContentReviewed)
-                slot = self._facts.slot_of.get(payload.fact_id)
-                if slot is not None:
-                    self.review(slot, payload.decision)
+    def fold_event(self, event: Recorded) -> None:
+        payload = event.payload
+        if isinstance(payload, FactAsserted):
+            flags = verdict_of(payload).flags
+            if flags:
+                self.judge(self._facts.slot_of[fact_id(event)], flags)
+        else:
+            assert isinstance(payload, ContentReviewed)
+            slot = self._facts.slot_of.get(payload.fact_id)
+            if slot is not None:
+                self.review(slot, payload.decision)
 
     def forget(self, facts: Mapping[str, int]) -> None:
         # Changes an array that readers may hold: no caller's rights reach erased slots.

@@ -1,7 +1,6 @@
 """Peers: which nodes may replay this node, which it replays, their streams' progress, and
 evidence."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import apsw
@@ -75,26 +74,25 @@ class PeersProjector(Projector):
     late_indexes = "CREATE INDEX peers_by_node ON peers (node_id);"
     kinds = frozenset({"peer_declared", "peer_state_set", "peer_page_received", "peer_equivocated"})
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            payload = event.payload
-            if isinstance(payload, PeerDeclared):
-                _declare(event, payload, db)
-            elif isinstance(payload, PeerStateSet):
-                _set(event, payload, db)
-            elif isinstance(payload, PeerPageReceived):
-                db.execute(
-                    "INSERT INTO peer_streams (stream, node_id, last_seq, statement, received_at)"
-                    " VALUES (?,?,?,?,?) ON CONFLICT (stream) DO UPDATE SET"
-                    " last_seq = excluded.last_seq, statement = excluded.statement,"
-                    " received_at = excluded.received_at",
-                    (payload.stream, payload.node_id, payload.last_seq,
-                     _encode(payload.statement).decode(), event.received_at),
-                )  # fmt: skip
-                for each in payload.refused:
-                    insert_row(db, "refused_events", event, part=each, or_ignore=True)
-            elif isinstance(payload, PeerEquivocated):
-                insert_row(db, "peer_evidence", event)
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        payload = event.payload
+        if isinstance(payload, PeerDeclared):
+            _declare(event, payload, db)
+        elif isinstance(payload, PeerStateSet):
+            _set(event, payload, db)
+        elif isinstance(payload, PeerPageReceived):
+            db.execute(
+                "INSERT INTO peer_streams (stream, node_id, last_seq, statement, received_at)"
+                " VALUES (?,?,?,?,?) ON CONFLICT (stream) DO UPDATE SET"
+                " last_seq = excluded.last_seq, statement = excluded.statement,"
+                " received_at = excluded.received_at",
+                (payload.stream, payload.node_id, payload.last_seq,
+                 _encode(payload.statement).decode(), event.received_at),
+            )  # fmt: skip
+            for each in payload.refused:
+                insert_row(db, "refused_events", event, part=each, or_ignore=True)
+        elif isinstance(payload, PeerEquivocated):
+            insert_row(db, "peer_evidence", event)
 
 
 def _declare(event: Recorded, declared: PeerDeclared, db: apsw.Connection) -> None:

@@ -142,19 +142,18 @@ class ForeignFactsProjector(Projector):
     kinds = frozenset({"fact_asserted", "foreign_page_received"})
     erasing = (f"DELETE FROM foreign_facts WHERE fact_id IN {FACTS}",)
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            payload = event.payload
-            if isinstance(payload, FactAsserted):
-                foreign = payload.foreign
-                if foreign is not None:
-                    here = event.peer == foreign.node_id
-                    db.execute(
-                        "INSERT OR IGNORE INTO foreign_facts VALUES (?,?,?,?)",
-                        (foreign.node_id, foreign.fact_id, id_text(event.event_id), int(here)),
-                    )
-            elif isinstance(payload, ForeignPageReceived) and event.peer is None:
-                self._page(event, payload, db)
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        payload = event.payload
+        if isinstance(payload, FactAsserted):
+            foreign = payload.foreign
+            if foreign is not None:
+                here = event.peer == foreign.node_id
+                db.execute(
+                    "INSERT OR IGNORE INTO foreign_facts VALUES (?,?,?,?)",
+                    (foreign.node_id, foreign.fact_id, id_text(event.event_id), int(here)),
+                )
+        elif isinstance(payload, ForeignPageReceived) and event.peer is None:
+            self._page(event, payload, db)
 
     def _page(self, event: Recorded, page: ForeignPageReceived, db: apsw.Connection) -> None:
         db.execute(

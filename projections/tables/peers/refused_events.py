@@ -75,9 +75,8 @@ class RefusedPart(SmallPart):
     def load(self, db: apsw.Connection) -> None:
         self.places.update(query(db, "SELECT stream, stream_seq FROM refused_events"))
 
-    def fold(self, events: Sequence[Recorded]) -> None:
-        for event in events:
-            self.places.update(refused_places(event))
+    def fold_event(self, event: Recorded) -> None:
+        self.places.update(refused_places(event))
 
     def state(self) -> bytes:
         return msgspec.msgpack.encode(sorted(self.places))

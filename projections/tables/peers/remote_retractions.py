@@ -7,7 +7,7 @@ log, or the peer has the grant over others' facts. So arrival order does not mat
 grant covers earlier claims.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import apsw
 from msgspec import Struct
@@ -82,26 +82,25 @@ class ForeignEndsProjector(Projector):
         " (SELECT replace(value, '-', '') FROM json_each(:events))",
     )
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            payload = event.payload
-            if isinstance(payload, FactRetracted):
-                rest = (event.header.origin, event.event_id, None, None, None)
-                facts, ending = payload.fact_ids, "retracted"
-            elif isinstance(payload, FactErased):
-                rest = (event.header.origin, event.event_id, None, None, None)
-                facts, ending = payload.fact_ids, "erased"
-                names = [(name, event.header.origin) for name in payload.events]
-                db.executemany("INSERT OR IGNORE INTO erasure_names VALUES (?,?)", names)
-            else:
-                assert isinstance(payload, ConflictResolved)
-                rest = (event.header.origin, event.event_id, payload.conflict_id,
-                        payload.winner_id, payload.resolution_fact_id)  # fmt: skip
-                facts, ending = payload.loser_ids, "set aside"
-            if event.peer is None:
-                db.executemany(_TAKEN, [(fact, ending) for fact in facts])
-            else:
-                db.executemany(_CLAIM, [(fact, ending, *rest) for fact in facts])
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        payload = event.payload
+        if isinstance(payload, FactRetracted):
+            rest = (event.header.origin, event.event_id, None, None, None)
+            facts, ending = payload.fact_ids, "retracted"
+        elif isinstance(payload, FactErased):
+            rest = (event.header.origin, event.event_id, None, None, None)
+            facts, ending = payload.fact_ids, "erased"
+            names = [(name, event.header.origin) for name in payload.events]
+            db.executemany("INSERT OR IGNORE INTO erasure_names VALUES (?,?)", names)
+        else:
+            assert isinstance(payload, ConflictResolved)
+            rest = (event.header.origin, event.event_id, payload.conflict_id,
+                    payload.winner_id, payload.resolution_fact_id)  # fmt: skip
+            facts, ending = payload.loser_ids, "set aside"
+        if event.peer is None:
+            db.executemany(_TAKEN, [(fact, ending) for fact in facts])
+        else:
+            db.executemany(_CLAIM, [(fact, ending, *rest) for fact in facts])
 
 
 class Claim(Struct, frozen=True):

@@ -51,19 +51,16 @@ class AccessProjector(Projector):
     reads = frozenset({"facts"})
     erasing = (f"DELETE FROM fact_accesses WHERE fact_id IN {FACTS}",)
 
-    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        for event in events:
-            uses = _uses(event)
-            db.executemany(
-                "INSERT INTO fact_accesses VALUES (?,?,?,?,?)",
-                [
-                    (event.position, fact, count, last_us, _encode(instants).decode())
-                    for fact, count, last_us, instants in uses
-                ],
-            )
-            db.executemany(
-                _COUNT, [(count, last_us // 1000, fact) for fact, count, last_us, _ in uses]
-            )
+    def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
+        uses = _uses(event)
+        db.executemany(
+            "INSERT INTO fact_accesses VALUES (?,?,?,?,?)",
+            [
+                (event.position, fact, count, last_us, _encode(instants).decode())
+                for fact, count, last_us, instants in uses
+            ],
+        )
+        db.executemany(_COUNT, [(count, last_us // 1000, fact) for fact, count, last_us, _ in uses])
 
 
 def _uses(event: Recorded) -> list[tuple[str, int, int, list[int]]]:
@@ -113,9 +110,8 @@ class AccessPart(SmallPart):
         for position, rows in groupby(query(db, _EVERY), key=itemgetter(0)):
             self._add(position, [(fact, count, _decode(text)) for _, fact, count, text in rows])
 
-    def fold(self, events: Sequence[Recorded]) -> None:
-        for event in events:
-            self._add(event.position, [(fact, n, times) for fact, n, _, times in _uses(event)])
+    def fold_event(self, event: Recorded) -> None:
+        self._add(event.position, [(fact, n, times) for fact, n, _, times in _uses(event)])
 
     def forget(self, facts: Mapping[str, int]) -> None:
         for slot in facts.values():

@@ -79,9 +79,8 @@ class FeedbackPart(SmallPart):
         for position, rows in groupby(query(db, _EVERY), key=itemgetter(0)):
             self._add(position, [(fact, cited, rejected) for _, fact, cited, rejected in rows])
 
-    def fold(self, events: Sequence[Recorded]) -> None:
-        for event in events:
-            self._add(event.position, _counts(event))
+    def fold_event(self, event: Recorded) -> None:
+        self._add(event.position, _counts(event))
 
     def state(self) -> bytes:
         return msgspec.msgpack.encode((self.cited.state(), self.rejected.state()))
