@@ -23,7 +23,6 @@ PERMISSIONS = (
     "replicate",
 )
 
-
 OPEN_CLASS = 1
 """The highest classification open to every caller with rights to the place: internal."""
 CEILING = 2

@@ -29,7 +29,6 @@ CHAINS_MAX = 64
 
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 
-
 Hidden = tuple[tuple[str, int], ...]
 """Names that tombstones hide, with the scopes as bits."""
 

@@ -15,7 +15,6 @@ from msgspec import Struct
 TIMEOUT_SECONDS = 30.0
 _CONNECTIONS = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
 
-
 _Shape = TypeVar("_Shape")
 
 

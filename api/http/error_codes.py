@@ -201,7 +201,6 @@ SENTENCES = frozenset(
 )
 """Codes of refusals whose message is the protocol's bare sentence."""
 
-
 SEED_SENTENCES = frozenset({"fact_not_found"})
 """Codes of the seed (§20.8) for which the protocol has a bare sentence."""
 

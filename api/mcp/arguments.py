@@ -25,7 +25,6 @@ Model = TypeVar("Model", bound=BaseModel)
 _Id = Field(min_length=1, max_length=ID_LENGTH_MAX)
 _Uri = Field(min_length=1, max_length=NAME_LENGTH_MAX)
 
-
 Detail = Literal["compact", "full"]
 
 

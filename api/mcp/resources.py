@@ -50,7 +50,6 @@ TEMPLATES = [
     ),
 ]
 
-
 Requester: TypeAlias = Callable[[NodeRequest], dict[str, Any]]
 """Sends a request for the caller. Raises ToolFailure."""
 

@@ -57,7 +57,6 @@ _STATING = frozenset({"assert_fact", "remember"})
 """Tools that state facts with a source."""
 _BY_NAME = {tool.name: tool for tool in TOOLS}
 
-
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 

@@ -52,7 +52,6 @@ _AT = "position=:position"
 _FROM = "from_position=:position"
 _BOTH = ":position IN (from_position, to_position)"
 
-
 LOOKUPS = (
     Lookup("api_keys", f"key_id=:key_id AND {_BOTH}", "key_id entity_uri permissions"),
     Lookup("agent_keys", "key_id=:key_id", "key_id entity_uri status"),

@@ -62,7 +62,6 @@ UNRELATED_KINDS = frozenset(
 """Events that change no card. An unknown kind makes every cached card be checked."""
 _log = logging.getLogger(__name__)
 
-
 Write = Callable[[View, Rows, CardKey, CardInputs], Card | None]
 
 

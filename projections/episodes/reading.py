@@ -52,7 +52,6 @@ ORDER BY position LIMIT 1 OFFSET ?6
 """
 metadata_of = msgspec.json.Decoder(dict[str, Any]).decode
 
-
 Row = TypeVar("Row")
 
 

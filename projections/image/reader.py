@@ -58,7 +58,6 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
-
 _KEY_KINDS = frozenset((KeyIssued, KeyRevoked, AgentKeySet))
 _GARDEN_KINDS = frozenset((GardenCreated, GardenMemberSet, GardenDeleted))
 _CAPABILITY_KINDS = frozenset((CapabilityIssued, CapabilityRevoked))

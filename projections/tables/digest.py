@@ -46,7 +46,6 @@ _SHARED = {
     "derivations": "SELECT DISTINCT child_hash, parent_hash FROM derivations",
 }
 
-
 _OF_STREAMS = {
     "facts": """
         SELECT stream, id, entity, relation, value_type, value_v, interpret_as, source, scope,

@@ -99,7 +99,6 @@ def _judge(text: str, entity: str, relation: str, source: str, *besides: str) ->
 # The projector, the memory image and the answer each judge a fact.
 _judged_before = lru_cache(maxsize=16_384)(_judge)
 
-
 FREE_TEXTS = ("original", "emotion_context", "keywords")
 """Attributes that hold free text; all others are labels and numbers."""
 

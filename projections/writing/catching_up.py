@@ -30,7 +30,6 @@ CORE_PROJECTORS = frozenset(
 )
 """Projectors that decisions read: writing stops while one of them is halted."""
 
-
 _log = logging.getLogger(__name__)
 
 

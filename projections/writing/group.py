@@ -42,7 +42,6 @@ SHARED_APPLY = frozenset({AssertFact, RefusedItem, RetractFact, RetractMatching}
 """Commands whose drafts may wait and be applied together: their decisions know drafts through
 ``Undecided``. All others find everything before them applied, and are applied at once."""
 
-
 _received_at = attrgetter("received_at")
 
 

@@ -15,7 +15,6 @@ from engramlog.projections.writing.commands import CommandRefused, Refused
 
 INSTRUCTION_PERMISSION = "instruction:write"
 
-
 _REQUIRED = Refused(
     "instruction_write_required",
     "interpret_as 'instruction' requires the instruction:write permission",

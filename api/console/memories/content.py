@@ -11,7 +11,6 @@ examples:
   engramlog content keep 0b7c3a5e-… --data memory
 """
 
-
 LIST = Request(
     "GET /v1/content/flagged",
     table(

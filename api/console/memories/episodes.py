@@ -23,7 +23,6 @@ examples:
   engramlog episodes facts --data memory --user Alice --as-of 2026-01-01T00:00:00Z
 """
 
-
 LIST = Request(
     "GET /v1/episodes",
     table(

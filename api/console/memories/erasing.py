@@ -31,7 +31,6 @@ examples:
   engramlog hold list --data memory
 """
 
-
 ERASURES = table(
     {
         "erasure": "erasure_id",

@@ -19,7 +19,6 @@ examples:
   engramlog tombstone list --data memory --json
 """
 
-
 REVOKE = Request(
     "POST /v1/tombstones/{tombstone_id}/revoke", says("{tombstone_id} hides nothing any more")
 )

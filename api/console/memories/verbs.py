@@ -33,7 +33,6 @@ examples:
   engramlog retract 018bcfe5-… --reason "left the company"
 """
 
-
 RETRACT = Request(
     "POST /v1/facts/{id}/retract",
     lambda _, answer: print(

@@ -18,7 +18,6 @@ examples:
   engramlog tasks --url http://127.0.0.1:8765 --json
 """
 
-
 CHECKS = table({"check": "name", "status": "status", "found": "detail"}, "checks")
 DOCTOR = Request(
     "GET /v1/doctor",

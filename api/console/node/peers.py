@@ -28,7 +28,6 @@ _GRANTS = (
     ("instructions", "take its facts that instruct"),
 )
 
-
 PEERS = "/v1/federation/peers"
 PEER = f"{PEERS}/{{peer}}"
 LIST = Request(

@@ -11,7 +11,6 @@ examples:
   engramlog promote --data copy
 """
 
-
 PROMOTE = Request(
     "POST /v1/replication/promote",
     says(

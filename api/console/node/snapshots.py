@@ -21,7 +21,6 @@ examples:
   engramlog snapshot remove 100000 --data memory
 """
 
-
 LIST = Request(
     f"GET {PATH}",
     table(

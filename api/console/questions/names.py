@@ -15,7 +15,6 @@ examples:
   engramlog names resolve user:alise --data memory
 """
 
-
 LIST = Request(
     "GET /v1/aliases",
     table(

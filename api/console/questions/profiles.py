@@ -20,7 +20,6 @@ examples:
   engramlog profile install abmind-head mine.json --data memory
 """
 
-
 LIST = Request(
     "GET /v1/profiles",
     table(

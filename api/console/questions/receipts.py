@@ -19,7 +19,6 @@ examples:
 """
 LATEST = "latest"
 
-
 LIST = Request(
     "GET /v1/recall/receipts",
     table(

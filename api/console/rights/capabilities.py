@@ -43,7 +43,6 @@ examples:
 """
 MICROSECONDS = 1_000_000
 
-
 COLUMNS = ("token_id", "status", "subject", "verb", "object", "expiry", "issuer", "description")
 LIST = Request(
     "GET /v1/capabilities",

@@ -28,7 +28,6 @@ examples:
   pass show memory-key | engramlog key create --data memory --entity-uri agent:ann --raw-key -
 """
 
-
 LIST = Request(
     "GET /v1/auth/keys",
     table(

@@ -16,7 +16,6 @@ from engramlog.api.http.errors import ApiError
 Dimension: TypeAlias = Literal["read", "write"]
 HOUR_S = 3600.0
 
-
 ROUNDING = 1e-9
 """The possible loss in sums of seconds: a caller who waited as instructed gets a whole token."""
 

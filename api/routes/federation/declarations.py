@@ -23,7 +23,6 @@ from engramlog.replay.federation.declaration import (
 
 routes = Routes("federation")
 
-
 TEXT_MAX = 2_048
 
 

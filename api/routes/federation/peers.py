@@ -27,7 +27,6 @@ from engramlog.replay.federation.declaration import fingerprint, wire_key
 
 routes = Routes("federation")
 
-
 TEXT_MAX = 2_048
 
 

@@ -20,7 +20,6 @@ routes = Routes("federation")
 
 PAGE_TYPE = "application/vnd.engramlog.federation"
 
-
 WAIT_SECONDS_MAX = 30.0
 
 

@@ -33,7 +33,6 @@ from engramlog.projections.moment import Moment
 
 routes = Routes("episodes")
 
-
 _KIND = "episodes"
 DELTAS_SHOWN_MAX = 100
 

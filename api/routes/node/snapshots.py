@@ -18,7 +18,6 @@ from engramlog.replay.snapshot import READ_BYTES, SnapshotFault, encode_snapshot
 
 routes = Routes("node")
 
-
 Position = Annotated[int, Field(strict=True, ge=1, le=2**53)]
 
 

@@ -27,7 +27,6 @@ from engramlog.projections.writing.commands import Done, ReviewQuarantined
 
 routes = Routes("gardens")
 
-
 _STATUS = Meta(extra_json_schema={"enum": ["pending", "promoted", "rejected", None]})
 
 

@@ -104,7 +104,6 @@ def is_denial(db: apsw.Connection, fact: str) -> bool:
 
 _EVERY = "SELECT position, fact_id, marker_id FROM denials ORDER BY position, fact_id"
 
-
 _decode_state = msgspec.msgpack.Decoder(
     tuple[dict[int, list[tuple[int, int]]], dict[str, list[tuple[int, str, str]]]]
 ).decode

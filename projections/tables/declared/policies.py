@@ -129,7 +129,6 @@ _SET_VALUED = """
 SELECT from_position, document FROM declarations WHERE sort='set_valued' ORDER BY from_position
 """
 
-
 _decode_declared = msgspec.msgpack.Decoder(list[tuple[int, list[str]]]).decode
 
 

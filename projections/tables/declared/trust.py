@@ -178,7 +178,6 @@ _TRUSTS = "SELECT from_position, source, trust FROM source_trust ORDER BY from_p
 _KEY_SOURCES = "SELECT from_position, source FROM key_sources ORDER BY from_position"
 _POLICIES = "SELECT from_position, document FROM trust_policies ORDER BY from_position"
 
-
 _DEFAULT_POLICY = TrustPolicy()
 _decode_state = msgspec.msgpack.Decoder(
     tuple[dict[int, tuple[list[int], list[float]]], dict[str, int], list[tuple[int, TrustPolicy]]]

@@ -34,7 +34,6 @@ SELECT target FROM legal_holds WHERE target_kind=? AND to_position={LIVE}
   AND target IN (SELECT value FROM json_each(?)) LIMIT 1
 """
 
-
 _HELD_BY_TOMBSTONE = f"""
 SELECT entity FROM tombstones WHERE legal_hold AND node_id='' AND to_position={LIVE}
   AND entity IN (SELECT value FROM json_each(?)) LIMIT 1

@@ -26,7 +26,6 @@ BATCH_TOKENS = 512
 """Tokens computed together, with those that fill shorter texts up. A larger batch is not faster and
 needs more memory."""
 
-
 THREADS = 1
 INT8 = "all-MiniLM-L6-v2-int8"
 """The model of new nodes."""
