@@ -94,8 +94,7 @@ def _narrowed(view: View, filters: ListFilters) -> I32 | None:
         return None
     slots = everything(view)
     if filters.entity is not None:
-        number = view.entities.number(filters.entity)
-        slots = slots[:0] if number is None else view.entity_slots(number)
+        slots = view.slots_about(filters.entity)
     for wanted, interner, column in (
         (filters.relation, view.relations, view.relation),
         (filters.source, view.sources, view.source),

@@ -221,13 +221,11 @@ def memory_facts(
     limit: int,
 ) -> list[MemoryFact]:
     """The matching facts, oldest first, visible to the caller at the moment."""
-    reader = context.node.reader
-    rows = reader.ask(
+    rows = context.node.reader.ask(
         reading_deltas.memory_facts_at, moment.position, user=pattern.user, agent=pattern.agent
     )
-    by_slot = {slot: row for row in rows if (slot := reader.slot_of(row["fact_id"])) is not None}
-    inside = np.asarray([slot for slot in by_slot if slot < view.count], dtype=np.int32)
-    slots = live(view, authorization, moment, np.sort(inside))
+    by_slot = {slot: row for row in rows if (slot := view.slot_of(row["fact_id"])) is not None}
+    slots = live(view, authorization, moment, np.array(sorted(by_slot), dtype=np.int32))
     found: list[MemoryFact] = []
     records = context.records(view, slots, moment)
     for slot, record in zip(slots.tolist(), records, strict=True):

@@ -65,13 +65,8 @@ def _telling(context: RequestContext, fact_ids: list[str], entity: str | None) -
     finds the receipts that returned an erased fact."""
     reader = context.node.reader
     view = reader.pin()
-    number = None if entity is None else view.entities.number(entity)
-    about: list[int] = [] if number is None else view.entity_slots(number).tolist()
-    slots: list[int] = [
-        *about,
-        *(slot for fact in fact_ids if (slot := reader.slot_of(fact)) is not None),
-    ]
-    places = np.asarray(slots, dtype=np.int32)
+    named = [slot for fact in fact_ids if (slot := view.slot_of(fact)) is not None]
+    places = np.asarray([*view.slots_about(entity).tolist(), *named], dtype=np.int32)
     texts = {row.value_v for row in reader.rows(view.from_position[places].tolist())}
     if entity is not None:
         texts.add(entity)

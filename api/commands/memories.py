@@ -113,8 +113,8 @@ def merge_of(context: RequestContext, ids: list[str]) -> MergeMemories:
         ApiError: 404 if a memory is not visible; 403 if the caller may not end it.
     """
     view = context.view()
-    named = [context.node.reader.slot_of(fact) for fact in ids]
-    slots: I32 = np.array([s for s in named if s is not None and s < view.count], dtype=np.int32)
+    named = [slot for fact in ids if (slot := view.slot_of(fact)) is not None]
+    slots: I32 = np.array(named, dtype=np.int32)
     rights = _reading(context)
     shown = known(view, rights.alone(), context.moment(view), slots)
     if len(shown) < len(ids):

@@ -123,10 +123,7 @@ def card_records(
     sees."""
     if filters.entity is None or filters.attested or filters.source not in (None, CARD_SOURCE):
         return []
-    number = view.entities.number(filters.entity)
-    if number is None:
-        return []
-    slots = live(view, authorization, moment, view.entity_slots(number))
+    slots = live(view, authorization, moment, view.slots_about(filters.entity))
     places: set[tuple[int, int]] = set(
         zip(view.garden[slots].tolist(), view.scope[slots].tolist(), strict=True)
     )

@@ -157,8 +157,9 @@ class ReadingContext:
         """Raises ApiError 404 if the caller may not see the fact: the sanitizer mode hides it from
         this caller, a tombstone hides it from all, a capability does not cover its entity, its
         classification is too high, or the caller neither may read it nor stated it."""
-        view, slot = self.view(), self.node.reader.slot_of(fact_id)
-        if slot is not None and slot < view.count and not self._serves(view, slot):
+        view = self.view()
+        slot = view.slot_of(fact_id)
+        if slot is not None and not self._serves(view, slot):
             raise plain("fact_not_found")
 
     def _serves(self, view: View, slot: int) -> bool:

@@ -18,7 +18,6 @@ from engramlog.api.http.errors import ApiError, plain, refused
 from engramlog.api.schemas.facts import BatchAssert, BatchRetract
 from engramlog.api.schemas.time_travel import Supposed, SupposeResolve, SupposeSweep, SupposeTrust
 from engramlog.eventlog.kinds import SourceTrustSet
-from engramlog.projections.arrays import I32
 from engramlog.projections.contradictions.conflicts import conflict
 from engramlog.projections.normalization import SCOPES, normalize_uri
 from engramlog.projections.tables.declared.policies import decay_policies
@@ -117,21 +116,16 @@ def _command(context: RequestContext, scratch: RequestContext, item: Supposed) -
 def _retraction(scratch: RequestContext, item: BatchRetract) -> RetractFact:
     """Retract a fact that the caller may see now."""
     scratch.check_served(item.id)
-    view, slot = scratch.view(), scratch.node.reader.slot_of(item.id)
-    if slot is None or not _readable(scratch, slot):
+    view = scratch.view()
+    slot = view.slot_of(item.id)
+    if slot is None or not scratch.authorization.mask(view, np.array([slot], dtype=np.int32))[0]:
         raise plain("fact_not_found")
-    assert slot < view.count
     return RetractFact(
         fact_id=item.id,
         reason=item.reason,
         scopes=scratch.authorization.scopes,
         member=member_of(scratch),
     )
-
-
-def _readable(scratch: RequestContext, slot: int) -> bool:
-    one: I32 = np.array([slot], dtype=np.int32)
-    return bool(scratch.authorization.mask(scratch.view(), one)[0])
 
 
 def _resolution(scratch: RequestContext, item: SupposeResolve) -> ResolveConflict:

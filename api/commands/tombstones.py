@@ -164,8 +164,6 @@ def notices_in_recall(
     rights = authorization.past_tombstones()
     if question.scopes is not None:
         rights = rights.narrowed(question.scopes)
-    number = None if question.entity is None else view.entities.number(question.entity)
-    found = [] if number is None else [view.entity_slots(number)]
-    found += [view.postings(term)[0] for term in set(view.tokenize(question.query))]
-    slots = np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int32)
+    found = [view.postings(term)[0] for term in set(view.tokenize(question.query))]
+    slots = np.unique(np.concatenate([view.slots_about(question.entity), *found]))
     return notices_over(view, authorization, live(view, rights, moment, slots.astype(np.int32)))

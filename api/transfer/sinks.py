@@ -214,8 +214,8 @@ def open_conflict(node: Node, winner: str, loser: str) -> tuple[str, str]:
     view, reader = node.reader.pin(), node.reader
     slots: list[int] = []
     for field, fact_id in (("winner", winner), ("loser", loser)):
-        slot = reader.slot_of(fact_id)
-        if slot is None or slot >= view.count:
+        slot = view.slot_of(fact_id)
+        if slot is None:
             raise LineError(f"no fact {fact_id!r}", field)
         slots.append(slot)
     rights = everything().past_tombstones()  # settled before a tombstone hid it

@@ -60,10 +60,7 @@ def candidates(
     """Readable facts, asserted by the moment, that match the filters."""
     if filters.scope is not None:
         authorization = authorization.narrowed(frozenset({filters.scope}))
-    slots: I32 | None = None
-    if filters.entity is not None:
-        number = view.entities.number(filters.entity)
-        slots = np.zeros(0, dtype=np.int32) if number is None else view.entity_slots(number)
+    slots = None if filters.entity is None else view.slots_about(filters.entity)
     return matching(view, known(view, authorization, moment, slots), filters)
 
 

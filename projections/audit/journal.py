@@ -7,7 +7,7 @@ on another would reveal that gardens exist.
 Erasures are for admins of every scope, who may list them anyway.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -79,17 +79,10 @@ class JournalPage(Struct, frozen=True):
 class Journal:
     """The journal as one caller sees it."""
 
-    def __init__(
-        self,
-        log: EventLog,
-        view: View,
-        authorization: Authorization,
-        slot_of: Callable[[str], int | None],
-    ) -> None:
+    def __init__(self, log: EventLog, view: View, authorization: Authorization) -> None:
         self.log = log
         self._view = view
         self._rights = authorization
-        self._slot_of = slot_of
         self._everything = authorization.every_garden
         self._every_scope = authorization.scopes == frozenset(SCOPES)
         self._administers = authorization.every_garden or (
@@ -146,8 +139,7 @@ class Journal:
         return bool(self._readable([fact_id]))
 
     def _readable(self, facts: Sequence[str]) -> list[str]:
-        slots = {fact: self._slot_of(fact) for fact in facts}
-        known = {fact: n for fact, n in slots.items() if n is not None and n < self._view.count}
+        known = {fact: n for fact in facts if (n := self._view.slot_of(fact)) is not None}
         if not known:
             return []
         numbers: I32 = np.fromiter(known.values(), np.int32, len(known))

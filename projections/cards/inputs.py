@@ -57,13 +57,10 @@ class CardInputs(Struct, frozen=True):
 
 def slots_of_key(view: View, key: CardKey) -> I32:
     """Slots of the facts of a key, readable or not."""
-    number = view.entities.number(key.entity)
-    if number is None:
-        return np.empty(0, dtype=np.int32)
     garden = -1 if key.garden is None else view.gardens.number(key.garden)
     if garden is None:
         return np.empty(0, dtype=np.int32)
-    slots = view.entity_slots(number)
+    slots = view.slots_about(key.entity)
     return slots[view.garden[slots] == garden]
 
 

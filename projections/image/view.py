@@ -123,6 +123,11 @@ class View(ColumnView):
         """Facts about an entity."""
         return self._image.facts.by_entity.slots(entity, self.count)
 
+    def slots_about(self, entity: str | None) -> I32:
+        """Facts about an entity by its name; none for an unknown one."""
+        number = None if entity is None else self.entities.number(entity)
+        return np.empty(0, dtype=np.int32) if number is None else self.entity_slots(number)
+
     def key_slots(self, key: int) -> I32:
         """Facts of one (entity, relation, scope, garden)."""
         return self._image.facts.by_key.slots(key, self.count)

@@ -74,7 +74,6 @@ class ImagePart(Protocol):
 
     def fold_event(self, event: Recorded) -> None:
         """Apply one event, in a part that takes them one by one."""
-        raise NotImplementedError
 
     def forget(self, facts: Mapping[str, int]) -> None:
         """Drop the data of erased facts, given by id and slot. By default a part has none, or none

@@ -151,9 +151,7 @@ def moment_of(receipt: RecallAnswered) -> Moment:
 
 def readable_ids(context: ReadingContext, view: View, fact_ids: Sequence[str]) -> set[str]:
     """The facts that the caller may read now."""
-    slot_of = context.node.reader.slot_of
-    named = [(fact, slot) for fact in fact_ids if (slot := slot_of(fact)) is not None]
-    named = [(fact, slot) for fact, slot in named if slot < view.count]
+    named = [(fact, slot) for fact in fact_ids if (slot := view.slot_of(fact)) is not None]
     slots: I32 = np.asarray([slot for _, slot in named], dtype=np.int32)
     allowed = context.recall_authorization.mask(view, slots).tolist()
     return {fact for (fact, _), may in zip(named, allowed, strict=True) if may}

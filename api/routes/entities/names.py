@@ -101,10 +101,7 @@ async def set_alias(call: Call, request: AliasRequest) -> AliasRecord:
 def _hidden_facts_warning(call: Call, raw: str) -> list[str]:
     """A warning about facts stored under the name, which lookups by the name no longer find."""
     view = call.view()
-    number = view.entities.number(raw)
-    if number is None:
-        return []
-    slots = live(view, call.authorization, call.moment(view), view.entity_slots(number))
+    slots = live(view, call.authorization, call.moment(view), view.slots_about(raw))
     if not len(slots):
         return []
     return [f"{len(slots)} facts are under {raw!r}; asking for that name no longer finds them"]

@@ -162,7 +162,7 @@ def _stored_records(
     for place, outcome in enumerate(outcomes):
         if isinstance(outcome, Refused) or events[place] is not None:
             continue
-        slot = answering_slot(call, view, outcome)
+        slot = answering_slot(view, outcome)
         if slot is not None:
             slots[place] = slot
     records: dict[int, FactRecord] = {}

@@ -90,17 +90,16 @@ def written_record(call: Call, done: Done, warnings: list[str]) -> FactRecord:
         record = record_of_event(event, now, warnings)
         return warned_record(record, event, call.service.settings.sanitizer_mode)
     view = call.view()
-    slot = answering_slot(call, view, done)
+    slot = answering_slot(view, done)
     if slot is None:
         raise plain("fact_not_found")
     return as_written(call.records(view, [slot], call.moment(view), whole=True)[0], warnings)
 
 
-def answering_slot(call: Call, view: View, done: Done) -> int | None:
+def answering_slot(view: View, done: Done) -> int | None:
     """The fact that answers a write which recorded none; None if it repeats a request that was
     refused."""
-    slot = None if done.fact_id is None else call.node.reader.slot_of(done.fact_id)
-    return None if slot is None or slot >= view.count else slot
+    return None if done.fact_id is None else view.slot_of(done.fact_id)
 
 
 def asserted_event(done: Done) -> Recorded | None:
@@ -120,7 +119,7 @@ def now_of(call: Call, event: Recorded, done: Done) -> Volatile:
     contradicted = done.contradicted
     if contradicted:  # perhaps by a fact that the caller may not know of
         view = call.view()
-        slot = answering_slot(call, view, done)
+        slot = answering_slot(view, done)
         chosen: I32 = np.array([] if slot is None else [slot], dtype=np.int32)
         rights = call.authorization.reading()
         contradicted = bool(view.contradicted(chosen, call.moment(view), rights).any())
@@ -133,7 +132,7 @@ def rivals_of(call: Call, event: Recorded, done: Done) -> list[str]:
     fact = event.payload
     assert isinstance(fact, FactAsserted)
     view = call.view()
-    slot = answering_slot(call, view, done)
+    slot = answering_slot(view, done)
     if slot is None:
         return []
     rights, moment = call.authorization.reading(), call.moment(view)
@@ -229,8 +228,8 @@ def find(
             ) from fault
         visible = visible_of_cid(reader, view, name, rights, moment)
     else:
-        slot = reader.slot_of(name)
-        named = [] if slot is None or slot >= view.count else [slot]
+        slot = view.slot_of(name)
+        named = [] if slot is None else [slot]
         visible = known(view, rights, moment, np.array(named, dtype=np.int32)).tolist()
     if not visible:
         raise plain("fact_not_found")

@@ -173,10 +173,7 @@ def get_intent(call: Call, query: MomentQuery) -> IntentRecord:
 
 def _found(call: Call, view: View, name: str, moment: Moment) -> IntentRecord | None:
     """The newest envelope under this name that the caller may read."""
-    number = view.entities.number(name)
-    if number is None:
-        return None
-    slots = live(view, call.authorization, moment, view.entity_slots(number), include_expired=True)
+    slots = live(view, call.authorization, moment, view.slots_about(name), include_expired=True)
     records = [
         record
         for record in call.records(view, slots, moment)

@@ -90,7 +90,7 @@ async def store_memory(call: Call, request: MemoryRequest) -> web.Response:
 def _skipped(call: Call, memory: MemoryToStore, done: Done) -> MemoryStored:
     """The answer if no fact was stated, because a memory with the same text exists."""
     view = call.view()
-    slot = answering_slot(call, view, done)
+    slot = answering_slot(view, done)
     equal = slot is not None and view.value_text_of(slot) == memory.command.fact.value.v
     body = MemoryStored(
         stored=True,
@@ -124,7 +124,7 @@ async def merge_memories(call: Call, request: MergeRequest) -> MergedMemories:
     await call.service.tracker.flush()  # recalls outside the log count too
     done = await call.do(command, idempotency=call.idempotency(), atomic=True)
     view, moment = call.at()
-    slot = answering_slot(call, view, done)
+    slot = answering_slot(view, done)
     if slot is None:
         raise plain("fact_not_found")
     chosen: I32 = np.array([slot], dtype=np.int32)

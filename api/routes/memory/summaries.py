@@ -255,7 +255,7 @@ def _some(
         fact: slot
         for ids in facts.values()
         for fact in ids
-        if (slot := reader.slot_of(fact)) is not None and slot < view.count
+        if (slot := view.slot_of(fact)) is not None
     }
     paragraphs = np.array(sorted(set(slots.values())), dtype=np.int32)
     readable = set(live(view, rights, moment, paragraphs).tolist())

@@ -90,11 +90,7 @@ def _check_authority(call: Call, rejected: list[str]) -> None:
 def _readable(call: Call, facts: list[str]) -> dict[str, int]:
     """Slots of the facts that the caller may read now."""
     view = call.view()
-    slots = {
-        fact: slot
-        for fact in facts
-        if (slot := call.node.reader.slot_of(fact)) is not None and slot < view.count
-    }
+    slots = {fact: slot for fact in facts if (slot := view.slot_of(fact)) is not None}
     chosen: I32 = np.asarray(sorted(slots.values()), dtype=np.int32)
     shown = frozenset(known(view, call.authorization.reading(), call.moment(view), chosen).tolist())
     return {fact: slot for fact, slot in slots.items() if slot in shown}

@@ -195,8 +195,8 @@ def export_trail(call: Call, query: TrailExportQuery) -> web.Response:
 def trail_of_fact(call: Call, query: MomentQuery) -> list[TrailEntry]:
     """Who wrote and ended one fact."""
     view, moment = call.at(query)
-    slot = call.node.reader.slot_of(call.segment("fact_id"))
-    if slot is None or slot >= view.count:
+    slot = view.slot_of(call.segment("fact_id"))
+    if slot is None:
         raise plain("fact_not_found")
     trail = trail_of(view, call.authorization, moment, TrailFilters(slot=slot))
     if not len(trail):
@@ -225,8 +225,8 @@ def _trail(call: Call, query: TrailQuery, view: View, moment: Moment) -> Trail:
     reader = call.node.reader
     slot = None
     if query.fact_id is not None:
-        found = reader.slot_of(query.fact_id)
-        slot = -1 if found is None or found >= view.count else found
+        found = view.slot_of(query.fact_id)
+        slot = -1 if found is None else found
     acted = None
     if query.entity_uri is not None:
         acted = reader.ask(positions_of_actor, stored_uri(query.entity_uri))

@@ -56,7 +56,7 @@ def life_of_fact(call: Call, query: LifeQuery) -> web.Response:
 
 def _life(call: Call, query: LifeQuery) -> FactLife:
     view, moment = call.at(MomentQuery(as_of=query.as_of))
-    slot = call.node.reader.slot_of(call.segment("fact_id"))
+    slot = view.slot_of(call.segment("fact_id"))
     if slot is None or not _known(call, view, slot, moment):
         return _erased_life(call, view, moment, query.limit)
     record = call.records(view, [slot], moment)[0]
@@ -110,8 +110,7 @@ def life_of_entity(call: Call, query: LifeQuery) -> web.Response:
     """Every event that touched a fact about an entity."""
     view, moment = call.at(MomentQuery(as_of=query.as_of))
     entity = entity_named(call, call.segment("entity_uri"), moment.position)
-    number = view.entities.number(entity)
-    slots = np.zeros(0, dtype=np.int32) if number is None else view.entity_slots(number)
+    slots = view.slots_about(entity)
     slots = slots[view.from_position[slots] <= moment.position]
     slots = slots[call.authorization.mask(view, slots)]
     if not len(slots):
@@ -139,16 +138,12 @@ def _answer(body: FactLife | EntityLife, query: LifeQuery) -> web.Response:
 
 
 def _known(call: Call, view: View, slot: int, moment: Moment) -> bool:
-    return (
-        slot < view.count
-        and int(view.from_position[slot]) <= moment.position
-        and _readable(call, view, slot)
-    )
+    return int(view.from_position[slot]) <= moment.position and _readable(call, view, slot)
 
 
 def _readable(call: Call, view: View, slot: int) -> bool:
     one: I32 = np.array([slot], dtype=np.int32)
-    return slot < view.count and bool(call.authorization.mask(view, one)[0])
+    return bool(call.authorization.mask(view, one)[0])
 
 
 _RECEIPT_KINDS = frozenset({"recall_served", "recall_answered"})
@@ -178,11 +173,10 @@ def _events(call: Call, view: View, found: Sequence[Touch]) -> list[TouchRecord]
 
 def _event(call: Call, view: View, touch: Touch, chains: Chains) -> TouchRecord:
     """An event, redacted to the facts that the caller may read."""
-    slot_of = call.node.reader.slot_of
     shown = [
         fact
         for fact in touch.fact_ids
-        if (slot := slot_of(fact)) is not None and _readable(call, view, slot)
+        if (slot := view.slot_of(fact)) is not None and _readable(call, view, slot)
     ]
     cause = touch.causation_id
     if cause is not None and chains.known(id_bytes(cause)) is None:

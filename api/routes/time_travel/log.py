@@ -181,7 +181,7 @@ def list_events(call: Call, query: LogQuery) -> LogPage:
 
 def journal_of(call: Call, view: View) -> Journal:
     """The log as the caller may see it."""
-    return Journal(call.node.log, view, call.authorization, call.node.reader.slot_of)
+    return Journal(call.node.log, view, call.authorization)
 
 
 def chains_of(call: Call, journal: Journal) -> Chains:
@@ -191,10 +191,8 @@ def chains_of(call: Call, journal: Journal) -> Chains:
 
 def _positions_of(call: Call, view: View, name: str, moment: Moment) -> I64:
     """Positions at which the entity's readable facts were stated and ended."""
-    number = view.entities.number(entity_named(call, name, moment.position))
-    if number is None:
-        return np.empty(0, dtype=np.int64)
-    slots = known(view, call.authorization, moment, view.entity_slots(number))
+    about = view.slots_about(entity_named(call, name, moment.position))
+    slots = known(view, call.authorization, moment, about)
     ended = view.to_position[slots]
     settled = view.set_aside[slots]
     found = np.concatenate((view.from_position[slots], ended, settled))
