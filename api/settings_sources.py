@@ -99,11 +99,7 @@ def _suggest(name: str, known: set[str] | frozenset[str]) -> str:
     return f"; did you mean {bare[close[0]]}?" if close else ""
 
 
-def _explain(
-    fault: ValidationError,
-    given: Mapping[str, object],
-    path: Path | None,
-) -> str:
+def _explain(fault: ValidationError, given: Mapping[str, object], path: Path | None) -> str:
     lines: list[str] = []
     for error in fault.errors():
         name = str(error["loc"][0])

@@ -10,9 +10,7 @@ from engramlog.projections.arrays import I64, Bool
 Number = TypeVar("Number", bound=np.integer[Any])
 
 
-def distinct(
-    numbers: np.ndarray[Any, np.dtype[Number]],
-) -> np.ndarray[Any, np.dtype[Number]]:
+def distinct(numbers: np.ndarray[Any, np.dtype[Number]]) -> np.ndarray[Any, np.dtype[Number]]:
     """Each number once, ascending."""
     ordered = np.sort(numbers)
     first: Bool = np.empty(len(ordered), dtype=np.bool_)

@@ -151,9 +151,7 @@ class TextSignatures:
         self._signed = end
 
 
-def signers(
-    tokenize: Callable[[str], list[str]],
-) -> dict[int, Callable[[Sequence[str]], U8]]:
+def signers(tokenize: Callable[[str], list[str]]) -> dict[int, Callable[[Sequence[str]], U8]]:
     """The signing functions by version; ``tokenize`` splits texts for version 2."""
 
     def second(texts: Sequence[str]) -> U8:
