@@ -89,9 +89,6 @@ def guard(address: HttpAddress) -> TransportSecuritySettings:
 
 
 def _hosts(names: Sequence[str]) -> list[str]:
-    bare = dict.fromkeys(f"[{name}]" if _is_ipv6(name) else name for name in names)
+    # A bare IPv6 address has colons.
+    bare = dict.fromkeys(f"[{name.strip('[]')}]" if ":" in name else name for name in names)
     return [form for name in bare for form in (name, f"{name}:*")]
-
-
-def _is_ipv6(name: str) -> bool:
-    return ":" in name and not name.startswith("[")

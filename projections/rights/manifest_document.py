@@ -62,8 +62,9 @@ def read_manifest(body: Mapping[str, Any]) -> OrgManifest:
         raise ValueError(f"rotation_events: at most {ROTATIONS_MAX}")
     if "rotation_events" in document:
         document["rotation_events"] = list(rotations)
-    for name, text in (("public_key", document["public_key"]), *_keys(rotations)):
-        _key(name, text)
+    _key("public_key", document["public_key"])
+    for event in rotations:
+        _key("rotation_events", str(event["new_public_key"]))
     return OrgManifest(
         document["entity_uri"],
         document["key_id"],
@@ -120,10 +121,6 @@ def rotation_fault(
 def signed(public_key: str, document: Mapping[str, Any]) -> bool:
     """Whether the key (base64url) signed the document."""
     return signs(public_key, str(document.get("signature", "")), canonical(document))
-
-
-def _keys(rotations: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    return [("rotation_events", str(event["new_public_key"])) for event in rotations]
 
 
 def _key(name: str, text: str) -> None:

@@ -46,11 +46,12 @@ def register(commands: Subcommands) -> None:
     _add_filters(parser)
     _add_output(parser)
 
-    for name, what, run in (
-        ("fact", "show the events and confidence of a fact", run_fact),
-        ("entity", "list the events of an entity", run_entity),
+    for name, what, kind in (
+        ("fact", "show the events and confidence of a fact", "facts"),
+        ("entity", "list the events of an entity", "entities"),
     ):
-        parser = group.add(name, what, run)
+        parser = group.add(name, what, run_life)
+        parser.set_defaults(kind=kind)
         parser.add_argument("name", metavar=name.upper(), help=f"the {name}")
         parser.add_argument("--as-of", metavar="MOMENT", help="its history until then")
         _add_output(parser)
@@ -117,15 +118,8 @@ def run_diff(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_fact(args: argparse.Namespace) -> int:
-    return _life(args, f"/v1/time-travel/facts/{quote(args.name, safe='')}")
-
-
-def run_entity(args: argparse.Namespace) -> int:
-    return _life(args, f"/v1/time-travel/entities/{quote(args.name, safe='')}")
-
-
-def _life(args: argparse.Namespace, path: str) -> int:
+def run_life(args: argparse.Namespace) -> int:
+    path = f"/v1/time-travel/{args.kind}/{quote(args.name, safe='')}"
     query = {"as_of": args.as_of, "limit": 1000}
     with reach(args) as client:
         if args.format in ("csv", "parquet"):
