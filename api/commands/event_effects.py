@@ -61,13 +61,12 @@ def read_by(context: RequestContext, journal: Journal, entry: JournalEntry) -> l
     found = context.node.reader.ask(effects, entry, journal.readable)
     status = status_of_node(context.node)["projections"]
     return [
-        ReadBy(
+        shaped(
+            found[each.name],
+            ReadBy,
             projection=each.name,
             tables=list(each.tables),
             applied=status[each.name]["position"] >= entry.event.position,
-            changed=found[each.name].changed,
-            rows=found[each.name].rows,
-            words=found[each.name].words,
         )
         for each in readers(entry.event)
     ]

@@ -127,12 +127,11 @@ def _tombstoned(change: TombstoneSet | TombstoneRevoked, stones: Stones) -> list
     if isinstance(change, TombstoneSet):
         every = len(change.scopes) == len(SCOPES)
         lines = [
-            TombstoneLine(
-                entity=change.entity,
+            shaped(
+                change,
+                TombstoneLine,
                 scope=scope,
-                reason=change.reason,
                 legal_hold=change.legal_hold and change.node_id is None,
-                signed_by=change.signed_by,
             )
             for scope in (["all"] if every else change.scopes)
         ]

@@ -5,6 +5,7 @@ from msgspec import Struct
 from pydantic import Field
 
 from engramlog.api.answers.fact_record import FactRecord, MomentRecord, wire_moment
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import MomentQuery
@@ -59,12 +60,7 @@ def search_facts(call: Call, query: SearchQuery) -> SearchAnswer:
     moment = call.moment(view, query)
     found = search(view, rights, moment, query.q, _aliases(call, view, moment), query.limit)
     entities = [
-        FoundEntity(
-            entity=each.entity,
-            facts=each.facts,
-            label=_label(call, view, rights, moment, each.entity),
-            alias=each.alias,
-        )
+        shaped(each, FoundEntity, label=_label(call, view, rights, moment, each.entity))
         for each in found.entities
     ]
     records = call.records(view, found.slots, moment)

@@ -7,6 +7,7 @@ from msgspec import Struct
 from pydantic import Field
 
 from engramlog.api.answers.fact_record import FactRecord, Warned
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.answers.sanitizer_modes import Mode
 from engramlog.api.answers.wire_facts import records_of
 from engramlog.api.commands.garden_access import member_of
@@ -18,7 +19,6 @@ from engramlog.api.schemas.values import Position
 from engramlog.eventlog.kinds import ContentReviewed
 from engramlog.projections.arrays import I32
 from engramlog.projections.image.view import View
-from engramlog.projections.moment import format_instant
 from engramlog.projections.tables.facts.verdicts import ContentReview
 from engramlog.projections.tables.facts.verdicts import reviews_of as content_reviews_of
 from engramlog.projections.text.sanitizing import IN_NAME, NOTICES, RULESET
@@ -141,15 +141,7 @@ def _entry(record: FactRecord, codes: tuple[str, ...], review: ContentReview | N
         fact=record,
         codes=list(codes),
         status=_STATUS_OF[None if review is None else review.decision],
-        review=None
-        if review is None
-        else ReviewRecord(
-            decision=review.decision,
-            reason=review.reason,
-            reviewer=review.actor,
-            decided_at=format_instant(review.decided_at),
-            position=review.position,
-        ),
+        review=None if review is None else shaped(review, ReviewRecord, reviewer=review.actor),
     )
 
 

@@ -108,14 +108,8 @@ def _readable(call: Call, body: LintBody) -> int:
 
 def _report(call: Call, body: LintBody, checks: tuple[str, ...]) -> LintReport:
     report, moment = _linted(call, body, checks)
-    return LintReport(
-        findings=report.findings,
-        checked_at=format_instant(moment.instant_us),
-        scope=body.scope,
-        checks_run=checks,
-        fact_count=report.fact_count,
-        truncated=report.truncated,
-    )
+    checked_at = format_instant(moment.instant_us)
+    return shaped(report, LintReport, checked_at=checked_at, scope=body.scope, checks_run=checks)
 
 
 def _linted(call: Call, body: LintBody, checks: tuple[str, ...]) -> tuple[LintFindings, Moment]:

@@ -240,13 +240,8 @@ def _some(
     before: tuple[str, int] | None,
 ) -> tuple[list[SummaryRow], list[tuple[SummaryRow, list[int]]]]:
     """The next summaries; and those with visible paragraphs, with the slots of these."""
-    chosen = SummaryFilter(
-        tier=query.tier,
-        since=query.since,
-        until=query.until,
-        owner=None if query.source is None else stored_uri(query.source),
-        before=before,
-    )
+    owner = None if query.source is None else stored_uri(query.source)
+    chosen = shaped(query, SummaryFilter, owner=owner, before=before)
     reader = call.node.reader
     with reader.pool.connection() as db:
         rows = summaries_at(db, moment.position, rights, chosen, _ROWS)

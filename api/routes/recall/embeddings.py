@@ -91,15 +91,8 @@ def target_of(call: Call, request: ReindexBody) -> EmbeddingSettings:
     own = call.service.settings.embedding
     if request.provider is None:
         return own
-    same = request.provider == own.provider
-    return EmbeddingSettings(
-        provider=request.provider,
-        model=request.model,
-        url=own.url if same else None,
-        dimensions=request.dimensions,
-        truncated_dimensions=request.truncated_dimensions,
-        min_confidence=own.min_confidence,
-    )
+    url = own.url if request.provider == own.provider else None
+    return shaped(request, EmbeddingSettings, url=url, min_confidence=own.min_confidence)
 
 
 def status_of(call: Call) -> EmbeddingRecord:

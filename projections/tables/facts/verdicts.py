@@ -62,13 +62,7 @@ class VerdictsProjector(Projector):
             if verdict.codes:
                 fact, codes, flags = fact_id(event), verdict.codes, verdict.flags
                 insert_row(
-                    db,
-                    "verdicts",
-                    event,
-                    fact_id=fact,
-                    ruleset=RULESET,
-                    codes=codes,
-                    flags=flags,
+                    db, "verdicts", event, fact_id=fact, ruleset=RULESET, codes=codes, flags=flags
                 )
         else:
             assert isinstance(payload, ContentReviewed)
