@@ -60,12 +60,8 @@ class Chain:
 
     def restart(self, head: Head, streams: Mapping[str, StreamHead]) -> None:
         """Replace the heads by those from the log."""
-        self._settled = head
-        self._position = head.position
-        self._received_at = head.received_at
-        self._hlc = HybridClock(head.received_hlc)
-        self._tips = {name: (tip.stream_seq, tip.hash) for name, tip in streams.items()}
-        self._undo.clear()
+        self._tips: dict[str, tuple[int, bytes]] = {}
+        self.advance(head, streams)
 
     def advance(self, head: Head, streams: Mapping[str, StreamHead]) -> None:
         """Continue after another writer of the same log; ``streams`` are the ones that grew."""

@@ -13,7 +13,6 @@ from engramlog.eventlog.errors import ClockSkew
 
 COUNTER_LIMIT = 1000
 FUTURE_SKEW_MS_MAX = 300_000
-PAST_SKEW_MS_MAX = 2_592_000_000
 
 _TEXT = re.compile(r"^(\d{1,15})\.(\d{1,6})$")
 
@@ -88,19 +87,5 @@ class HybridClock:
         ahead_ms = remote // COUNTER_LIMIT - now_us // 1000
         if ahead_ms > FUTURE_SKEW_MS_MAX:
             raise ClockSkew(f"remote clock is {ahead_ms} ms ahead, over {FUTURE_SKEW_MS_MAX}")
-        self.last = max(now_us // 1000 * COUNTER_LIMIT, self.last + 1, remote + 1)
-        return self.last
-
-    def observe(self, remote: int, now_us: int) -> int:
-        """Merge a remote reading and return ours after it.
-
-        Raises: ClockSkew: the reading is over 300 s ahead or 30 d behind; our clock is unchanged,
-        so a bad peer cannot move it.
-        """
-        ahead_ms = remote // COUNTER_LIMIT - now_us // 1000
-        if ahead_ms > FUTURE_SKEW_MS_MAX:
-            raise ClockSkew(f"remote clock is {ahead_ms} ms ahead, over {FUTURE_SKEW_MS_MAX}")
-        if -ahead_ms > PAST_SKEW_MS_MAX:
-            raise ClockSkew(f"remote clock is {-ahead_ms} ms behind, over {PAST_SKEW_MS_MAX}")
         self.last = max(now_us // 1000 * COUNTER_LIMIT, self.last + 1, remote + 1)
         return self.last

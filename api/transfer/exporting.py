@@ -49,9 +49,6 @@ RESOLUTION_PREFIX = "stigmem:resolution:"
 _ZERO = "zero"
 """The value type of a record with confidence 0: each is its own side."""
 
-TRAVELS = {kind: shape.line for kind, shape in KINDS.items() if shape.line}
-"""Kinds that become lines, and which."""
-
 COUNTED = {
     "recall_answered": "receipts of recalls",
     "fact_erased": "erasures",

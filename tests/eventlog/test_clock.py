@@ -48,15 +48,14 @@ def test_a_reading_after_a_remote_one_is_greater_than_both() -> None:
     clock = HybridClock()
     before = clock.tick(START_US)
     remote = NOW_HLC + 5_000
-    assert clock.observe(remote, START_US) > max(before, remote)
+    assert clock.receive(remote, START_US) > max(before, remote)
 
 
-@pytest.mark.parametrize("skew_ms", [300_001, -2_592_000_001])
-def test_a_remote_clock_too_far_off_is_refused_without_effect(skew_ms: int) -> None:
+def test_a_remote_clock_too_far_ahead_is_refused_without_effect() -> None:
     clock = HybridClock()
     before = clock.tick(START_US)
-    with pytest.raises(ClockSkew, match=str(abs(skew_ms))):
-        clock.observe(NOW_HLC + skew_ms * 1000, START_US)
+    with pytest.raises(ClockSkew, match="300001"):
+        clock.receive(NOW_HLC + 300_001_000, START_US)
     assert clock.last == before
 
 

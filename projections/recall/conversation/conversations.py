@@ -10,7 +10,6 @@ nothing and adds no distance.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -67,17 +66,6 @@ class Conversations(Struct, frozen=True):
         conversation."""
         there = at + step
         return there >= self.begins[at] if step < 0 else there < self.ends[at]
-
-    def neighbours(self, slots: I32, steps: Sequence[int]) -> list[I32]:
-        """For each of ``steps``, the member at that distance after (below 0: before) each fact, or
-        -1."""
-        if not len(self.members):
-            return [np.full(len(slots), -1, dtype=np.int32) for _ in steps]
-        at, found = self.places(slots)
-        return [
-            np.where(found & self.near(at, step), self.at(at + step), np.int32(-1))
-            for step in steps
-        ]
 
     def at(self, wanted: I64) -> I32:
         """The members at some places; any member for a place outside."""

@@ -17,12 +17,13 @@ from engramlog.api.node.consolidator import Consolidator
 from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.consolidation_schedule import ConsolidationScheduler
 from engramlog.api.transfer import export_memory
-from engramlog.api.transfer.exporting import COUNTED, TRAVELS, export_lines
+from engramlog.api.transfer.exporting import COUNTED, export_lines
 from engramlog.api.transfer.importing import Importer, ImportStopped, Options
 from engramlog.api.transfer.lines.line_kinds import OPERATIONS, decode_line
 from engramlog.api.transfer.sinks import NodeSink
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.kinds import (
+    KINDS,
     SCHEMA_VERSIONS,
     AliasSet,
     ConsolidationRuleSet,
@@ -48,6 +49,8 @@ QUICK = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 EVERY_TWO = {"id": "classifier", "cadence": {"every": 2}}
+TRAVELS = {kind: shape.line for kind, shape in KINDS.items() if shape.line}
+"""Kinds that become lines, and which."""
 
 
 def test_every_kind_of_event_travels_or_is_counted() -> None:

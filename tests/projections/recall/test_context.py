@@ -45,8 +45,13 @@ def neighbours(world: World, slot: int, *scopes: str, **more: Any) -> tuple[int,
     """The facts just before and just after one, -1 if there is none."""
     at, slots = surveyed(world, "", *scopes, **more), np.array([slot], dtype=np.int32)
     talk = conversations(at, at.context or TALK, slots)
-    before, after = talk.neighbours(slots, (-1, 1))
-    return int(before[0]), int(after[0])
+    if slot not in talk.members:
+        return -1, -1
+    place, _ = talk.places(slots)
+    before, after = (
+        int(talk.at(place + step)[0]) if talk.near(place, step)[0] else -1 for step in (-1, 1)
+    )
+    return before, after
 
 
 def say(world: World, text: str, **more: Any) -> int:
