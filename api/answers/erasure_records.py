@@ -7,7 +7,6 @@ from msgspec import UNSET, Struct, UnsetType
 from engramlog.api.answers.fact_record import Warned, Warnings
 from engramlog.api.answers.same_fields import shaped
 from engramlog.eventlog.kinds import ErasureReason
-from engramlog.projections.tables.facts.erasures import LegalHold
 from engramlog.projections.tables.facts.tombstones import TombstoneRevocationRow, TombstoneRow
 
 
@@ -105,10 +104,6 @@ class TombstoneNotice(Struct):
     tombstone_id: str
     tombstone_created_at: str
     legal_hold: bool
-
-
-def hold_record(hold: LegalHold) -> HoldRecord:
-    return shaped(hold, HoldRecord)
 
 
 def tombstone_record(row: TombstoneRow) -> TombstoneRecord:

@@ -7,7 +7,7 @@ from engramlog.api.http.errors import coded
 from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.jobs import Progress, SingleJob, SnapshotJob
 from engramlog.api.node.tasks.task import LoopTask, TaskStatus
-from engramlog.replay.snapshot import Snapshot, SnapshotFault, mismatch
+from engramlog.replay.snapshot import SnapshotFault, mismatch
 
 LOOK_SECONDS = 5.0
 
@@ -85,7 +85,7 @@ class SnapshotTaking(LoopTask):
             raise coded("as_of_future", f"position {position} is beyond the log's end, {head}")
 
         def work(progress: Progress) -> SnapshotRecord:
-            return snapshot_record(self._node.snapshot(position, progress), None)
+            return shaped(self._node.snapshot(position, progress), SnapshotRecord, reason=None)
 
         self.job.begin(work)
 
@@ -102,7 +102,8 @@ class SnapshotTaking(LoopTask):
     def records(self) -> SnapshotList:
         """Every snapshot, and the state of automatic ones."""
         found, broken = self._node.snapshots.all()
-        records = [snapshot_record(each, mismatch(each, self._node.log)) for each in found]
+        log = self._node.log
+        records = [shaped(each, SnapshotRecord, reason=mismatch(each, log)) for each in found]
         records += [SnapshotRecord(each.position, reason=each.reason) for each in broken]
         return SnapshotList(
             snapshots=sorted(records, key=lambda each: -each.position),
@@ -139,7 +140,3 @@ class SnapshotTaking(LoopTask):
         if node.reader.image.position - newest >= self._every_events:
             node.snapshot(automatic=True)
             node.snapshots.prune(self._keep)
-
-
-def snapshot_record(snapshot: Snapshot, reason: str | None) -> SnapshotRecord:
-    return shaped(snapshot, SnapshotRecord, reason=reason)

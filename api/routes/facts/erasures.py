@@ -2,12 +2,8 @@
 
 from msgspec import Struct
 
-from engramlog.api.answers.erasure_records import (
-    ErasureBegun,
-    ErasureRecord,
-    HoldRecord,
-    hold_record,
-)
+from engramlog.api.answers.erasure_records import ErasureBegun, ErasureRecord, HoldRecord
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.assertions import stored_uri
 from engramlog.api.commands.erasures import erase, erasure_record, known_erasure
 from engramlog.api.http.call import Call
@@ -68,7 +64,7 @@ def _holds(call: Call, query: HoldsQuery) -> HoldPage:
     rows = call.node.reader.ask(legal_holds, before, query.limit + 1)
     shown = rows[: query.limit]
     more = shown[-1].position if len(rows) > len(shown) else None
-    return HoldPage([hold_record(hold) for hold in shown], more)
+    return HoldPage([shaped(hold, HoldRecord) for hold in shown], more)
 
 
 @routes.add("PUT /v1/legal-holds", permission="admin", errors=(404,))

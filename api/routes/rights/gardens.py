@@ -88,21 +88,21 @@ async def list_members(call: Call) -> list[GardenMember]:
     garden = known_garden(call, call.segment("garden_id"))
     if not call.authorization.may("admin"):
         garden = entered_garden(call, garden.id)
-    return [_member(member) for member in garden.members]
+    return [shaped(member, GardenMember) for member in garden.members]
 
 
 @routes.add("POST /v1/gardens/{garden_id}/members", permission="write", status=201)
 async def add_member(call: Call, request: MemberRequest) -> GardenMember:
     """Add an entity to a garden."""
     member = await _set(call, stored_uri(request.entity_uri), "add", request.role)
-    return _member(member)
+    return shaped(member, GardenMember)
 
 
 @routes.add("PATCH /v1/gardens/{garden_id}/members/{entity_uri:.+}", permission="write")
 async def change_member(call: Call, request: RoleRequest) -> GardenMember:
     """Give a member another role."""
     member = await _set(call, stored_uri(call.segment("entity_uri")), "change", request.role)
-    return _member(member)
+    return shaped(member, GardenMember)
 
 
 @routes.add(
@@ -148,9 +148,5 @@ def _garden(call: Call, garden: Garden) -> GardenRecord:
         garden,
         GardenRecord,
         garden_id=garden_uri(call, garden.slug),
-        members=[_member(member) for member in garden.members],
+        members=[shaped(member, GardenMember) for member in garden.members],
     )
-
-
-def _member(member: Member) -> GardenMember:
-    return shaped(member, GardenMember)
