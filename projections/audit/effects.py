@@ -116,11 +116,8 @@ def _rows(
 ) -> list[ChangedRow]:
     """The rows of a lookup that the caller may know of. A row about no fact is for callers who
     were shown the event itself, not just facts that it touched."""
-    marks, key_names, fact_names = (
-        _marks(db, lookup.table),
-        lookup.shown.split(),
-        lookup.facts.split(),
-    )
+    marks = _marks(db, lookup.table)
+    key_names, fact_names = lookup.shown.split(), lookup.facts.split()
     columns = (*key_names, *fact_names, *marks)
     sql = f"SELECT {', '.join(columns)} FROM {lookup.table} WHERE {lookup.where}"
     asked = {name: named.get(name) for name in named_in(sql)}

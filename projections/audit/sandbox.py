@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from engramlog.eventlog.event import NODE_STREAM, garden_partition, scope_partition
 from engramlog.projections.archive.duck import cursor, literal
@@ -209,13 +210,8 @@ def _erased_and_partial(
 
 def extract_standing(target: Path, standing: FactStates) -> None:
     """Write the state of the facts at the moment."""
-    arrays = {
-        "position": standing.position,
-        "ended": standing.ended,
-        "confidence": standing.confidence,
-    }
     with cursor() as db:
-        db.register("standing_arrays", arrays)
+        db.register("standing_arrays", asdict(standing))
         db.execute(
             "COPY (SELECT * FROM standing_arrays ORDER BY position)"
             f" TO {literal(str(target))} (FORMAT parquet)"

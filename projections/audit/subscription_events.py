@@ -59,7 +59,7 @@ def notices_of(
     """All notices of one event for a subscriber, in a fixed order."""
     wanted = subscription.event_types
     found: list[Notice] = []
-    for number, (sort, slot, detail) in enumerate(_changes_in(event, reader, view, rights)):
+    for number, (sort, slot, detail) in enumerate(_changes_in(event, view, rights)):
         if sort not in wanted or not _is_subscribed(view, slot, subscription):
             continue
         name = str(uuid5(_NAMESPACE, f"{subscription.id} {event.event_id.hex()} {number}"))
@@ -76,12 +76,12 @@ def _is_subscribed(view: View, slot: int, subscription: SubscriptionRow) -> bool
 
 
 def _changes_in(
-    event: Recorded, reader: Reader, view: View, rights: Authorization
+    event: Recorded, view: View, rights: Authorization
 ) -> Iterator[tuple[str, int, dict[str, str]]]:
     """(type, slot, detail) of each change to a readable fact."""
     payload = event.payload
     if isinstance(payload, FactAsserted):
-        for slot in _readable(reader, view, rights, [fact_id(event)]):
+        for slot in _readable(view, rights, [fact_id(event)]):
             if payload.confidence == 0.0:
                 continue  # a retraction's marker: the retractions follow
             yield "fact_asserted", slot, {}
@@ -90,26 +90,26 @@ def _changes_in(
                 yield "contradiction_detected", slot, {}
             yield "card_refreshed", slot, _card(view, slot)
     elif isinstance(payload, FactRetracted):
-        for slot in _readable(reader, view, rights, payload.fact_ids):
+        for slot in _readable(view, rights, payload.fact_ids):
             if int(view.to_position[slot]) == event.position:
                 yield "fact_retracted", slot, {"reason": payload.reason}
                 yield "card_refreshed", slot, _card(view, slot)
     elif isinstance(payload, FactDenied):
-        yield from _denial_notices(event, payload, reader, view, rights)
+        yield from _denial_notices(event, payload, view, rights)
     elif isinstance(payload, ConflictResolved):
         both_sides = may_know_settlement(view, rights, payload.winner_id, payload.loser_ids)
-        for slot in _readable(reader, view, rights, [payload.winner_id]) if both_sides else ():
+        for slot in _readable(view, rights, [payload.winner_id]) if both_sides else ():
             yield "contradiction_resolved", slot, {"conflict_id": payload.conflict_id}
     elif isinstance(payload, DecaySwept):
         yield from _decay_notices(event, payload, view, rights)
 
 
 def _denial_notices(
-    event: Recorded, denial: FactDenied, reader: Reader, view: View, rights: Authorization
+    event: Recorded, denial: FactDenied, view: View, rights: Authorization
 ) -> Iterator[tuple[str, int, dict[str, str]]]:
     """One notice per denied fact, for readers of the denying record."""
     at = Moment(event.position, event.received_at)
-    for slot in _readable(reader, view, rights, denial.fact_ids):
+    for slot in _readable(view, rights, denial.fact_ids):
         if len(view.deniers(slot, at, rights)):
             yield "contradiction_detected", slot, {}
             yield "card_refreshed", slot, _card(view, slot)
@@ -131,9 +131,9 @@ def _decay_notices(
         yield "facts_decayed", slot, {"scope": sweep.scope}
 
 
-def _readable(reader: Reader, view: View, rights: Authorization, facts: Sequence[str]) -> list[int]:
-    slots = [slot for fact in facts if (slot := reader.slot_of(fact)) is not None]
-    known: I32 = np.array([slot for slot in slots if slot < view.count], dtype=np.int32)
+def _readable(view: View, rights: Authorization, facts: Sequence[str]) -> list[int]:
+    slots = [slot for fact in facts if (slot := view.slot_of(fact)) is not None]
+    known: I32 = np.array(slots, dtype=np.int32)
     if not len(known):
         return []
     return known[rights.mask(view, known)].tolist()

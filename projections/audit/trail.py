@@ -4,7 +4,6 @@ An entry is a (position, fact): the event that asserted a fact, or the one that 
 readable facts have entries, so that counts reveal nothing of others.
 """
 
-import json
 from collections.abc import Sequence
 
 import apsw
@@ -18,14 +17,17 @@ from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import known
 from engramlog.projections.moment import Moment
-from engramlog.projections.tables.database import query
+from engramlog.projections.tables.database import json_list, query, query_column
 
 _ACTED = """
 SELECT from_position FROM fact_rows WHERE actor=?
 UNION
 SELECT position FROM fact_retractions WHERE actor=?
 """
-
+_REASONS = """
+SELECT fact_id, reason FROM fact_retractions
+WHERE fact_id IN (SELECT value FROM json_each(?)) AND reason<>''
+"""
 _TOGETHER = 64
 """Positions at most this far apart share one read."""
 
@@ -102,19 +104,12 @@ def trail_of(
 
 def positions_of_actor(db: apsw.Connection, actor: str) -> I64:
     """Positions at which an actor asserted or ended facts."""
-    rows = query(db, _ACTED, (actor, actor))
-    return np.array([row[0] for row in rows], dtype=np.int64)
+    return np.array(query_column(db, _ACTED, (actor, actor)), dtype=np.int64)
 
 
 def reasons_of(db: apsw.Connection, fact_ids: Sequence[str]) -> dict[str, str]:
     """Why facts ended, by fact id; only facts that ended with a reason."""
-    rows = query(
-        db,
-        "SELECT fact_id, reason FROM fact_retractions"
-        " WHERE fact_id IN (SELECT value FROM json_each(?)) AND reason<>''",
-        (json.dumps(list(fact_ids)),),
-    )
-    return {row[0]: row[1] for row in rows}
+    return dict(query(db, _REASONS, (json_list(fact_ids),)))
 
 
 def events_at(log: EventLog, positions: Sequence[int]) -> dict[int, Recorded]:
