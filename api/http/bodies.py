@@ -22,7 +22,8 @@ from engramlog.api.http.errors import ApiError, coded, entries_of, entry, invali
 Model = TypeVar("Model", bound=BaseModel)
 
 _decode = msgspec.json.Decoder().decode
-_encode = msgspec.json.Encoder(enc_hook=str).encode
+encoded = msgspec.json.Encoder(enc_hook=str).encode
+"""A body as JSON."""
 _PLUS = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9:.]+) ([0-9]{2}:[0-9]{2})$")
 """An instant whose ``+`` arrived as a space, because query strings encode a space as ``+``."""
 JSON_DEPTH_MAX = 100
@@ -92,9 +93,7 @@ def answer(
     body: object, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
     """A JSON response."""
-    return DirectResponse(
-        body=_encode(body), status=status, headers=headers, content_type="application/json"
-    )
+    return json_answer(encoded(body), status, headers)
 
 
 def json_answer(
@@ -104,11 +103,6 @@ def json_answer(
     return DirectResponse(
         body=data, status=status, headers=headers, content_type="application/json"
     )
-
-
-def encoded(body: object) -> bytes:
-    """A body as JSON."""
-    return _encode(body)
 
 
 async def read_bytes(request: web.Request, limit: int) -> bytes:
