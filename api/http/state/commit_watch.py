@@ -7,16 +7,19 @@ from engramlog.eventlog.event import Recorded
 
 
 class CommitWatch:
-    """Waits in one event loop; the writer's thread calls ``committed`` with events."""
+    """Waits in one event loop; the writer's thread calls ``committed`` with events.
+
+    Attributes: ending: whether waiting has ended.
+    """
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._grown = asyncio.Event()
-        self._ending = False
+        self.ending = False
 
     def stop(self) -> None:
         """Release every waiting request, now and from here on."""
-        self._ending = True
+        self.ending = True
         self._wake()
 
     def committed(self, _: Sequence[Recorded]) -> None:
@@ -24,18 +27,13 @@ class CommitWatch:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake)
 
-    @property
-    def ending(self) -> bool:
-        """Whether waiting has ended."""
-        return self._ending
-
     async def wait(self, grown: Callable[[], bool], seconds: float) -> bool:
         """Whether ``grown`` holds within this time; checked after every commit."""
         loop = self._loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while not grown():
             left = deadline - loop.time()
-            if left <= 0 or self._ending:
+            if left <= 0 or self.ending:
                 return False
             try:
                 await asyncio.wait_for(self._grown.wait(), left)
