@@ -58,8 +58,6 @@ class IdempotencyConflict(AppendError):
 
     def __init__(self, actor: str, key: str) -> None:
         super().__init__(f"idempotency key {key!r} of {actor} was used before for another request")
-        self.actor = actor
-        self.key = key
 
 
 class ExpectationFailed(AppendError):
@@ -67,9 +65,6 @@ class ExpectationFailed(AppendError):
 
     def __init__(self, what: str, expected: object, actual: object) -> None:
         super().__init__(f"{what}: expected {expected}, is {actual}")
-        self.what = what
-        self.expected = expected
-        self.actual = actual
 
 
 class EraseRefused(AppendError):

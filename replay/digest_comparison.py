@@ -17,8 +17,6 @@ class DigestMismatch(Exception):
     def __init__(self, blue: TableDigests, green: TableDigests) -> None:
         tables = sorted(name for name in blue.tables if blue.tables[name] != green.tables.get(name))
         super().__init__(f"rebuilt tables differ from those in use: {', '.join(tables)}")
-        self.blue = blue
-        self.green = green
         self.tables = tables
 
 

@@ -64,8 +64,6 @@ class PinMismatch(EmbeddingError):
             f"{self.title}: facts are indexed with {stored}, configured is {configured};"
             " restore the setting, or re-index all facts with the new one"
         )
-        self.stored = stored
-        self.configured = configured
 
 
 class DimensionMismatch(PinMismatch):
