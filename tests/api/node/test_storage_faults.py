@@ -11,8 +11,10 @@ from pathlib import Path
 import apsw
 import pytest
 
+from engramlog.api.node.node import Node
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.directory import DataDirectory
+from engramlog.eventlog.errors import StorageFull
 from engramlog.replay.verify import verify_file
 from tests.worlds.failing_storage import FailingDisk
 from tests.worlds.live import LiveNode, fact
@@ -165,3 +167,16 @@ def test_a_clock_jump_loses_and_reorders_nothing_and_is_reported(tmp_path: Path)
     finally:
         live.close()
     check_log(tmp_path / "data")
+
+
+def test_tables_without_room_are_named_at_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise apsw.FullError("database or disk is full")
+
+    monkeypatch.setattr("engramlog.api.node.node.open_tables", full)
+    with pytest.raises(StorageFull, match="no space left for the tables"):
+        Node.open(tmp_path / "data")
+    monkeypatch.undo()
+    Node.open(tmp_path / "data").close()
