@@ -170,9 +170,6 @@ class _Regime:
 
     def __init__(self, sweep: DecaySwept) -> None:
         self.sweep = sweep
-        self.scope = sweep.scope
-        self.gardens = sweep.gardens
-        self.policies = sweep.policies
         self.positions: list[int] = []
         self.instants: list[int] = []
         empty: F64 = np.empty(0, dtype=np.float64)
@@ -196,9 +193,9 @@ class _Regime:
         return lives, floors
 
     def _rate(self, relation: str, scope: str) -> tuple[float, float]:
-        if self.scope not in ("*", scope) or is_exempt("", relation):
+        if self.sweep.scope not in ("*", scope) or is_exempt("", relation):
             return np.nan, 0.0
-        policy = policy_for(self.policies, relation, scope)
+        policy = policy_for(self.sweep.policies, relation, scope)
         if policy is None or policy.mode != "confidence" or policy.half_life_s is None:
             return np.nan, 0.0
         return policy.half_life_s, policy.min_confidence or 0.0
@@ -257,7 +254,7 @@ class DecayPart(SmallPart):
         open_slots: Bool = base > 0.0
         for swept, at_us, regime in sorted(reached, key=lambda entry: -entry[0]):
             waiting = np.flatnonzero(open_slots & (view.from_position[slots] < swept))
-            waiting = waiting[_covered(view, slots[waiting], regime.gardens)]
+            waiting = waiting[_covered(view, slots[waiting], regime.sweep.gardens)]
             if not len(waiting):
                 continue
             self._sweep(view, slots, waiting, at_us, regime, confidence, open_slots)
@@ -270,7 +267,7 @@ class DecayPart(SmallPart):
             (regime.instants[count - 1], policy.half_life_s)
             for regime in list(self._regimes.values())  # the writer may add one meanwhile
             if (count := bisect_right(regime.positions, position))
-            for policy in regime.policies
+            for policy in regime.sweep.policies
             if policy.half_life_s is not None
         ]
         if not fading or not len(slots):

@@ -49,24 +49,10 @@ class FactRetractionsProjector(Projector):
 
     def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
         payload = event.payload
-        at_ms = event.header.recorded_at // 1000
+        position, actor = event.position, event.header.actor
         if isinstance(payload, FactRetracted):
-            db.executemany(
-                _INSERT,
-                [
-                    (
-                        fact,
-                        at_ms,
-                        event.position,
-                        payload.reason,
-                        event.header.actor,
-                        payload.marker_id,
-                    )
-                    for fact in payload.fact_ids
-                ],
-            )
+            at_ms = event.header.recorded_at // 1000
+            rest = (at_ms, position, payload.reason, actor, payload.marker_id)
+            db.executemany(_INSERT, [(fact, *rest) for fact in payload.fact_ids])
         elif isinstance(payload, DecaySwept) and ends_facts(payload):
-            db.execute(
-                _SWEPT,
-                (payload.at_us // 1000, event.position, event.header.actor, event.position),
-            )
+            db.execute(_SWEPT, (payload.at_us // 1000, position, actor, position))
