@@ -3,15 +3,18 @@ the same reuses them."""
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
+from engramlog.eventlog.errors import StorageFailed, StorageFull
 from engramlog.projections.archive.archive import Archive
 from engramlog.projections.arrays import I64
 from engramlog.projections.audit.sandbox import (
@@ -29,6 +32,8 @@ from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import hidden_positions, known
 from engramlog.projections.moment import LIVE, Moment
 from engramlog.projections.normalization import SCOPES
+
+_log = logging.getLogger(__name__)
 
 
 class _Made(Struct, frozen=True):
@@ -61,11 +66,14 @@ class AuditDesk:
     ) -> Table:
         """Answer one statement over the events up to the moment that the caller may read.
 
-        Raises: StatementRefused: it is not a statement, is wrong, or uses too much.
+        Raises:
+            StatementRefused: it is not a statement, is wrong, or uses too much.
+            StorageError: the files for it cannot be written.
         """
         check_statement(sql)
         with self._lock:
-            events, standing = self._files(view, authorization, moment)
+            with _file_errors():
+                events, standing = self._files(view, authorization, moment)
             return run_sql(events, standing, sql, limits)
 
     def note_erased(self) -> None:
@@ -101,6 +109,20 @@ class AuditDesk:
             extract_standing(standing, fact_states_at(view, authorization, moment))
             self._made = wanted
         return events, standing
+
+
+@contextmanager
+def _file_errors() -> Generator[None]:
+    """Turn DuckDB's and the system's errors into the log's. Only the node's log names the files."""
+    import duckdb
+
+    try:
+        yield
+    except (OSError, duckdb.IOException) as fault:
+        _log.warning("the files for an audit statement cannot be written: %s", fault)
+        if "No space left" in str(fault):
+            raise StorageFull("no space left for the files of audit statements") from fault
+        raise StorageFailed("the files for audit statements cannot be written") from fault
 
 
 def rights_of(view: View, authorization: Authorization) -> Rights:

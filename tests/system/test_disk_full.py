@@ -74,6 +74,39 @@ def test_a_full_disk_loses_no_acknowledged_write(disk: Path) -> None:
             assert client.get(f"/v1/facts/{fact_id}")["position"] == position
 
 
+def test_a_backup_without_room_says_so(disk: Path, tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--no-auth") as node:
+        bodies = [fact(n, value={"type": "text", "v": "x" * 4_000}) for n in range(BATCH)]
+        node.client().post("/v1/facts/batch", bodies)
+    (disk / "filler").write_bytes(bytes(DISK_BYTES - 64 * 1024))
+    made = engramlog("backup", str(disk / "backup"), "--data", str(tmp_path / "data"))
+    assert made.returncode == 1
+    assert "no space left to copy" in made.stderr
+
+
+def test_a_statement_without_room_for_its_files_is_refused(disk: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "data" / "archive"
+    archive.mkdir(parents=True)
+    subprocess.run(["mount", "--bind", str(disk), str(archive)], timeout=10, check=True)
+    try:
+        with serving(tmp_path / "data", "--no-auth") as node:
+            node.client().post("/v1/facts", fact(1))
+            filler = archive / "filler"
+            with filler.open("wb", buffering=0) as file, suppress(OSError):
+                while file.write(bytes(4096)):
+                    pass
+            sql = {"sql": "SELECT count(*) FROM events"}
+            admin = node.client(node.control.token)
+            with pytest.raises(ClientError) as refused:
+                admin.post("/v1/time-travel/sql", sql)
+            assert refused.value.status == 507
+            assert str(tmp_path) not in str(refused.value)
+            filler.unlink()
+            assert admin.post("/v1/time-travel/sql", sql)["rows"]
+    finally:
+        subprocess.run(["umount", "-l", str(archive)], timeout=10, check=True)
+
+
 def test_a_read_only_file_system_is_named_at_start_and_stays_unchanged(disk: Path) -> None:
     with serving(disk / "data", "--no-auth") as node:
         record = node.client().post("/v1/facts", fact(1))

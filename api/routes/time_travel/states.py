@@ -131,7 +131,7 @@ def _records(
     "POST /v1/time-travel/sql",
     permission="audit.read",
     answers={200: SqlAnswer},
-    errors=(501, 503),
+    errors=(501, 503, 507),
 )
 async def sql(call: Call, body: SqlBody) -> web.Response:
     """One read-only SELECT over the events that the caller may read."""
