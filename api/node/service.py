@@ -102,6 +102,7 @@ class Service(ReadingService):
 
     def close(self) -> None:
         """Release threads and files; the tasks have stopped."""
+        self.desk.stop()
         for each in (self.long, self.statements):
             each.close()
         self.pool.shutdown(wait=True, cancel_futures=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import subprocess
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -55,6 +56,8 @@ class AuditDesk:
         self._folder: Path | None = None
         self._made: _Made | None = None
         self._erasures = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
 
     def ask(
         self,
@@ -74,7 +77,18 @@ class AuditDesk:
         with self._lock:
             with _file_errors():
                 events, standing = self._files(view, authorization, moment)
-            return run_sql(events, standing, sql, limits)
+            return run_sql(events, standing, sql, limits, self._started)
+
+    def _started(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        if self._stopped:
+            process.kill()
+
+    def stop(self) -> None:
+        """End the running statement, and every later one: the node stops."""
+        self._stopped = True
+        if self._process is not None:
+            self._process.kill()
 
     def note_erased(self) -> None:
         """Stop using files made before an erasure."""

@@ -218,28 +218,43 @@ def extract_standing(target: Path, standing: FactStates) -> None:
         )
 
 
-def run_sql(events: Path, standing: Path, sql: str, limits: StatementLimits) -> Table:
+def run_sql(
+    events: Path,
+    standing: Path,
+    sql: str,
+    limits: StatementLimits,
+    started: Callable[[subprocess.Popen[bytes]], None] = lambda _process: None,
+) -> Table:
     """Run one statement over the files of ``extract_events`` and ``extract_standing``.
+
+    Args: started: called with the process, which may be killed.
 
     Raises: StatementRefused: see there.
     """
     check_statement(sql)
     statement = SandboxTask(str(events), str(standing), sql, limits)
+    with subprocess.Popen(
+        [sys.executable, "-m", "engramlog.projections.audit.statement"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=Path(__file__).parents[3],
+        env={"PATH": "", "LANG": "C.UTF-8"},
+    ) as process:
+        started(process)
+        try:
+            said, _ = process.communicate(
+                msgspec.json.encode(statement), limits.seconds + STARTING_SECONDS
+            )
+        except subprocess.TimeoutExpired as fault:
+            process.kill()
+            message = f"the statement took longer than {limits.seconds:g} s"
+            raise StatementRefused("sql_timeout", message) from fault
+        except BaseException:
+            process.kill()
+            raise
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "engramlog.projections.audit.statement"],
-            input=msgspec.json.encode(statement),
-            capture_output=True,
-            timeout=limits.seconds + STARTING_SECONDS,
-            check=False,
-            cwd=Path(__file__).parents[3],
-            env={"PATH": "", "LANG": "C.UTF-8"},
-        )
-    except subprocess.TimeoutExpired as fault:
-        message = f"the statement took longer than {limits.seconds:g} s"
-        raise StatementRefused("sql_timeout", message) from fault
-    try:
-        answer = msgspec.json.decode(done.stdout, type=Table | Failure)
+        answer = msgspec.json.decode(said, type=Table | Failure)
     except msgspec.MsgspecError as fault:
         # Its limits killed it: only that ends the process without an answer.
         message = f"the statement needs more than {limits.memory_mib} MiB, or could not be run"

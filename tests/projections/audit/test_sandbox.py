@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from engramlog.api.node.node import Node
 from engramlog.eventlog.kinds import KeyIssued, Value
 from engramlog.projections.archive.archive import Archive
+from engramlog.projections.audit import desk as desk_module
 from engramlog.projections.audit.desk import AuditDesk
 from engramlog.projections.audit.sandbox import StatementRefused
 from engramlog.projections.audit.statement_task import StatementLimits, Table
@@ -89,6 +92,38 @@ def test_a_caller_reads_the_streams_of_their_scopes_alone(node: Node, desk: Audi
     raw = ask(desk, node, "SELECT current_setting('allowed_paths')[1]", AUDITOR).rows[0][0]
     behind = f"SELECT DISTINCT scope FROM '{raw}' WHERE kind = 'fact_asserted'"
     assert ask(desk, node, behind, AUDITOR).rows == [["local"]]
+
+
+def test_a_stop_ends_the_running_statement_and_later_ones(tmp_path: Path) -> None:
+    node = Node.open(tmp_path / "data")
+    desk = AuditDesk(Archive(node.directory, node.log))
+    endless = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range % 7 = b.range"
+    limits = StatementLimits(seconds=600.0, rows=1, memory_mib=256)
+    began = threading.Event()
+    run: Callable[..., Table] = desk_module.run_sql
+    refusals: list[StatementRefused] = []
+
+    def begin(*given: Any) -> Table:
+        *rest, started = given
+        return run(*rest, lambda process: (started(process), began.set()))
+
+    def work() -> None:
+        with pytest.raises(StatementRefused) as refused:
+            ask(desk, node, endless, limits=limits)
+        refusals.append(refused.value)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(desk_module, "run_sql", begin)
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert began.wait(60)
+        desk.stop()
+        thread.join(60)
+    assert len(refusals) == 1
+    with pytest.raises(StatementRefused):
+        ask(desk, node, endless, limits=limits)
+    desk.close()
+    node.close()
 
 
 def test_no_column_identifies_a_key(node: Node, desk: AuditDesk) -> None:
