@@ -5,9 +5,10 @@ It calls a node by URL, with a key if the node needs one. Failures of either sid
 """
 
 import http.client
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Self, TypeVar
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -99,7 +100,7 @@ class Client:
     ) -> Any:
         """One request; ``raw`` is sent unchanged, ``body`` as JSON; ``headers`` on top of the
         client's own. Raises ClientError."""
-        data = raw if raw is not None or body is None else msgspec.json.encode(body)
+        data = raw if raw is not None or body is None else json_of(body)
         status, answer = self._exchange(method, self._target(path, query), data, headers or {})
         if status >= 400:
             raise self._failure(status, answer)
@@ -119,7 +120,7 @@ class Client:
         body: object = None,
     ) -> bytes:
         """The bytes of an answer that is not JSON. Raises ClientError."""
-        data = None if body is None else msgspec.json.encode(body)
+        data = None if body is None else json_of(body)
         status, answer = self._exchange(method, self._target(path, query), data, {})
         if status >= 400:
             raise self._failure(status, answer)
@@ -159,7 +160,7 @@ class Client:
 
     def _target(self, path: str, query: Mapping[str, object] | None) -> str:
         given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
-        return self._base + path + ("?" + urlencode(given) if given else "")
+        return self._base + path + query_text(given)
 
     def _exchange(
         self, method: str, target: str, data: bytes | None, more: Mapping[str, str]
@@ -183,6 +184,34 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
+
+
+def json_of(body: object) -> bytes:
+    """A request's body. Raises ClientError for a text that is not Unicode."""
+    with _only_unicode():
+        return msgspec.json.encode(body)
+
+
+def query_text(given: Mapping[str, object]) -> str:
+    """A query string with its ``?``, if anything is given. Raises ClientError for a text that is
+    not Unicode."""
+    with _only_unicode():
+        return "?" + urlencode(given) if given else ""
+
+
+def path_segment(text: str, safe: str = ":/") -> str:
+    """A URI or id as part of a path. Raises ClientError for a text that is not Unicode."""
+    with _only_unicode():
+        return quote(text, safe=safe)
+
+
+@contextmanager
+def _only_unicode() -> Generator[None]:
+    try:
+        yield
+    except UnicodeEncodeError as fault:
+        message = f"a text is not Unicode: it holds {fault.object[fault.start]!r}"
+        raise ClientError(message, 400, "malformed_json") from fault
 
 
 def failure_of(status: int, body: Any) -> ClientError:

@@ -4,10 +4,10 @@ import argparse
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import quote
 
 from msgspec import Struct
 
+from engramlog.api.client.client import path_segment
 from engramlog.api.console.reach import reach
 from engramlog.api.console.text_tables import Column, print_json, print_rows
 
@@ -55,7 +55,9 @@ class Request(Struct, frozen=True):
     def __call__(self, args: argparse.Namespace) -> int:
         fields = self.fields(args)
         method, _, template = self.call.partition(" ")
-        path = _ARGUMENT.sub(lambda found: quote(str(vars(args)[found[1]]), safe=":"), template)
+        path = _ARGUMENT.sub(
+            lambda found: path_segment(str(vars(args)[found[1]]), safe=":"), template
+        )
         for name in _ARGUMENT.findall(template):
             fields.pop(name, None)
         with reach(args, create=self.create, embedding=self.embedding) as client:

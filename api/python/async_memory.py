@@ -7,13 +7,18 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Self
-from urllib.parse import quote, urlencode
 from uuid import uuid4
 
 import msgspec
 from msgspec import convert
 
-from engramlog.api.client.client import ClientError, failure_of
+from engramlog.api.client.client import (
+    ClientError,
+    failure_of,
+    json_of,
+    path_segment,
+    query_text,
+)
 from engramlog.api.python.connecting import reach
 from engramlog.api.python.results import (
     CardOfEntity,
@@ -54,9 +59,12 @@ class NodeRequests:
         self._transport: Transport | None = None
         self._opening: asyncio.Lock | None = None
         self._closed = False
+        self._process = os.getpid()
 
     async def transport(self) -> Transport:
-        """The way to the node. Raises the errors of ``reach``."""
+        """The way to the node. Raises the errors of ``reach``; ClientError in a forked child."""
+        if self._process != os.getpid():
+            raise ClientError("this memory belongs to the process that forked: open one here")
         return await asyncio.wrap_future(begun(self._reached()))
 
     async def _reached(self) -> Transport:
@@ -86,10 +94,10 @@ class NodeRequests:
             accept: statuses over 400 to return as answers.
         """
         transport = await self.transport()
-        target = path + _query_text(query or {})
+        target = path + query_text(_given(query or {}))
         content, headers = None, {"Accept": "application/json"}
         if body is not None:
-            content = msgspec.json.encode(body)
+            content = json_of(body)
             headers |= {"Content-Type": "application/json", "Content-Length": str(len(content))}
         if writes:
             headers["Idempotency-Key"] = str(uuid4())
@@ -124,6 +132,8 @@ class NodeRequests:
     async def close(self) -> None:
         """Release the node. Idempotent."""
         self._closed = True
+        if self._process != os.getpid():
+            return  # the process that opened it still uses it
         transport, self._transport = self._transport, None
         if transport is not None:
             await asyncio.wrap_future(begun(transport.close()))
@@ -221,18 +231,18 @@ class AsyncMemoryView:
     async def card(self, entity: str, *, scope: str | None = None) -> CardOfEntity:
         """The facts of an entity in one scope, in short. Raises ClientError 404 without facts."""
         query = {"scope": scope or self._scope, **self._moment}
-        answer = await self.requests.ask("GET", f"/v1/cards/{_segment(entity)}", query=query)
+        answer = await self.requests.ask("GET", f"/v1/cards/{path_segment(entity)}", query=query)
         return convert({**answer, "record": answer}, CardOfEntity)
 
     async def history(self, what: str | Fact) -> EntityHistory:
         """The events of an entity's facts, or of one fact, oldest first."""
         query = {"limit": EVENTS_MAX, **_only(self._moment, "as_of")}
         if isinstance(what, Fact):
-            path = f"/v1/time-travel/facts/{_segment(what.id)}"
+            path = f"/v1/time-travel/facts/{path_segment(what.id)}"
             life = await self.requests.ask("GET", path, query=_only(self._moment, "as_of"))
             known = {what.id: fact_of(life["fact"]) if life["fact"] else what}
         else:
-            path = f"/v1/time-travel/entities/{_segment(what)}"
+            path = f"/v1/time-travel/entities/{path_segment(what)}"
             life = await self.requests.ask("GET", path, query=query)
             facts = await self.facts(what, ended=True, limit=EVENTS_MAX)
             known = {fact.id: fact for fact in facts}
@@ -299,7 +309,7 @@ class AsyncMemory(AsyncMemoryView):
             raise ClientError(f"not stored: {answer['error']}", 422, "not_stored", answer)
         if "fact" in answer:
             return fact_of(answer["fact"])
-        return fact_of(await self.requests.ask("GET", f"/v1/facts/{_segment(answer['id'])}"))
+        return fact_of(await self.requests.ask("GET", f"/v1/facts/{path_segment(answer['id'])}"))
 
     async def assert_fact(
         self,
@@ -332,7 +342,7 @@ class AsyncMemory(AsyncMemoryView):
 
     async def retract(self, fact: Fact | str, reason: str = "") -> Fact:
         """End a fact; its history remains."""
-        path = f"/v1/facts/{_segment(_id(fact))}/retract"
+        path = f"/v1/facts/{path_segment(_id(fact))}/retract"
         answer = await self.requests.ask("POST", path, body={"reason": reason}, writes=True)
         return fact_of(answer["fact"])
 
@@ -345,10 +355,11 @@ class AsyncMemory(AsyncMemoryView):
         Raises:
             ValueError: none or several of the three are given.
         """
-        if sum(map(bool, (facts, entity, user))) != 1:
+        # An empty name is a mistake of the caller: it must not choose what else is erased.
+        if [bool(facts), entity is not None, user is not None].count(True) != 1 or user == "":
             raise ValueError("forget: name facts, or entity, or user")
         owner = entity if user is None else user_uri(user)
-        what = {"entity": owner} if owner else {"fact_ids": [_id(fact) for fact in facts]}
+        what = {"fact_ids": [_id(fact) for fact in facts]} if facts else {"entity": owner}
         body = {**what, "wait": True, "timeout_s": ERASING_SECONDS}
         answer = await self.requests.ask("POST", "/v1/erasures", body=body)
         clean = answer["status"] == "clean"
@@ -379,15 +390,6 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _only(fields: Mapping[str, str], name: str) -> dict[str, str]:
     return {name: fields[name]} if name in fields else {}
-
-
-def _query_text(query: Mapping[str, object]) -> str:
-    given = _given(query)
-    return "?" + urlencode(given) if given else ""
-
-
-def _segment(text: str) -> str:
-    return quote(text, safe=":/")
 
 
 def _id(fact: Fact | str) -> str:

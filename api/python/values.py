@@ -82,5 +82,10 @@ def moment_text(given: MomentLike) -> str:
 
 
 def user_uri(user: str) -> str:
-    """``alice`` becomes ``user:alice``; a text with a colon is an entity already."""
+    """``alice`` becomes ``user:alice``; a text with a colon is an entity already.
+
+    Raises TypeError.
+    """
+    if not isinstance(user, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
+        raise TypeError(f"user: give a text, not a {type(user).__name__}")
     return user if ":" in user else f"user:{user}"

@@ -4,12 +4,11 @@ import argparse
 import sys
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 from tqdm import tqdm
 
-from engramlog.api.client.client import Client
+from engramlog.api.client.client import Client, path_segment
 from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.reach import reach
 from engramlog.api.console.requests import Request, table
@@ -86,7 +85,7 @@ def register(commands: Subcommands) -> None:
 
 def run_rule(args: argparse.Namespace) -> int:
     """Run a rule in steps until no episodes are left."""
-    path = f"/v1/consolidation/rules/{quote(args.rule, safe='')}/run"
+    path = f"/v1/consolidation/rules/{path_segment(args.rule, safe='')}/run"
     with reach(args) as client:
         report = _dry(client, path, args) if args.dry_run else _all_steps(client, path, args)
     if args.json:
@@ -143,11 +142,11 @@ def run_rules(args: argparse.Namespace) -> int:
         return RULES(args)
     with reach(args, create=file is not None) as client:
         if file is None:
-            client.delete(f"/v1/consolidation/rules/{quote(args.remove, safe='')}")
+            client.delete(f"/v1/consolidation/rules/{path_segment(args.remove, safe='')}")
             print(f"removed {args.remove}")
             return 0
         document = _document(file)
-        path = f"/v1/consolidation/rules/{quote(document['id'], safe='')}"
+        path = f"/v1/consolidation/rules/{path_segment(document['id'], safe='')}"
         rule = client.request("PUT", path, body=document)
     print_json(rule) if args.json else print(
         f"rule {rule['rule_id']} is in force, version {rule['version']}"

@@ -4,8 +4,8 @@ import argparse
 import json
 import sys
 from typing import Any
-from urllib.parse import quote
 
+from engramlog.api.client.client import path_segment
 from engramlog.api.console.arguments import CommandError, add_target_arguments
 from engramlog.api.console.questions.abmind_users import add_user_argument
 from engramlog.api.console.reach import reach
@@ -119,7 +119,7 @@ def request_of(args: argparse.Namespace) -> tuple[str, str, dict[str, Any]]:
 
 
 def _attributes_path(fact_id: str) -> str:
-    return f"/v1/facts/{quote(fact_id, safe=':')}/attributes"
+    return f"/v1/facts/{path_segment(fact_id, safe=':')}/attributes"
 
 
 def shown(answer: dict[str, Any]) -> dict[str, Any]:

@@ -6,9 +6,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import quote
 
-from engramlog.api.client.client import Client
+from engramlog.api.client.client import Client, path_segment
 from engramlog.api.console.arguments import CommandError, add_target_arguments
 from engramlog.api.console.output_file import output_file
 from engramlog.api.console.questions.entity import fact_text_of, stated
@@ -119,7 +118,7 @@ def run_diff(args: argparse.Namespace) -> int:
 
 
 def run_life(args: argparse.Namespace) -> int:
-    path = f"/v1/time-travel/{args.kind}/{quote(args.name, safe='')}"
+    path = f"/v1/time-travel/{args.kind}/{path_segment(args.name, safe='')}"
     query = {"as_of": args.as_of, "limit": 1000}
     with reach(args) as client:
         if args.format in ("csv", "parquet"):

@@ -3,9 +3,8 @@
 import argparse
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
-from engramlog.api.client.client import Client
+from engramlog.api.client.client import Client, path_segment
 from engramlog.api.console.arguments import CommandError, add_target_arguments
 from engramlog.api.console.reach import reach
 from engramlog.api.console.subcommands import Subcommands
@@ -60,7 +59,7 @@ def run_show(args: argparse.Namespace) -> int:
 
 def run_history(args: argparse.Namespace) -> int:
     """Print the events of an entity's facts, oldest first."""
-    path = f"/v1/time-travel/entities/{quote(args.entity, safe='')}"
+    path = f"/v1/time-travel/entities/{path_segment(args.entity, safe='')}"
     with reach(args) as client:
         life = client.get(path, {"as_of": args.as_of, "limit": 1000})
         fact_texts = stated(client, args.entity, args.as_of)

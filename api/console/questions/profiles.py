@@ -5,8 +5,8 @@ import json
 import os
 import sys
 from typing import Any, cast
-from urllib.parse import quote
 
+from engramlog.api.client.client import path_segment
 from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.reach import reach
 from engramlog.api.console.requests import Request, table
@@ -51,7 +51,7 @@ def register(commands: Subcommands) -> None:
 
 def run_show(args: argparse.Namespace) -> int:
     with reach(args) as client:
-        document = client.get(f"/v1/profiles/{quote(args.name, safe='')}")["document"]
+        document = client.get(f"/v1/profiles/{path_segment(args.name, safe='')}")["document"]
     if args.abmind_environment:
         from engramlog.api.console.questions.abmind_environment import tuned
 
@@ -67,7 +67,7 @@ def run_install(args: argparse.Namespace) -> int:
     document = _read(args.file)
     document["name"] = args.name
     with reach(args) as client:
-        client.request("PUT", f"/v1/profiles/{quote(args.name, safe='')}", body=document)
+        client.request("PUT", f"/v1/profiles/{path_segment(args.name, safe='')}", body=document)
     print(f"profile {args.name} installed")
     return 0
 

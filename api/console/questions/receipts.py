@@ -2,9 +2,8 @@
 
 import argparse
 from typing import Any
-from urllib.parse import quote
 
-from engramlog.api.client.client import Client
+from engramlog.api.client.client import Client, path_segment
 from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.reach import reach
 from engramlog.api.console.requests import Request, table
@@ -89,4 +88,4 @@ def _path(client: Client, receipt: str) -> str:
         if not found:
             raise CommandError("no receipts yet: recall something first")
         receipt = found[0]["receipt_id"]
-    return f"/v1/recall/receipts/{quote(receipt, safe='')}"
+    return f"/v1/recall/receipts/{path_segment(receipt, safe='')}"

@@ -72,6 +72,19 @@ def test_a_text_about_another_entity_is_found_with_it(memory: Memory, user: str)
     assert list(memory.facts(f"project:{user}")) == [topic]
 
 
+def test_a_large_request_is_answered_as_the_node_does(memory: Memory, user: str) -> None:
+    kept = memory.remember("tea " * 60_000, user=user)
+    refusals = {
+        "value_too_large": lambda: memory.remember("tea " * 80_000, user=user),
+        "": lambda: memory.forget(*[f"{number:036}" for number in range(9_000)]),
+    }
+    for code, request in refusals.items():
+        with pytest.raises(ClientError) as refused:
+            request()
+        assert refused.value.code == code
+    assert list(memory.facts(user=user)) == [kept]
+
+
 def test_an_empty_text_is_not_remembered(memory: Memory, user: str) -> None:
     with pytest.raises(ClientError, match="content is empty") as refused:
         memory.remember("  ", user=user)
@@ -230,3 +243,35 @@ def test_a_prompt_gets_the_facts_that_fit(memory: Memory, user: str) -> None:
     assert 0 < len(short.splitlines()) < len(whole.splitlines())
     assert tokens_of(short) <= 120
     assert memory.facts("user:unknown").text() == ""
+
+
+def test_a_text_that_is_not_unicode_is_refused(memory: Memory, user: str) -> None:
+    for request in (
+        lambda: memory.remember("caf\udcff", user=user),
+        lambda: memory.recall("caf\udcff"),
+        lambda: memory.facts("user:\udcff"),
+        lambda: memory.card("user:\udcff"),
+    ):
+        with pytest.raises(ClientError, match="a text is not Unicode") as refused:
+            request()
+        assert (refused.value.status, refused.value.code) == (400, "malformed_json")
+
+
+def test_a_user_is_a_text(memory: Memory) -> None:
+    with pytest.raises(TypeError, match="user: give a text, not a int"):
+        memory.remember("tea at four", user=42)  # pyright: ignore[reportArgumentType]
+
+
+def test_an_empty_name_does_not_choose_what_is_forgotten(memory: Memory, user: str) -> None:
+    memory.assert_fact("user:", "memory:town", "Linz")
+    kept = memory.remember("the safe opens with 4711", user=user)
+    for forget in (
+        lambda: memory.forget(kept, user=""),
+        lambda: memory.forget(entity=f"user:{user}", user=""),
+        lambda: memory.forget(kept, entity=""),
+        lambda: memory.forget(user=""),
+    ):
+        with pytest.raises(ValueError, match="forget: name facts, or entity, or user"):
+            forget()
+    assert list(memory.facts("user:")) != []
+    assert list(memory.facts(user=user)) == [kept]
