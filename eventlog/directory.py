@@ -18,6 +18,7 @@ import shutil
 import sys
 from pathlib import Path
 from typing import Self
+from weakref import WeakSet
 
 import msgspec
 from msgspec import Struct
@@ -89,6 +90,7 @@ class HeldDirectory(DataDirectory):
     def __init__(self, path: Path, identity: Identity, lock: int) -> None:
         super().__init__(path, identity)
         self._lock: int | None = lock
+        _held.add(self)
 
     @classmethod
     def open(cls, path: Path, *, create: bool = True, clock: Clock | None = None) -> Self:
@@ -225,6 +227,19 @@ def is_data_directory(path: Path) -> bool:
     """Whether the folder holds an identity or a log. Read-only commands do not touch other
     folders."""
     return (path / "identity").is_dir() or (path / "log.db").is_file()
+
+
+_held: WeakSet[HeldDirectory] = WeakSet()
+
+
+def _leave_to_parent() -> None:
+    for each in list(_held):
+        each.close()
+
+
+# The lock lasts until its last descriptor is closed. A forked child closes its own: otherwise the
+# directory would stay locked, though its holder has closed it, for as long as the child runs.
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _take_lock(path: Path, create: bool) -> int:

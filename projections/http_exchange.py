@@ -8,6 +8,7 @@ in its headers, blocks no thread. Redirects are not followed: a key goes only to
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -303,6 +304,17 @@ def _started_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="http", daemon=True).start()
     return loop
+
+
+def _begin_again() -> None:
+    _started_loop.cache_clear()
+    _loop_lock.release()
+
+
+# A forked child has the loop without its thread: a caller would wait for it forever.
+os.register_at_fork(
+    before=_loop_lock.acquire, after_in_parent=_loop_lock.release, after_in_child=_begin_again
+)
 
 
 def _describe(fault: BaseException) -> str:

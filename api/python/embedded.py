@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import threading
 from collections.abc import Mapping
@@ -88,7 +89,8 @@ class EmbeddedNode:
         raw = tuple((name.encode(), text.encode()) for name, text in named.items())
         body = EMPTY_PAYLOAD
         if content is not None:
-            body = StreamReader(protocol, _READ_BYTES, loop=loop)
+            # A full reader would pause its connection, but there is none.
+            body = StreamReader(protocol, max(_READ_BYTES, len(content)), loop=loop)
             body.feed_data(content)
             body.feed_eof()
         message = RawRequestMessage(
@@ -140,8 +142,17 @@ def _at_exit() -> None:
         begun(_end_all()).result()
 
 
+def _leave_to_parent() -> None:
+    global _open, _opening
+    _of_parents.append(_open)
+    _open, _opening = {}, asyncio.Lock()
+
+
 _open: dict[Path, EmbeddedNode] = {}
 """The directories open in this process. Used only in the background loop."""
 _opening = asyncio.Lock()
+_of_parents: list[dict[Path, EmbeddedNode]] = []
+"""Nodes that run in the process which forked this one; kept, so that nothing closes their files."""
+os.register_at_fork(after_in_child=_leave_to_parent)
 # Runs before the thread pools shut down, unlike the usual ``atexit``: a node needs them to close.
 threading._register_atexit(_at_exit)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
