@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import time
 from typing import Any, Literal
 
 import msgspec
@@ -13,6 +14,7 @@ from engramlog.api.node.node import Node
 from engramlog.api.settings import Settings
 from engramlog.projections.audit.subscription_events import Notice, notices_of
 from engramlog.projections.authorization import Authorization
+from engramlog.projections.image.reader import ATTEMPTS_MAX, PAUSE_SECONDS, ErasedMeanwhile
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import format_instant
 from engramlog.projections.tables.declared.subscriptions import SubscriptionRow
@@ -58,7 +60,19 @@ def rights_of(
 def notices_after(
     node: Node, subscription: SubscriptionRow, rights: Authorization, after: int
 ) -> tuple[list[tuple[int, Notice, dict[str, Any]]], int]:
-    """(position, notice, body) of each change after a position, and the last position read."""
+    """(position, notice, body) of each change after a position, and the last position read. Looks
+    again if an erasure takes facts away: a stream that has begun cannot start over."""
+    for _ in range(ATTEMPTS_MAX):
+        try:
+            return _look(node, subscription, rights, after)
+        except ErasedMeanwhile:
+            time.sleep(PAUSE_SECONDS)
+    return _look(node, subscription, rights, after)
+
+
+def _look(
+    node: Node, subscription: SubscriptionRow, rights: Authorization, after: int
+) -> tuple[list[tuple[int, Notice, dict[str, Any]]], int]:
     view = node.reader.pin()
     found: list[tuple[int, Notice, dict[str, Any]]] = []
     read_to = after

@@ -16,7 +16,7 @@ from msgspec import UNSET, Struct
 from pydantic import BaseModel
 
 from engramlog.api.http.call import SESSION_HEADER, Call, Warns, warned
-from engramlog.projections.image.reader import ErasedMeanwhile
+from engramlog.projections.image.reader import ATTEMPTS_MAX, PAUSE_SECONDS, ErasedMeanwhile
 
 Permission: TypeAlias = Literal[
     "read",
@@ -139,9 +139,6 @@ class Route(Struct, frozen=True, kw_only=True):
         return await (call.in_long_pool(work) if self.long else call.in_pool(work))
 
 
-ATTEMPTS_MAX = 200
-"""Attempts of a read whose facts are erased while it looks at them:"""
-PAUSE_SECONDS = 0.02
 QUERY = "query"
 """The parameter of a handler that takes the query string."""
 _WORD = re.compile(r"[A-Za-z0-9]+")

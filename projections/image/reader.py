@@ -68,6 +68,11 @@ _RELOADED = _KEY_KINDS.union(
 )
 
 
+ATTEMPTS_MAX = 200
+"""Attempts of a read whose facts are erased while it looks at them:"""
+PAUSE_SECONDS = 0.02
+
+
 class ErasedMeanwhile(Exception):
     """Facts of a view were erased before their rows were read; a later view lacks them."""
 

@@ -3,10 +3,12 @@ after the erasure."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import httpx
 import pytest
 
 from engramlog.projections.normalization import SCOPES
@@ -95,3 +97,42 @@ def test_a_read_neither_fails_nor_shows_it(
     assert answer.status_code == status, answer.text
     assert '"b"' not in answer.text
     assert status == 404 or '"d"' in answer.text or "entities" in path
+
+
+def streamed(live: LiveNode, subscription: str, last: str | None) -> Generator[dict[str, str]]:
+    """The lines of each part of a stream; an empty one when it begins."""
+    headers = {} if last is None else {"Last-Event-ID": last}
+    url = f"{live.url}/v1/subscriptions/{subscription}/stream"
+    with httpx.stream("GET", url, headers=headers, timeout=20) as response:
+        part: dict[str, str] = {}
+        for line in response.iter_lines():
+            assert line == "" or line.startswith((":", "id: ", "event: ", "data: ")), line
+            if line == ": subscribed" or (line == "" and part):
+                yield part
+                part = {}
+            elif line and not line.startswith(":"):
+                name, _, text = line.partition(": ")
+                part[name] = text
+
+
+def test_a_stream_neither_breaks_nor_skips_what_remains(live: LiveNode) -> None:
+    asked = {
+        "target": "company",
+        "on_change": "wake",
+        "delivery_address": "agent:me",
+        "event_types": ["fact_asserted"],
+    }
+    made = live.call("POST", "/v1/subscriptions", json=asked).json()["id"]
+    parts = streamed(live, made, None)
+    next(parts)
+    live.state(relation="memory:first")
+    last = next(parts)["id"]
+    parts.close()
+    gone = stated(live)[0]
+    with erased_before_rows(live, gone["id"]) as erased:
+        parts = streamed(live, made, last)
+        next(parts)
+        told = [json.loads(next(parts)["data"])["payload"]["value_v"] for _ in range(3)]
+        parts.close()
+    assert erased
+    assert told == ["b", ORDER, "d"]
