@@ -1,6 +1,7 @@
 """Many writes in one request: an array or lines; answers each item in order."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 from aiohttp import web
@@ -30,6 +31,9 @@ from engramlog.api.schemas.facts import (
     BatchRetract,
 )
 from engramlog.eventlog.event import Recorded
+from engramlog.projections.image.reader import ErasedMeanwhile
+from engramlog.projections.image.view import View
+from engramlog.projections.moment import Moment
 from engramlog.projections.writing.commands import Command, Done, Refused, RefusedItem, RetractFact
 
 routes = Routes("facts")
@@ -172,8 +176,23 @@ def _stored_records(
     for ended in (False, True):
         places = [place for place in slots if _ended(outcomes[place]) is ended]
         chosen = [slots[place] for place in places]
-        found = call.records(view, chosen, moment, whole=not ended)
-        records |= zip(places, found, strict=True)
+        try:
+            found = call.records(view, chosen, moment, whole=not ended)
+        except ErasedMeanwhile:
+            records |= _remaining(call, view, moment, dict(zip(places, chosen, strict=True)), ended)
+        else:
+            records |= zip(places, found, strict=True)
+    return records
+
+
+def _remaining(
+    call: Call, view: View, moment: Moment, slots: dict[int, int], ended: bool
+) -> dict[int, FactRecord]:
+    """Records of the facts that no erasure took away meanwhile, one by one."""
+    records: dict[int, FactRecord] = {}
+    for place, slot in slots.items():
+        with suppress(ErasedMeanwhile):
+            records[place] = call.records(view, [slot], moment, whole=not ended)[0]
     return records
 
 

@@ -22,6 +22,7 @@ from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.cid import parse_fact_hash
 from engramlog.projections.graph.provenance import visible_of_cid
+from engramlog.projections.image.reader import ErasedMeanwhile
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import known, live
 from engramlog.projections.moment import Moment
@@ -93,7 +94,11 @@ def written_record(call: Call, done: Done, warnings: list[str]) -> FactRecord:
     slot = answering_slot(view, done)
     if slot is None:
         raise plain("fact_not_found")
-    return as_written(call.records(view, [slot], call.moment(view), whole=True)[0], warnings)
+    try:
+        (record,) = call.records(view, [slot], call.moment(view), whole=True)
+    except ErasedMeanwhile as fault:
+        raise plain("fact_not_found") from fault
+    return as_written(record, warnings)
 
 
 def answering_slot(view: View, done: Done) -> int | None:
@@ -141,7 +146,10 @@ def rivals_of(call: Call, event: Recorded, done: Done) -> list[str]:
     siblings = siblings[view.value[siblings] != view.value[slot]]
     if not len(siblings):
         return []
-    (rival,) = call.records(view, [int(siblings[-1])], moment)
+    try:
+        (rival,) = call.records(view, [int(siblings[-1])], moment)
+    except ErasedMeanwhile:
+        return []
     return [
         f"{fact.source} also says {rival.value.v!r} (fact {rival.id}): both are live, and "
         f"contradict each other. Retract that one if it no longer holds; if {fact.relation} may "
@@ -288,4 +296,8 @@ async def retract_fact(call: Call, request: RetractRequest) -> Retracted:
     done = await call.do(command, idempotency=call.idempotency())
     view, moment = call.at()
     slot = find(call, view, moment, fact_id, call.authorization.alone())
-    return Retracted(fact_id, True, done.position, call.records(view, [slot], moment)[0])
+    try:
+        (record,) = call.records(view, [slot], moment)
+    except ErasedMeanwhile as fault:
+        raise plain("fact_not_found") from fault
+    return Retracted(fact_id, True, done.position, record)

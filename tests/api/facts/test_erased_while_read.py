@@ -136,3 +136,56 @@ def test_a_stream_neither_breaks_nor_skips_what_remains(live: LiveNode) -> None:
         parts.close()
     assert erased
     assert told == ["b", ORDER, "d"]
+
+
+def test_a_write_whose_rival_is_erased_answers_with_its_fact(live: LiveNode) -> None:
+    rival = live.state(relation="memory:role", v="CEO")
+    with erased_before_rows(live, rival["id"]) as erased:
+        made = live.state(relation="memory:role", v="CFO")
+    assert erased
+    assert made["value"]["v"] == "CFO"
+
+
+def test_a_repeated_write_whose_fact_is_erased_is_told_so(live: LiveNode) -> None:
+    body = {
+        "entity": ENTITY,
+        "relation": "memory:role",
+        "value": {"type": "string", "v": "CEO"},
+        "source": "agent:t",
+        "scope": "company",
+    }
+    known = live.call("POST", "/v1/facts", json=body).json()
+    with erased_before_rows(live, known["id"]) as erased:
+        answer = live.call("POST", "/v1/facts", json=body)
+    assert erased
+    assert answer.status_code == 404, answer.text
+    assert answer.json()["detail"] == "fact not found"
+
+
+def test_a_batch_tells_which_of_its_facts_is_erased(live: LiveNode) -> None:
+    items = [
+        {
+            "entity": ENTITY,
+            "relation": f"memory:{name}",
+            "value": {"type": "string", "v": name},
+            "source": "agent:t",
+            "scope": "company",
+        }
+        for name in ("role", "town")
+    ]
+    role = live.call("POST", "/v1/facts/batch", json=items).json()["results"][0]["fact"]
+    with erased_before_rows(live, role["id"]) as erased:
+        answer = live.call("POST", "/v1/facts/batch", json=items)
+    assert erased
+    assert answer.status_code < 300, answer.text
+    gone, kept = answer.json()["results"]
+    assert "fact" not in gone or gone["fact"] is None, gone
+    assert kept["fact"]["value"]["v"] == "town"
+
+
+def test_a_retraction_whose_fact_is_erased_is_told_so(live: LiveNode) -> None:
+    known = live.state(relation="memory:role", v="CEO")
+    with erased_before_rows(live, known["id"]) as erased:
+        answer = live.call("POST", f"/v1/facts/{known['id']}/retract", json={})
+    assert erased
+    assert (answer.status_code, answer.json()["detail"]) == (404, "fact not found")
