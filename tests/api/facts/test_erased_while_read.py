@@ -189,3 +189,11 @@ def test_a_retraction_whose_fact_is_erased_is_told_so(live: LiveNode) -> None:
         answer = live.call("POST", f"/v1/facts/{known['id']}/retract", json={})
     assert erased
     assert (answer.status_code, answer.json()["detail"]) == (404, "fact not found")
+
+
+def test_attributes_of_a_fact_erased_meanwhile_are_refused(live: LiveNode) -> None:
+    known = live.state(relation="memory:role", v="CEO")
+    with erased_before_rows(live, known["id"]) as erased:
+        answer = live.call("PATCH", f"/v1/facts/{known['id']}/attributes", json={"topic": "work"})
+    assert erased
+    assert (answer.status_code, answer.json()["detail"]) == (404, "fact not found")
