@@ -39,7 +39,7 @@ from engramlog.api.python.values import (
     PlainValue,
     instant_text,
     moment_text,
-    user_uri,
+    named_user,
     wire_value,
 )
 
@@ -175,7 +175,7 @@ class AsyncMemoryView:
             max_tokens: most tokens of the facts, by the profile's estimator.
         """
         given = {
-            "source": None if user is None else user_uri(user),
+            "source": None if user is None else named_user(user),
             "entity": entity,
             "relation": relation,
             "token_budget": max_tokens,
@@ -199,7 +199,7 @@ class AsyncMemoryView:
         query = {
             "entity": entity,
             "relation": relation,
-            "source": None if user is None else user_uri(user),
+            "source": None if user is None else named_user(user),
             "scope": scope,
             **self._moment,
             **(dict.fromkeys(_EVERY_FACT, "true") if ended else {}),
@@ -296,7 +296,7 @@ class AsyncMemory(AsyncMemoryView):
             about: the entity that it is about; default: the user.
             topic, tags: more words that find it.
         """
-        owner = user_uri(user) if user is not None else await self._owner()
+        owner = named_user(user) if user is not None else await self._owner()
         body = {
             "content": text,
             "source": owner,
@@ -333,7 +333,7 @@ class AsyncMemory(AsyncMemoryView):
             "entity": entity,
             "relation": relation,
             "value": wire_value(value),
-            "source": user_uri(user) if user is not None else await self._owner(),
+            "source": named_user(user) if user is not None else await self._owner(),
             "confidence": confidence,
             "scope": scope or self._scope,
             **{name: instant_text(name, given) for name, given in times.items() if given},
@@ -358,7 +358,7 @@ class AsyncMemory(AsyncMemoryView):
         # An empty name is a mistake of the caller: it must not choose what else is erased.
         if [bool(facts), entity is not None, user is not None].count(True) != 1 or user == "":
             raise ValueError("forget: name facts, or entity, or user")
-        owner = entity if user is None else user_uri(user)
+        owner = entity if user is None else named_user(user)
         what = {"fact_ids": [_id(fact) for fact in facts]} if facts else {"entity": owner}
         body = {**what, "wait": True, "timeout_s": ERASING_SECONDS}
         answer = await self.requests.ask("POST", "/v1/erasures", body=body)

@@ -89,3 +89,10 @@ def user_uri(user: str) -> str:
     if not isinstance(user, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
         raise TypeError(f"user: give a text, not a {type(user).__name__}")
     return user if ":" in user else f"user:{user}"
+
+
+def named_user(user: str) -> str:
+    """``user_uri`` of a verb's user. Raises TypeError; ValueError for an empty one."""
+    if user == "":  # otherwise all callers without a name would share one memory
+        raise ValueError("user: must not be empty")
+    return user_uri(user)

@@ -257,6 +257,16 @@ def test_a_text_that_is_not_unicode_is_refused(memory: Memory, user: str) -> Non
         assert (refused.value.status, refused.value.code) == (400, "malformed_json")
 
 
+def test_an_empty_user_is_refused(memory: Memory) -> None:
+    for request in (
+        lambda: memory.remember("tea at four", user=""),
+        lambda: memory.recall("tea", user=""),
+        lambda: memory.facts(user=""),
+    ):
+        with pytest.raises(ValueError, match="user: must not be empty"):
+            request()
+
+
 def test_a_user_is_a_text(memory: Memory) -> None:
     with pytest.raises(TypeError, match="user: give a text, not a int"):
         memory.remember("tea at four", user=42)  # pyright: ignore[reportArgumentType]
