@@ -121,7 +121,11 @@ class Route(Struct, frozen=True, kw_only=True):
         attempts = 1 if self.changes else ATTEMPTS_MAX
         while True:
             try:
-                made = await self._made(call, given)
+                if self.is_async:
+                    made = await self.handler(call, **given)
+                else:
+                    work = partial(self.handler, call, **given)
+                    made = await (call.in_long_pool(work) if self.long else call.in_pool(work))
                 break
             except ErasedMeanwhile:
                 attempts -= 1
@@ -131,12 +135,6 @@ class Route(Struct, frozen=True, kw_only=True):
         if given and getattr(made, "warnings", None) is UNSET:
             return warned(cast("Warns", made), *given.values())
         return made
-
-    async def _made(self, call: Call, given: dict[str, BaseModel]) -> Any:
-        if self.is_async:
-            return await self.handler(call, **given)
-        work = partial(self.handler, call, **given)
-        return await (call.in_long_pool(work) if self.long else call.in_pool(work))
 
 
 QUERY = "query"
