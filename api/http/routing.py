@@ -16,6 +16,7 @@ from msgspec import UNSET, Struct
 from pydantic import BaseModel
 
 from engramlog.api.http.call import SESSION_HEADER, Call, Warns, warned
+from engramlog.api.http.errors import plain
 from engramlog.projections.image.reader import ATTEMPTS_MAX, PAUSE_SECONDS, ErasedMeanwhile
 
 Permission: TypeAlias = Literal[
@@ -118,7 +119,7 @@ class Route(Struct, frozen=True, kw_only=True):
                 given[name] = await call.body_if_any(model)
         if SESSION_HEADER in self.headers:
             call.session()
-        attempts = 1 if self.changes else ATTEMPTS_MAX
+        attempts = ATTEMPTS_MAX
         while True:
             try:
                 if self.is_async:
@@ -127,7 +128,9 @@ class Route(Struct, frozen=True, kw_only=True):
                     work = partial(self.handler, call, **given)
                     made = await (call.in_long_pool(work) if self.long else call.in_pool(work))
                 break
-            except ErasedMeanwhile:
+            except ErasedMeanwhile as fault:
+                if self.changes:  # it may have written, and must not write again
+                    raise plain("fact_not_found") from fault
                 attempts -= 1
                 if not attempts:
                     raise

@@ -223,7 +223,7 @@ def run_sql(
     standing: Path,
     sql: str,
     limits: StatementLimits,
-    started: Callable[[subprocess.Popen[bytes]], None] = lambda _process: None,
+    started: Callable[[subprocess.Popen[bytes]], None],
 ) -> Table:
     """Run one statement over the files of ``extract_events`` and ``extract_standing``.
 
@@ -247,12 +247,10 @@ def run_sql(
                 msgspec.json.encode(statement), limits.seconds + STARTING_SECONDS
             )
         except subprocess.TimeoutExpired as fault:
-            process.kill()
             message = f"the statement took longer than {limits.seconds:g} s"
             raise StatementRefused("sql_timeout", message) from fault
-        except BaseException:
+        finally:
             process.kill()
-            raise
     try:
         answer = msgspec.json.decode(said, type=Table | Failure)
     except msgspec.MsgspecError as fault:

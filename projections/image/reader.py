@@ -67,7 +67,6 @@ _RELOADED = _KEY_KINDS.union(
     _GARDEN_KINDS, _CAPABILITY_KINDS, _PEER_KINDS, _ALIAS_KINDS, (ProfileSet,)
 )
 
-
 ATTEMPTS_MAX = 200
 """Attempts of a read whose facts are erased while it looks at them:"""
 PAUSE_SECONDS = 0.02

@@ -6,11 +6,10 @@ from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.commands.assertions import check_source
 from engramlog.api.commands.garden_access import member_of
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import invalid, plain
+from engramlog.api.http.errors import invalid
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.facts.facts import find
 from engramlog.api.schemas.attributes import AttributesPatch
-from engramlog.projections.image.reader import ErasedMeanwhile
 from engramlog.projections.writing.commands import SetAttributes
 
 routes = Routes("facts")
@@ -47,10 +46,7 @@ async def set_attributes(call: Call, patch: AttributesPatch) -> AttributesTaken:
     admin = rights.may("admin")
     if not admin:
         check_source(call, view.sources.text(int(view.source[slot])))
-    rows = call.node.reader.rows([int(view.from_position[slot])])
-    if not rows:
-        raise plain("fact_not_found")
-    row = rows[0]
+    (row,) = call.node.reader.every_row([int(view.from_position[slot])])
     command = SetAttributes(
         fact_id=row.id,
         changes=changes,
@@ -61,8 +57,5 @@ async def set_attributes(call: Call, patch: AttributesPatch) -> AttributesTaken:
     )
     done = await call.do(command, idempotency=call.idempotency())
     view = call.view()
-    try:
-        (record,) = call.records(view, [slot], call.moment(view))
-    except ErasedMeanwhile as fault:
-        raise plain("fact_not_found") from fault
+    (record,) = call.records(view, [slot], call.moment(view))
     return AttributesTaken(row.id, done.position, record)

@@ -94,10 +94,7 @@ def written_record(call: Call, done: Done, warnings: list[str]) -> FactRecord:
     slot = answering_slot(view, done)
     if slot is None:
         raise plain("fact_not_found")
-    try:
-        (record,) = call.records(view, [slot], call.moment(view), whole=True)
-    except ErasedMeanwhile as fault:
-        raise plain("fact_not_found") from fault
+    (record,) = call.records(view, [slot], call.moment(view), whole=True)
     return as_written(record, warnings)
 
 
@@ -296,8 +293,5 @@ async def retract_fact(call: Call, request: RetractRequest) -> Retracted:
     done = await call.do(command, idempotency=call.idempotency())
     view, moment = call.at()
     slot = find(call, view, moment, fact_id, call.authorization.alone())
-    try:
-        (record,) = call.records(view, [slot], moment)
-    except ErasedMeanwhile as fault:
-        raise plain("fact_not_found") from fault
+    (record,) = call.records(view, [slot], moment)
     return Retracted(fact_id, True, done.position, record)
