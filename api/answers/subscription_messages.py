@@ -6,12 +6,14 @@ import time
 from typing import Any, Literal
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from engramlog.api.answers.sanitizer_modes import model_rights
 from engramlog.api.http.auth import ANONYMOUS, caller_of_key
 from engramlog.api.node.node import Node
 from engramlog.api.settings import Settings
+from engramlog.projections.arrays import I32
 from engramlog.projections.audit.subscription_events import Notice, notices_of
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.reader import ATTEMPTS_MAX, PAUSE_SECONDS, ErasedMeanwhile
@@ -55,6 +57,21 @@ def rights_of(
     if not rights.may("read"):
         return None
     return model_rights(settings.sanitizer_mode, rights)
+
+
+def is_still_due(
+    node: Node,
+    settings: Settings,
+    subscription: SubscriptionRow,
+    rights: Authorization,
+    notice: Notice,
+) -> bool:
+    """Whether the subscriber has the same rights as when the notice was read, and may still read
+    its fact. A page of notices may take long to go out."""
+    if rights_of(node, settings, subscription) != rights:
+        return False
+    slots: I32 = np.array([notice.slot], dtype=np.int32)
+    return bool(rights.mask(node.reader.pin(), slots)[0])
 
 
 def notices_after(

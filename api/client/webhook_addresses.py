@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import TCPConnector, ThreadedResolver
 from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
 
 
 class AddressRefused(OSError):
@@ -20,7 +21,8 @@ def address_fault(url: str, *, private: bool) -> str | None:
     """
     try:
         parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
+        _ = parts.port
+        host = URL(url).raw_host  # as the client reads it: its other digits are ASCII's
     except ValueError:
         return "delivery_address is no URL"
     allowed = ("https", "http") if private else ("https",)

@@ -4,11 +4,13 @@ in the end."""
 import asyncio
 import logging
 import random
+from typing import Any
 
 import aiohttp
 from msgspec.structs import replace
 
 from engramlog.api.answers.subscription_messages import (
+    is_still_due,
     notices_after,
     rights_of,
     secret_of,
@@ -20,6 +22,8 @@ from engramlog.api.http.state.commit_watch import CommitWatch
 from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.task import LoopTask, TaskStatus
 from engramlog.api.settings import Settings
+from engramlog.projections.audit.subscription_events import Notice
+from engramlog.projections.authorization import Authorization
 from engramlog.projections.tables.declared.subscriptions import (
     Delivered,
     DeliveryLedger,
@@ -63,7 +67,7 @@ class WebhookDelivery(LoopTask):
         return sum(
             self.delivered(row).position < head
             for row in self._node.reader.ask(load_subscriptions)
-            if is_pushed(row)
+            if is_pushed(row.delivery_address)
         )
 
     def delivered(self, row: SubscriptionRow) -> Delivered:
@@ -112,7 +116,7 @@ class WebhookDelivery(LoopTask):
             if position != seen:
                 rows = await asyncio.to_thread(self._node.reader.ask, load_subscriptions)
                 seen = position
-            wanted = {row.id: row for row in rows if is_pushed(row)}
+            wanted = {row.id: row for row in rows if is_pushed(row.delivery_address)}
             for name in [name for name in self.children if name not in wanted]:
                 self.children.pop(name).cancel()
                 self.ledger.forget(name)
@@ -141,21 +145,23 @@ class WebhookDelivery(LoopTask):
             found, read_to = await asyncio.to_thread(
                 notices_after, node, row, rights, delivered.position
             )
-            if not await self._deliver(
-                row, [(p, n.id, webhook_body(row, n, b)) for p, n, b in found]
-            ):
+            if not await self._deliver(row, rights, found):
                 continue
             if read_to > delivered.position:
                 now = self.delivered(row)
                 self.ledger.put(row.id, replace(now, position=max(read_to, now.position)))
 
-    async def _deliver(self, row: SubscriptionRow, notices: list[tuple[int, str, bytes]]) -> bool:
+    async def _deliver(
+        self,
+        row: SubscriptionRow,
+        rights: Authorization,
+        notices: list[tuple[int, Notice, dict[str, Any]]],
+    ) -> bool:
         """Post every notice in order; whether all succeeded."""
-        for number, (position, name, body) in enumerate(notices):
-            # The rights may have ended since the page was read.
-            if rights_of(self._node, self._settings, row) is None:
+        for number, (position, notice, body) in enumerate(notices):
+            if not is_still_due(self._node, self._settings, row, rights, notice):
                 return False
-            status, reason = await self._post(row, name, body)
+            status, reason = await self._post(row, notice.id, webhook_body(row, notice, body))
             if status == GONE:
                 await self._end(row)
                 return False
@@ -185,7 +191,8 @@ class WebhookDelivery(LoopTask):
                 row.delivery_address, data=body, headers=headers, allow_redirects=False
             ) as found:
                 return found.status, ""
-        except (aiohttp.ClientError, TimeoutError, OSError) as fault_met:
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as fault_met:
+            # ValueError: a name that cannot be looked up
             return 0, f"{type(fault_met).__name__}: {fault_met}"
 
     async def _failed(self, row: SubscriptionRow, reason: str) -> None:
@@ -208,6 +215,6 @@ class WebhookDelivery(LoopTask):
         await asyncio.wrap_future(self._node.writer.submit([command], actor=ACTOR))
 
 
-def is_pushed(row: SubscriptionRow) -> bool:
-    """Whether the subscription posts: a ``wake`` may name a subscriber that polls."""
-    return row.delivery_address.startswith(("http://", "https://"))
+def is_pushed(address: str) -> bool:
+    """Whether a subscription posts there: a ``wake`` may name a subscriber that polls."""
+    return address.lower().startswith(("http://", "https://"))

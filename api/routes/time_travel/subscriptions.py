@@ -14,6 +14,7 @@ from engramlog.api.answers.same_fields import shaped
 from engramlog.api.answers.subscription_messages import (
     SubscriptionEvent,
     event_record,
+    is_still_due,
     notices_after,
     rights_of,
     secret_of,
@@ -24,7 +25,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
 from engramlog.api.http.state.cursors import Cursor, filters_digest
-from engramlog.api.node.tasks.webhook_delivery import CIRCUIT_FAILURES
+from engramlog.api.node.tasks.webhook_delivery import CIRCUIT_FAILURES, is_pushed
 from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant
 from engramlog.eventlog.kinds import SubscriptionSet
@@ -114,7 +115,7 @@ async def create(call: Call, body: SubscribeBody) -> SubscriptionRecord:
     target = body.target if kind == "scope" else stored_uri(body.target)
     if kind == "scope":
         call.check_scope(target)
-    pushed = body.on_change == "webhook" or body.delivery_address.startswith("http")
+    pushed = body.on_change == "webhook" or is_pushed(body.delivery_address)
     private = call.service.settings.webhooks_allow_private
     fault = address_fault(body.delivery_address, private=private) if pushed else None
     if fault is not None:
@@ -175,6 +176,12 @@ def _find(call: Call, name: str) -> SubscriptionRow:
     raise coded("subscription_not_found", "no such subscription")
 
 
+def _found_for_reading(call: Call) -> SubscriptionRow:
+    """The subscription with the rights of the key that asks."""
+    row = _find(call, call.segment("subscription_id"))
+    return msgspec.structs.replace(row, key_id=call.caller.key_id)
+
+
 def _record(call: Call, row: SubscriptionRow) -> SubscriptionRecord:
     delivered = call.service.deliverer.delivered(row)
     return shaped(
@@ -194,7 +201,7 @@ def _record(call: Call, row: SubscriptionRow) -> SubscriptionRecord:
 @routes.add("GET /v1/subscriptions/{subscription_id}/events", permission="read", errors=(400,))
 def list_events(call: Call, query: SubscriptionEventsQuery) -> SubscriptionEvents:
     """Events since the subscription began, since an instant, or after a cursor."""
-    row = _find(call, call.segment("subscription_id"))
+    row = _found_for_reading(call)
     after = row.position if query.cursor is None else _opened(call, row, query.cursor)
     if query.since is not None:
         before = parse_instant(query.since) - 1
@@ -242,7 +249,7 @@ def _opened(call: Call, row: SubscriptionRow, text: str) -> int:
 )
 async def stream(call: Call, query: StreamQuery) -> web.StreamResponse:
     """Server-sent events from now on, or after ``Last-Event-ID``; at least once."""
-    row = _find(call, call.segment("subscription_id"))
+    row = _found_for_reading(call)
     last = call.request.headers.get("Last-Event-ID") or query.cursor
     after = call.node.reader.image.position if last is None else _opened(call, row, last)
     response = web.StreamResponse(
@@ -267,6 +274,9 @@ async def stream(call: Call, query: StreamQuery) -> web.StreamResponse:
             lambda at=after, may=rights: notices_after(node, row, may, at)
         )
         for position, notice, body in found:
+            if not is_still_due(node, call.service.settings, row, rights, notice):
+                after = position - 1
+                break
             delivered = event_record(row, notice, body, 0, position)
             data = msgspec.json.encode(delivered).decode()
             # A part's id resumes before the events of its position, so none is skipped.

@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,41 +18,9 @@ from engramlog.api.node.tasks.webhook_delivery import LEDGER_NAME
 from engramlog.projections.tables.declared.subscriptions import DeliveryLedger
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.waiting import until
+from tests.worlds.webhook_receiver import Receiver
 
 ENTITY = "stigmem://t.example/user/alice"
-
-
-class Receiver:
-    """A webhook's receiver; ``answers`` are the statuses it gives, the last for ever."""
-
-    def __init__(self, *answers: int) -> None:
-        self.got: list[tuple[dict[str, str], bytes]] = []
-        self.answers = list(answers) or [204]
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                receiver.got.append((dict(self.headers), body))
-                many = len(receiver.answers) > 1
-                self.send_response(receiver.answers.pop(0) if many else receiver.answers[0])
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/hook"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    @property
-    def told(self) -> list[dict[str, Any]]:
-        return [json.loads(body) for _, body in self.got]
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
 
 @pytest.fixture
@@ -255,6 +221,19 @@ def test_the_circuit_opens_after_ten_failures(
     assert len(receiver.got) == count
 
 
+def test_a_name_that_cannot_be_looked_up_is_a_failure(open_node: LiveNode) -> None:
+    made = subscribe(open_node, on_change="webhook", delivery_address="http://a..b/")
+    open_node.state(v="x")
+    path = f"/v1/subscriptions/{made['id']}"
+    until(lambda: open_node.call("GET", path).json()["consecutive_failures"])
+
+
+def test_the_scheme_of_an_address_has_any_case(open_node: LiveNode, receiver: Receiver) -> None:
+    subscribe(open_node, on_change="webhook", delivery_address=receiver.url.replace("http", "HTTP"))
+    open_node.state(v="x")
+    until(lambda: receiver.got)
+
+
 def test_gone_ends_the_subscription(open_node: LiveNode, receiver: Receiver) -> None:
     receiver.answers = [410]
     made = subscribe(open_node, on_change="webhook", delivery_address=receiver.url)
@@ -346,7 +325,7 @@ def _asserts(*values: str) -> list[Any]:
         "http://hooks.example/", "ftp://hooks.example/", "https://127.0.0.1/", "https://[::1]/",
         "https://169.254.169.254/latest", "https://10.1.2.3/", "https://192.168.1.1/",
         "https://[::ffff:10.0.0.1]/", "https://0.0.0.0/", "https://user:pw@hooks.example/",
-        "https://[fe80::1]/", "no url",
+        "https://[fe80::1]/", "no url", "https://１２７.0.0.1/", "https://127。0。0。1/",
     ],
 )  # fmt: skip
 def test_private_and_plain_addresses_are_refused(refusing: LiveNode, url: str) -> None:
