@@ -52,6 +52,8 @@ _SHIFT = re.compile(
     rf"(?:\b(?P<n>\d{{1,3}}|{'|'.join(_NUMBER_OF)}) )?\b(?P<unit>{'|'.join(_DAYS_OF)})s?"
     r" (?P<way>before|prior to|after|following) (?:the )?$"
 )
+_SHIFT_LENGTH_MAX = len("twelve weekends prior to the ")
+"""The longest match of ``_SHIFT``: reading a whole text before each date takes quadratic time."""
 _AGO = re.compile(
     rf"\b(?P<n>\d{{1,3}}|{'|'.join(_NUMBER_OF)}) (?P<unit>{'|'.join(_DAYS_OF)})s? ago\b"
 )
@@ -103,29 +105,28 @@ def named_dates(text: str, today: date) -> tuple[Named, ...]:
             first, last = match.span()
             if any(taken[first:last]):
                 continue
-            named = _date_of_match(match.groupdict(), plain[:first])
+            named = _date_of_match(match.groupdict(), _shift(plain, first))
             if named is not None:
                 taken[first:last] = [True] * (last - first)
                 found[named] = None
     return tuple(found)[:NAMED_MAX]
 
 
-def _date_of_match(parts: dict[str, str | None], before: str) -> Named | None:
+def _date_of_match(parts: dict[str, str | None], shift: tuple[int, int] | None) -> Named | None:
     if parts.get("decade"):
         return Named(int(f"{parts['decade']}0"), years=10)
     year, month, day = parts.get("y"), parts.get("m"), parts.get("d")
     number = None if month is None else _MONTH_OF.get(month) or int(month)
     named = Named(
-        None if year is None else int(year), number, None if day is None else int(day),
-        shift=_shift(before),
-    )  # fmt: skip
+        None if year is None else int(year), number, None if day is None else int(day), shift=shift
+    )
     # A leap year shows whether the day exists at all.
     return named if next(named.spans((2024,)), None) is not None else None
 
 
-def _shift(before: str) -> tuple[int, int] | None:
-    """The days in "two weeks before", if a text ends in such words."""
-    match = _SHIFT.search(before)
+def _shift(text: str, end: int) -> tuple[int, int] | None:
+    """The days in "two weeks before", if such words stand before ``end``."""
+    match = _SHIFT.search(text, max(0, end - _SHIFT_LENGTH_MAX), end)
     if match is None:
         return None
     unit = _DAYS_OF[match["unit"]]

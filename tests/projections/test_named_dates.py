@@ -39,6 +39,8 @@ def spans(text: str, *years: int) -> list[tuple[str, str]]:
         ("two weeks before April 10, 2023", [("2023-03-27", "2023-04-02")]),
         ("the week before April 10, 2023", [("2023-04-03", "2023-04-09")]),
         ("a day after April 10, 2023", [("2023-04-11", "2023-04-11")]),
+        ("twelve weekends prior to the April 10, 2023", [("2023-01-16", "2023-01-22")]),
+        ("999 weekends prior to the April 10, 2023", [("2004-02-16", "2004-02-22")]),
         ("yesterday", [("2024-05-14", "2024-05-14")]),
         ("three days ago", [("2024-05-12", "2024-05-12")]),
         ("last week", [("2024-05-06", "2024-05-12")]),
