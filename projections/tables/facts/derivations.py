@@ -26,13 +26,17 @@ _PARENTS = """
 SELECT parent_hash, facts.id FROM derivations JOIN fact_rows AS facts USING (from_position)
 WHERE child_hash=?1 AND (garden_id IS NULL OR garden_id IS ?2)
 """
+_CHILDREN = """
+SELECT facts.id FROM derivations JOIN fact_rows AS facts USING (from_position)
+WHERE parent_hash=?1 AND (garden_id IS NULL OR garden_id IS ?2)
+"""
 
 
 class DerivationsProjector(Projector):
     """Rows of ``derivations``: child content hash → parent content hash."""
 
     name = "derivations"
-    version = 1
+    version = 2
     schema = """
     CREATE TABLE derivations (
         child_hash TEXT NOT NULL,
@@ -40,6 +44,7 @@ class DerivationsProjector(Projector):
         from_position INTEGER NOT NULL,
         PRIMARY KEY (child_hash, parent_hash, from_position)
     ) STRICT, WITHOUT ROWID;
+    CREATE INDEX derivations_by_parent ON derivations (parent_hash);
     """
     kinds = frozenset({"fact_asserted"})
     erasing = (f"DELETE FROM derivations WHERE from_position IN {POSITIONS}",)
@@ -109,11 +114,15 @@ def closes_cycle(
     none: a refusal must not reveal private facts of others. A cycle through unreadable facts, or
     through two nodes, is accepted; every walk stops at content it has seen.
 
-    Follows at most ``WALK_HASHES_MAX`` ancestors. A larger history counts as a cycle, so the check
-    is bounded and never accepts an unfinished walk.
+    Content from which nothing was derived yet, as nearly all new content, cannot close one. For
+    other content, follows at most ``WALK_HASHES_MAX`` ancestors. A larger history counts as a
+    cycle, so the check is bounded and never accepts an unfinished walk.
     """
     seen: set[str] = set()
     waiting = list(parents)
+    children = [str(fact) for (fact,) in query(db, _CHILDREN, (child_hash, garden_id))]
+    if child_hash not in waiting and not readable(children):
+        return False
     while waiting:
         parent = waiting.pop()
         if parent == child_hash:

@@ -214,6 +214,18 @@ def test_a_cycle_inside_one_batch_is_refused(serve: Callable[..., LiveNode]) -> 
     assert [each["status"] for each in answer["results"]] == [201, 400]
 
 
+def test_new_content_may_have_any_number_of_ancestors(live: LiveNode) -> None:
+    middle: list[dict[str, Any]] = []
+    for n in range(11):
+        hashes = [f"{n:032x}{k:032x}" for k in range(1_000)]
+        middle.append(live.state(entity=f"user:m{n}", derived_from=hashes))
+    child = live.state(entity="user:c", derived_from=[each["cid"] for each in middle])
+    # Content that others derive from is followed to all its ancestors, and these are too many.
+    assert refused(live, entity="user:m0", derived_from=[child["cid"]], write_mode="assert")
+    late = live.state(entity="user:late", derived_from=[child["cid"]])
+    assert late["derived_from"] == [{"hash": child["cid"]}]
+
+
 def test_links_stay_as_given_and_never_change(live: LiveNode) -> None:
     parent = live.state(entity="user:p")
     bare = parent["cid"].removeprefix("sha256:")
