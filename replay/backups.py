@@ -76,8 +76,8 @@ def make_backup(data: Path, target: Path, clock: Clock, progress: Progress) -> B
         progress(name, number, len(sources))
         if _copied(directory, source, target / name):
             copied.append(name)
-    identity = Identity.load(data / "identity")
-    identity.backup(target / "identity")
+    Identity.load(data / "identity").backup(target / "identity")
+    identity = Identity.load(target / "identity")
     position, heads = _statement(target / "log.db", identity, clock)
     keys = [f"identity/{path.name}" for path in sorted((target / "identity").iterdir())]
     names = [*copied, *keys]

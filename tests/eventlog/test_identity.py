@@ -154,6 +154,30 @@ def test_a_backup_restores_the_node_in_a_new_epoch(identity: Identity, tmp_path:
     assert Identity.load(tmp_path / "restored").epoch == 2
 
 
+@pytest.mark.parametrize("copied", [1, 2, 3])
+def test_a_backup_during_a_rotation_restores(
+    identity: Identity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: int
+) -> None:
+    identity.rotate()
+    write_new = identity_module._write_new  # pyright: ignore[reportPrivateUsage]
+    done = 0
+
+    def write_then_rotate(path: Path, data: bytes) -> None:
+        nonlocal done
+        write_new(path, data)
+        if path.parent == tmp_path / "backup":
+            done += 1
+            if done == copied:
+                identity.rotate()
+
+    monkeypatch.setattr(identity_module, "_write_new", write_then_rotate)
+    Identity.load(identity.folder).backup(tmp_path / "backup")
+    restored = Identity.restore(tmp_path / "backup", tmp_path / "restored")
+    assert speaks_for(identity.node_id, restored.public_key_b64, restored.rotations)
+    kept = restored.rotations
+    assert list(kept) == list(identity.rotations)[: len(kept)]
+
+
 def test_a_restore_takes_an_epoch_above_the_backups_and_an_empty_place(
     identity: Identity, folder: Path, tmp_path: Path
 ) -> None:
