@@ -42,10 +42,15 @@ class CachedCard(Struct, frozen=True):
     def divergent(self, view: View, now: CardInputs) -> I32 | None:
         """The facts that make the card untrue (seed §20.4.5); None if it is only stale.
 
-        A card is untrue if a fact under it is gone, or if a fact that it does not show disputes it.
-        The result holds both sides of such disputes.
+        A card is untrue if a fact under it is gone, also the weak side of a contradiction, or if a
+        fact that it does not show disputes it. The result holds both sides of such disputes.
         """
-        gone = ~np.isin(self.members, now.members, assume_unique=True)
+        gone = np.concatenate(
+            (
+                ~np.isin(self.members, now.members, assume_unique=True),
+                ~np.isin(self.contested, now.slots, assume_unique=True),
+            )
+        )
         fresh = np.setdiff1d(now.slots[now.disputed], self.contested, assume_unique=True)
         fresh = fresh[np.isin(view.key[fresh], view.key[self.members])]
         return fresh if len(fresh) or gone.any() else None

@@ -13,12 +13,11 @@ import pytest
 
 from engramlog.api.node.node import Node
 from engramlog.eventlog.clock import FixedClock
-from engramlog.eventlog.kinds import DecayPolicy, KeyIssued, SourceTrustSet, Value
+from engramlog.eventlog.kinds import DecayPolicy, KeyIssued, SourceTrustSet, TombstoneSet, Value
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.cards.content import Card
 from engramlog.projections.cards.generator import GROUP_MAX, card_of
-from engramlog.projections.cards.queue import CardQueue
 from engramlog.projections.cards.serving import Cards
 from engramlog.projections.cards.source import PastCards, Served
 from engramlog.projections.contradictions.conflicts import conflicts
@@ -285,6 +284,28 @@ def test_a_card_that_shows_a_retracted_fact_is_thrown_away(desk: Desk) -> None:
     assert "memory:role" not in desk.warm().card.markdown  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("how", ["retracted", "hidden"])
+def test_a_card_that_shows_a_weak_side_now_gone_is_thrown_away(desk: Desk, how: str) -> None:
+    desk.say(source="agent:b")
+    weak = desk.do(asserted(ENTITY, value=Value("ref", "user:weak"), confidence=0.1)).fact_id
+    desk.serve()
+    card = desk.warm().card
+    assert card is not None
+    assert "user:weak" in card.markdown
+    if how == "retracted":
+        desk.do(RetractFact(fact_id=str(weak), scopes=ALL_SCOPES))
+    else:
+        name = "user:weak"
+        desk.do(
+            TombstoneSet(
+                tombstone_id="t-1", entity=name, entity_uri=name, scope="local", scopes=["local"],
+                created_at="2024-01-01T00:00:00Z", signed_by="agent:t", key_id="", signature="",
+            )
+        )  # fmt: skip
+    assert desk.serve().card is None
+    assert "user:weak" not in desk.warm().card.markdown  # type: ignore[union-attr]
+
+
 def test_a_card_that_shows_an_expired_fact_is_thrown_away(desk: Desk) -> None:
     desk.say(valid_until="2023-11-20T00:00:00Z")
     desk.say("tag:x")
@@ -434,36 +455,6 @@ def test_past_cards_are_exact_and_never_kept(desk: Desk) -> None:
 
 
 # -- bounds -------------------------------------------------------------------------------
-
-
-def test_a_full_queue_turns_wishes_away_and_repeats_are_one() -> None:
-    queue = CardQueue(limit=2)
-    assert queue.wish("a", int)
-    assert queue.wish("a", int)
-    assert queue.wish("b", int)
-    assert not queue.wish("c", int)
-    assert (queue.waiting, queue.refused) == (2, 1)
-
-
-def test_closing_forgets_the_backlog_and_fails_no_later_caller() -> None:
-    queue = CardQueue()
-    queue.start()
-    queue.close()
-    queue.close()
-    assert not queue.wish("a", int)
-    with pytest.raises(TimeoutError):
-        queue.run(int, 1)
-
-
-def test_work_that_fails_does_not_stop_the_queue() -> None:
-    queue = CardQueue()
-    queue.start()
-    queue.wish("a", lambda: 1 / 0)
-    assert queue.settle(5)
-    with pytest.raises(ZeroDivisionError):
-        queue.run(lambda: 1 / 0, 5)
-    assert queue.run(lambda: 7, 5) == 7
-    queue.close()
 
 
 def test_the_cache_is_limited_in_bytes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
