@@ -225,6 +225,18 @@ def speaks_for(node_id: str, public_key: str, rotations: Sequence[Rotation]) -> 
     return current == public_key
 
 
+def current_key(node_id: str, known: str, rotations: Sequence[Rotation]) -> str:
+    """The key that ``rotations`` lead to from a known one (base64); itself if none replaces it.
+    Raises ValueError for a malformed rotation."""
+    for rotation in rotations:
+        message = rotation_message(node_id, rotation.public_key)
+        if rotation.previous_public_key == known and signed_by(
+            known, base64.b64decode(rotation.signature), message
+        ):
+            known = rotation.public_key
+    return known
+
+
 def signed_by(public_key: str, signature: bytes, message: bytes) -> bool:
     """Whether the key (base64) made the signature. Raises ValueError for an invalid key."""
     try:

@@ -1,6 +1,7 @@
 """Peer tokens (wire 3.2): JWTs signed with a node's federation key, one per request.
 
-Times are in milliseconds, as in the protocol.
+Times are in milliseconds, as in the protocol. A node that rotated its key adds the proof
+(``rotations``), so that a peer accepts the new key although it never asked this node for its heads.
 """
 
 import threading
@@ -9,16 +10,20 @@ from typing import Any
 from uuid import uuid4
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
-from engramlog.eventlog.identity import Identity
+from engramlog.eventlog.identity import Identity, Rotation, current_key
 from engramlog.projections.rights.capability_token import from_url_text, signs, to_url_text
+from engramlog.replay.federation.declaration import stored_key, wire_key
 from engramlog.replay.stigmem.peers import ProtocolPeer
 
 LIFETIME_MS = 60_000
 LEEWAY_MS = 30_000
 AGE_MS_MAX = 24 * 3_600_000
 TOKEN_LENGTH_MAX = 4096
+ROTATIONS_CARRIED = 8
+"""The newest rotations in a token: more would not fit."""
 NONCE_LENGTH_MAX = 200
 NONCES_MAX = 50_000
 """The most nonces kept per peer; a peer that sends more locks out only itself."""
@@ -42,6 +47,7 @@ class PeerClaims(Struct, frozen=True):
     exp: int
     nonce: str = ""
     scopes: list[str] = []
+    rotations: list[Rotation] | UnsetType = UNSET
 
 
 class Nonces:
@@ -70,9 +76,10 @@ def sign_peer_token(
     identity: Identity, target: str, scopes: Sequence[str], now_ms: int, *, nonce: str = ""
 ) -> str:
     """A token for one request to the node ``target``."""
-    claims = PeerClaims(
-        identity.node_id, target, now_ms, now_ms + LIFETIME_MS, nonce or str(uuid4()), [*scopes]
-    )
+    rotations = [*identity.rotations[-ROTATIONS_CARRIED:]] or UNSET
+    nonce = nonce or str(uuid4())
+    until_ms = now_ms + LIFETIME_MS
+    claims = PeerClaims(identity.node_id, target, now_ms, until_ms, nonce, [*scopes], rotations)
     parts = (msgspec.json.encode(_HEADER), msgspec.json.encode(claims))
     signed = ".".join(to_url_text(part) for part in parts)
     return f"{signed}.{to_url_text(identity.sign(signed.encode()))}"
@@ -85,7 +92,7 @@ def check_peer_token(
     find: Callable[[str], ProtocolPeer | None],
     nonces: Nonces,
 ) -> tuple[ProtocolPeer, PeerClaims]:
-    """The peer that signed a token for this node, and its claims.
+    """The peer that signed a token for this node, with its current key, and its claims.
 
     Raises: PeerTokenError: in the protocol's words.
     """
@@ -95,6 +102,7 @@ def check_peer_token(
         raise PeerTokenError("peer not registered")
     if not peer.active:
         raise PeerTokenError("peer_not_approved")
+    peer = replace(peer, public_key=_key_now(peer, claims))
     signed, _, signature = text.rpartition(".")
     if not signs(peer.public_key, signature, signed.encode()):
         raise PeerTokenError("invalid_signature")
@@ -110,6 +118,17 @@ def check_peer_token(
         raise PeerTokenError("missing_nonce")
     nonces.use(claims, now_ms)
     return peer, claims
+
+
+def _key_now(peer: ProtocolPeer, claims: PeerClaims) -> str:
+    """The peer's key after the rotations in its token. Raises PeerTokenError."""
+    if not claims.rotations:
+        return peer.public_key
+    try:
+        known = stored_key(peer.public_key)
+        return wire_key(current_key(peer.node_id, known, claims.rotations))
+    except ValueError as fault:
+        raise PeerTokenError("invalid_signature") from fault
 
 
 def _parse_token(text: str) -> PeerClaims:

@@ -7,6 +7,8 @@ import asyncio
 import logging
 import random
 from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -14,7 +16,7 @@ from engramlog.api.client.peer_source import HttpFactSource, PeerBusy, PeerSessi
 from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.task import LoopTask, TaskStatus
 from engramlog.api.settings import Settings
-from engramlog.eventlog.kinds import FactAsserted
+from engramlog.eventlog.kinds import FactAsserted, PeerStateSet
 from engramlog.projections.tables.peers.protocol_facts import (
     ForeignPages,
     foreign_cursor,
@@ -22,8 +24,10 @@ from engramlog.projections.tables.peers.protocol_facts import (
     foreign_pages,
     foreign_settled,
 )
-from engramlog.projections.writing.commands import Refused
+from engramlog.projections.writing.commands import Refused, WriteAnswer
 from engramlog.projections.writing.peer_commands import ReceiveForeign
+from engramlog.projections.writing.writer_errors import ReplicaReadOnly, WriterBusy, WriterClosed
+from engramlog.replay.federation.declaration import stored_key
 from engramlog.replay.stigmem.peer_token import (
     Nonces,
     PeerClaims,
@@ -97,6 +101,7 @@ class ProtocolFederation(LoopTask):
         self._settings = settings
         self._nonces = Nonces(self._now_ms())
         self._pulled: dict[str, ProtocolPeer] = {}
+        self._noting: dict[str, Future[WriteAnswer]] = {}
         self._session: PeerSession | None = None
         self._shared: dict[str, frozenset[str]] = {}
 
@@ -107,8 +112,23 @@ class ProtocolFederation(LoopTask):
             raise PeerTokenError("peer token required")
         if not self._settings.federation_enabled:
             raise PeerTokenError("peer not registered")
-        own = self._node.node_id
-        return check_peer_token(token.strip(), own, self._now_ms(), self.peers.find, self._nonces)
+        own, find = self._node.node_id, self.peers.find
+        peer, claims = check_peer_token(token.strip(), own, self._now_ms(), find, self._nonces)
+        self._note_key(peer)
+        return peer, claims
+
+    def _note_key(self, peer: ProtocolPeer) -> None:
+        """Record a peer's new key, so that this node refuses the replaced one from now on."""
+        noting = self._noting.get(peer.node_id)
+        if noting is not None and not noting.done():
+            return
+        key = stored_key(peer.public_key)
+        for row in self._node.reader.known_peers:
+            if (row.node_id, row.active) == (peer.node_id, True) and row.public_key != key:
+                change = PeerStateSet(peer_id=row.peer_id, public_key=key)
+                with suppress(WriterBusy, WriterClosed, ReplicaReadOnly):  # a later token brings it
+                    noting = self._node.writer.submit([change], actor=ACTOR)
+                    self._noting[peer.node_id] = noting
 
     def shared_scopes(self, scopes: frozenset[str]) -> frozenset[str]:
         """The scopes that may leave the node: never ``local``, ``team`` only if allowed."""

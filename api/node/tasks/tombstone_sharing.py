@@ -7,8 +7,9 @@ only if the peer has the grant ``erase_foreign``, in the scopes shared with it.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -23,6 +24,7 @@ from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.task import LoopTask
 from engramlog.api.settings import Settings
 from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.kinds import PeerStateSet
 from engramlog.projections.tables.facts.tombstones import (
     TombstoneRow,
@@ -34,7 +36,13 @@ from engramlog.projections.writing.commands import Refused
 from engramlog.replay.federation.declaration import wire_key
 from engramlog.replay.stigmem.peer_token import sign_peer_token
 from engramlog.replay.stigmem.pulling import PeerFault
-from engramlog.replay.stigmem.tombstones import NotTaken, TombstoneBounds, command_of
+from engramlog.replay.stigmem.tombstones import (
+    NotTaken,
+    TombstoneBounds,
+    command_of,
+    key_id_of,
+    signature_of,
+)
 
 PATH = "/v1/federation/tombstones"
 ACTOR = "system:engramlog:federation"
@@ -44,6 +52,7 @@ WHOLE_ROUNDS = 20
 """Rounds until the node reads everything of a peer again; a change of grants does the same."""
 
 _log = logging.getLogger(__name__)
+_Record = TypeVar("_Record", TombstoneRecord, RevocationRecord)
 
 
 class SharedTombstones(Struct):
@@ -58,15 +67,25 @@ def shared_page(node: Node, scopes: frozenset[str], after: int, limit: int) -> S
     """A page of this node's tombstones and revocations in ``scopes``, without the reasons."""
     changes = node.reader.ask(changes_after, after, limit)
     page = SharedTombstones([], [], str(changes[-1][0]) if changes else None)
+    own = node.identity
     for _, change in changes:
         if isinstance(change, TombstoneRow):
             if change.scopes & scopes:
-                page.tombstones.append(tombstone_record(replace(change, reason=None)))
+                record = tombstone_record(replace(change, reason=None))
+                page.tombstones.append(signed_now(own, record))
             continue
         row = node.reader.ask(find_tombstone, change.tombstone_id, None)
         if row is not None and row.scopes & scopes:
-            page.revocations.append(revocation_record(replace(change, reason="")))
+            page.revocations.append(signed_now(own, revocation_record(replace(change, reason=""))))
     return page
+
+
+def signed_now(identity: Identity, record: _Record) -> _Record:
+    """The record with a signature that peers accept: they know only this node's current key."""
+    if record.key_id != key_id_of(identity):
+        record.key_id = key_id_of(identity)
+        record.signature = signature_of(identity, msgspec.to_builtins(record))
+    return record
 
 
 def bounds_of(node: Node, node_id: str, public_key: str, scopes: frozenset[str]) -> TombstoneBounds:

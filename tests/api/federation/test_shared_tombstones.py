@@ -75,6 +75,21 @@ def test_a_peers_tombstone_hides_here_and_its_revocation_shows_again(
     assert here.node.log.head().position == head  # known records are not written again
 
 
+def test_records_signed_before_a_rotation_count_for_a_peer_that_knows_the_new_key(
+    pair: tuple[LiveNode, LiveNode],
+) -> None:
+    here, there = pair
+    meet(there, here, "company", "public")
+    here.state(v="hidden")
+    shown = here.state(v="shown again", entity=BOB)
+    bury(there)
+    revoke(there, bury(there, BOB)["id"])
+    there.node.identity.rotate()
+    meet(here, there, "company", "public")  # declared with the new key
+    until(lambda: len(stones(here)) == 2)
+    until(lambda: ids(listed(here)) == {shown["id"]})
+
+
 def test_a_node_serves_only_its_own_records_in_shared_scopes(
     pair: tuple[LiveNode, LiveNode],
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +10,14 @@ import msgspec
 import pytest
 
 from engramlog.api.client.event_source import DIGESTS_PATH, EVENTS_PATH, STREAMS_PATH
+from engramlog.eventlog.identity import Identity, Rotation, rotation_message
 from engramlog.projections.rights.capability_token import to_url_text
+from engramlog.replay.federation.declaration import fingerprint
 from tests.worlds.federation.forged import Forger
 from tests.worlds.federation.hostile import HostilePeer
+from tests.worlds.federation.seen import detail
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
+from tests.worlds.waiting import until
 
 Make = Callable[..., HostilePeer]
 ROUTES = (STREAMS_PATH, EVENTS_PATH, DIGESTS_PATH)
@@ -37,7 +42,7 @@ def test_only_a_fresh_token_of_an_approved_peer_for_this_node_is_let_in(
     live.state(scope="company")
     forger, own_id = peer.forger, live.node.node_id
     assert ask(live, path, forger.token(own_id)) == (200, None)
-    for token, detail in (
+    for token, reason in (
         (None, "peer token required"),
         ("a.b", "malformed token"),
         ("x" * 5_000, "malformed token"),
@@ -51,7 +56,7 @@ def test_only_a_fresh_token_of_an_approved_peer_for_this_node_is_let_in(
         (in_the_name_of(forger, stranger, own_id), "invalid_signature"),
         (unsigned(forger, own_id), "malformed token"),
     ):
-        assert ask(live, path, token) == (401, detail)
+        assert ask(live, path, token) == (401, reason)
     assert ask(live, path, forger.token(own_id)) == (200, None)
 
 
@@ -124,6 +129,53 @@ def test_a_token_opens_no_more_than_it_names_and_is_granted(live: LiveNode, host
         refused = live.call("GET", EVENTS_PATH, headers=headers, params={"stream": stream})
         assert refused.status_code == 404
         assert refused.json()["detail"]["code"] == "stream_not_found"
+
+
+@pytest.mark.parametrize("times", [1, 3, 30])
+def test_a_token_proves_a_rotated_key_and_the_replaced_one_ends(
+    live: LiveNode, hostile: Make, times: int
+) -> None:
+    peer = hostile()
+    peer_id = peer.befriend(live, pull=False)  # this node never sees the peer's signed heads
+    forger, own_id = peer.forger, live.node.node_id
+    stolen = Identity.restore(forger.identity.folder, forger.identity.folder / "stolen")
+    for turn in range(times):
+        forger.identity.rotate()
+        if turn % 5 == 0:  # one token carries the newest eight
+            assert ask(live, STREAMS_PATH, forger.token(own_id)) == (200, None)
+    assert ask(live, STREAMS_PATH, forger.token(own_id)) == (200, None)
+    shown = fingerprint(forger.wire_key)
+    until(lambda: detail(live, peer_id)["pubkey_fingerprint"] == shown)
+    current, forger.identity = forger.identity, stolen
+    assert ask(live, STREAMS_PATH, forger.token(own_id)) == (401, "invalid_signature")
+    stolen.rotate()  # the thief's rotation begins at a key that was replaced
+    assert ask(live, STREAMS_PATH, forger.token(own_id)) == (401, "invalid_signature")
+    forger.identity = current
+    assert ask(live, STREAMS_PATH, forger.token(own_id)) == (200, None)
+    assert detail(live, peer_id)["pubkey_fingerprint"] == shown
+
+
+def test_a_false_rotation_proves_nothing(live: LiveNode, hostile: Make) -> None:
+    peer, thief = hostile(), hostile("thief").forger
+    peer.befriend(live, pull=False)
+    forger, own_id = peer.forger, live.node.node_id
+    known, wanted = forger.identity.public_key_b64, thief.identity.public_key_b64
+    message = rotation_message(forger.id, wanted)
+    for signature in (
+        base64.b64encode(thief.identity.sign(message)).decode(),
+        base64.b64encode(forger.identity.sign(message + b"x")).decode(),
+        "no base64",
+        "",
+    ):
+        claims: dict[str, Any] = {
+            "iss": forger.id, "sub": own_id, "iat": forger.clock.now_us() // 1000,
+            "exp": forger.clock.now_us() // 1000 + 60_000, "nonce": f"n{signature}",
+            "rotations": [Rotation(known, wanted, signature)],
+        }  # fmt: skip
+        parts = ({"alg": "EdDSA", "typ": "JWT"}, claims)
+        signed = ".".join(to_url_text(msgspec.json.encode(part)) for part in parts)
+        token = f"{signed}.{to_url_text(thief.identity.sign(signed.encode()))}"
+        assert ask(live, STREAMS_PATH, token) == (401, "invalid_signature")
 
 
 def test_a_key_of_this_node_is_no_peer_token(live: LiveNode) -> None:
