@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Self
-from uuid import uuid4
 
-import msgspec
 from msgspec import convert
 
-from engramlog.api.client.client import (
-    ClientError,
-    failure_of,
-    json_of,
-    path_segment,
-    query_text,
-)
-from engramlog.api.python.connecting import reach
+from engramlog.api.client.client import ClientError, path_segment
+from engramlog.api.python.node_requests import NodeRequests, given_fields
 from engramlog.api.python.results import (
     CardOfEntity,
     EntityHistory,
@@ -33,13 +24,15 @@ from engramlog.api.python.results import (
     history_of,
     recalled_of,
 )
-from engramlog.api.python.transport import Transport, begun
 from engramlog.api.python.values import (
     MomentLike,
     PlainValue,
-    instant_text,
+    given_instant,
+    given_name,
+    given_user,
     moment_text,
-    named_user,
+    name_text,
+    plain_text,
     wire_value,
 )
 
@@ -48,95 +41,6 @@ PAGE_NEIGHBORS = 200
 EVENTS_MAX = 1_000
 ERASING_SECONDS = 60.0
 _EVERY_FACT = ("include_retracted", "include_expired", "include_contradicted", "include_low_trust")
-
-
-class NodeRequests:
-    """Requests to a node; the first one connects."""
-
-    def __init__(self, place: str | os.PathLike[str], key: str | None) -> None:
-        self.place = os.fspath(place)
-        self._key = key
-        self._transport: Transport | None = None
-        self._opening: asyncio.Lock | None = None
-        self._closed = False
-        self._process = os.getpid()
-
-    async def transport(self) -> Transport:
-        """The way to the node. Raises the errors of ``reach``; ClientError in a forked child."""
-        if self._process != os.getpid():
-            raise ClientError("this memory belongs to the process that forked: open one here")
-        return await asyncio.wrap_future(begun(self._reached()))
-
-    async def _reached(self) -> Transport:
-        if self._opening is None:
-            self._opening = asyncio.Lock()
-        async with self._opening:
-            if self._closed:
-                raise ClientError("this memory is closed")
-            if self._transport is None:
-                self._transport = await reach(self.place, self._key)
-            return self._transport
-
-    async def ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, object] | None = None,
-        body: object = None,
-        writes: bool = False,
-        accept: Sequence[int] = (),
-    ) -> dict[str, Any]:
-        """One request and its JSON. Raises ClientError.
-
-        Args:
-            writes: send an idempotency key.
-            accept: statuses over 400 to return as answers.
-        """
-        transport = await self.transport()
-        target = path + query_text(_given(query or {}))
-        content, headers = None, {"Accept": "application/json"}
-        if body is not None:
-            content = json_of(body)
-            headers |= {"Content-Type": "application/json", "Content-Length": str(len(content))}
-        if writes:
-            headers["Idempotency-Key"] = str(uuid4())
-        answer = await asyncio.wrap_future(
-            begun(transport.exchange(method, target, content, headers))
-        )
-        try:
-            decoded: Any = msgspec.json.decode(answer.body) if answer.body else {}
-        except msgspec.DecodeError as fault:
-            raise ClientError(
-                f"{transport.place}{path} did not answer with JSON", answer.status
-            ) from fault
-        if answer.status >= 400 and answer.status not in accept:
-            raise failure_of(answer.status, decoded)
-        return decoded
-
-    async def items(
-        self, path: str, name: str, query: Mapping[str, object], most: int, page_max: int
-    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Up to ``most`` items of a list with pages of at most ``page_max``, and the last page;
-        ``name``: of the items in a page. Raises ClientError."""
-        found: list[dict[str, Any]] = []
-        cursor: str | None = None
-        while True:
-            size = min(page_max, max(1, most - len(found)))
-            page = await self.ask("GET", path, query={**query, "limit": size, "cursor": cursor})
-            found += page[name]
-            cursor = page["cursor"]
-            if cursor is None or len(found) >= most:
-                return found[:most], page
-
-    async def close(self) -> None:
-        """Release the node. Idempotent."""
-        self._closed = True
-        if self._process != os.getpid():
-            return  # the process that opened it still uses it
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            await asyncio.wrap_future(begun(transport.close()))
 
 
 class AsyncMemoryView:
@@ -175,13 +79,14 @@ class AsyncMemoryView:
             max_tokens: most tokens of the facts, by the profile's estimator.
         """
         given = {
-            "source": None if user is None else named_user(user),
-            "entity": entity,
-            "relation": relation,
+            "source": given_user(user),
+            "entity": given_name("entity", entity),
+            "relation": given_name("relation", relation),
             "token_budget": max_tokens,
             "profile": profile,
         }
-        body = {"query": question, "scope": scope, "limit": limit, **self._moment, **_given(given)}
+        asked = {"query": plain_text("question", question), "scope": scope, "limit": limit}
+        body = {**asked, **self._moment, **given_fields(given)}
         return recalled_of(await self.requests.ask("POST", "/v1/recall", body=body))
 
     async def facts(
@@ -197,9 +102,9 @@ class AsyncMemoryView:
         """Facts, newest first. ``user``: only this source's; ``ended``: also retracted, expired
         and set aside facts."""
         query = {
-            "entity": entity,
-            "relation": relation,
-            "source": None if user is None else named_user(user),
+            "entity": given_name("entity", entity),
+            "relation": given_name("relation", relation),
+            "source": given_user(user),
             "scope": scope,
             **self._moment,
             **(dict.fromkeys(_EVERY_FACT, "true") if ended else {}),
@@ -218,9 +123,9 @@ class AsyncMemoryView:
     ) -> LinkedEntities:
         """Entities up to ``depth`` (at most 3) edges away; ``relation``: only along these."""
         query = {
-            "entity": entity,
+            "entity": name_text("entity", entity),
             "depth": depth,
-            "relation_filter": relation,
+            "relation_filter": given_name("relation", relation),
             "scope": scope,
             "page_size": min(limit, PAGE_NEIGHBORS),
             **self._moment,
@@ -231,7 +136,8 @@ class AsyncMemoryView:
     async def card(self, entity: str, *, scope: str | None = None) -> CardOfEntity:
         """The facts of an entity in one scope, in short. Raises ClientError 404 without facts."""
         query = {"scope": scope or self._scope, **self._moment}
-        answer = await self.requests.ask("GET", f"/v1/cards/{path_segment(entity)}", query=query)
+        path = f"/v1/cards/{path_segment(name_text('entity', entity))}"
+        answer = await self.requests.ask("GET", path, query=query)
         return convert({**answer, "record": answer}, CardOfEntity)
 
     async def history(self, what: str | Fact) -> EntityHistory:
@@ -242,7 +148,8 @@ class AsyncMemoryView:
             life = await self.requests.ask("GET", path, query=_only(self._moment, "as_of"))
             known = {what.id: fact_of(life["fact"]) if life["fact"] else what}
         else:
-            path = f"/v1/time-travel/entities/{path_segment(what)}"
+            entity = name_text("history", what, "an entity or a Fact")
+            path = f"/v1/time-travel/entities/{path_segment(entity)}"
             life = await self.requests.ask("GET", path, query=query)
             facts = await self.facts(what, ended=True, limit=EVENTS_MAX)
             known = {fact.id: fact for fact in facts}
@@ -257,9 +164,9 @@ class AsyncMemoryView:
         """
         given = {
             "as_of": None if moment is None else moment_text(moment),
-            "valid_at": None if valid_at is None else instant_text("valid_at", valid_at),
+            "valid_at": given_instant("valid_at", valid_at),
         }
-        return AsyncMemoryView(self.requests, self._scope, _given(given))
+        return AsyncMemoryView(self.requests, self._scope, given_fields(given))
 
 
 class AsyncMemory(AsyncMemoryView):
@@ -296,15 +203,21 @@ class AsyncMemory(AsyncMemoryView):
             about: the entity that it is about; default: the user.
             topic, tags: more words that find it.
         """
-        owner = named_user(user) if user is not None else await self._owner()
+        owner = given_user(user) or await self._owner()
+        if isinstance(tags, str):  # a sequence too, of letters
+            raise TypeError("tags: give a list of texts, not a str")
         body = {
-            "content": text,
+            "content": plain_text("text", text),
             "source": owner,
             "scope": self._scope,
             "confidence": confidence,
-            **_given({"entity": about, "topic": topic, "tags": list(tags) or None}),
+            "entity": given_name("about", about),
+            "topic": given_name("topic", topic),
+            "tags": [plain_text("tags", tag) for tag in tags],
         }
-        answer = await self.requests.ask("POST", "/v1/memories", body=body, writes=True)
+        answer = await self.requests.ask(
+            "POST", "/v1/memories", body=given_fields(body), writes=True
+        )
         if not answer["stored"]:
             raise ClientError(f"not stored: {answer['error']}", 422, "not_stored", answer)
         if "fact" in answer:
@@ -328,17 +241,18 @@ class AsyncMemory(AsyncMemoryView):
         Raises:
             ValueError: a datetime has no offset.
         """
-        times = {"valid_from": valid_from, "valid_until": valid_until}
         body = {
-            "entity": entity,
-            "relation": relation,
+            "entity": name_text("entity", entity),
+            "relation": name_text("relation", relation),
             "value": wire_value(value),
-            "source": named_user(user) if user is not None else await self._owner(),
+            "source": given_user(user) or await self._owner(),
             "confidence": confidence,
             "scope": scope or self._scope,
-            **{name: instant_text(name, given) for name, given in times.items() if given},
+            "valid_from": given_instant("valid_from", valid_from),
+            "valid_until": given_instant("valid_until", valid_until),
         }
-        return fact_of(await self.requests.ask("POST", "/v1/facts", body=body, writes=True))
+        answer = await self.requests.ask("POST", "/v1/facts", body=given_fields(body), writes=True)
+        return fact_of(answer)
 
     async def retract(self, fact: Fact | str, reason: str = "") -> Fact:
         """End a fact; its history remains."""
@@ -353,12 +267,12 @@ class AsyncMemory(AsyncMemoryView):
         user. Needs the permission ``admin``; opened directories have it.
 
         Raises:
-            ValueError: none or several of the three are given.
+            ValueError: none or several of the three are given, or an empty name.
         """
         # An empty name is a mistake of the caller: it must not choose what else is erased.
-        if [bool(facts), entity is not None, user is not None].count(True) != 1 or user == "":
+        if [bool(facts), entity is not None, user is not None].count(True) != 1:
             raise ValueError("forget: name facts, or entity, or user")
-        owner = entity if user is None else named_user(user)
+        owner = given_user(user) or given_name("entity", entity)
         what = {"fact_ids": [_id(fact) for fact in facts]} if facts else {"entity": owner}
         body = {**what, "wait": True, "timeout_s": ERASING_SECONDS}
         answer = await self.requests.ask("POST", "/v1/erasures", body=body)
@@ -384,13 +298,9 @@ class AsyncMemory(AsyncMemoryView):
         return transport.owner
 
 
-def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
 def _only(fields: Mapping[str, str], name: str) -> dict[str, str]:
     return {name: fields[name]} if name in fields else {}
 
 
 def _id(fact: Fact | str) -> str:
-    return fact.id if isinstance(fact, Fact) else fact
+    return fact.id if isinstance(fact, Fact) else name_text("fact", fact, "a Fact or its id")

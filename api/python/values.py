@@ -66,33 +66,60 @@ def instant(text: str | None) -> datetime | None:
 
 
 def instant_text(name: str, given: datetime | str) -> str:
-    """An instant in the form of requests. Raises ValueError for a datetime without an offset."""
-    if isinstance(given, str):
-        return given
+    """An instant in the form of requests.
+
+    Raises:
+        ValueError: a datetime has no offset, or the text is empty.
+        TypeError: it is neither.
+    """
+    if not isinstance(given, datetime):
+        return name_text(name, given, "a datetime or a text")
     if given.tzinfo is None:
         raise ValueError(f"{name}: give a datetime with an offset, such as tzinfo=UTC")
     return given.isoformat()
 
 
 def moment_text(given: MomentLike) -> str:
-    """A moment in the form of requests. Raises ValueError as ``instant_text``."""
+    """A moment in the form of requests. Raises as ``instant_text``."""
     if isinstance(given, int):
         return f"position:{given}"
     return instant_text("as_of", given)
 
 
+def given_instant(name: str, given: datetime | str | None) -> str | None:
+    """``instant_text`` of an instant, if one is given."""
+    return None if given is None else instant_text(name, given)
+
+
+def plain_text(name: str, given: str, wanted: str = "a text") -> str:
+    """``given``. Raises TypeError unless it is a text: the encoder of requests would make one of
+    bytes, dates and more."""
+    if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
+        raise TypeError(f"{name}: give {wanted}, not a {type(given).__name__}")
+    return given
+
+
+def name_text(name: str, given: str, wanted: str = "a text") -> str:
+    """``given``. Raises as ``plain_text``; ValueError for an empty text, which in a request would
+    mean everything."""
+    if not plain_text(name, given, wanted).strip():
+        raise ValueError(f"{name}: must not be empty")
+    return given
+
+
+def given_name(name: str, given: str | None) -> str | None:
+    """``name_text`` of a name, if one is given."""
+    return None if given is None else name_text(name, given)
+
+
 def user_uri(user: str) -> str:
     """``alice`` becomes ``user:alice``; a text with a colon is an entity already.
 
-    Raises TypeError.
+    Raises as ``name_text``: all callers without a name would share one memory.
     """
-    if not isinstance(user, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
-        raise TypeError(f"user: give a text, not a {type(user).__name__}")
-    return user if ":" in user else f"user:{user}"
+    return user if ":" in name_text("user", user) else f"user:{user}"
 
 
-def named_user(user: str) -> str:
-    """``user_uri`` of a verb's user. Raises TypeError; ValueError for an empty one."""
-    if user == "":  # otherwise all callers without a name would share one memory
-        raise ValueError("user: must not be empty")
-    return user_uri(user)
+def given_user(user: str | None) -> str | None:
+    """``user_uri`` of a user, if one is given."""
+    return None if user is None else user_uri(user)

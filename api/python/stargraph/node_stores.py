@@ -9,7 +9,8 @@ from urllib.parse import quote
 from pydantic import TypeAdapter
 
 from engramlog.api.client.client import ClientError
-from engramlog.api.python.async_memory import AsyncMemory, NodeRequests
+from engramlog.api.python.async_memory import AsyncMemory
+from engramlog.api.python.node_requests import NodeRequests
 from engramlog.api.python.stargraph.models import (
     AddDelta,
     AnyDelta,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -260,16 +261,58 @@ def test_a_text_that_is_not_unicode_is_refused(memory: Memory, user: str) -> Non
 def test_an_empty_user_is_refused(memory: Memory) -> None:
     for request in (
         lambda: memory.remember("tea at four", user=""),
+        lambda: memory.remember("tea at four", user="  "),
         lambda: memory.recall("tea", user=""),
         lambda: memory.facts(user=""),
+        lambda: memory.forget(user=" "),
     ):
         with pytest.raises(ValueError, match="user: must not be empty"):
             request()
 
 
-def test_a_user_is_a_text(memory: Memory) -> None:
-    with pytest.raises(TypeError, match="user: give a text, not a int"):
-        memory.remember("tea at four", user=42)  # pyright: ignore[reportArgumentType]
+def test_an_empty_name_does_not_mean_everything(memory: Memory) -> None:
+    for name, request in {
+        "place": lambda: Memory(""),
+        "entity": lambda: memory.facts(""),
+        "relation": lambda: memory.facts(relation=" "),
+        "fact": lambda: memory.retract(""),
+        "history": lambda: memory.history(""),
+        "as_of": lambda: memory.as_of(""),
+        "valid_at": lambda: memory.as_of(valid_at=""),
+        "valid_from": lambda: memory.assert_fact("user:a", "test:when", "x", valid_from=""),
+    }.items():
+        with pytest.raises(ValueError, match=f"^{name}: must not be empty"):
+            request()
+
+
+def test_a_text_is_a_text(memory: Memory) -> None:
+    """Neither bytes, which JSON would hold in base64, nor what has no text."""
+    wrong: Any = b"tea at four"
+    number: Any = 1.5
+    for message, request in {
+        "user: give a text, not a int": lambda: memory.remember("tea at four", user=cast("Any", 4)),
+        "text: give a text, not a bytes": lambda: memory.remember(wrong),
+        "about: give a text, not a bytes": lambda: memory.remember("tea", about=wrong),
+        "tags: give a list of texts, not a str": lambda: memory.remember("tea", tags="four"),
+        "tags: give a text, not a bytes": lambda: memory.remember("tea", tags=[wrong]),
+        "entity: give a text, not a bytes": lambda: memory.assert_fact(wrong, "test:when", 4),
+        "relation: give a text, not a float": lambda: memory.assert_fact("user:a", number, 4),
+        "question: give a text, not a bytes": lambda: memory.recall(wrong),
+        "fact: give a Fact or its id, not a NoneType": lambda: memory.retract(cast("Any", None)),
+        "fact: give a Fact or its id, not a float": lambda: memory.forget(number),
+        "history: give an entity or a Fact, not a float": lambda: memory.history(number),
+        "as_of: give a datetime or a text, not a float": lambda: memory.as_of(number),
+        "valid_at: give a datetime or a text, not a float": lambda: memory.as_of(valid_at=number),
+    }.items():
+        with pytest.raises(TypeError, match=f"^{message}$"):
+            request()
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_is_at_least_one(memory: Memory, limit: int) -> None:
+    for request in (memory.facts, lambda limit: memory.recall("tea", limit=limit)):
+        with pytest.raises(ClientError, match="limit: must be at least 1"):
+            request(limit=limit)
 
 
 def test_an_empty_name_does_not_choose_what_is_forgotten(memory: Memory, user: str) -> None:
@@ -281,7 +324,7 @@ def test_an_empty_name_does_not_choose_what_is_forgotten(memory: Memory, user: s
         lambda: memory.forget(kept, entity=""),
         lambda: memory.forget(user=""),
     ):
-        with pytest.raises(ValueError, match="forget: name facts, or entity, or user"):
+        with pytest.raises(ValueError, match=r"forget: name facts, or entity, or user|user: must"):
             forget()
     assert list(memory.facts("user:")) != []
     assert list(memory.facts(user=user)) == [kept]

@@ -1,0 +1,110 @@
+"""Requests of a memory's verbs, and their JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from engramlog.api.client.client import ClientError, failure_of, json_of, query_text
+from engramlog.api.python.connecting import reach
+from engramlog.api.python.transport import Transport, begun
+from engramlog.api.python.values import name_text
+
+
+class NodeRequests:
+    """Requests to a node; the first one connects."""
+
+    def __init__(self, place: str | os.PathLike[str], key: str | None) -> None:
+        self.place = name_text("place", os.fspath(place), "a path or a URL")
+        self._key = key
+        self._transport: Transport | None = None
+        self._opening: asyncio.Lock | None = None
+        self._closed = False
+        self._process = os.getpid()
+
+    async def transport(self) -> Transport:
+        """The way to the node. Raises the errors of ``reach``; ClientError in a forked child."""
+        if self._process != os.getpid():
+            raise ClientError("this memory belongs to the process that forked: open one here")
+        return await asyncio.wrap_future(begun(self._reached()))
+
+    async def _reached(self) -> Transport:
+        if self._opening is None:
+            self._opening = asyncio.Lock()
+        async with self._opening:
+            if self._closed:
+                raise ClientError("this memory is closed")
+            if self._transport is None:
+                self._transport = await reach(self.place, self._key)
+            return self._transport
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: object = None,
+        writes: bool = False,
+        accept: Sequence[int] = (),
+    ) -> dict[str, Any]:
+        """One request and its JSON. Raises ClientError.
+
+        Args:
+            writes: send an idempotency key.
+            accept: statuses over 400 to return as answers.
+        """
+        transport = await self.transport()
+        target = path + query_text(given_fields(query or {}))
+        content, headers = None, {"Accept": "application/json"}
+        if body is not None:
+            content = json_of(body)
+            headers |= {"Content-Type": "application/json", "Content-Length": str(len(content))}
+        if writes:
+            headers["Idempotency-Key"] = str(uuid4())
+        answer = await asyncio.wrap_future(
+            begun(transport.exchange(method, target, content, headers))
+        )
+        try:
+            decoded: Any = msgspec.json.decode(answer.body) if answer.body else {}
+        except msgspec.DecodeError as fault:
+            raise ClientError(
+                f"{transport.place}{path} did not answer with JSON", answer.status
+            ) from fault
+        if answer.status >= 400 and answer.status not in accept:
+            raise failure_of(answer.status, decoded)
+        return decoded
+
+    async def items(
+        self, path: str, name: str, query: Mapping[str, object], most: int, page_max: int
+    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """Up to ``most`` items of a list with pages of at most ``page_max``, and the last page;
+        ``name``: of the items in a page. Raises ClientError."""
+        found: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            size = min(page_max, most - len(found))
+            page = await self.ask("GET", path, query={**query, "limit": size, "cursor": cursor})
+            found += page[name]
+            cursor = page["cursor"]
+            if cursor is None or len(found) >= most:
+                return found[:most], page
+
+    async def close(self) -> None:
+        """Release the node. Idempotent."""
+        self._closed = True
+        if self._process != os.getpid():
+            return  # the process that opened it still uses it
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await asyncio.wrap_future(begun(transport.close()))
+
+
+def given_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields without those that are None."""
+    return {name: value for name, value in fields.items() if value is not None}
