@@ -30,7 +30,6 @@ from engramlog.eventlog.kinds import DecayPolicy, SourceTrustSet, Value
 from engramlog.projections.cid import compute_cid
 from engramlog.projections.embedding.errors import EmbeddingError
 from engramlog.projections.embedding.settings import EmbeddingSettings
-from engramlog.projections.normalization import SCOPES
 from engramlog.projections.writing.commands import (
     AssertFact,
     Command,
@@ -155,7 +154,7 @@ def _write(node: Served, intents: Sequence[Command]) -> list[str]:
 
 
 def _retract(fact_id: str) -> RetractFact:
-    return RetractFact(fact_id=fact_id, scopes=frozenset(SCOPES))
+    return RetractFact(fact_id=fact_id)
 
 
 FADING = DecayPolicy(id="fade", mode="confidence", half_life_s=10 * 86_400.0, min_confidence=0.1)

@@ -75,7 +75,7 @@ def _fill(data: Path, world: RecallWorld) -> list[Figure]:
             chance.shuffle(live)
             count = int(world.facts * RETRACTED_SHARE / SWEEPS)
             gone, live = live[:count], live[count:]
-            ends = [RetractFact(fact_id=name, scopes=frozenset(SCOPES)) for name in gone]
+            ends = [RetractFact(fact_id=name) for name in gone]
             for start in range(0, len(ends), BATCH):
                 node.writer.submit(ends[start : start + BATCH], actor="bench").result()
             sweeps.append(_sweep(node))

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from engramlog.api.commands.attestations import attestation_of
 from engramlog.api.commands.entity_names import entity_named, stored_uri, value_meant
-from engramlog.api.commands.garden_access import entered_garden, member_of
+from engramlog.api.commands.garden_access import entered_garden
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.errors import ApiError, coded, refused
 from engramlog.api.schemas.facts import AssertRequest
@@ -50,7 +50,6 @@ class Assertions:
     def __init__(self, context: RequestContext) -> None:
         self._context = context
         self._position = context.node.reader.image.position
-        self._member = member_of(context)
         self._scopes: set[str] = set()
         self._entities: dict[str, str] = {}
         self._sources: dict[str, str] = {}
@@ -92,11 +91,9 @@ class Assertions:
             valid_until=request.valid_until,
             derived_from=request.parents(),
             write_mode=request.write_mode,
-            permissions=context.authorization.permissions,
             garden_id=garden,
             attestation=attestation_of(context, request, given),
             attributes=attributes,
-            member=self._member,
             rights=context.own_rights,
         )
         return Assertion(command, _warnings(entity, request.relation))
@@ -168,7 +165,7 @@ def check_attributes(context: RequestContext, attributes: FactAttributes) -> Non
 def check_value(context: RequestContext, value: Value) -> None:
     """Raises ApiError 403 for an instruction without the permission, 413 for too long a value."""
     try:
-        check_instruction(value, context.authorization.permissions)
+        check_instruction(value, context.authorization)
     except CommandRefused as fault:
         raise refused(fault.refused) from fault
     limit = context.service.settings.value_bytes_max

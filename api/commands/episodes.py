@@ -11,7 +11,7 @@ from msgspec import Struct
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.assertions import check_source, stored_uri
 from engramlog.api.commands.attestations import check_unattested
-from engramlog.api.commands.garden_access import entered_garden, member_of
+from engramlog.api.commands.garden_access import entered_garden
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.errors import ApiError, coded, entry, unprocessable
 from engramlog.api.schemas.memory.deltas import DeltaBody, DeltasRequest, Triple, TriplesRequest
@@ -74,7 +74,7 @@ def recording_of(
                 extra={"max_value_bytes": limit},
             )
     return RecordEpisodes(
-        member=member_of(context),
+        rights=context.authorization,
         undated=frozenset(n for n, episode in enumerate(episodes) if episode.timestamp is None),
         episodes=tuple(
             episode.recorded(
@@ -106,7 +106,6 @@ def application_of(context: RequestContext, request: DeltasRequest) -> ApplyDelt
     return ApplyDeltas(
         scope=where.scope,
         garden_id=where.garden_id,
-        member=member_of(context),
         rights=context.authorization.alone(),
         proposals=tuple(proposals),
         run_id=request.run_id,
@@ -169,7 +168,6 @@ def promotion_of(context: RequestContext, request: TriplesRequest) -> ApplyDelta
     return ApplyDeltas(
         scope=where.scope,
         garden_id=where.garden_id,
-        member=member_of(context),
         rights=context.authorization.alone(),
         proposals=tuple(
             _promotion(triple, request.rule_id, place, source, at_us) for triple in request.triples

@@ -42,7 +42,7 @@ async def erase(context: RequestContext, request: ErasureRequest) -> ErasureBegu
         erasure_id=id_text(identifiers.next(context.node.clock.now_us())),
         fact_ids=tuple(request.fact_ids),
         entity=entity,
-        scopes=context.authorization.scopes,
+        rights=context.authorization,
         events=tuple(await asyncio.to_thread(_telling, context, request.fact_ids, entity)),
     )
     done = await context.do(command)

@@ -57,16 +57,6 @@ def within(
     return authorization if name is None else authorization.within(entered_garden(context, name).id)
 
 
-def member_of(context: ReadingContext) -> str | None:
-    """The member whose roles the writer has to check; None for the machine's owner."""
-    return None if context.authorization.every_garden else context.caller.principal
-
-
-def admin_of(context: ReadingContext) -> str | None:
-    """The member whose admin role the writer has to check; None for admins of the node."""
-    return None if context.authorization.may("admin") else member_of(context)
-
-
 def swept_gardens(context: ReadingContext) -> tuple[str, ...]:
     """The gardens that this caller's sweep reaches: those it may write in, or ``*``."""
     rights = context.authorization

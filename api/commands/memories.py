@@ -4,7 +4,6 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.api.commands.assertions import assertion_of, check_source
-from engramlog.api.commands.garden_access import member_of
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.errors import plain
 from engramlog.api.schemas.memory.memories import MemoryRequest
@@ -121,4 +120,4 @@ def merge_of(context: RequestContext, ids: list[str]) -> MergeMemories:
         raise plain("fact_not_found")
     for slot in shown.tolist():
         check_source(context, view.sources.text(int(view.source[slot])))
-    return MergeMemories(fact_ids=(ids[0], ids[1]), rights=rights, member=member_of(context))
+    return MergeMemories(fact_ids=(ids[0], ids[1]), rights=rights)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from engramlog.api.commands.assertions import assertion_of, check_value
 from engramlog.api.commands.decay_sweep import policy_of_request
 from engramlog.api.commands.entity_names import stored_uri
-from engramlog.api.commands.garden_access import entered_garden, member_of, swept_gardens
+from engramlog.api.commands.garden_access import entered_garden, swept_gardens
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.auth import require
 from engramlog.api.http.errors import ApiError, plain, refused
@@ -120,12 +120,9 @@ def _retraction(scratch: RequestContext, item: BatchRetract) -> RetractFact:
     slot = view.slot_of(item.id)
     if slot is None or not scratch.authorization.mask(view, np.array([slot], dtype=np.int32))[0]:
         raise plain("fact_not_found")
-    return RetractFact(
-        fact_id=item.id,
-        reason=item.reason,
-        scopes=scratch.authorization.scopes,
-        member=member_of(scratch),
-    )
+    # A supposition may end the facts of any source.
+    rights = msgspec.structs.replace(scratch.authorization, sources=("*",))
+    return RetractFact(fact_id=item.id, reason=item.reason, rights=rights)
 
 
 def _resolution(scratch: RequestContext, item: SupposeResolve) -> ResolveConflict:
@@ -139,14 +136,11 @@ def _resolution(scratch: RequestContext, item: SupposeResolve) -> ResolveConflic
     return ResolveConflict(
         conflict_id=item.conflict_id,
         source=normalize_uri(scratch.caller.principal),
-        scopes=rights.scopes,
         fact_id=seen.row.fact_id,
         settled=seen.status == "resolved",
         winning_fact_id=item.winning_fact_id,
         new_value=None if item.new_value is None else item.new_value.stored(),
         note=item.resolution_note,
-        permissions=rights.permissions,
-        member=member_of(scratch),
         rights=rights,
     )
 

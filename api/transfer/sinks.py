@@ -26,10 +26,8 @@ from engramlog.eventlog.event import fact_partition
 from engramlog.projections.authorization import everything
 from engramlog.projections.contradictions.conflicts import conflict_between
 from engramlog.projections.episodes.reading import place_of_episode, same_episode
-from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.declared.garden_directory import Garden
 from engramlog.projections.writing.commands import Command, Done, Refused, ResolveConflict
-from engramlog.projections.writing.instruction_sources import INSTRUCTION_PERMISSION
 from engramlog.projections.writing.writer_errors import WriterBusy, WriterClosed, WriterDegraded
 
 _REFUSALS = (EventLogError, WriterBusy, WriterClosed, WriterDegraded)
@@ -128,11 +126,9 @@ class NodeSink:
         return ResolveConflict(
             conflict_id=conflict_id,
             source=source,
-            scopes=frozenset(SCOPES),
             winning_fact_id=winner_id if new_fact is None else None,
             new_value=None if new_fact is None else new_fact.value,
             note=line.note,
-            permissions=frozenset({INSTRUCTION_PERMISSION}),
         )
 
     def _written(self, line: AnyLine, done: Done) -> Written:

@@ -24,7 +24,6 @@ from engramlog.eventlog.kinds import (
     SubscriptionSet,
     Value,
 )
-from engramlog.projections.normalization import SCOPES
 
 if TYPE_CHECKING:
     from engramlog.projections.authorization import Authorization
@@ -51,13 +50,11 @@ class AssertFact(OwnShape, frozen=True, kw_only=True, gc=False):
     """State a fact. With ``confidence`` 0 it ends its source's earlier facts and denies those of
     others (``decide.facts.retracting``).
 
-    ``permissions``: the caller's, for values that need them (``instructions``). ``member``, here
-    and in other commands: the entity whose role in the garden must allow the command; None for the
-    node's own tools. ``rights``, likewise: what the caller may read; nothing else shows in the
-    outcome; None for the node's own tools. ``again``: state a new fact beside an equal one, as
-    another log has both. ``zero``: the effect of a record of confidence 0 when another log defines
-    it: none, because the log has the effect as separate events; or, in files of version 0.1, an end
-    of all facts that it contradicts.
+    ``rights``, here and in other commands: the caller's; what they cannot read does not show in the
+    outcome; None for the node's own tools, which may do anything. ``again``: state a new fact
+    beside an equal one, as another log has both. ``zero``: the effect of a record of confidence 0
+    when another log defines it: none, because the log has the effect as separate events; or, in
+    files of version 0.1, an end of all facts that it contradicts.
     """
 
     entity: str
@@ -71,11 +68,9 @@ class AssertFact(OwnShape, frozen=True, kw_only=True, gc=False):
     valid_until: str | None = None
     derived_from: tuple[Parent, ...] = ()
     write_mode: str = "assert"
-    permissions: frozenset[str] = frozenset()
     garden_id: str | None = None
     attestation: Attestation | None = None
     attributes: FactAttributes | None = None
-    member: str | None = None
     anew: bool = False
     zero: Literal["follows its source", "does nothing", "ends all"] = "follows its source"
     rights: Authorization | None = None
@@ -87,13 +82,11 @@ class RefusedItem(OwnShape, frozen=True):
 
 
 class RetractFact(OwnShape, frozen=True, kw_only=True, gc=False):
-    """Retract one fact by id. ``scopes``: those that the caller may write to. ``marker_id``: the
-    record of confidence 0 that ended the fact in another log."""
+    """Retract one fact by id. ``marker_id``: the record of confidence 0 that ended the fact in
+    another log."""
 
     fact_id: str
     reason: str = ""
-    scopes: frozenset[str]
-    member: str | None = None
     rights: Authorization | None = None
     marker_id: str | None = None
 
@@ -121,14 +114,11 @@ class ResolveConflict(OwnShape, frozen=True, kw_only=True):
 
     conflict_id: str
     source: str
-    scopes: frozenset[str]
     fact_id: str | None = None
     settled: bool = False
     winning_fact_id: str | None = None
     new_value: Value | None = None
     note: str = ""
-    permissions: frozenset[str] = frozenset()
-    member: str | None = None
     rights: Authorization | None = None
 
 
@@ -136,8 +126,7 @@ class ReviewContent(OwnShape, frozen=True, kw_only=True):
     """Decide on a flagged fact."""
 
     review: ContentReviewed
-    scopes: frozenset[str] = frozenset(SCOPES)
-    member: str | None = None
+    rights: Authorization | None = None
 
 
 class SweepDecay(OwnShape, frozen=True, kw_only=True):
@@ -163,19 +152,17 @@ class RevokeAgentKey(OwnShape, frozen=True, kw_only=True):
 
 
 class DeleteGarden(OwnShape, frozen=True, kw_only=True):
-    """``admin``: the entity whose role must allow it; None for an admin of the node."""
-
     garden_id: str
-    admin: str | None = None
+    rights: Authorization | None = None
 
 
 class SetMember(OwnShape, frozen=True, kw_only=True):
     """Give a member a role, or none. ``change`` states the condition: a member to add must be new,
-    every other must exist. ``admin`` as in ``DeleteGarden``."""
+    every other must exist."""
 
     member: GardenMemberSet
     change: Literal["add", "change", "remove"]
-    admin: str | None = None
+    rights: Authorization | None = None
 
 
 class ReviewQuarantined(OwnShape, frozen=True, kw_only=True):
@@ -184,12 +171,9 @@ class ReviewQuarantined(OwnShape, frozen=True, kw_only=True):
 
     fact_id: str
     decision: Literal["admitted", "rejected"]
-    scopes: frozenset[str]
     reason: str = ""
     garden_id: str | None = None
     target_garden_id: str | None = None
-    member: str | None = None
-    permissions: frozenset[str] = frozenset()
     rights: Authorization | None = None
 
 
@@ -265,7 +249,7 @@ class EraseFacts(OwnShape, frozen=True, kw_only=True):
 
     ``entity``: erase every fact about it instead, and with ``mentions`` every fact with it as the
     value. ``derived``: also facts derived from erased ones. ``events``: ids of further events to
-    erase, such as receipts that repeat the text. ``scopes``: those that the caller may write to.
+    erase, such as receipts that repeat the text.
     """
 
     erasure_id: str
@@ -274,7 +258,7 @@ class EraseFacts(OwnShape, frozen=True, kw_only=True):
     mentions: bool = True
     derived: bool = False
     episodes: bool = False
-    scopes: frozenset[str] = frozenset(SCOPES)
+    rights: Authorization | None = None
     reason: ErasureReason = "unspecified"
     events: tuple[str, ...] = ()
 
@@ -288,13 +272,10 @@ class EraseEvents(OwnShape, frozen=True, kw_only=True):
 
 
 class SetAttributes(OwnShape, frozen=True, kw_only=True):
-    """Change attributes of a fact. ``changes``: by field. ``scopes``: those that the caller may
-    write to. ``admin``: may also lower a classification and lend any trust. ``relevance_change`` is
-    added to the present relevance, within its bounds."""
+    """Change attributes of a fact. ``changes``: by field. ``relevance_change`` is added to the
+    present relevance, within its bounds."""
 
     fact_id: str
     changes: dict[str, Any]
-    scopes: frozenset[str]
     relevance_change: int = 0
-    admin: bool = False
-    member: str | None = None
+    rights: Authorization | None = None

@@ -6,12 +6,17 @@ Without it, a caller's write is refused, and a value that another log already ho
 plain content.
 """
 
-from collections.abc import Set
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.writing.commands import CommandRefused, Refused
+
+if TYPE_CHECKING:
+    from engramlog.projections.authorization import Authorization
 
 INSTRUCTION_PERMISSION = "instruction:write"
 
@@ -22,9 +27,11 @@ _REQUIRED = Refused(
 )
 
 
-def check_instruction(value: Value, permissions: Set[str]) -> None:
-    """Raises CommandRefused if a value may not be stated with these permissions."""
-    if value.interpret_as == "instruction" and INSTRUCTION_PERMISSION not in permissions:
+def check_instruction(value: Value, rights: Authorization | None) -> None:
+    """Raises CommandRefused if a value may not be stated with these rights."""
+    if value.interpret_as == "instruction" and not (
+        rights is None or rights.may(INSTRUCTION_PERMISSION)
+    ):
         raise CommandRefused(_REQUIRED)
 
 

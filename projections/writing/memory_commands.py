@@ -28,7 +28,7 @@ class RecordEpisodes(OwnShape, frozen=True, kw_only=True):
     they are repetitions at any time."""
 
     episodes: tuple[EpisodeRecorded, ...]
-    member: str | None = None
+    rights: Authorization | None = None
     undated: frozenset[int] = frozenset()
 
 
@@ -44,7 +44,6 @@ class RecordSummary(OwnShape, frozen=True, kw_only=True):
     owner: str
     scope: str
     garden_id: str | None = None
-    member: str | None = None
     modified_us: int | None = None
     size: int | None = None
     rights: Authorization | None = None
@@ -61,7 +60,6 @@ class ApplyDeltas(OwnShape, frozen=True, kw_only=True):
     scope: str
     proposals: tuple[Proposal, ...]
     garden_id: str | None = None
-    member: str | None = None
     run_id: str | None = None
     strict: bool = True
     single_valued: tuple[str, ...] = ()
@@ -102,7 +100,6 @@ class MergeMemories(OwnShape, frozen=True, kw_only=True):
 
     fact_ids: tuple[str, str]
     rights: Authorization
-    member: str | None = None
 
 
 class RestatedFact(Struct, frozen=True, kw_only=True):

@@ -20,7 +20,6 @@ from engramlog.eventlog.identifiers import IdentifierSource, id_text
 from engramlog.eventlog.kinds import SCHEMA_VERSIONS, FactAsserted, FactRetracted, Value
 from engramlog.projections.authorization import everything
 from engramlog.projections.cid import compute_cid
-from engramlog.projections.normalization import SCOPES
 from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import load_profile
 from engramlog.projections.recall.request import RecallRequest
@@ -119,8 +118,7 @@ class Life:
             done = node.write(*commands)
             facts += [str(each.fact_id) for each in done if isinstance(each, Done)]
             gone = [facts.pop(self._rng.randrange(len(facts))) for _ in range(20)]
-            scopes = frozenset(SCOPES)
-            node.write(*(RetractFact(fact_id=each, scopes=scopes, reason="old") for each in gone))
+            node.write(*(RetractFact(fact_id=each, reason="old") for each in gone))
         node.write(SweepDecay(scopes=("company",), policies=()))
 
     def _look_back(self, node: Node) -> None:

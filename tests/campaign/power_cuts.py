@@ -19,7 +19,6 @@ from engramlog.api.node.node import Node
 from engramlog.eventlog.directory import PLACE_FILE, DataDirectory
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.archive.archive import Archive
-from engramlog.projections.normalization import SCOPES
 from engramlog.projections.writing.commands import Done, EraseFacts, RetractFact
 from engramlog.replay.verify import verify_file
 from tests.campaign.losing_files import LosingFiles
@@ -105,7 +104,7 @@ class Life:
             gone = self.rng.choice(standing)
             with self._lock:
                 self._ended.add(gone)
-            node.write(RetractFact(fact_id=gone, scopes=frozenset(SCOPES), reason="wrong"))
+            node.write(RetractFact(fact_id=gone, reason="wrong"))
         elif drawn < 0.92:
             gone = self.rng.choice(standing)
             with self._lock:

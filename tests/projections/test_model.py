@@ -21,7 +21,6 @@ from engramlog.projections.image.visible_facts import known, live
 from engramlog.projections.moment import Moment
 from engramlog.projections.writing.commands import Done, ResolveConflict
 from tests.worlds.histories import (
-    ALL_SCOPES,
     START_US,
     Step,
     histories,
@@ -132,10 +131,7 @@ def _settle_every_conflict(node: Node, at_us: int) -> None:
             break
         older = node.reader.rows([int(view.from_position[waiting[0].older])])[0]
         settle = ResolveConflict(
-            conflict_id=waiting[0].row.conflict_id,
-            winning_fact_id=older.id,
-            source="agent:judge",
-            scopes=ALL_SCOPES,
+            conflict_id=waiting[0].row.conflict_id, winning_fact_id=older.id, source="agent:judge"
         )
         answer = node.writer.submit([settle], actor="agent:t", received_at=at_us).result()
         assert isinstance(answer.outcomes[0], Done), answer.outcomes

@@ -28,7 +28,6 @@ from engramlog.projections.writing.memory_commands import ApplyDeltas, RecordEpi
 from tests.worlds.live import CONTROL_TOKEN
 from tests.worlds.private_questions import STATEMENTS, Ask, reads
 from tests.worlds.private_steps import (
-    ALL_SCOPES,
     ENTITIES,
     GARDENS,
     MEMBER,
@@ -67,7 +66,7 @@ class Buried(Life):
                 return self._about(step)
             case "retract" if self.hidden:
                 fact, _ = self.hidden[step.pick % len(self.hidden)]
-                return RetractFact(fact_id=fact, scopes=ALL_SCOPES, member=MEMBER)
+                return RetractFact(fact_id=fact)
             case "recall" if self.hidden:
                 fact, _ = self.hidden[step.pick % len(self.hidden)]
                 return RecallServed(uses=[RecallUse(fact, 3, self.clock.now_us())])
@@ -88,7 +87,7 @@ class Buried(Life):
         named = msgspec.structs.replace(
             episode, metadata=said, id=BURIED_NAMES[step.pick % 3] if step.derived else None
         )
-        return msgspec.structs.replace(plain, episodes=(named,), member=MEMBER)
+        return msgspec.structs.replace(plain, episodes=(named,))
 
     def _proposed(self, step: Step) -> ApplyDeltas:
         """A delta that states a fact about the entity, ends one, or is rejected over one."""
@@ -115,7 +114,7 @@ class Buried(Life):
         proposal = msgspec.structs.replace(
             proposal, delta=delta, place=place, delta_id=stated_id(delta, place)
         )
-        return msgspec.structs.replace(plain, proposals=(proposal,), member=MEMBER)
+        return msgspec.structs.replace(plain, proposals=(proposal,))
 
     def _about(self, step: Step) -> AssertFact:
         """A fact about the entity, or (every third) another's fact that points at it."""
@@ -125,11 +124,10 @@ class Buried(Life):
             other = ENTITIES[step.entity % 2]
             return stated(
                 intent,
-                member=MEMBER,
                 entity=other,
                 value=msgspec.structs.replace(VALUES[3], v=BURIED),
             )
-        return stated(intent, member=MEMBER, entity=BURIED)
+        return stated(intent, entity=BURIED)
 
     def _settled(self, step: Step) -> ResolveConflict | None:
         view = self.node.reader.pin()

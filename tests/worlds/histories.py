@@ -341,7 +341,7 @@ def intent_at(step: Step, node: Node) -> Command | None:
     if step.kind == "erase":
         return erasure(step, fact)
     if step.kind == "retract":
-        return RetractFact(fact_id=fact, scopes=ALL_SCOPES)
+        return RetractFact(fact_id=fact)
     if step.kind == "merge":
         return MergeMemories(fact_ids=(fact, _alike(node, fact)), rights=everything())
     uses = (fact, facts[0], fact)[: 1 + step.pick % 3]
@@ -387,7 +387,6 @@ def _settlement(step: Step, node: Node) -> Command | None:
         winning_fact_id=None if winner is None else winner.id,
         new_value=Value("string", "settled") if winner is None else None,
         source="agent:judge",
-        scopes=ALL_SCOPES,
     )
 
 

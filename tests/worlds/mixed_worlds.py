@@ -21,9 +21,7 @@ from engramlog.projections.contradictions.conflicts import Conflict
 from engramlog.projections.writing.commands import AssertFact, Command, ResolveConflict, RetractFact
 from tests.worlds import private_questions, private_worlds
 from tests.worlds.private_steps import (
-    ALL_SCOPES,
     ENTITIES,
-    MEMBER,
     OUTSIDER,
     SOURCES,
     VALUES,
@@ -65,11 +63,8 @@ class Mixed(Life):
         source = SOURCES[step.source % 3] if step.private else plain.source
         if step.private and step.confidence == 0.0:
             source = DENIER
-        member = source if step.private else plain.member
         rights = None if step.private else plain.rights
-        fact = msgspec.structs.replace(
-            plain, scope=SCOPE, source=source, member=member, rights=rights
-        )
+        fact = msgspec.structs.replace(plain, scope=SCOPE, source=source, rights=rights)
         return stated(self._closed(step, fact) if step.private else self._opened(fact))
 
     def _closed(self, step: Step, fact: AssertFact) -> AssertFact:
@@ -89,7 +84,7 @@ class Mixed(Life):
                 return self._fact(step, self.open + self.hidden)
             case "retract" if self.hidden:
                 fact, _ = self.hidden[step.pick % len(self.hidden)]
-                return RetractFact(fact_id=fact, scopes=ALL_SCOPES, member=MEMBER)
+                return RetractFact(fact_id=fact)
             case "resolve":
                 return self._settled(step)
             case "recall":

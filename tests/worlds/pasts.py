@@ -201,7 +201,6 @@ def order(source: str, entity: str) -> AssertFact:
         scope=SCOPE,
         confidence=1.0,
         cid=cid,
-        member=OUTSIDER,
     )
 
 

@@ -192,7 +192,6 @@ class Life:
 
     def _intent(self, step: Step) -> Command | None:
         among = self.hidden if step.private else self.open
-        actor = MEMBER if step.private else OUTSIDER
         alone: dict[str, Callable[[Step], Command | None]] = {
             "classified": self._classified,
             "episode": self._episode,
@@ -223,21 +222,19 @@ class Life:
             case "retract" if among:
                 fact, _ = among[step.pick % len(among)]
                 rights = self._authority(step)
-                return RetractFact(fact_id=fact, scopes=ALL_SCOPES, member=actor, rights=rights)
+                return RetractFact(fact_id=fact, rights=rights)
             case "recall" if among:
                 fact, _ = among[step.pick % len(among)]
                 return RecallServed(uses=[RecallUse(fact, 3, self.clock.now_us())])
             case "merge" if among:
                 one, other = (among[(step.pick + n) % len(among)][0] for n in (0, step.value))
-                return MergeMemories(fact_ids=(one, other), rights=self._rights(step), member=actor)
+                return MergeMemories(fact_ids=(one, other), rights=self._rights(step))
             case "review" if step.private and self.hidden:
                 fact, _ = self.hidden[step.pick % len(self.hidden)]
                 return ReviewQuarantined(
                     fact_id=fact,
                     decision="admitted" if step.pick % 2 else "rejected",
-                    scopes=ALL_SCOPES,
                     target_garden_id=self.gardens[0],
-                    member=MEMBER,
                 )
             case _:
                 return None
@@ -261,7 +258,6 @@ class Life:
                 cid="",
                 derived_from=parents,
                 garden_id=self.gardens[step.garden] if step.private else None,
-                member=MEMBER if step.private else OUTSIDER,
                 rights=None if step.private else self._rights(step),
             )
         )
@@ -316,13 +312,12 @@ class Life:
     def _set(self, step: Step, fact: str) -> SetAttributes:
         level = {"classification": 2 + step.pick % 2} if step.private else {}
         changes = {"relevance": 10 * (step.pick % 4), **level}
-        return SetAttributes(fact_id=fact, changes=changes, scopes=ALL_SCOPES)
+        return SetAttributes(fact_id=fact, changes=changes)
 
     def _episode(self, step: Step) -> RecordEpisodes:
         said = VALUES[step.value]
         metadata = {"subject": "self", "predicate": RELATIONS[step.relation], "object": said.v}
         return RecordEpisodes(
-            member=MEMBER if step.private else OUTSIDER,
             episodes=(
                 EpisodeRecorded(
                     scope=SCOPE,
@@ -362,7 +357,6 @@ class Life:
         return ApplyDeltas(
             scope=SCOPE,
             garden_id=garden,
-            member=MEMBER if step.private else OUTSIDER,
             proposals=(Proposal(delta, place, stated_id(delta, place), SOURCES[step.source]),),
             strict=bool(step.pick % 2),
         )
@@ -375,7 +369,6 @@ class Life:
             owner=SOURCES[step.source],
             scope=SCOPE,
             garden_id=self.gardens[step.garden] if step.private else None,
-            member=MEMBER if step.private else OUTSIDER,
         )
 
     def _look(self, step: Step) -> EpisodeAccessed | None:
@@ -394,7 +387,6 @@ class Life:
             step,
             lambda each: (int(garden[each.newer]) >= 0) == step.private,
             reads=everything() if step.private else rights,
-            member=MEMBER if step.private else OUTSIDER,
             rights=self._authority(step),
         )
 
@@ -404,7 +396,6 @@ class Life:
         wanted: Callable[[Conflict], bool],
         *,
         reads: Authorization,
-        member: str = MEMBER,
         rights: Authorization | None = None,
     ) -> ResolveConflict | None:
         """Settle one of the wanted disputes for its newer side."""
@@ -420,8 +411,6 @@ class Life:
             conflict_id=chosen.row.conflict_id,
             winning_fact_id=side.id,
             source="agent:judge",
-            scopes=ALL_SCOPES,
-            member=member,
             rights=rights,
         )
 

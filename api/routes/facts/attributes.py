@@ -4,7 +4,6 @@ from msgspec import Struct
 
 from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.commands.assertions import check_source
-from engramlog.api.commands.garden_access import member_of
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import invalid
 from engramlog.api.http.routing import Routes
@@ -43,17 +42,14 @@ async def set_attributes(call: Call, patch: AttributesPatch) -> AttributesTaken:
     call.check_served(fact_id)
     view = call.view()
     slot = find(call, view, call.moment(view), fact_id, rights)
-    admin = rights.may("admin")
-    if not admin:
+    if not rights.may("admin"):
         check_source(call, view.sources.text(int(view.source[slot])))
     (row,) = call.node.reader.every_row([int(view.from_position[slot])])
     command = SetAttributes(
         fact_id=row.id,
         changes=changes,
         relevance_change=patch.relevance_change,
-        scopes=rights.scopes,
-        admin=admin,
-        member=member_of(call),
+        rights=rights,
     )
     done = await call.do(command, idempotency=call.idempotency())
     view = call.view()

@@ -11,7 +11,6 @@ from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.answers.sanitizer_modes import Mode, warned_record
 from engramlog.api.answers.wire_facts import record_of_event
 from engramlog.api.commands.assertions import Assertions
-from engramlog.api.commands.garden_access import member_of
 from engramlog.api.http.bodies import answer, parse_json, parse_lines, validated
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded, invalid, plain, refused
@@ -127,8 +126,6 @@ def _prepare(call: Call, assertions: Assertions, index: int, item: Any) -> Prepa
             intent = RetractFact(
                 fact_id=ask.id,
                 reason=ask.reason,
-                scopes=call.authorization.scopes,
-                member=member_of(call),
                 rights=call.authorization.alone(),
             )
             return Prepared(intent)

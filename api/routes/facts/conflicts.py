@@ -9,7 +9,6 @@ from msgspec import Struct
 from engramlog.api.answers.fact_record import FactRecord, Warned
 from engramlog.api.commands.assertions import check_value
 from engramlog.api.commands.attestations import check_unattested
-from engramlog.api.commands.garden_access import member_of
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
@@ -110,14 +109,11 @@ async def resolve_conflict(call: Call, request: ResolveRequest) -> Resolution:
     command = ResolveConflict(
         conflict_id=conflict_id,
         source=normalize_uri(call.caller.principal),
-        scopes=call.authorization.scopes,
         fact_id=seen.row.fact_id,
         settled=seen.status == "resolved",
         winning_fact_id=request.winning_fact_id,
         new_value=None if request.new_value is None else request.new_value.stored(),
         note=request.resolution_note,
-        permissions=call.authorization.permissions,
-        member=member_of(call),
         rights=call.authorization,
     )
     done = await call.do(command, idempotency=call.idempotency())

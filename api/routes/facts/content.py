@@ -10,7 +10,6 @@ from engramlog.api.answers.fact_record import FactRecord, Warned
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.answers.sanitizer_modes import Mode
 from engramlog.api.answers.wire_facts import records_of
-from engramlog.api.commands.garden_access import member_of
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import REASON_LENGTH_MAX
@@ -151,8 +150,7 @@ async def review(call: Call, request: ReviewRequest) -> Reviewed:
     fact_id = call.segment("fact_id")
     command = ReviewContent(
         review=ContentReviewed(fact_id=fact_id, decision=request.decision, reason=request.reason),
-        scopes=call.authorization.scopes,
-        member=member_of(call),
+        rights=call.authorization,
     )
     done = await call.do(command)
     return Reviewed(fact_id, request.decision, _STATUS_OF[request.decision], done.position)

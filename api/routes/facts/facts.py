@@ -9,7 +9,6 @@ from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.answers.sanitizer_modes import warned_record
 from engramlog.api.answers.wire_facts import Volatile, record_of_event
 from engramlog.api.commands.assertions import state_fact
-from engramlog.api.commands.garden_access import member_of
 from engramlog.api.commands.memory_cards import card_record
 from engramlog.api.http.bodies import parse_json
 from engramlog.api.http.call import Call, ignored
@@ -286,8 +285,6 @@ async def retract_fact(call: Call, request: RetractRequest) -> Retracted:
     command = RetractFact(
         fact_id=fact_id,
         reason=request.reason,
-        scopes=call.authorization.scopes,
-        member=member_of(call),
         rights=call.authorization.alone(),
     )
     done = await call.do(command, idempotency=call.idempotency())

@@ -15,7 +15,7 @@ from engramlog.api.commands.assertions import check_entity, check_source
 from engramlog.api.commands.attestations import check_unattested
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.commands.episodes import writable
-from engramlog.api.commands.garden_access import member_of, within
+from engramlog.api.commands.garden_access import within
 from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, refused
@@ -199,7 +199,6 @@ def _commands(call: Call, request: SummariesRequest) -> list[RecordSummary]:
                 owner=owner,
                 scope=where.scope,
                 garden_id=where.garden_id,
-                member=member_of(call),
                 rights=call.authorization.alone(),
             )
         )

@@ -6,7 +6,7 @@ from uuid import uuid4
 from engramlog.api.answers.fact_record import Warned
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.entity_names import stored_uri
-from engramlog.api.commands.garden_access import admin_of, entered_garden, garden_uri, known_garden
+from engramlog.api.commands.garden_access import entered_garden, garden_uri, known_garden
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
@@ -79,7 +79,7 @@ async def get_garden(call: Call) -> GardenRecord:
 async def delete_garden(call: Call) -> None:
     """Delete a garden; its facts are hidden from every caller."""
     garden = known_garden(call, call.segment("garden_id"))
-    await call.do(DeleteGarden(garden_id=garden.id, admin=admin_of(call)))
+    await call.do(DeleteGarden(garden_id=garden.id, rights=call.authorization))
 
 
 @routes.add("GET /v1/gardens/{garden_id}/members", permission="read")
@@ -140,7 +140,7 @@ def _change(
     member = GardenMemberSet(
         garden_id=garden.id, entity_uri=entity_uri, added_by=call.caller.principal, role=role
     )
-    return SetMember(member=member, change=change, admin=admin_of(call))
+    return SetMember(member=member, change=change, rights=call.authorization)
 
 
 def _garden(call: Call, garden: Garden) -> GardenRecord:

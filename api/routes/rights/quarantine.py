@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from engramlog.api.answers.fact_record import Warned
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.answers.wire_facts import Volatile, volatile_of
-from engramlog.api.commands.garden_access import entered_garden, known_garden, member_of
+from engramlog.api.commands.garden_access import entered_garden, known_garden
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, plain
 from engramlog.api.http.routing import Routes
@@ -196,11 +196,8 @@ def _review(
     return ReviewQuarantined(
         fact_id=fact_id,
         decision=decision,
-        scopes=call.authorization.scopes,
         reason=reason,
         garden_id=garden_id,
-        member=member_of(call),
-        permissions=call.authorization.permissions,
         rights=call.authorization.alone().withholding(0),
     )
 

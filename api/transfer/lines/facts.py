@@ -23,7 +23,7 @@ from engramlog.eventlog.kinds import FactAttributes, FactDenied, Parent, Value
 from engramlog.projections.cid import compute_cid, parse_fact_hash
 from engramlog.projections.memories.attribute_rules import PLAIN, settled
 from engramlog.projections.moment import instant_meant
-from engramlog.projections.normalization import SCOPES, URI_LENGTH_MAX
+from engramlog.projections.normalization import URI_LENGTH_MAX
 from engramlog.projections.writing.commands import (
     AssertFact,
     Command,
@@ -31,7 +31,6 @@ from engramlog.projections.writing.commands import (
     RetractMatching,
     SetAttributes,
 )
-from engramlog.projections.writing.instruction_sources import INSTRUCTION_PERMISSION
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -142,7 +141,6 @@ def assert_command(line: AssertLine, value_bytes_max: int) -> AssertFact:
         valid_from=_stated_instant(line.valid_from, "valid_from"),
         valid_until=_stated_instant(line.valid_until, "valid_until"),
         derived_from=tuple(_parent(item) for item in line.derived_from),
-        permissions=frozenset({INSTRUCTION_PERMISSION}),  # lines are the operator's own
         write_mode=line.write_mode,
         attributes=stored_attributes(line.attributes),
         anew=line.again,
@@ -215,12 +213,7 @@ def _parent(item: str | Parent) -> Parent:
 def retract_command(line: RetractLine, node: Destination) -> Command:
     """The command of a ``retract`` line. Raises LineError."""
     if line.id is not None:
-        return RetractFact(
-            fact_id=line.id,
-            reason=line.reason,
-            scopes=frozenset(SCOPES),
-            marker_id=line.marker,
-        )
+        return RetractFact(fact_id=line.id, reason=line.reason, marker_id=line.marker)
     if line.match is None:
         raise LineError("needs exactly one of target, id and match", "op")
     match = line.match
@@ -242,7 +235,7 @@ def attributes_command(line: AttributesLine, _: Destination) -> SetAttributes:
     if line.id is None:
         raise LineError("needs target or id", "target")
     changes = msgspec.structs.asdict(stated_attributes_of(line.attributes))
-    return SetAttributes(fact_id=line.id, changes=changes, scopes=frozenset(SCOPES), admin=True)
+    return SetAttributes(fact_id=line.id, changes=changes)
 
 
 def deny_command(line: DenyLine, _: Destination) -> FactDenied:

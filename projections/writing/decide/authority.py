@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 from engramlog.projections.tables.declared.garden_directory import (
     MODERATING_ROLES,
     WRITING_ROLES,
-    Role,
-    role_in,
 )
 from engramlog.projections.writing.commands import CommandRefused, Refused
-from engramlog.projections.writing.decide.declared.gardens import WRITE_FORBIDDEN
+from engramlog.projections.writing.decide.declared.gardens import WRITE_FORBIDDEN, role_of
 
 if TYPE_CHECKING:
     from engramlog.projections.authorization import Authorization
@@ -29,24 +27,22 @@ def check_source(rights: Authorization | None, source: str) -> None:
         raise CommandRefused(Refused("source_forbidden", message))
 
 
+def covers_scope(rights: Authorization | None, scope: str) -> bool:
+    """Whether the caller may touch facts of a scope."""
+    return rights is None or scope in rights.scopes
+
+
 def check_ending(
     context: Context,
     rights: Authorization | None,
-    member: str | None,
     source: str,
     garden_id: str | None,
     absent: Refused,
 ) -> None:
-    """Raises CommandRefused if a fact may not be ended; ``absent`` if the caller may not know its
-    garden.
-
-    Args:
-        rights: the caller's; None for the node's own tools, which may.
-        member: the entity whose role in the garden counts; None for the machine's owner.
-        source, garden_id: the fact's.
-    """
-    if garden_id is not None and member is not None:
-        role = role_in(context.db, garden_id, member)
+    """Raises CommandRefused if a fact of this source and garden may not be ended; ``absent`` if the
+    caller may not know its garden."""
+    if garden_id is not None:
+        role = role_of(context, rights, garden_id)
         if role in MODERATING_ROLES:
             return
         if role not in WRITING_ROLES:
@@ -54,8 +50,5 @@ def check_ending(
     check_source(rights, source)
 
 
-def moderates(context: Context, garden_id: str | None, member: str | None) -> bool:
-    if garden_id is None or member is None:
-        return False
-    role: Role | None = role_in(context.db, garden_id, member)
-    return role in MODERATING_ROLES
+def moderates(context: Context, rights: Authorization | None, garden_id: str | None) -> bool:
+    return garden_id is not None and role_of(context, rights, garden_id) in MODERATING_ROLES

@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import pytest
 
-from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.facts.fact_rows import FactRow
 from engramlog.projections.writing.commands import EraseFacts
 from tests.worlds.live import LiveNode
@@ -33,7 +32,6 @@ def erased_before_rows(live: LiveNode, fact_id: str) -> Generator[list[str]]:
                 erasure_id="00000000-0000-7000-8000-000000000001",
                 fact_ids=(fact_id,),
                 entity=None,
-                scopes=frozenset(SCOPES),
                 reason="request",
             )
             live.node.writer.submit([command], actor="agent:t").result()

@@ -19,7 +19,6 @@ from engramlog.projections.archive.archive import Archive
 from engramlog.projections.audit.desk import AuditDesk
 from engramlog.projections.image.files import FOLDER
 from engramlog.projections.image.image import ImageCut, MemoryImage
-from engramlog.projections.normalization import SCOPES
 from engramlog.projections.sealed_sections import Laid
 from engramlog.projections.writing.commands import (
     AssertFact,
@@ -160,9 +159,9 @@ def test_events_during_the_write_are_not_in_the_file(tmp_path: Path) -> None:
 
     def meanwhile(cut: ImageCut) -> Iterator[Laid]:
         node.write(*facts("second"), *facts("first"))
-        node.write(RetractFact(fact_id=ids[3], scopes=frozenset(SCOPES)))
+        node.write(RetractFact(fact_id=ids[3]))
         secret = {"classification": 3}
-        node.write(SetAttributes(fact_id=ids[4], changes=secret, scopes=frozenset(SCOPES)))
+        node.write(SetAttributes(fact_id=ids[4], changes=secret))
         for laid in sections(cut):
             node.write(*facts(laid.name, 1))
             yield laid

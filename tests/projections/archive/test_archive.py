@@ -20,7 +20,6 @@ from engramlog.projections.archive import archive as module
 from engramlog.projections.archive import segments
 from engramlog.projections.archive.archive import Archive
 from engramlog.projections.archive.rows import touched
-from engramlog.projections.normalization import SCOPES
 from engramlog.projections.writing.commands import Done, RetractFact
 from tests.worlds.histories import asserted
 
@@ -64,7 +63,7 @@ def rows(archive: Archive, position: int) -> list[dict[str, Any]]:
 
 def test_the_archive_has_every_event_once_with_its_exact_bytes(node: Node) -> None:
     ids = write(node, 33)
-    node.write(RetractFact(fact_id=ids[4], scopes=frozenset(SCOPES), reason="wrong"))
+    node.write(RetractFact(fact_id=ids[4], reason="wrong"))
     archive = opened(node)
     head = node.log.head().position
     for position in (1, SEGMENT, SEGMENT + 1, head - 1, head):

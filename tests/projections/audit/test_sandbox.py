@@ -20,7 +20,6 @@ from engramlog.projections.audit.statement_task import StatementLimits, Table
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.authorization import everything as all_rights
 from engramlog.projections.moment import Moment
-from engramlog.projections.normalization import SCOPES
 from engramlog.projections.writing.commands import Done, RetractFact
 from tests.worlds.histories import asserted
 
@@ -38,7 +37,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         done = node.write(asserted("user:ben", "rel:x", Value(type="string", v="gone")))[0]
         assert isinstance(done, Done)
         assert done.fact_id is not None
-        node.write(RetractFact(fact_id=done.fact_id, reason="wrong", scopes=frozenset(SCOPES)))
+        node.write(RetractFact(fact_id=done.fact_id, reason="wrong"))
         node.write(
             KeyIssued(
                 key_id=str(uuid4()),

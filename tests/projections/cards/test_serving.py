@@ -25,7 +25,6 @@ from engramlog.projections.moment import Moment
 from engramlog.projections.tables.facts.cards import CardKey
 from engramlog.projections.writing.commands import Done, ResolveConflict, RetractFact, SweepDecay
 from tests.worlds.histories import (
-    ALL_SCOPES,
     DAY_US,
     ENTITIES,
     HALF_LIFE,
@@ -209,10 +208,7 @@ def test_a_settled_contradiction_makes_it_stale(desk: Desk) -> None:
     (shown,) = conflicts(desk.node.reader, view, READER, Moment(view.position, START_US))
     desk.do(
         ResolveConflict(
-            conflict_id=shown.row.conflict_id,
-            winning_fact_id=winner,
-            source="agent:judge",
-            scopes=ALL_SCOPES,
+            conflict_id=shown.row.conflict_id, winning_fact_id=winner, source="agent:judge"
         )
     )
     assert desk.cards.queue.waiting == 1
@@ -277,7 +273,7 @@ def test_a_card_that_shows_a_retracted_fact_is_thrown_away(desk: Desk) -> None:
     desk.say("tag:x")
     desk.serve()
     desk.warm()
-    desk.do(RetractFact(fact_id=fact, scopes=ALL_SCOPES))
+    desk.do(RetractFact(fact_id=fact))
     served = desk.serve()
     assert served.card is None
     assert served.stale
@@ -293,7 +289,7 @@ def test_a_card_that_shows_a_weak_side_now_gone_is_thrown_away(desk: Desk, how: 
     assert card is not None
     assert "user:weak" in card.markdown
     if how == "retracted":
-        desk.do(RetractFact(fact_id=str(weak), scopes=ALL_SCOPES))
+        desk.do(RetractFact(fact_id=str(weak)))
     else:
         name = "user:weak"
         desk.do(

@@ -122,7 +122,7 @@ def test_a_cards_vector_follows_its_text(desk: Desk) -> None:
 def test_a_cards_vector_goes_with_the_last_fact(desk: Desk) -> None:
     fact = desk.say("blue whales sing")
     desk.write_card()
-    desk.node.write(RetractFact(fact_id=fact, scopes=ALL_SCOPES))
+    desk.node.write(RetractFact(fact_id=fact))
     desk.settle()
     assert desk.in_table() == []
     assert len(desk.vectors) == 0

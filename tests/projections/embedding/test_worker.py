@@ -21,7 +21,6 @@ from engramlog.projections.embedding.recipe import Space, composed
 from engramlog.projections.embedding.service import Embeddings
 from engramlog.projections.embedding.vectors import blocks as blocks_module
 from engramlog.projections.embedding.vectors import in_memory as vectors_module
-from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.declared.policies import pinned_model
 from engramlog.projections.writing.commands import Done, EraseFacts, RetractFact, SweepDecay
 from tests.worlds.histories import asserted
@@ -66,7 +65,7 @@ class Stage:
         return done.fact_id
 
     def retract(self, fact: str) -> None:
-        self.node.write(RetractFact(fact_id=fact, scopes=frozenset(SCOPES)))
+        self.node.write(RetractFact(fact_id=fact))
 
     def settled(self) -> list[str]:
         """Ids in the table once the worker has followed every write."""

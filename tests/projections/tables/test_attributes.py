@@ -27,7 +27,7 @@ from engramlog.projections.moment import Moment
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.facts.attributes import cleared_rows
 from engramlog.projections.writing.commands import Done, EraseFacts, Refused, SetAttributes
-from tests.worlds.histories import ALL_SCOPES, asserted
+from tests.worlds.histories import asserted
 
 
 @pytest.fixture
@@ -45,7 +45,8 @@ def stated(node: Node, v: str, attributes: FactAttributes | None = None, **more:
 
 
 def put(node: Node, fact: str, *, admin: bool = True, **changes: Any) -> Done | Refused:
-    intent = SetAttributes(fact_id=fact, changes=changes, scopes=ALL_SCOPES, admin=admin)
+    plain = msgspec.structs.replace(everything(), permissions=frozenset({"read", "write"}))
+    intent = SetAttributes(fact_id=fact, changes=changes, rights=None if admin else plain)
     return node.write(intent)[0]
 
 
@@ -92,7 +93,7 @@ def test_a_restart_and_a_rebuild_give_the_same(tmp_path: Path) -> None:
 def test_an_erasure_takes_the_facts_attributes(node: Node) -> None:
     fact = stated(node, "A", FactAttributes(original="the words"))
     put(node, fact, topic="told-apart")
-    outcome = node.write(EraseFacts(erasure_id="e", fact_ids=(fact,), scopes=ALL_SCOPES))[0]
+    outcome = node.write(EraseFacts(erasure_id="e", fact_ids=(fact,)))[0]
     assert isinstance(outcome, Done), outcome
     kinds = {event.kind: event.payload for event in node.log.read(0, 100)}
     assert kinds["fact_attributes_set"] is None
@@ -113,7 +114,9 @@ def test_absent_and_forbidden_targets_are_refused(node: Node) -> None:
         assert isinstance(refusal, Refused)
         assert refusal.code == code
     assert isinstance(put(node, fact, admin=False, trust=2, topic="y"), Done)
-    narrow = SetAttributes(fact_id=fact, changes={"topic": "z"}, scopes=frozenset({"team"}))
+    narrow = SetAttributes(
+        fact_id=fact, changes={"topic": "z"}, rights=everything().narrowed(frozenset({"team"}))
+    )
     assert isinstance(node.write(narrow)[0], Refused)
 
 

@@ -25,7 +25,7 @@ from engramlog.projections.writing.commands import (
     ResolveConflict,
     RetractFact,
 )
-from tests.worlds.histories import ALL_SCOPES, START_US, asserted
+from tests.worlds.histories import START_US, asserted
 
 RIGHTS = everything()
 
@@ -69,9 +69,7 @@ def only_conflict(node: Node, newer: str, older: str) -> str:
 
 
 def settle(node: Node, conflict_id: str, winner: str) -> Done | Refused:
-    intent = ResolveConflict(
-        conflict_id=conflict_id, winning_fact_id=winner, source="agent:judge", scopes=ALL_SCOPES
-    )
+    intent = ResolveConflict(conflict_id=conflict_id, winning_fact_id=winner, source="agent:judge")
     return node.write(intent, actor="agent:t")[0]
 
 
@@ -82,7 +80,7 @@ def test_a_value_that_stops_being_the_newest_is_in_conflict_with_the_one_that_is
     says(node, "B", "two")
     again = says(node, "A", "three")
     assert shown(node) == ["A>B"]
-    write(node, RetractFact(fact_id=again, scopes=ALL_SCOPES))
+    write(node, RetractFact(fact_id=again))
     assert shown(node) == ["B>A"]
 
 
@@ -91,7 +89,7 @@ def test_a_conflict_that_comes_back_leaves_its_past_as_it_was(node: Node) -> Non
     says(node, "B", "two")
     again = says(node, "A", "three")
     between = node.moment()
-    write(node, RetractFact(fact_id=again, scopes=ALL_SCOPES))
+    write(node, RetractFact(fact_id=again))
     assert shown(node, moment=between) == ["A>B"]
     with node.reader.pool.connection() as db:
         assert query(db, "SELECT count(*), count(DISTINCT conflict_id) FROM conflicts") == [(3, 3)]
@@ -113,7 +111,7 @@ def test_the_facts_that_are_shown_may_win(node: Node) -> None:
     gone = says(node, "A", "two")
     newer = says(node, "B", "three")
     conflict_id = only_conflict(node, newer, older)
-    write(node, RetractFact(fact_id=gone, scopes=ALL_SCOPES))
+    write(node, RetractFact(fact_id=gone))
     refused = settle(node, conflict_id, gone)
     assert isinstance(refused, Refused)
     assert refused.code == "not_in_conflict"
@@ -190,7 +188,7 @@ def test_a_retraction_may_name_facts_in_any_order_and_twice(
 def test_a_retracted_fact_contradicts_nothing(node: Node) -> None:
     gone = says(node, "A", "one")
     says(node, "B", "two")
-    write(node, RetractFact(fact_id=gone, scopes=ALL_SCOPES))
+    write(node, RetractFact(fact_id=gone))
     view = node.reader.pin()
     newest = np.array([1], dtype=np.int32)
     assert not view.contradicted(newest, node.moment(), RIGHTS).any()

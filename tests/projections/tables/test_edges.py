@@ -19,7 +19,6 @@ from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import open_writer, query
 from engramlog.projections.writing.commands import RetractFact, SweepDecay
 from tests.worlds.histories import (
-    ALL_SCOPES,
     DAY_US,
     HALF_LIFE,
     START_US,
@@ -99,7 +98,7 @@ def test_a_retraction_weakens_edge_and_fact_and_is_recorded(tmp_path: Path) -> N
     try:
         fact = node.write(asserted(relation="rel:knows", value=REF))[0].fact_id  # type: ignore[union-attr]
         assert fact is not None
-        node.write(RetractFact(fact_id=fact, scopes=ALL_SCOPES))
+        node.write(RetractFact(fact_id=fact))
         with node.reader.pool.connection() as db:
             assert query(
                 db,

@@ -20,6 +20,7 @@ from engramlog.eventlog.kinds import (
     PeerGrants,
     Value,
 )
+from engramlog.projections.authorization import everything
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.digest import compute_digests
@@ -38,7 +39,7 @@ from engramlog.projections.writing.commands import (
 )
 from engramlog.projections.writing.decide.facts.erased_set import ERASED_FACTS_MAX
 from engramlog.replay.verify import verify
-from tests.worlds.histories import ALL_SCOPES, ENTITIES, START_US, asserted
+from tests.worlds.histories import ENTITIES, START_US, asserted
 
 PEER = "stigmem:node:other"
 
@@ -129,7 +130,7 @@ def approve(store: ProjectionStore, grants: PeerGrants) -> None:
 
 def test_retractions_go_with_the_last_fact_they_name(node: Node) -> None:
     one, two = says(node, "A"), says(node, "B", "agent:two")
-    node.write(RetractFact(fact_id=one, scopes=ALL_SCOPES, reason="A was wrong"))
+    node.write(RetractFact(fact_id=one, reason="A was wrong"))
     erases(node, one)
     assert kinds_left(node)[:4] == [
         ("fact_asserted", False),
@@ -188,11 +189,7 @@ def settle(node: Node, winner: str) -> None:
     with node.reader.pool.connection() as db:
         ((conflict,),) = query(db, "SELECT conflict_id FROM conflicts")
     intent = ResolveConflict(
-        conflict_id=conflict,
-        winning_fact_id=winner,
-        source="agent:judge",
-        note="B it is",
-        scopes=ALL_SCOPES,
+        conflict_id=conflict, winning_fact_id=winner, source="agent:judge", note="B it is"
     )
     assert isinstance(node.write(intent)[0], Done)
 
@@ -226,7 +223,7 @@ def test_commands_of_one_group_see_an_erasure_between_them(node: Node) -> None:
         for intent in (
             asserted(value=Value("string", "B")),
             EraseFacts(erasure_id="e", fact_ids=(one,)),
-            RetractFact(fact_id=one, scopes=ALL_SCOPES),
+            RetractFact(fact_id=one),
             RetractMatching(
                 entity=ENTITIES[0], relation="memory:role", value=Value("string", "A"),
                 scope="local",
@@ -246,7 +243,12 @@ def test_a_refused_erasure_changes_nothing(node: Node) -> None:
     for intent, code in (
         (EraseFacts(erasure_id="e", fact_ids=(one,)), "legal_hold"),
         (EraseFacts(erasure_id="e", fact_ids=(one, "unknown")), "fact_not_found"),
-        (EraseFacts(erasure_id="e", fact_ids=(one,), scopes=frozenset({"team"})), "fact_not_found"),
+        (
+            EraseFacts(
+                erasure_id="e", fact_ids=(one,), rights=everything().narrowed(frozenset({"team"}))
+            ),
+            "fact_not_found",
+        ),
         (EraseEvents(erasure_id="e", events=(one,)), "erasure_not_found"),
         (ErasureCertified(erasure_id="e", document="{}", signature=""), "erasure_not_found"),
         (LegalHoldSet(target_kind="fact", target="unknown"), "fact_not_found"),

@@ -25,7 +25,7 @@ from engramlog.projections.writing.commands import AssertFact, Done, Refused, Re
 from engramlog.projections.writing.submission import Submission
 from engramlog.projections.writing.writer_errors import WriterClosed
 from tests.worlds.failing_storage import FailingOnce
-from tests.worlds.histories import ALL_SCOPES, START_US, asserted
+from tests.worlds.histories import START_US, asserted
 
 
 @pytest.fixture
@@ -137,9 +137,9 @@ def test_a_refused_item_is_refused_on_retry(node: Node) -> None:
     fact = str(done(node.write(role("A"))[0]).fact_id)
     intents = [
         role("B", relation="tag:x"),
-        RetractFact(fact_id="none", scopes=ALL_SCOPES),
-        RetractFact(fact_id=fact, scopes=ALL_SCOPES),
-        RetractFact(fact_id=fact, scopes=ALL_SCOPES),
+        RetractFact(fact_id="none"),
+        RetractFact(fact_id=fact),
+        RetractFact(fact_id=fact),
     ]
     key = Idempotency("agent:t", "key", b"digest")
     first, again = (
@@ -213,7 +213,7 @@ def test_an_as_of_read_ignores_concurrent_writes(node: Node) -> None:
     ids = list(node.reader.image.facts.slot_of)
     for fact in ids:
         node.write(RecallServed(uses=[RecallUse(fact, 1, 1)]))
-        node.write(RetractFact(fact_id=fact, scopes=ALL_SCOPES))
+        node.write(RetractFact(fact_id=fact))
     stop.set()
     reader.join()
     assert set(map(repr, seen)) == {repr(([1.0] * 50, [0] * 50, [1.0] * 50))}

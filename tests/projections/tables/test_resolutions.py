@@ -51,7 +51,7 @@ def events(node: Node) -> dict[str, Recorded]:
     assert conflict is not None
     settled = ResolveConflict(
         conflict_id=conflict.row.conflict_id, winning_fact_id=str(second.fact_id),
-        source="agent:judge", scopes=ALL_SCOPES,
+        source="agent:judge"
     )  # fmt: skip
     node.write(settled)
     node.write(TOMBSTONE)

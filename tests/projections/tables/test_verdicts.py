@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from engramlog.api.node.node import Node
 from engramlog.api.node.node_status import status_of_node
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.kinds import ContentReviewed, Value
-from engramlog.projections.authorization import Authorization
+from engramlog.projections.authorization import Authorization, everything
 from engramlog.projections.cid import compute_cid
 from engramlog.projections.graph.neighbors import NeighborQuery, neighbors
 from engramlog.projections.image.image import MemoryImage
@@ -67,7 +68,7 @@ def note(node: Node, text: str) -> str:
 def review(node: Node, fact: str, decision: Literal["release", "keep"]) -> Done:
     return write(
         node,
-        ReviewContent(review=ContentReviewed(fact_id=fact, decision=decision), scopes=EVERY_SCOPE),
+        ReviewContent(review=ContentReviewed(fact_id=fact, decision=decision)),
     )
 
 
@@ -113,14 +114,13 @@ def test_reviews_release_and_take_back(node: Node) -> None:
 
 def test_only_flagged_facts_the_caller_reaches_can_be_reviewed(node: Node) -> None:
     good, bad = note(node, "tea"), note(node, ORDER)
-    for fact, scopes, code in (
-        ("nobody", EVERY_SCOPE, "fact_not_found"),
-        (bad, frozenset({"public"}), "fact_not_found"),
-        (good, EVERY_SCOPE, "fact_not_flagged"),
+    for fact, rights, code in (
+        ("nobody", everything(), "fact_not_found"),
+        (bad, everything().narrowed(frozenset({"public"})), "fact_not_found"),
+        (good, everything(), "fact_not_flagged"),
     ):
-        (outcome,) = node.write(
-            ReviewContent(review=ContentReviewed(fact_id=fact, decision="keep"), scopes=scopes)
-        )
+        review = ContentReviewed(fact_id=fact, decision="keep")
+        (outcome,) = node.write(ReviewContent(review=review, rights=rights))
         assert isinstance(outcome, Refused)
         assert outcome.code == code
 
@@ -177,7 +177,7 @@ def instruction(permissions: frozenset[str]) -> AssertFact:
         entity="user:ann", relation="memory:rule", value=value, source="agent:one", scope="local",
         cid=compute_cid(entity="user:ann", relation="memory:rule", value=value,
                         source="agent:one", confidence=1.0, scope="local"),
-        permissions=permissions,
+        rights=msgspec.structs.replace(everything(), permissions=permissions),
     )  # fmt: skip
 
 
@@ -189,9 +189,10 @@ def test_the_writer_itself_refuses_instructions_without_the_permission(node: Nod
 
 
 def test_plain_content_needs_no_permission() -> None:
-    check_instruction(Value("text", "x"), frozenset())
+    plain = msgspec.structs.replace(everything(), permissions=frozenset())
+    check_instruction(Value("text", "x"), plain)
     with pytest.raises(CommandRefused):
-        check_instruction(Value("text", "x", "instruction"), frozenset())
+        check_instruction(Value("text", "x", "instruction"), plain)
 
 
 def test_the_note_of_a_resolution_is_no_instruction(node: Node) -> None:
@@ -204,7 +205,6 @@ def test_the_note_of_a_resolution_is_no_instruction(node: Node) -> None:
         ResolveConflict(
             conflict_id=conflict,
             source="agent:three",
-            scopes=EVERY_SCOPE,
             winning_fact_id=rule.fact_id,
         ),
     )

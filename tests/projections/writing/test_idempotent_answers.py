@@ -14,6 +14,7 @@ from engramlog.eventlog.errors import IdempotencyConflict
 from engramlog.eventlog.event import Draft
 from engramlog.eventlog.kinds import FactAsserted, FactAttributes, KeyIssued, Value
 from engramlog.eventlog.log import Idempotency
+from engramlog.projections.authorization import everything
 from engramlog.projections.writing.commands import AssertFact, Done, Refused, RetractFact
 from tests.worlds.histories import asserted
 
@@ -55,7 +56,7 @@ def test_a_repeated_item_without_a_write_names_the_existing_fact(node: Node) -> 
     (standing,) = node.write(says("A"), actor=ACTOR)
     assert isinstance(standing, Done)
     assert [each.fact_id for each in submit(node, says("A"))] == [standing.fact_id]
-    node.write(RetractFact(fact_id=str(standing.fact_id), scopes=SCOPES), actor=ACTOR)
+    node.write(RetractFact(fact_id=str(standing.fact_id)), actor=ACTOR)
     assert [each.fact_id for each in submit(node, says("A"))] == [standing.fact_id]
 
 
@@ -93,7 +94,7 @@ def answers(node: Node, *commands: object) -> list[Done | Refused]:
 
 
 def test_a_refused_item_beside_written_ones_is_refused_again(tmp_path: Path) -> None:
-    items = [says("A"), misplaced(), RetractFact(fact_id="none", scopes=SCOPES), says("A")]
+    items = [says("A"), misplaced(), RetractFact(fact_id="none"), says("A")]
     node = Node.open(tmp_path / "data")
     first = answers(node, *items)
     codes = [each.code for each in first if isinstance(each, Refused)]
@@ -116,10 +117,12 @@ def test_a_refused_item_beside_written_ones_is_refused_again(tmp_path: Path) -> 
 def test_a_request_that_was_wholly_refused_is_decided_again(node: Node) -> None:
     (standing,) = node.write(says("A"), actor=ACTOR)
     assert isinstance(standing, Done)
-    gone = RetractFact(fact_id=str(standing.fact_id), scopes=frozenset({"public"}))
+    gone = RetractFact(
+        fact_id=str(standing.fact_id), rights=everything().narrowed(frozenset({"public"}))
+    )
     (refused,) = answers(node, gone)
     assert isinstance(refused, Refused)
-    allowed = msgspec.structs.replace(gone, scopes=SCOPES)
+    allowed = msgspec.structs.replace(gone, rights=everything())
     (done,) = answers(node, allowed)
     assert isinstance(done, Done)
     assert done.retracted == (standing.fact_id,)

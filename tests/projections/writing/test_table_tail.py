@@ -20,7 +20,7 @@ from engramlog.projections.tables.store import ProjectionStore
 from engramlog.projections.writing.commands import Command, Done, RetractFact
 from engramlog.projections.writing.writer_errors import WriterDegraded
 from tests.worlds.failing_storage import Failing, FailingOnce
-from tests.worlds.histories import ALL_SCOPES, asserted
+from tests.worlds.histories import asserted
 from tests.worlds.waiting import until
 
 
@@ -205,7 +205,7 @@ def _lived(folder: Path, seed: int) -> tuple[list[Any], Node]:
         else:
             answers.append(outcome.code)
         if names and chance.random() < 0.2:
-            end = RetractFact(fact_id=chance.choice(list(names)), scopes=ALL_SCOPES)
+            end = RetractFact(fact_id=chance.choice(list(names)))
             answers.append(type(node.write(end)[0]))
     return answers, node
 

@@ -28,7 +28,7 @@ from engramlog.projections.writing.submission import LoopAnswer, Submission
 from engramlog.projections.writing.writer_errors import WriterBusy, WriterClosed, WriterDegraded
 from engramlog.replay.rebuild import ProjectorHalted
 from tests.worlds.failing_storage import FailingOnce
-from tests.worlds.histories import ALL_SCOPES, asserted
+from tests.worlds.histories import asserted
 from tests.worlds.waiting import until
 
 
@@ -78,7 +78,7 @@ def test_a_coroutine_gets_its_answer_even_if_another_gave_up(node: Node) -> None
 
 
 def test_an_atomic_command_is_undone_alone(node: Node) -> None:
-    missing = RetractFact(fact_id="none", scopes=ALL_SCOPES)
+    missing = RetractFact(fact_id="none")
     atomic = Submission([role("A"), missing], "agent:t", None, None, True)
     other = Submission([role("B")], "agent:t", None, None, False)
     in_one_group(node, atomic, other)

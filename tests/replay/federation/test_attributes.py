@@ -13,13 +13,13 @@ from engramlog.projections.authorization import Authorization
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.writing.commands import Done, EraseFacts, SetAttributes
 from tests.worlds.federation.network import Link, Member
-from tests.worlds.histories import ALL_SCOPES, asserted
+from tests.worlds.histories import asserted
 
 READER = Authorization("agent:reader", frozenset({"read"}), frozenset(SCOPES))
 
 
 def put(member: Member, fact: str, **changes: object) -> None:
-    intent = SetAttributes(fact_id=fact, changes=changes, scopes=ALL_SCOPES, admin=True)
+    intent = SetAttributes(fact_id=fact, changes=changes)
     (outcome,) = member.submit([intent]).outcomes
     assert isinstance(outcome, Done), outcome
 
@@ -70,9 +70,7 @@ def test_a_reclassification_travels_and_hides_and_only_its_own_nodes_counts(
         assert not readable(member, fact)
 
     # Erased with it: its own words, and those set elsewhere.
-    (outcome,) = one.submit(
-        [EraseFacts(erasure_id="e", fact_ids=(fact,), scopes=ALL_SCOPES)]
-    ).outcomes
+    (outcome,) = one.submit([EraseFacts(erasure_id="e", fact_ids=(fact,))]).outcomes
     assert isinstance(outcome, Done), outcome
     two.pull(Link(two, one))
     for member in (one, two):

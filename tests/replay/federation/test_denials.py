@@ -84,7 +84,7 @@ def test_a_denial_travels_ends_nothing_and_is_taken_back(
     assert listed(ours) == ["CEO"]
     assert open_conflicts(ours) == 1
     assert ours.digests().shared == theirs.digests().shared
-    do(theirs, RetractFact(fact_id=marker, scopes=frozenset({"company"})))
+    do(theirs, RetractFact(fact_id=marker, rights=everything().narrowed(frozenset({"company"}))))
     pull(ours, theirs)
     assert not disputed(ours, fact)
     assert not open_conflicts(ours)

@@ -107,7 +107,7 @@ class Split:
             if name in member.node.reader.image.facts.slot_of
         ]  # fmt: skip
         who = self.chance.choice(holders)
-        self._waiting[who].append((None, RetractFact(fact_id=name, scopes=SCOPES)))
+        self._waiting[who].append((None, RetractFact(fact_id=name)))
         self.live.discard(key)
 
     def _flush(self) -> None:

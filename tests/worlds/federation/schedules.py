@@ -110,7 +110,10 @@ def retract(chance: random.Random, who: Member) -> None:
     """End any fact of this node, its own or another's."""
     ids = sorted(who.node.reader.image.facts.slot_of)
     if ids:
-        intent = RetractFact(fact_id=chance.choice(ids), scopes=frozenset(("company", "public")))
+        intent = RetractFact(
+            fact_id=chance.choice(ids),
+            rights=everything().narrowed(frozenset(("company", "public"))),
+        )
         who.node.write(intent)
 
 
@@ -127,7 +130,7 @@ def resolve(chance: random.Random, who: Member) -> None:
         intent = ResolveConflict(
             conflict_id=chosen.row.conflict_id,
             source=f"agent:{who.name}",
-            scopes=frozenset(("company", "public")),
+            rights=everything().narrowed(frozenset(("company", "public"))),
             winning_fact_id=row.id,
         )
         who.node.write(intent)

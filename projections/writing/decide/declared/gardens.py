@@ -1,9 +1,11 @@
 """Gardens: creation, members, deletion, and who may write in one.
 
-Roles come from the writing transaction, so a removed member cannot write any more. ``member`` None
-means the node's own tools, which may do anything.
+Roles come from the writing transaction, so a removed member cannot write any more.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import msgspec
@@ -20,6 +22,9 @@ from engramlog.projections.tables.declared.garden_directory import (
 from engramlog.projections.writing import commands as ask
 from engramlog.projections.writing.commands import CommandRefused, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
+
+if TYPE_CHECKING:
+    from engramlog.projections.authorization import Authorization
 
 _SLUG = f"SELECT 1 FROM gardens WHERE slug=? AND to_position={LIVE}"
 _TAKEN = "SELECT 1 FROM gardens WHERE id=?"
@@ -42,8 +47,17 @@ _LAST_ADMIN = Refused(
 )
 
 
-def check_writing(context: Context, garden_id: str | None, scope: str, member: str | None) -> None:
-    """Raises CommandRefused if ``member`` may not state a fact of this scope in a garden. Outside
+def role_of(context: Context, rights: Authorization | None, garden_id: str) -> Role | None:
+    """The caller's role in a garden. The machine's owner and the node's own tools are admins."""
+    if rights is None or rights.every_garden:
+        return "admin"
+    return role_in(context.db, garden_id, rights.principal)
+
+
+def check_writing(
+    context: Context, rights: Authorization | None, garden_id: str | None, scope: str
+) -> None:
+    """Raises CommandRefused if the caller may not state a fact of this scope in a garden. Outside
     gardens it may.
 
     To a non-member the garden does not exist.
@@ -53,20 +67,20 @@ def check_writing(context: Context, garden_id: str | None, scope: str, member: s
     state = garden_state(context.db, garden_id)
     if state is None:
         raise CommandRefused(GARDEN_NOT_FOUND)
-    check_touching(context, garden_id, member, GARDEN_NOT_FOUND)
+    check_touching(context, rights, garden_id, GARDEN_NOT_FOUND)
     if state[0] != scope:
         message = f"scope mismatch: garden scope is {state[0]!r} but fact scope is {scope!r}"
         raise CommandRefused(Refused("garden_scope_mismatch", message, "scope"))
 
 
 def check_touching(
-    context: Context, garden_id: str | None, member: str | None, absent: Refused
+    context: Context, rights: Authorization | None, garden_id: str | None, absent: Refused
 ) -> None:
-    """Raises CommandRefused if ``member`` may not end or settle a fact in a garden: ``absent`` if
+    """Raises CommandRefused if the caller may not end or settle a fact in a garden: ``absent`` if
     the garden is hidden from it. Outside gardens it may."""
-    if garden_id is None or member is None:
+    if garden_id is None:
         return
-    role = role_in(context.db, garden_id, member)
+    role = role_of(context, rights, garden_id)
     if role not in WRITING_ROLES:
         raise CommandRefused(absent if role is None else WRITE_FORBIDDEN)
 
@@ -83,7 +97,7 @@ def create_garden(command: GardenCreated, context: Context) -> Decision | Refuse
 def delete_garden(command: ask.DeleteGarden, context: Context) -> Decision | Refused:
     """Delete a garden; a quarantine must be empty first."""
     state = garden_state(context.db, command.garden_id)
-    _check_admin(command.garden_id, command.admin, context)
+    _check_admin(command.garden_id, command.rights, context)
     if state is None:
         return GARDEN_NOT_FOUND
     if state[1] and query_one(context.db, _PENDING, (command.garden_id,)) is not None:
@@ -96,7 +110,7 @@ def set_member(command: ask.SetMember, context: Context) -> Decision | Refused:
     member = command.member
     if garden_state(context.db, member.garden_id) is None:
         return GARDEN_NOT_FOUND
-    _check_admin(member.garden_id, command.admin, context)
+    _check_admin(member.garden_id, command.rights, context)
     standing = role_in(context.db, member.garden_id, member.entity_uri)
     _check_change(command, standing, context)
     if standing == member.role:
@@ -116,11 +130,10 @@ def _check_change(command: ask.SetMember, standing: Role | None, context: Contex
             raise CommandRefused(_LAST_ADMIN)
 
 
-def _check_admin(garden_id: str, admin: str | None, context: Context) -> None:
-    """Raises CommandRefused if ``admin`` may not administer a garden; None means an admin of the
-    node."""
-    if admin is None:
+def _check_admin(garden_id: str, rights: Authorization | None, context: Context) -> None:
+    """Raises CommandRefused if the caller may administer neither the node nor this garden."""
+    if rights is not None and rights.may("admin"):
         return
-    role = role_in(context.db, garden_id, admin)
+    role = role_of(context, rights, garden_id)
     if role != "admin":
         raise CommandRefused(GARDEN_NOT_FOUND if role is None else _ADMIN_REQUIRED)

@@ -47,9 +47,9 @@ _encode_parents = msgspec.json.Encoder().encode
 
 def assert_fact(command: AssertFact, context: Context) -> Decision:
     """A new fact, the equal live one, or a retraction. Raises CommandRefused."""
-    check_instruction(command.value, command.permissions)
+    check_instruction(command.value, command.rights)
     garden = command.garden_id
-    check_writing(context, garden, command.scope, command.member)
+    check_writing(context, command.rights, garden, command.scope)
     if misplaced(command.attributes, command.scope, garden):
         raise CommandRefused(MISPLACED)
     if command.derived_from:

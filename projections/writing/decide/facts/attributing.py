@@ -13,6 +13,7 @@ from engramlog.projections.memories.attribute_rules import (
 from engramlog.projections.tables.database import query_one
 from engramlog.projections.tables.facts.attributes import present_attributes
 from engramlog.projections.writing.commands import CommandRefused, Refused, SetAttributes
+from engramlog.projections.writing.decide.authority import covers_scope
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import check_touching
 
@@ -27,10 +28,11 @@ def set_attributes(command: SetAttributes, context: Context) -> Decision | Refus
     may be classified too high for its scope: it is then hidden there, on peers as well.
     """
     row = query_one(context.db, _PLACE, (command.fact_id,))
-    if row is None or row[0] not in command.scopes:
+    rights = command.rights
+    if row is None or not covers_scope(rights, row[0]):
         return _ABSENT
     scope, garden = str(row[0]), None if row[1] is None else str(row[1])
-    check_touching(context, garden, command.member, _ABSENT)
+    check_touching(context, rights, garden, _ABSENT)
     standing = present_attributes(context.db, command.fact_id) or PLAIN
     wanted = msgspec.structs.replace(standing, **command.changes)
     if command.relevance_change:
@@ -41,7 +43,7 @@ def set_attributes(command: SetAttributes, context: Context) -> Decision | Refus
         wanted = settled(wanted)
     if wanted == standing:
         return Decision([], fact_id=command.fact_id, created=False)
-    if not command.admin:
+    if rights is not None and not rights.may("admin"):
         _check_change(standing, wanted)
     payload = FactAttributesSet(fact_id=command.fact_id, attributes=wanted)
     draft = context.draft(payload, fact_partition(scope, garden))

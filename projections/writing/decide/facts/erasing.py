@@ -28,6 +28,7 @@ from engramlog.projections.tables.facts.facts import fact_id
 from engramlog.projections.tables.peers.protocol_facts import unwrapped
 from engramlog.projections.tables.peers.remote_retractions import erasures_taking_effect
 from engramlog.projections.writing.commands import EraseEvents, EraseFacts, Refused
+from engramlog.projections.writing.decide.authority import covers_scope
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.facts.erased_set import (
     ERASED_FACTS_MAX,
@@ -86,14 +87,14 @@ def erase_facts(command: EraseFacts, context: Context) -> Decision | Refused:
         chosen = facts_named(db, command.fact_ids)
         if len(chosen) < len(set(command.fact_ids)):
             return _ABSENT
-    if not any(fact.scope in command.scopes for fact in chosen):
+    if not any(covers_scope(command.rights, fact.scope) for fact in chosen):
         return _ABSENT
     doomed = with_copies(db, chosen, derived=command.derived)
     if len(doomed) > ERASED_FACTS_MAX:
         return Refused(
             "too_many_targets", f"over {ERASED_FACTS_MAX} facts would go; erase fewer at a time"
         )
-    if not {fact.scope for fact in doomed.values()} <= command.scopes:
+    if not all(covers_scope(command.rights, fact.scope) for fact in doomed.values()):
         return Refused("scope_forbidden", "a copy is in a scope that this key does not cover")
     entities = {fact.entity for fact in doomed.values()}
     entities |= {fact.value_v for fact in doomed.values() if fact.value_type == "ref"}

@@ -3,11 +3,12 @@ the sanitizer flagged."""
 
 from engramlog.eventlog.kinds import FactFeedback
 from engramlog.projections.tables.database import json_list, query, query_one
-from engramlog.projections.tables.declared.garden_directory import role_in
 from engramlog.projections.tables.facts.verdicts import reviews_of
 from engramlog.projections.tables.recalls.feedback import outcomes_of
 from engramlog.projections.writing.commands import Refused, ReviewContent
+from engramlog.projections.writing.decide.authority import covers_scope
 from engramlog.projections.writing.decide.context import Context, Decision
+from engramlog.projections.writing.decide.declared.gardens import role_of
 
 _KNOWN = "SELECT id FROM fact_rows WHERE id IN (SELECT value FROM json_each(?))"
 _FLAGGED = """
@@ -44,10 +45,9 @@ def review_content(command: ReviewContent, context: Context) -> Decision | Refus
     """Release a flagged fact or hold it back; records nothing without a change."""
     review = command.review
     row = query_one(context.db, _FLAGGED, (review.fact_id,))
-    if row is None or row[0] not in command.scopes:
+    if row is None or not covers_scope(command.rights, row[0]):
         return _ABSENT
-    garden, member = row[2], command.member
-    if None not in (garden, member) and role_in(context.db, garden, member or "") is None:
+    if row[2] is not None and role_of(context, command.rights, row[2]) is None:
         return _ABSENT
     if row[1] is None:
         return Refused("fact_not_flagged", "the sanitizer found nothing in this fact", "fact_id")

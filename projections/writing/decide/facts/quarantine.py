@@ -16,13 +16,13 @@ from engramlog.projections.tables.database import query_one
 from engramlog.projections.tables.declared.garden_directory import (
     MODERATING_ROLES,
     garden_state,
-    role_in,
 )
 from engramlog.projections.tables.facts.attributes import present_attributes
 from engramlog.projections.tables.facts.fact_rows import FactRow, fetch
 from engramlog.projections.writing.commands import CommandRefused, Refused, ReviewQuarantined
+from engramlog.projections.writing.decide.authority import covers_scope
 from engramlog.projections.writing.decide.context import Context, Decision
-from engramlog.projections.writing.decide.declared.gardens import check_touching
+from engramlog.projections.writing.decide.declared.gardens import check_touching, role_of
 from engramlog.projections.writing.decide.facts.asserting import assert_fact, restating
 from engramlog.projections.writing.decide.readable import readable
 
@@ -38,7 +38,7 @@ def review_quarantined(command: ReviewQuarantined, context: Context) -> Decision
     """Admit a pending fact to a garden (or outside all), or reject it."""
     found = query_one(context.db, _FACT, (command.fact_id,))
     row = None if found is None else fetch(context.db, [found[0]])[0]
-    if found is None or row is None or row.scope not in command.scopes:
+    if found is None or row is None or not covers_scope(command.rights, row.scope):
         return _ABSENT
     if row.id not in readable(context, command.rights, [row.id]):
         return _ABSENT
@@ -56,10 +56,9 @@ def _check_moderator(row: FactRow, command: ReviewQuarantined, context: Context)
     state = garden_state(context.db, row.garden_id)
     if state is None or not state[1]:
         raise CommandRefused(_ABSENT)
-    if command.member is not None:
-        role = role_in(context.db, row.garden_id, command.member)
-        if role not in MODERATING_ROLES:
-            raise CommandRefused(_ABSENT if role is None else _MODERATOR_REQUIRED)
+    role = role_of(context, command.rights, row.garden_id)
+    if role not in MODERATING_ROLES:
+        raise CommandRefused(_ABSENT if role is None else _MODERATOR_REQUIRED)
 
 
 def _admitted(row: FactRow, command: ReviewQuarantined, context: Context) -> Decision:
@@ -70,7 +69,6 @@ def _admitted(row: FactRow, command: ReviewQuarantined, context: Context) -> Dec
         garden_id=command.target_garden_id,
         attributes=attributes,
         rights=command.rights,
-        permissions=command.permissions,
     )
     stated = assert_fact(restated, context)
     drafts = [*stated.drafts, *_closing(row, command, context, stated.fact_id)]
@@ -84,7 +82,7 @@ def _check_target(command: ReviewQuarantined, context: Context) -> None:
     state = garden_state(context.db, command.target_garden_id)
     if state is None:
         raise CommandRefused(_TARGET_ABSENT)
-    check_touching(context, command.target_garden_id, command.member, _TARGET_ABSENT)
+    check_touching(context, command.rights, command.target_garden_id, _TARGET_ABSENT)
     if state[1]:
         message = "the target garden is a quarantine itself"
         raise CommandRefused(Refused("target_is_quarantine", message))

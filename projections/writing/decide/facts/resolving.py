@@ -16,7 +16,7 @@ from engramlog.projections.tables.conflicts.denials import open_denials
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.facts.attributes import present_attributes
 from engramlog.projections.writing.commands import Refused, ResolveConflict
-from engramlog.projections.writing.decide.authority import check_ending
+from engramlog.projections.writing.decide.authority import check_ending, covers_scope
 from engramlog.projections.writing.decide.context import Context, Decision, Key
 from engramlog.projections.writing.decide.declared.gardens import check_touching
 from engramlog.projections.writing.decide.readable import readable
@@ -98,16 +98,16 @@ def resolve_conflict(command: ResolveConflict, context: Context) -> Decision | R
     if denial is not None:
         return _resolve_denial(command, context, *denial)
     row = query_one(context.db, *_asked(command))
-    if row is None or row[2] not in command.scopes:
+    if row is None or not covers_scope(command.rights, row[2]):
         return _ABSENT
     *found, fact, ended, resolved = row
     key: Key = (found[0], found[1], found[2], found[3])
-    check_touching(context, key[3], command.member, _ABSENT)
+    check_touching(context, command.rights, key[3], _ABSENT)
     sides = _sides(key, fact, context, command.rights)
     if command.settled or ended != LIVE or resolved is not None or sides is None:
         return Refused("conflict_already_resolved", "conflict already resolved")
     if command.new_value is not None:
-        check_instruction(command.new_value, command.permissions)
+        check_instruction(command.new_value, command.rights)
         return _settle(command, context, None, sides, _losers(command, sides, context))
     if command.winning_fact_id is None:
         return _MISSING
@@ -127,17 +127,17 @@ def _resolve_denial(
 ) -> Decision | Refused:
     """Settle a denial: the winner is the record, the denied fact, or a new value over both."""
     rows = [query_one(context.db, _SIDE, (name,)) for name in (fact, marker)]
-    if rows[0] is None or rows[1] is None or rows[0][3] not in command.scopes:
+    if rows[0] is None or rows[1] is None or not covers_scope(command.rights, rows[0][3]):
         return _ABSENT
     if len(readable(context, command.rights, [fact, marker])) < 2:
         return _ABSENT
     denied, record = (_Side(*row[:-1]) for row in rows if row is not None)
-    check_touching(context, denied.garden_id, command.member, _ABSENT)
+    check_touching(context, command.rights, denied.garden_id, _ABSENT)
     if resolved is not None or (fact, marker) not in open_denials(context.db, [fact]):
         return Refused("conflict_already_resolved", "conflict already resolved")
     losers: list[tuple[str, str]] = [(row[0], row[-1]) for row in rows if row is not None]
     if command.new_value is not None:
-        check_instruction(command.new_value, command.permissions)
+        check_instruction(command.new_value, command.rights)
         return _settle(command, context, None, (denied, record), losers)
     if command.winning_fact_id is None:
         return _MISSING
@@ -186,7 +186,7 @@ def _settle(
     """Keep the winner (None: the new value) and set aside ``losers`` (id, source)."""
     key = losing[0].key
     for _, source in losers:
-        check_ending(context, command.rights, command.member, source, key[3], _ABSENT)
+        check_ending(context, command.rights, source, key[3], _ABSENT)
     partition = fact_partition(key[2], key[3])
     drafts: list[Draft] = []
     # The note names both sides, and a new value may reveal them: neither is classified lower.

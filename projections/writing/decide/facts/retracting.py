@@ -18,7 +18,7 @@ from engramlog.projections.writing.commands import (
     RetractFact,
     RetractMatching,
 )
-from engramlog.projections.writing.decide.authority import check_ending
+from engramlog.projections.writing.decide.authority import check_ending, covers_scope
 from engramlog.projections.writing.decide.context import Context, Decision, Key
 from engramlog.projections.writing.decide.readable import readable, sees_all
 
@@ -123,11 +123,11 @@ def retract_fact(command: RetractFact, context: Context) -> Decision | Refused:
     if context.undecided.holds(command.fact_id):
         context.flush()
     row = query_one(context.db, _BY_ID, (command.fact_id,))
-    if row is None or row[2] not in command.scopes:
+    if row is None or not covers_scope(command.rights, row[2]):
         return _ABSENT
     if command.fact_id not in readable(context, command.rights, [command.fact_id]):
         return _ABSENT
-    check_ending(context, command.rights, command.member, row[6], row[3], _ABSENT)
+    check_ending(context, command.rights, row[6], row[3], _ABSENT)
     if row[4] != LIVE or (row[5] == 0.0 and not is_denial(context.db, command.fact_id)):
         return Refused("fact_already_retracted", "the fact no longer holds", "id")
     return _retraction(command.fact_id, row[:4], command.reason, context, command.marker_id)

@@ -43,7 +43,7 @@ agent."""
 def apply_deltas(command: ask.ApplyDeltas, context: Context) -> Decision:
     """``detail.results``: for each delta its id, status (``applied``, ``known``, ``rejected``),
     fact and warnings; ``detail.conflict`` if a strict batch was refused. Raises CommandRefused."""
-    check_writing(context, command.garden_id, command.scope, command.member)
+    check_writing(context, command.rights, command.garden_id, command.scope)
     batch = _Batch(command, context)
     for proposals in _slices(command.proposals):
         conflict = batch.take(proposals)
@@ -68,7 +68,7 @@ class _Batch:
         self._context = context
         self._partition = fact_partition(command.scope, command.garden_id)
         self._book = DeltaBook(command, context)
-        self._moderates = moderates(context, command.garden_id, command.member)
+        self._moderates = moderates(context, command.rights, command.garden_id)
         self._claimed: set[str] = set()
         self._event_id = b""
         self._ended: list[str] = []

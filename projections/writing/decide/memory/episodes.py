@@ -36,7 +36,7 @@ def record_episodes(command: ask.RecordEpisodes, context: Context) -> Decision |
     if not command.episodes:
         return Decision([], created=False, detail={"episodes": []})
     scope, garden_id = command.episodes[0].scope, command.episodes[0].garden_id
-    check_writing(context, garden_id, scope, command.member)
+    check_writing(context, command.rights, garden_id, scope)
     partition = fact_partition(scope, garden_id)
     known = _known(command.episodes, partition, context)
     drafts: list[Draft] = []

@@ -47,7 +47,7 @@ def store_memory(command: StoreMemory, context: Context) -> Decision | Refused:
     fact = command.fact
     if misplaced(fact.attributes, fact.scope, fact.garden_id):
         return MISPLACED
-    check_writing(context, fact.garden_id, fact.scope, fact.member)
+    check_writing(context, fact.rights, fact.garden_id, fact.scope)
     view = View(context.image)
     moment = Moment(view.position, context.now_us)
     standing = _said_just_now(command, view, moment)

@@ -52,7 +52,7 @@ def merge_memories(command: MergeMemories, context: Context) -> Decision | Refus
     if any(getattr(view, name)[older] != getattr(view, name)[newer] for name in _PLACE):
         return _APART
     rows = fetch(context.db, [int(view.from_position[slot]) for slot in (older, newer)])
-    check_touching(context, rows[1].garden_id, command.member, _ABSENT)
+    check_touching(context, rights, rows[1].garden_id, _ABSENT)
     return _merged(command, context, view, moment, (older, newer), rows)
 
 
@@ -111,9 +111,7 @@ def _restated(
         derived_from=tuple(parents.values()),
         write_mode="assert",
         attestation=None,
-        permissions=command.rights.permissions,
         attributes=attributes,
-        member=command.member,
         rights=command.rights.alone(),
     )
 

@@ -36,7 +36,7 @@ def restate_batch(command: RestateBatch, context: Context) -> Decision:
     of ``check_writing``.
     """
     payload = command.payload
-    check_writing(context, payload.garden_id, payload.scope, None)
+    check_writing(context, None, payload.garden_id, payload.scope)
     ids, payload = _without_known(command, context)
     if payload is None:
         return Decision([], created=False, detail={"facts": ids})

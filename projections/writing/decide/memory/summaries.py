@@ -47,7 +47,7 @@ def record_summary(command: RecordSummary, context: Context) -> Decision | Refus
     if len(texts) > PARAGRAPHS_MAX:
         message = f"it has {len(texts)} paragraphs, over {PARAGRAPHS_MAX}"
         return Refused("invalid_summary", message, "text")
-    check_writing(context, command.garden_id, command.scope, command.member)
+    check_writing(context, command.rights, command.garden_id, command.scope)
     partition = fact_partition(command.scope, command.garden_id)
     standing = current_paragraphs(context.db, partition, command.owner, command.name)
     if standing:
