@@ -8,10 +8,9 @@ from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.errors import plain
 from engramlog.api.schemas.memory.memories import MemoryRequest
 from engramlog.projections.arrays import I32
-from engramlog.projections.authorization import Authorization
 from engramlog.projections.embedding.errors import EmbeddingError
 from engramlog.projections.embedding.semantics import Semantics
-from engramlog.projections.image.visible_facts import known
+from engramlog.projections.image.visible_facts import readable_of
 from engramlog.projections.memories.deduplication_rules import (
     CONFIDENTIAL_MAX,
     TextLikeness,
@@ -51,17 +50,11 @@ async def memory_of(context: RequestContext, request: MemoryRequest, owner: str)
     likeness, warnings = await _likeness(context, fact)
     command = StoreMemory(
         fact=fact,
-        rights=_reading(context),
+        rights=context.authorization.reading(),
         supersede=request.supersede,
         likeness=likeness,
     )
     return MemoryToStore(command, assertion.warnings + warnings)
-
-
-def _reading(context: RequestContext) -> Authorization:
-    """The facts that the caller may read; none if its key only writes."""
-    rights = context.authorization
-    return rights if rights.may("read") else rights.narrowed(frozenset())
 
 
 async def _likeness(
@@ -85,7 +78,7 @@ def _make_vectors(context: RequestContext, fact: AssertFact, semantics: Semantic
     semantics.contents.make([text])
     view = context.view()
     moment = context.moment(view)
-    rights = _reading(context)
+    rights = context.authorization.reading()
     place = (fact.source, fact.scope, fact.garden_id)
     slots = recent_memories(view, rights, moment, *place)
     secret: I32 = np.array(confidential_memories(view, rights, moment), dtype=np.int32)
@@ -112,12 +105,10 @@ def merge_of(context: RequestContext, ids: list[str]) -> MergeMemories:
         ApiError: 404 if a memory is not visible; 403 if the caller may not end it.
     """
     view = context.view()
-    named = [slot for fact in ids if (slot := view.slot_of(fact)) is not None]
-    slots: I32 = np.array(named, dtype=np.int32)
-    rights = _reading(context)
-    shown = known(view, rights.alone(), context.moment(view), slots)
+    rights = context.authorization.reading()
+    shown = readable_of(view, rights.alone(), ids)
     if len(shown) < len(ids):
         raise plain("fact_not_found")
-    for slot in shown.tolist():
+    for slot in shown.values():
         check_source(context, view.sources.text(int(view.source[slot])))
     return MergeMemories(fact_ids=(ids[0], ids[1]), rights=rights)

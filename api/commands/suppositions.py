@@ -5,7 +5,6 @@ the same code as a real write.
 """
 
 import msgspec
-import numpy as np
 from msgspec import Struct
 
 from engramlog.api.commands.assertions import assertion_of, check_value
@@ -19,6 +18,7 @@ from engramlog.api.schemas.facts import BatchAssert, BatchRetract
 from engramlog.api.schemas.time_travel import Supposed, SupposeResolve, SupposeSweep, SupposeTrust
 from engramlog.eventlog.kinds import SourceTrustSet
 from engramlog.projections.contradictions.conflicts import conflict
+from engramlog.projections.image.visible_facts import readable_of
 from engramlog.projections.normalization import SCOPES, normalize_uri
 from engramlog.projections.tables.declared.policies import decay_policies
 from engramlog.projections.writing.commands import (
@@ -116,9 +116,7 @@ def _command(context: RequestContext, scratch: RequestContext, item: Supposed) -
 def _retraction(scratch: RequestContext, item: BatchRetract) -> RetractFact:
     """Retract a fact that the caller may see now."""
     scratch.check_served(item.id)
-    view = scratch.view()
-    slot = view.slot_of(item.id)
-    if slot is None or not scratch.authorization.mask(view, np.array([slot], dtype=np.int32))[0]:
+    if not readable_of(scratch.view(), scratch.authorization, [item.id]):
         raise plain("fact_not_found")
     # A supposition may end the facts of any source.
     rights = msgspec.structs.replace(scratch.authorization, sources=("*",))

@@ -7,11 +7,9 @@ on another would reveal that gardens exist.
 Erasures are for admins of every scope, who may list them anyway.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
 from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded, UnknownPayload
@@ -19,10 +17,9 @@ from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import REPLICATED, ConflictResolved, FactDenied, FactErased
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.archive.rows import touched, without
-from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.view import View
-from engramlog.projections.image.visible_facts import may_know_settlement
+from engramlog.projections.image.visible_facts import may_know_settlement, readable_of
 from engramlog.projections.normalization import SCOPES
 
 SCANNED_MAX = 20_000
@@ -112,7 +109,7 @@ class Journal:
         if payload is not None and not isinstance(payload, UnknownPayload):
             body = msgspec.to_builtins(payload)
         facts = touched(event.kind, id_text(event.event_id), body)
-        shown = self._readable(facts)
+        shown = list(readable_of(self._view, self._rights, facts))
         detail = {name: each for name, each in body.items() if name not in _SECRET_FIELDS}
         if isinstance(payload, ConflictResolved):
             sides = (payload.winner_id, payload.loser_ids)
@@ -136,15 +133,7 @@ class Journal:
 
     def readable(self, fact_id: str) -> bool:
         """Whether the caller may read a fact."""
-        return bool(self._readable([fact_id]))
-
-    def _readable(self, facts: Sequence[str]) -> list[str]:
-        known = {fact: n for fact in facts if (n := self._view.slot_of(fact)) is not None}
-        if not known:
-            return []
-        numbers: I32 = np.fromiter(known.values(), np.int32, len(known))
-        allowed: list[bool] = self._rights.mask(self._view, numbers).tolist()
-        return [fact for fact, each in zip(known, allowed, strict=True) if each]
+        return bool(readable_of(self._view, self._rights, [fact_id]))
 
 
 def _erasure(payload: FactErased) -> dict[str, Any]:

@@ -4,7 +4,7 @@ A notice is a function of the event, the subscription and the readable facts: hi
 notice, no gap and no count.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from uuid import UUID, uuid5
 
 import numpy as np
@@ -18,11 +18,10 @@ from engramlog.eventlog.kinds import (
     FactDenied,
     FactRetracted,
 )
-from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View, everything
-from engramlog.projections.image.visible_facts import may_know_settlement
+from engramlog.projections.image.visible_facts import may_know_settlement, readable_of
 from engramlog.projections.moment import Moment
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.declared.subscriptions import SubscriptionRow
@@ -81,7 +80,7 @@ def _changes_in(
     """(type, slot, detail) of each change to a readable fact."""
     payload = event.payload
     if isinstance(payload, FactAsserted):
-        for slot in _readable(view, rights, [fact_id(event)]):
+        for slot in readable_of(view, rights, [fact_id(event)]).values():
             if payload.confidence == 0.0:
                 continue  # a retraction's marker: the retractions follow
             yield "fact_asserted", slot, {}
@@ -90,7 +89,7 @@ def _changes_in(
                 yield "contradiction_detected", slot, {}
             yield "card_refreshed", slot, _card(view, slot)
     elif isinstance(payload, FactRetracted):
-        for slot in _readable(view, rights, payload.fact_ids):
+        for slot in readable_of(view, rights, payload.fact_ids).values():
             if int(view.to_position[slot]) == event.position:
                 yield "fact_retracted", slot, {"reason": payload.reason}
                 yield "card_refreshed", slot, _card(view, slot)
@@ -98,7 +97,8 @@ def _changes_in(
         yield from _denial_notices(event, payload, view, rights)
     elif isinstance(payload, ConflictResolved):
         both_sides = may_know_settlement(view, rights, payload.winner_id, payload.loser_ids)
-        for slot in _readable(view, rights, [payload.winner_id]) if both_sides else ():
+        winner = [payload.winner_id] if both_sides else []
+        for slot in readable_of(view, rights, winner).values():
             yield "contradiction_resolved", slot, {"conflict_id": payload.conflict_id}
     elif isinstance(payload, DecaySwept):
         yield from _decay_notices(event, payload, view, rights)
@@ -109,7 +109,7 @@ def _denial_notices(
 ) -> Iterator[tuple[str, int, dict[str, str]]]:
     """One notice per denied fact, for readers of the denying record."""
     at = Moment(event.position, event.received_at)
-    for slot in _readable(view, rights, denial.fact_ids):
+    for slot in readable_of(view, rights, denial.fact_ids).values():
         if len(view.deniers(slot, at, rights)):
             yield "contradiction_detected", slot, {}
             yield "card_refreshed", slot, _card(view, slot)
@@ -129,14 +129,6 @@ def _decay_notices(
     _, first = np.unique(view.entity[changed], return_index=True)
     for slot in np.sort(changed[first]).tolist():
         yield "facts_decayed", slot, {"scope": sweep.scope}
-
-
-def _readable(view: View, rights: Authorization, facts: Sequence[str]) -> list[int]:
-    slots = [slot for fact in facts if (slot := view.slot_of(fact)) is not None]
-    known: I32 = np.array(slots, dtype=np.int32)
-    if not len(known):
-        return []
-    return known[rights.mask(view, known)].tolist()
 
 
 def _card(view: View, slot: int) -> dict[str, str]:

@@ -7,7 +7,7 @@ may not read them. For classifications both count as internal. Texts are not sea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -73,7 +73,7 @@ class Shown:
         where = (episode.user, episode.agent, episode.session, episode.scope)
         return not hides(self._view.hiding, *where, episode.metadata)
 
-    def _hidden_names(self, names: Iterable[str]) -> list[str]:
+    def _hidden_names(self, names: Sequence[str]) -> list[str]:
         return kept_from(self._view, self._rights, names)
 
     def delta(self, row: Mapping[str, Any]) -> bool:

@@ -20,13 +20,21 @@ def known(
     return chosen[authorization.mask(view, chosen)]
 
 
-def kept_from(view: View, authorization: Authorization, names: Iterable[str]) -> list[str]:
-    """Those of the facts (ids) that the caller may not read; unknown ids are not listed."""
+def readable_of(view: View, authorization: Authorization, names: Iterable[str]) -> dict[str, int]:
+    """Slots of those of the facts (ids) that the caller may read."""
     slots = {name: slot for name in names if (slot := view.slot_of(name)) is not None}
     if not slots:
-        return []
+        return slots
     mask = authorization.mask(view, np.fromiter(slots.values(), np.int32, len(slots)))
-    return [name for name, allowed in zip(slots, mask.tolist(), strict=True) if not allowed]
+    pairs = zip(slots.items(), mask.tolist(), strict=True)
+    return {name: slot for (name, slot), allowed in pairs if allowed}
+
+
+def kept_from(view: View, authorization: Authorization, names: Sequence[str]) -> list[str]:
+    """Those of the facts (ids) that the caller may not read; unknown ids are not listed."""
+    shown = readable_of(view, authorization, names)
+    unseen = (name for name in dict.fromkeys(names) if name not in shown)
+    return [name for name in unseen if view.slot_of(name) is not None]
 
 
 def may_know_settlement(

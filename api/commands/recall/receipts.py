@@ -4,10 +4,6 @@ A receipt is visible to its caller and to auditors. Present rights decide which 
 see, as for every look at the past.
 """
 
-from collections.abc import Sequence
-
-import numpy as np
-
 from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.answers.recall.receipts import (
     AskedMoment,
@@ -25,8 +21,8 @@ from engramlog.api.commands.request_context import ReadingContext, RequestContex
 from engramlog.api.http.errors import coded
 from engramlog.api.schemas.recall import RecallBody
 from engramlog.eventlog.kinds import RecallAnswered, Returned, StageReport
-from engramlog.projections.arrays import I32
 from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import readable_of
 from engramlog.projections.moment import Moment, format_instant
 from engramlog.projections.normalization import normalize_uri
 from engramlog.projections.recall.answer import RecallAnswer
@@ -149,14 +145,6 @@ def moment_of(receipt: RecallAnswered) -> Moment:
     return Moment(receipt.position, receipt.instant_us, receipt.valid_us)
 
 
-def readable_ids(context: ReadingContext, view: View, fact_ids: Sequence[str]) -> set[str]:
-    """The facts that the caller may read now."""
-    named = [(fact, slot) for fact in fact_ids if (slot := view.slot_of(fact)) is not None]
-    slots: I32 = np.asarray([slot for _, slot in named], dtype=np.int32)
-    allowed = context.recall_authorization.mask(view, slots).tolist()
-    return {fact for (fact, _), may in zip(named, allowed, strict=True) if may}
-
-
 def replayed(context: ReadingContext, receipt: RecallAnswered) -> ReplayedRecall:
     """The receipt's question at its own moment and now, compared.
 
@@ -208,7 +196,8 @@ def _recorded(context: ReadingContext, view: View, receipt: RecallAnswered) -> l
     """The returned facts that the caller may read now; only a card's own reader sees the facts
     behind it."""
     own = receipt.principal == context.caller.principal
-    readable = readable_ids(context, view, [each.fact_id for each in receipt.returned])
+    returned = [each.fact_id for each in receipt.returned]
+    readable = readable_of(view, context.recall_authorization, returned)
     return [
         RankedFact(each.fact_id, rank, each.score)
         for rank, each in enumerate(receipt.returned, 1)

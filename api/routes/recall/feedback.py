@@ -1,6 +1,5 @@
 """Feedback on recalled facts over HTTP."""
 
-import numpy as np
 from msgspec import Struct
 
 from engramlog.api.commands.assertions import check_may_end
@@ -10,8 +9,7 @@ from engramlog.api.http.errors import entry, plain, unprocessable
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.recall import FeedbackRequest
 from engramlog.eventlog.kinds import FactFeedback
-from engramlog.projections.arrays import I32
-from engramlog.projections.image.visible_facts import known
+from engramlog.projections.image.visible_facts import readable_of
 from engramlog.projections.recall.citation import is_cited
 from engramlog.projections.tables.declared.garden_directory import MODERATING_ROLES
 
@@ -89,11 +87,7 @@ def _check_authority(call: Call, rejected: list[str]) -> None:
 
 def _readable(call: Call, facts: list[str]) -> dict[str, int]:
     """Slots of the facts that the caller may read now."""
-    view = call.view()
-    slots = {fact: slot for fact in facts if (slot := view.slot_of(fact)) is not None}
-    chosen: I32 = np.asarray(sorted(slots.values()), dtype=np.int32)
-    shown = frozenset(known(view, call.authorization.reading(), call.moment(view), chosen).tolist())
-    return {fact: slot for fact, slot in slots.items() if slot in shown}
+    return readable_of(call.view(), call.authorization.reading(), facts)
 
 
 def _cited(call: Call, returned: list[str], text: str) -> list[str]:

@@ -31,7 +31,7 @@ from engramlog.projections.audit.changes import belief_curve
 from engramlog.projections.audit.lives import Touch, touches
 from engramlog.projections.audit.log_pages import Chains
 from engramlog.projections.image.view import View
-from engramlog.projections.image.visible_facts import may_know_settlement
+from engramlog.projections.image.visible_facts import known, may_know_settlement, readable_of
 from engramlog.projections.moment import Moment, format_instant
 from engramlog.projections.tables.facts.erasures import erasure_of
 
@@ -57,7 +57,8 @@ def life_of_fact(call: Call, query: LifeQuery) -> web.Response:
 def _life(call: Call, query: LifeQuery) -> FactLife:
     view, moment = call.at(MomentQuery(as_of=query.as_of))
     slot = view.slot_of(call.segment("fact_id"))
-    if slot is None or not _known(call, view, slot, moment):
+    named: I32 = np.array([] if slot is None else [slot], dtype=np.int32)
+    if slot is None or not len(known(view, call.authorization, moment, named)):
         return _erased_life(call, view, moment, query.limit)
     record = call.records(view, [slot], moment)[0]
     first = int(view.from_position[slot])
@@ -137,15 +138,6 @@ def _answer(body: FactLife | EntityLife, query: LifeQuery) -> web.Response:
     return records_as(query.format, "life", to_builtins(body.events))
 
 
-def _known(call: Call, view: View, slot: int, moment: Moment) -> bool:
-    return int(view.from_position[slot]) <= moment.position and _readable(call, view, slot)
-
-
-def _readable(call: Call, view: View, slot: int) -> bool:
-    one: I32 = np.array([slot], dtype=np.int32)
-    return bool(call.authorization.mask(view, one)[0])
-
-
 _RECEIPT_KINDS = frozenset({"recall_served", "recall_answered"})
 
 
@@ -173,11 +165,7 @@ def _events(call: Call, view: View, found: Sequence[Touch]) -> list[TouchRecord]
 
 def _event(call: Call, view: View, touch: Touch, chains: Chains) -> TouchRecord:
     """An event, redacted to the facts that the caller may read."""
-    shown = [
-        fact
-        for fact in touch.fact_ids
-        if (slot := view.slot_of(fact)) is not None and _readable(call, view, slot)
-    ]
+    shown = list(readable_of(view, call.authorization, touch.fact_ids))
     cause = touch.causation_id
     if cause is not None and chains.known(id_bytes(cause)) is None:
         cause = None
