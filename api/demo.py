@@ -81,13 +81,16 @@ def load(data: Path) -> None:
         closing(Node.open(data, clock=clock, epoch_clock="file")) as node,
         HISTORY.open("rb") as raw,
     ):
-        report = import_lines(
-            NodeSink(node, settings.value_bytes_max, clock=clock),
-            Options(file_clock=True, value_bytes_max=settings.value_bytes_max),
-            decode_line,
-            read_lines(raw),
-            raw=raw,
-        )
+        try:
+            report = import_lines(
+                NodeSink(node, settings.value_bytes_max, clock=clock),
+                Options(file_clock=True, value_bytes_max=settings.value_bytes_max),
+                decode_line,
+                read_lines(raw),
+                raw=raw,
+            )
+        except KeyboardInterrupt:  # says how to continue an import, which a demo cannot
+            raise KeyboardInterrupt from None
     print(f"loaded {HISTORY.parent.name}: {summary_of(report)}")
 
 

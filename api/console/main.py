@@ -4,16 +4,17 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Failures are one l
 stderr; ``--traceback`` shows where an unexpected one came from.
 """
 
+from __future__ import annotations
+
 import argparse
+import codecs
 import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from io import TextIOWrapper
 
-from engramlog.api.client.client import ClientError
-from engramlog.api.console.arguments import CommandError
-from engramlog.api.console.subcommands import Subcommands
 from engramlog.projections.library_threads import THREADS_OF_LIBRARIES
 
 COMMANDS: dict[str, dict[str, str]] = {
@@ -93,6 +94,9 @@ first steps:
 
 def build_parser(modules: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
     """The whole command line, the commands of some modules, or of none their list alone."""
+    # Loaded here, where Ctrl-C ends without a traceback.
+    from engramlog.api.console.subcommands import Subcommands
+
     parser = argparse.ArgumentParser(
         prog="engramlog",
         description="A memory for AI agents, over an append-only event log.",
@@ -191,6 +195,10 @@ def execute(
     """Run the command of a command line; returns the exit code. ``parser`` makes the parser."""
     for name in THREADS_OF_LIBRARIES:
         os.environ.setdefault(name, "1")
+    codecs.register_error("as JSON", _as_json)
+    stdout: object = sys.stdout
+    if isinstance(stdout, TextIOWrapper):
+        stdout.reconfigure(errors="as JSON")
     gc.disable()  # modules are no garbage: collections while they load are a tenth of it
     try:  # also while loading a command's modules, which takes a moment
         args = parser().parse_args(given)
@@ -205,13 +213,14 @@ def execute(
     except BrokenPipeError:  # the reader of our output has ended, as ``head`` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        if stop.args:
+            print(f"{program}: {stop}", file=sys.stderr)
         return EXIT_INTERRUPTED
     except Exception as fault:
         if args.traceback:
             raise
-        known = isinstance(fault, (ClientError, CommandError))
-        if known or isinstance(fault, expected()):
+        if _is_refusal(fault) or isinstance(fault, expected()):
             print(f"{program}: {one_line(fault)}{_remedy(fault, args)}", file=sys.stderr)
             return 1
         kind = type(fault).__name__
@@ -224,10 +233,26 @@ def execute(
     return code
 
 
+def _as_json(fault: UnicodeError) -> tuple[str, int]:
+    """Characters that the terminal's encoding lacks, as JSON and people write them."""
+    import json
+
+    if not isinstance(fault, UnicodeEncodeError):
+        raise fault
+    return json.dumps(fault.object[fault.start : fault.end])[1:-1], fault.end
+
+
+def _is_refusal(fault: Exception) -> bool:
+    from engramlog.api.client.client import ClientError
+    from engramlog.api.console.arguments import CommandError
+
+    return isinstance(fault, ClientError | CommandError)
+
+
 def _remedy(fault: Exception, args: argparse.Namespace) -> str:
     """How to supply a key that a node required. The command knows its options; the client, which
     peers and replicas use too, does not."""
-    refused = isinstance(fault, ClientError) and fault.status == UNAUTHORIZED
+    refused = getattr(fault, "status", 0) == UNAUTHORIZED
     return " (give a key with --key-env NAME)" if refused and "key_env" in args else ""
 
 

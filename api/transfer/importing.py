@@ -154,7 +154,7 @@ class Importer:
         self.report = ImportReport()
 
     def run(self, lines: Iterator[bytes], first: Sequence[AnyLine] = ()) -> ImportReport:
-        """Import all lines. Raises ImportStopped."""
+        """Import all lines. Raises ImportStopped; KeyboardInterrupt says how to continue."""
         started = time.monotonic()
         waiting = [] if self._options.skip else [Numbered(0, line) for line in first]
         try:
@@ -168,7 +168,7 @@ class Importer:
             self._write_rules()
         except KeyboardInterrupt:
             self._settle_running()
-            raise ImportStopped(f"interrupted; {self._so_far()}") from None
+            raise KeyboardInterrupt(f"interrupted; {self._so_far()}") from None
         finally:
             self._pool.shutdown()
             self.report.seconds = time.monotonic() - started

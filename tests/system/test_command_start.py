@@ -58,3 +58,27 @@ def test_ctrl_c_while_modules_load_ends_without_a_traceback(
     monkeypatch.setattr(cli, "build_parser", pressed)
     assert cli.main(["facts"]) == cli.EXIT_INTERRUPTED
     assert capsys.readouterr() == ("", "")
+
+
+def test_ctrl_c_during_an_import_says_where_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    def pressed(_: argparse.Namespace) -> int:
+        raise KeyboardInterrupt("interrupted; continue with --skip 3")
+
+    def parser() -> argparse.ArgumentParser:
+        made = argparse.ArgumentParser()
+        made.set_defaults(run=pressed, traceback=False)
+        return made
+
+    assert cli.execute(parser, []) == cli.EXIT_INTERRUPTED
+    assert capsys.readouterr() == ("", "engramlog: interrupted; continue with --skip 3\n")
+
+
+def test_the_entry_point_loads_little_before_it_handles_ctrl_c() -> None:
+    code = (
+        "import sys, engramlog.api.console.main\n"
+        "print({'http.client', 'msgspec', 'ssl', 'engramlog.api.client.client'} & {*sys.modules})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
+    )
+    assert done.stdout == "set()\n"
