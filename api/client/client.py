@@ -200,7 +200,9 @@ def query_text(given: Mapping[str, object]) -> str:
 
 
 def path_segment(text: str, safe: str = ":/") -> str:
-    """A URI or id as part of a path. Raises ClientError for a text that is not Unicode."""
+    """A URI or id as part of a path. Raises ClientError for a text that is empty or not Unicode."""
+    if not text:
+        raise ClientError("a name or id is empty")
     with _only_unicode():
         return quote(text, safe=safe)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engramlog.api.client.client import Client
+from engramlog.api.python.values import user_uri
 
 if TYPE_CHECKING:  # only commands that read settings load it
     from engramlog.api.settings import Settings
@@ -21,12 +22,31 @@ class CommandError(Exception):
     """A command failed; the message is the one line to print."""
 
 
+def named(given: str) -> str:
+    """The type of an argument that, if empty, as of an unset variable, would mean everything."""
+    if not given.strip():
+        raise argparse.ArgumentTypeError("must not be empty")
+    return given
+
+
+def user_named(given: str) -> str:
+    """``user_uri`` of an argument. Raises CommandError."""
+    try:
+        return user_uri(given)
+    except ValueError as fault:
+        raise CommandError(str(fault)) from fault
+
+
+def data_directory(given: str) -> Path:
+    return Path(named(given))
+
+
 def add_data_arguments(parser: argparse.ArgumentParser, *, json: bool = False) -> None:
     """Adds ``--data`` and ``--config``; with ``json`` also ``--json``."""
     parser.add_argument(
         "--data",
         dest="data_dir",
-        type=Path,
+        type=data_directory,
         metavar="DIR",
         help="data directory (default: STIGMEM_DATA_DIR, or engramlog-data)",
     )
@@ -54,7 +74,10 @@ def add_target_arguments(parser: argparse.ArgumentParser, *, json: bool = False)
 def add_moment_argument(parser: argparse.ArgumentParser) -> None:
     """Adds ``--as-of``."""
     parser.add_argument(
-        "--as-of", metavar="MOMENT", help="as known then: an instant, position:N, or an HLC"
+        "--as-of",
+        type=named,
+        metavar="MOMENT",
+        help="as known then: an instant, a date, position:N, or an HLC",
     )
 
 

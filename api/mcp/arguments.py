@@ -18,7 +18,7 @@ from engramlog.api.schemas.memory.parts import Part
 from engramlog.api.schemas.recall import CardQuery, NeighborsQuery, RecallBody
 from engramlog.api.schemas.scopes import LintBody
 from engramlog.api.schemas.time_travel import DiffQuery, LifeQuery, StateQuery
-from engramlog.api.schemas.values import NAME_LENGTH_MAX, Scope
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Scope, User
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -38,7 +38,7 @@ class Remember(BaseModel, extra="forbid"):
     """POST /v1/memories, in fewer words."""
 
     text: str = Field(min_length=1)
-    user: str | None = Field(default=None, min_length=1, max_length=256)
+    user: User | None = Field(default=None, max_length=256)
     session: str | None = Field(default=None, min_length=1, max_length=80)
     scope: Scope = "local"
 

@@ -16,7 +16,6 @@ from pydantic import BaseModel
 from engramlog.api.mcp import arguments
 from engramlog.api.mcp.arguments import TIME_TRAVEL, checked
 from engramlog.api.mcp.node_request import NodeRequest, ToolFailure
-from engramlog.api.python.values import user_uri
 from engramlog.api.schemas.values import typed_value
 
 Given: TypeAlias = Mapping[str, Any]
@@ -113,7 +112,7 @@ def _list(given: Given) -> NodeRequest:
 
 def _remember(given: Given) -> NodeRequest:
     memory = checked(arguments.Remember, _rest(given, "source"))
-    owner = given["source"] if memory.user is None else user_uri(memory.user)
+    owner = given["source"] if memory.user is None else memory.user
     body: dict[str, Any] = {"content": memory.text, "source": owner, "scope": memory.scope}
     if memory.session is not None:
         body["tags"] = [f"session {memory.session}"]

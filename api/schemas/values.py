@@ -8,7 +8,7 @@ from msgspec import Meta
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from engramlog.api.python.values import wire_value
+from engramlog.api.python.values import user_uri, wire_value
 from engramlog.api.schemas.model import Model
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.moment import instant_meant, parse_instant
@@ -32,6 +32,12 @@ def _no_control(text: str) -> str:
     return text
 
 
+def _user(text: str) -> str:
+    if not text.strip():
+        raise PydanticCustomError("string_too_short", "must not be empty")
+    return user_uri(text)
+
+
 def _instant(text: str) -> str:
     text = instant_meant(text)
     try:
@@ -47,6 +53,8 @@ Name = Annotated[
     AfterValidator(_no_control),
 ]
 """An entity, relation or source as given: 1 to 2048 characters, no control characters."""
+User = Annotated[Name, AfterValidator(_user)]
+"""A user by name or entity."""
 Instant = Annotated[str, AfterValidator(_instant)]
 """An RFC 3339 instant with an offset, kept verbatim; a date alone means its first moment, UTC."""
 Share = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]

@@ -27,7 +27,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture
 def told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
     def run(line: str, code: int = 0, stdin: str = "") -> tuple[str, str]:
-        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
         assert main(shlex.split(line)) == code, capsys.readouterr()
         return tuple(capsys.readouterr())  # type: ignore[return-value]
 

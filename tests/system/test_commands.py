@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.worlds.processes import engramlog, fact, serving
+from tests.worlds.processes import engramlog, environment, fact, serving
 
 COMMANDS = (
     (),
@@ -70,7 +72,19 @@ def test_help_explains_with_examples(command: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     "args",
-    [("recall",), ("serve", "--port", "x"), ("nonsense",), ("key", "create"), ("import", "--skip")],
+    [
+        ("recall",),
+        ("serve", "--port", "x"),
+        ("nonsense",),
+        ("key", "create"),
+        ("import", "--skip"),
+        ("show", ""),
+        ("history", " "),
+        ("facts", "--entity", ""),
+        ("facts", "--as-of", ""),
+        ("facts", "--data", ""),
+        ("audit", "state", "--source", ""),
+    ],
     ids=" ".join,
 )
 def test_wrong_usage_is_exit_code_2(args: tuple[str, ...]) -> None:
@@ -118,6 +132,13 @@ def test_facts_lists_filters_and_looks_back(data: Path) -> None:
         (("key", "create", "--entity-uri", "a", "--permission", "rule"), "unknown permissions"),
         (("replay", "verify", "--against", "no-heads.json"), "cannot read signed heads"),
         (("facts", "--url", "http://127.0.0.1:1"), "give either --data or --url"),
+        (("facts", "--limit", "0"), "limit: must be at least 1"),
+        (("recall", "x", "--user-id", " "), "user: must not be empty"),
+        (("remember", "x", "--user", ""), "user: must not be empty"),
+        (("assert", "user:a", "memory:b", "x", "--source", ""), "source: must not be empty"),
+        (("assert", "user:a", "memory:b", "--ref", ""), "value.v: entity URI must not be empty"),
+        (("assert", "user:a", "memory:b", "x", "--ref", "y"), "not both"),
+        (("retract", ""), "a name or id is empty"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
@@ -127,6 +148,16 @@ def test_failures_are_one_line_on_stderr(data: Path, args: tuple[str, ...], mess
     assert done.stderr.startswith("engramlog: ")
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_terminal_without_the_characters_gets_their_numbers(tmp_path: Path) -> None:
+    data, text = tmp_path / "memory", "Zoë ate 寿司 🍣"
+    assert engramlog("remember", text, "--data", data).returncode == 0
+    command = [sys.executable, "-m", "engramlog", "facts", "--json", "--data", str(data)]
+    env = environment({"PYTHONIOENCODING": "ascii"})
+    done = subprocess.run(command, capture_output=True, env=env, check=True)
+    assert rb"Zo\u00eb ate \u5bff\u53f8 \ud83c\udf63" in done.stdout
+    assert json.loads(done.stdout)["facts"][0]["value"]["v"] == text
 
 
 def test_a_question_does_not_create_a_missing_directory(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from engramlog.api.client.client import Client
-from engramlog.api.console.arguments import CommandError, add_target_arguments, url_of
+from engramlog.api.console.arguments import CommandError, add_target_arguments, url_of, user_named
 from engramlog.api.console.reach import reach
 from engramlog.api.console.requests import Request, fields_of
 from engramlog.api.console.subcommands import Subcommands
@@ -75,7 +75,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 def run_remember(args: argparse.Namespace) -> int:
     """Store a text; exit code 1 if it is not stored."""
     with reach(args, create=True, embedding="begun") as client:
-        owner = own_name(args, client) if args.user is None else user_uri(args.user)
+        owner = own_name(args, client) if args.user is None else user_named(args.user)
         body = {"content": args.text, "source": owner, "scope": args.scope}
         answer: dict[str, Any] = client.post("/v1/memories", body)
     _warn(answer)
@@ -91,10 +91,12 @@ def run_remember(args: argparse.Namespace) -> int:
 
 def run_assert(args: argparse.Namespace) -> int:
     if (args.value is None) == (args.ref is None):
-        raise CommandError("give a VALUE, or --ref ENTITY")
-    value = {"type": "ref", "v": args.ref} if args.ref else _value(args.value, text=args.text)
+        raise CommandError("give a VALUE, or --ref ENTITY, not both")
+    value = (
+        _value(args.value, text=args.text) if args.ref is None else {"type": "ref", "v": args.ref}
+    )
     with reach(args, create=True, embedding="begun") as client:
-        source = args.source or own_name(args, client)
+        source = own_name(args, client) if args.source is None else args.source
         body = {**fields_of(args), "value": value, "source": source}
         for name in ("ref", "text"):
             body.pop(name, None)

@@ -1,8 +1,8 @@
 """``engramlog demo``: a node with real history, and a few questions to it."""
 
 import argparse
-from pathlib import Path
 
+from engramlog.api.console.arguments import data_directory
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.demo import run_demo
 
@@ -21,7 +21,11 @@ def register(commands: Subcommands) -> None:
     parser.add_argument("--once", action="store_true", help="stop after printing")
     parser.add_argument("--port", type=int, default=8765, help="default: 8765")
     parser.add_argument(
-        "--data", dest="data_dir", type=Path, metavar="DIR", help="default: a temporary directory"
+        "--data",
+        dest="data_dir",
+        type=data_directory,
+        metavar="DIR",
+        help="default: a temporary directory",
     )
 
 

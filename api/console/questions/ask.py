@@ -4,7 +4,13 @@ import argparse
 from typing import Any
 
 from engramlog.api.client.client import Client
-from engramlog.api.console.arguments import CommandError, add_moment_argument, add_target_arguments
+from engramlog.api.console.arguments import (
+    CommandError,
+    add_moment_argument,
+    add_target_arguments,
+    named,
+    user_named,
+)
 from engramlog.api.console.questions.keyword_recall import (
     PROFILE_OF_INTENT,
     add_keyword_arguments,
@@ -16,7 +22,6 @@ from engramlog.api.console.reach import reach
 from engramlog.api.console.requests import fields_of
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import day, print_json, print_table, short_name, value_text
-from engramlog.api.python.values import user_uri
 
 RECALL_EXAMPLES = """\
 examples:
@@ -65,7 +70,7 @@ def register(commands: Subcommands) -> None:
     parser = commands.reaching("facts", "list facts", run_facts, FACTS_EXAMPLES)
     _add_moment(parser)
     for name in ("entity", "relation", "source", "scope"):
-        parser.add_argument(f"--{name}", help=f"only facts of this {name}")
+        parser.add_argument(f"--{name}", type=named, help=f"only facts of this {name}")
     for name, what in (
         ("retracted", "facts that no longer hold"),
         ("expired", "facts that are no longer valid"),
@@ -77,7 +82,9 @@ def register(commands: Subcommands) -> None:
 
 def _add_moment(parser: argparse.ArgumentParser) -> None:
     add_moment_argument(parser)
-    parser.add_argument("--valid-at", metavar="INSTANT", help="as it held in the world then")
+    parser.add_argument(
+        "--valid-at", type=named, metavar="INSTANT", help="as it held in the world then"
+    )
 
 
 def run_recall(args: argparse.Namespace) -> int:
@@ -97,7 +104,7 @@ def run_recall(args: argparse.Namespace) -> int:
         "token_budget": args.budget,
         "profile": args.profile or PROFILE_OF_INTENT.get(args.intent),
         "intent": args.intent,
-        "source": None if args.user_id is None else user_uri(args.user_id),
+        "source": None if args.user_id is None else user_named(args.user_id),
     }
     body |= {name: value for name, value in optional.items() if value is not None}
     if args.explain:
@@ -178,7 +185,7 @@ def fetch_facts(
     """Up to ``limit`` facts, page by page, and the number of matches."""
     facts: list[dict[str, Any]] = []
     total = 0
-    for page in client.pages("/v1/facts", {**query, "limit": min(PAGE_FACTS_MAX, max(1, limit))}):
+    for page in client.pages("/v1/facts", {**query, "limit": min(PAGE_FACTS_MAX, limit)}):
         facts += page["facts"]
         total = int(page["total"])
         if len(facts) >= limit:

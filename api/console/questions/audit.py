@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from engramlog.api.client.client import Client, path_segment
-from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.arguments import CommandError, add_target_arguments, named
 from engramlog.api.console.output_file import output_file
 from engramlog.api.console.questions.entity import fact_text_of, stated
 from engramlog.api.console.reach import reach
@@ -34,7 +34,9 @@ def register(commands: Subcommands) -> None:
     group = commands.group("audit", "show past states, changes and their authors", EXAMPLES)
     parser = group.add("state", "list the facts of a moment", run_state)
     _add_filters(parser)
-    parser.add_argument("--as-of", metavar="MOMENT", help="an instant, position:N, or an HLC")
+    parser.add_argument(
+        "--as-of", type=named, metavar="MOMENT", help="an instant, position:N, or an HLC"
+    )
     _add_output(parser, formats=("table", "json"))
     parser.add_argument("--limit", type=int, default=100, help="most facts (default: 100)")
 
@@ -52,26 +54,26 @@ def register(commands: Subcommands) -> None:
         parser = group.add(name, what, run_life)
         parser.set_defaults(kind=kind)
         parser.add_argument("name", metavar=name.upper(), help=f"the {name}")
-        parser.add_argument("--as-of", metavar="MOMENT", help="its history until then")
+        parser.add_argument("--as-of", type=named, metavar="MOMENT", help="its history until then")
         _add_output(parser)
 
     parser = group.add("fork", "answer a question with supposed changes", run_fork)
     parser.add_argument(
         "document", metavar="FILE", help="JSON with suppose and recall or state; - for stdin"
     )
-    parser.add_argument("--as-of", metavar="MOMENT", help="the moment (default: now)")
+    parser.add_argument("--as-of", type=named, metavar="MOMENT", help="the moment (default: now)")
     _add_output(parser, formats=("table", "json"))
 
     parser = group.add("sql", "run one SELECT over the documented views", run_sql)
     parser.add_argument("statement", metavar="SQL", help="the statement, or - for stdin")
-    parser.add_argument("--as-of", metavar="MOMENT", help="over the log until then")
+    parser.add_argument("--as-of", type=named, metavar="MOMENT", help="over the log until then")
     parser.add_argument("--limit", type=int, default=1000, help="most rows (default: 1000)")
     _add_output(parser)
 
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:
     for name in ("entity", "relation", "source", "scope"):
-        parser.add_argument(f"--{name}", help=f"only facts of this {name}")
+        parser.add_argument(f"--{name}", type=named, help=f"only facts of this {name}")
 
 
 def _add_output(parser: argparse.ArgumentParser, formats: tuple[str, ...] = FORMATS) -> None:
@@ -149,8 +151,8 @@ def run_life(args: argparse.Namespace) -> int:
 def run_fork(args: argparse.Namespace) -> int:
     """Print how hypothetical facts would change an answer."""
     try:
-        text = sys.stdin.read() if args.document == "-" else Path(args.document).read_text()
-        body: Any = json.loads(text)
+        data = sys.stdin.buffer.read() if args.document == "-" else Path(args.document).read_bytes()
+        body: Any = json.loads(data)
     except (OSError, ValueError) as fault:
         raise CommandError(f"{args.document}: {fault}") from fault
     if args.as_of is not None and isinstance(body, dict):

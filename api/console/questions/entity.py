@@ -5,7 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from engramlog.api.client.client import Client, path_segment
-from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.arguments import (
+    CommandError,
+    add_moment_argument,
+    add_target_arguments,
+    named,
+)
 from engramlog.api.console.reach import reach
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import day, print_json, print_table, short_name, value_text
@@ -30,8 +35,8 @@ def register(commands: Subcommands) -> None:
          run_history),
     ):  # fmt: skip
         parser = commands.add(name, summary, run, examples)
-        parser.add_argument("entity", metavar="ENTITY", help="such as user:ann")
-        parser.add_argument("--as-of", metavar="MOMENT", help="an instant, a date, or position:N")
+        parser.add_argument("entity", type=named, metavar="ENTITY", help="such as user:ann")
+        add_moment_argument(parser)
         add_target_arguments(parser, json=True)
 
 

@@ -11,11 +11,10 @@ import sys
 from typing import Any, cast
 
 from engramlog.api.answers.recall.statements import statement_of
-from engramlog.api.console.arguments import add_target_arguments
+from engramlog.api.console.arguments import add_target_arguments, user_named
 from engramlog.api.console.questions.abmind_users import add_user_argument
 from engramlog.api.console.reach import reach
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.python.values import user_uri
 
 EXAMPLES = """\
 examples:
@@ -55,7 +54,7 @@ def run_hook(args: argparse.Namespace) -> int:
     if os.environ.get(DISABLED, "").strip().lower() in {"1", "true", "yes"}:
         return 0
     try:
-        prompt = prompt_of(sys.stdin.read())
+        prompt = prompt_of(sys.stdin.buffer.read())
         if prompt:
             print(_recalled(args, prompt), end="")
     except Exception as fault:  # no failure stops the turn
@@ -81,13 +80,13 @@ def _recalled(args: argparse.Namespace, prompt: str) -> str:
         "max_classification": CLASSIFICATION_MAX,
     }
     if args.user_id is not None:
-        body["source"] = user_uri(args.user_id)
+        body["source"] = user_named(args.user_id)
     with reach(args, embedding="pinned", wait_seconds=WAIT_SECONDS) as client:
         answer = client.post("/v1/recall", body)
     return injected(answer, most)
 
 
-def prompt_of(payload: str) -> str:
+def prompt_of(payload: str | bytes) -> str:
     """The turn in a host's JSON. Raises ValueError if it has none."""
     given: object = json.loads(payload)
     prompt = cast("dict[str, object]", given).get("prompt") if isinstance(given, dict) else None

@@ -9,10 +9,9 @@ import sys
 from typing import Any
 
 from engramlog.api.answers.recall.statements import statement_of
-from engramlog.api.console.arguments import CommandError
+from engramlog.api.console.arguments import CommandError, user_named
 from engramlog.api.console.questions.abmind_users import add_user_argument
 from engramlog.api.console.reach import reach
-from engramlog.api.python.values import user_uri
 
 PROFILE = "abmind"
 PROFILE_OF_INTENT = {"ambient": "abmind-head"}
@@ -91,7 +90,7 @@ def body_of(args: argparse.Namespace) -> dict[str, Any]:
         "intent": args.intent,
         "as_of": args.as_of,
         "valid_at": args.valid_at,
-        "source": None if args.user_id is None else user_uri(args.user_id),
+        "source": None if args.user_id is None else user_named(args.user_id),
     }
     return {
         "query": " ".join(keywords),

@@ -5,11 +5,10 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from engramlog.api.python.values import user_uri
 from engramlog.api.schemas.attributes import Attributes, listed
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, AssertRequest
 from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import FactValue, Flag, Instant, Name, Scope
+from engramlog.api.schemas.values import FactValue, Flag, Instant, Name, Scope, User
 from engramlog.projections.memories.attribute_rules import KEYWORDS_LENGTH_MAX
 from engramlog.projections.memories.deduplication_rules import MEMORY_RELATION
 
@@ -31,7 +30,7 @@ class MemoryRequest(Attributes, extra="forbid"):
         default_factory=list
     )
     source: Name | None = None
-    user_id: Name | None = None
+    user_id: User | None = None
     entity: Name | None = None
     relation: Name = MEMORY_RELATION
     scope: Scope = "local"
@@ -60,7 +59,7 @@ class MemoryRequest(Attributes, extra="forbid"):
     def owner(self, caller: str) -> str:
         """The memory's source, as given."""
         if self.user_id is not None:
-            return user_uri(self.user_id)
+            return self.user_id
         return caller if self.source is None else self.source
 
     def fact(self, owner: str) -> AssertRequest:

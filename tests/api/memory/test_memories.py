@@ -87,6 +87,8 @@ def test_an_anonymous_caller_owns_no_memories(live: LiveNode, user: str) -> None
     [
         ({"weather": "rain"}, "weather"),
         ({"source": "user:bo"}, "source"),  # in addition to user_id
+        ({"user_id": ""}, "user_id"),
+        ({"user_id": "  "}, "user_id"),
         ({"memory_type": "guess"}, "memory_type"),
         ({"emotion_score": 6}, "emotion_score"),
         ({"confidence": 0}, "confidence"),
