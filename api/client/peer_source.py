@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from urllib.parse import urlencode
 
@@ -78,6 +79,7 @@ class PeerSession:
 
 def _seconds(text: str | None) -> float:
     try:
-        return min(max(float(text or "1"), 0.1), 3600.0)
+        seconds = float(text or "1")
     except ValueError:
         return 1.0
+    return 1.0 if math.isnan(seconds) else min(max(seconds, 0.1), 3600.0)

@@ -7,6 +7,7 @@ from engramlog.eventlog.kinds import (
     FactAsserted,
     OrgManifestSet,
     PeerEquivocated,
+    PeerGrants,
     RefusedEvent,
     RefusedFact,
 )
@@ -14,10 +15,11 @@ from engramlog.projections.writing.commands import OwnShape
 
 
 class AdoptPage(OwnShape, frozen=True, kw_only=True):
-    """Append verified events of one stream of a peer. ``statement`` is its signed head;
-    ``fact_ids`` are the facts that the events state."""
+    """Append verified events of one stream of a peer. ``grants`` are those of the verification,
+    ``statement`` is the peer's signed head; ``fact_ids`` are the facts that the events state."""
 
     node_id: str
+    grants: PeerGrants | None
     stream: str
     first_seq: int
     events: tuple[Foreign, ...]

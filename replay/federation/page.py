@@ -1,9 +1,10 @@
 """A page of one stream in transit between peers: whole events, and the sender's signed head."""
 
 import zlib
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from engramlog.eventlog.event import Foreign
 from engramlog.eventlog.signing import SignedHeads
@@ -52,9 +53,9 @@ class StreamPage(Struct, frozen=True, array_like=True):
 
     format: int
     stream: str
-    events: list[Row]
+    events: Annotated[list[Row], Meta(max_length=PAGE_EVENTS_MAX)]
     statement: SignedHeads
-    erased: list[bytes]
+    erased: Annotated[list[bytes], Meta(max_length=PAGE_EVENTS_MAX)]
 
     def foreign(self) -> tuple[Foreign, ...]:
         """The events."""
@@ -67,7 +68,11 @@ def encode_page(page: StreamPage) -> bytes:
 
 
 def decode_page(data: bytes) -> StreamPage:
-    """A page from its bytes. Raises PageFault ``malformed`` or ``oversized``."""
+    """A page from its bytes. Raises PageFault ``malformed`` or ``oversized``.
+
+    The lengths of lists are checked before their entries are decoded: a small page may compress
+    millions.
+    """
     try:
         unpacker = zlib.decompressobj()
         plain = unpacker.decompress(data, PAGE_BYTES_MAX)
@@ -77,7 +82,8 @@ def decode_page(data: bytes) -> StreamPage:
             raise PageFault("malformed", "the page is cut off")
         page = msgspec.msgpack.decode(plain, type=StreamPage)
     except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
-        raise PageFault("malformed", f"the page cannot be read: {fault}") from fault
+        code = "oversized" if "of length <=" in str(fault) else "malformed"
+        raise PageFault(code, f"the page cannot be read: {fault}") from fault
     if page.format != PAGE_FORMAT:
         raise PageFault("malformed", f"the page has format {page.format}, not {PAGE_FORMAT}")
     return page

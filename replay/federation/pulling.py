@@ -15,6 +15,7 @@ from engramlog.eventlog.log import EventLog, StreamHead
 from engramlog.eventlog.signing import SignedHead, SignedHeads
 from engramlog.projections.tables.peers.peers import PeerRow, PeerStream
 from engramlog.projections.writing.commands import Command, Refused, WriteAnswer
+from engramlog.projections.writing.decide.peers.peering import GRANTS_CHANGED
 from engramlog.projections.writing.group import ForeignEventRefused
 from engramlog.projections.writing.peer_commands import AdoptPage, NoteEquivocation, TakeForeignEnds
 from engramlog.projections.writing.writer_errors import WriterBusy, WriterClosed, WriterDegraded
@@ -116,7 +117,8 @@ def pull(
         pages_max: the round ends after this many pages, so that other peers get their turn.
 
     Raises:
-        PeerUnreachable: it did not answer; earlier pages stay.
+        PeerUnreachable: it did not answer, at least for one stream; raised after the others are
+            done, whose pages stay.
         PageFault: its statement of heads is not credible.
         Exception: a page exposed a fault of ours; raised after the other streams are done.
     """
@@ -133,6 +135,8 @@ def pull(
             turn.take(offered, heads.get(offered.stream), state)
     if turn.broken is not None:
         raise turn.broken
+    if turn.unanswered is not None:
+        raise turn.unanswered
     return Pulled(
         turn.events,
         turn.pages,
@@ -158,6 +162,7 @@ class _Round:
         self.waiting: dict[str, str] = {}
         self.due_us: list[int] = []
         self.broken: Exception | None = None
+        self.unanswered: PeerUnreachable | None = None
         self.complete = True
         self._source = source
         self._here = here
@@ -195,6 +200,8 @@ class _Round:
             if not held:
                 self.faults[stream] = str(fault)
                 _hold(submit, self._peer, stream, fault, state, self._statement)
+        except PeerUnreachable as fault:
+            self.unanswered = self.unanswered or fault
         except PASSING:
             raise
         except Exception as fault:
@@ -275,9 +282,11 @@ def _take(
     page: StreamPage,
     checked: CheckedPage,
 ) -> int:
-    """Append a verified page. Raises PageFault if the log refuses it."""
+    """Append a verified page. Raises PageFault if the log refuses it, PeerUnreachable if it was
+    verified against other grants than those of now."""
     command = AdoptPage(
         node_id=peer.node_id,
+        grants=peer.grants,
         stream=stream,
         first_seq=after + 1,
         events=page.foreign(),
@@ -293,6 +302,8 @@ def _take(
         raise PageFault("refused", f"{stream} behind {after}: {fault}") from fault
     outcome = answer.outcomes[0]
     if isinstance(outcome, Refused):
+        if outcome.code == GRANTS_CHANGED:
+            raise PeerUnreachable(f"{outcome.message}: the next round applies them")
         raise PageFault(outcome.code, outcome.message)
     submit([TakeForeignEnds()])  # an erasure reads only committed events of the log
     return len(page.events)

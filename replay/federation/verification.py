@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import Struct
 
-from engramlog.eventlog.chain import link_fault
+from engramlog.eventlog.chain import EVENT_ID_BYTES, link_fault
 from engramlog.eventlog.clock import COUNTER_LIMIT, FUTURE_SKEW_MS_MAX
 from engramlog.eventlog.codec import PAYLOAD_BYTES_MAX, decode_header, decode_payload
 from engramlog.eventlog.event import Foreign, Header, Stored, UnknownPayload
@@ -153,6 +153,8 @@ def _check_event(
         raise PageFault("scope", f"{where}: its origin is {header.origin}")
     if is_foreign(header.event_id, node_id):
         raise PageFault("scope", f"{where}: its id {id_text(header.event_id)} is of another origin")
+    if header.causation_id is not None and len(header.causation_id) != EVENT_ID_BYTES:
+        raise PageFault("malformed", f"{where}: its cause is no event id")
     if header.schema_version > SCHEMA_VERSION_MAX:
         raise PageFault("malformed", f"{where}: no schema has version {header.schema_version}")
     due_us = _due_us(header, where, now_us)

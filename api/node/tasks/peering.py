@@ -239,6 +239,8 @@ class _Replaying(threading.Thread):
             except Exception as fault:
                 _log.exception("replaying %s", self._node_id)
                 self._note(f"{type(fault).__name__}: {fault}")
+            if self._source is not None:
+                self._source.forget()  # the peer has more than this node took
             if self._waking.wait(pause * (0.5 + random.random())):
                 self._waking.clear()
                 pause = BACKOFF_SECONDS_MIN

@@ -132,6 +132,7 @@ def test_a_bad_page_holds_its_stream_and_no_other(
         ({"stream_seq": 2**63}, "chain"), ({"origin": "stigmem:node:another"}, "chain"),
         ({"event_id": b"short"}, "chain"), ({"prev_hash": b"p" * 32}, "chain"),
         ({"payload_hash": b"p" * 32}, "chain"), ({"actor": "a" * 20_000}, "oversized"),
+        ({"causation_id": b"short"}, "malformed"), ({"causation_id": b""}, "malformed"),
         ({"kind": "peer_declared", "schema_version": 1}, "malformed"),
         ({"kind": "fact_retracted", "schema_version": 1}, "malformed"),
         ({"schema_version": 65_536}, "malformed"), ({"schema_version": 2**64 - 1}, "malformed"),

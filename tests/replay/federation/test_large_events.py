@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +11,13 @@ import pytest
 
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.tables.digest import stream_digests
-from engramlog.replay.federation.page import PAGE_BYTES, PageFault, StreamPage
+from engramlog.replay.federation.page import (
+    PAGE_BYTES,
+    PAGE_BYTES_MAX,
+    PageFault,
+    StreamPage,
+    decode_page,
+)
 from engramlog.replay.federation.serving import read_page
 from tests.worlds.federation.network import Link, Member
 from tests.worlds.histories import asserted
@@ -47,6 +55,22 @@ def test_a_page_holds_no_more_than_its_bytes(pair: tuple[Member, Member]) -> Non
         assert sum(sizes(page)) <= PAGE_BYTES
         after, pages = after + len(page.events), pages + 1
     assert (after, pages) == (10, 3)
+
+
+@pytest.mark.parametrize("row", [b"\x94\xc4\x00\xc4\x00\xc0\xc0", b"\xc0"])
+def test_a_small_page_does_not_unpack_into_millions_of_objects(row: bytes) -> None:
+    count = (PAGE_BYTES_MAX - 100) // len(row)
+    plain = b"\x95\x01\xa1s\xdd" + count.to_bytes(4, "big") + row * count
+    data = zlib.compress(plain, 1)
+    del plain
+    tracemalloc.start()
+    try:
+        with pytest.raises(PageFault, match="oversized"):
+            decode_page(data)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 3 * PAGE_BYTES_MAX  # the plain bytes, while they grow
 
 
 def test_an_oversized_page_is_requested_by_half_and_the_stream_continues(

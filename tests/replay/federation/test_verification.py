@@ -392,6 +392,38 @@ def test_a_page_of_a_revoked_peer_is_not_taken(pair: tuple[Member, Member]) -> N
     assert isinstance(b.submit([PeerStateSet(peer_id="none", state="active")]).outcomes[0], Refused)
 
 
+@pytest.mark.parametrize("narrower", [["public"], []])
+def test_a_grant_withdrawn_during_a_round_admits_no_further_page(
+    pair: tuple[Member, Member], narrower: list[str]
+) -> None:
+    a, b = pair
+    for n in range(3):
+        say(a, f"fact {n}")
+    say(a, "of public", "public")
+
+    class Overtaken(Link):
+        """The operator changes the grants while the second page is on its way."""
+
+        pages = 0
+
+        def page(self, stream: str, after_seq: int, limit: int) -> StreamPage | None:
+            self.pages += 1
+            if self.pages == 2:
+                grants = PeerGrants(scopes=narrower)
+                b.submit([PeerStateSet(peer_id="peer-a", grants=grants)])
+            return super().page(stream, after_seq, 1)
+
+    with pytest.raises(PeerUnreachable, match="grants"):
+        b.pull(Overtaken(b, a))
+    assert b.node.log.stream_heads()[stream_of(a)].stream_seq == 1
+    assert b.pull(Link(b, a)).events == len(narrower)  # the next round has the new grants
+    assert b.node.log.stream_heads()[stream_of(a)].stream_seq == 1
+    b.submit([PeerStateSet(peer_id="peer-a", grants=PeerGrants(scopes=["company", "public"]))])
+    b.pull(Link(b, a))
+    assert b.node.reader.ask(stream_digests) == a.node.reader.ask(stream_digests)
+    assert not [each for each in b.node.reader.ask(load_peer_streams) if each.held]
+
+
 def test_nothing_is_lost_where_a_link_is_cut(pair: tuple[Member, Member]) -> None:
     a, b = pair
     for n in range(20):

@@ -23,7 +23,8 @@ SCOPES = ["company", "public"]
 
 class HostilePeer:
     """Serves a forger's streams; ``alter_page``, ``alter_heads`` and ``answers`` (by path)
-    replace parts of it."""
+    replace parts of it. ``asked``: the requested paths; ``seen``: the heads that each request for
+    other heads knew."""
 
     def __init__(self, forger: Forger) -> None:
         self.forger = forger
@@ -31,6 +32,7 @@ class HostilePeer:
         self.alter_heads: Callable[[SignedHeads], SignedHeads | bytes] = lambda heads: heads
         self.answers: dict[str, Answer] = {}
         self.asked: list[str] = []
+        self.seen: list[str] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -62,6 +64,7 @@ class HostilePeer:
         if request.path in self.answers:
             return await self.answers[request.path](request)
         if request.path == STREAMS_PATH:
+            self.seen.append(request.query.get("seen", ""))
             heads = self.alter_heads(self.forger.heads())
             if request.query.get("seen") == heads_tag(heads):
                 await asyncio.sleep(0.05)

@@ -3,11 +3,14 @@
 import json
 from itertools import groupby
 
+import msgspec
+
 from engramlog.eventlog.event import NODE_STREAM, Draft
 from engramlog.eventlog.kinds import (
     ConflictResolved,
     FactRetracted,
     PeerDeclared,
+    PeerGrants,
     PeerPageReceived,
     PeerStateSet,
 )
@@ -31,7 +34,9 @@ _STATE = "SELECT state, node_id FROM peers WHERE peer_id=?"
 _ACTIVE = "SELECT grants FROM peers WHERE node_id=? AND state='active'"
 _HELD = "SELECT held FROM peer_streams WHERE stream=?"
 _TAKEN = "SELECT id FROM fact_rows WHERE id IN (SELECT value FROM json_each(?)) LIMIT 1"
+_decode_grants = msgspec.json.Decoder(PeerGrants).decode
 REPLAYED = "replayed from a peer"
+GRANTS_CHANGED = "grants_changed"
 
 
 def declare_peer(command: PeerDeclared, context: Context) -> Decision | Refused:
@@ -62,9 +67,13 @@ def set_peer_state(command: PeerStateSet, context: Context) -> Decision | Refuse
 
 
 def adopt_page(command: ask.AdoptPage, context: Context) -> Decision | Refused:
-    """Append a page of an approved peer's stream, unless the stream is held."""
-    if query_one(context.db, _ACTIVE, (command.node_id,)) is None:
+    """Append a page of an approved peer's stream, unless the stream is held. The page was verified
+    without a lock: the peer's grants may have changed since."""
+    active = query_one(context.db, _ACTIVE, (command.node_id,))
+    if active is None:
         return Refused("peer_not_approved", f"{command.node_id} is not an approved peer")
+    if active[0] is None or _decode_grants(active[0]) != command.grants:
+        return Refused(GRANTS_CHANGED, f"{command.node_id} has other grants now")
     held = query_one(context.db, _HELD, (command.stream,))
     if held is not None and held[0]:
         return Refused("stream_held", f"stream {command.stream} is held")
