@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 from engramlog.api.schemas.facts import MomentQuery
 from engramlog.api.schemas.keywords import KeywordFields
 from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import NAME_LENGTH_MAX, Fields, Flag, QueryShare, Share
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Fields, QueryShare
 
 QUERY_LENGTH_MAX = 20_000
 TOKEN_BUDGET_MAX = 200_000
@@ -21,38 +21,48 @@ Shape = Literal["full", "legacy", "facts", "compact"]
 """The forms of a recall's answer: ``Fields``, or ``legacy``: full without the channels."""
 
 
-def shape_of(fields: Fields, *, legacy: bool) -> Shape:
-    """The form that a query string requests."""
-    return "legacy" if legacy and fields == "full" else fields
+class RecallShapeQuery(Model, extra="allow"):
+    """How much of an answer to send; see ``Fields``. ``legacy_format``: omit the content and
+    instructions channels of a full one."""
+
+    legacy_format: bool = False
+    fields: Fields = "full"
+
+    @property
+    def shape(self) -> Shape:
+        """The form that the query string requests."""
+        return "legacy" if self.legacy_format and self.fields == "full" else self.fields
 
 
-Whole = Annotated[int, Field(strict=True)]
-
-
-class RecallBody(KeywordFields, MomentQuery):
-    """A question. Omitted fields use the profile's defaults."""
+class RecallFields(MomentQuery):
+    """A question, as a body and as a query string put it."""
 
     query: str = Field(min_length=1, max_length=QUERY_LENGTH_MAX)
     scope: str = "local"
-    token_budget: Whole = 4000
-    depth: Whole | None = None
-    weights: dict[str, Any] | None = None
-    min_confidence: Share | None = None
-    include_neighbors: Flag = True
-    include_contradicted: Flag | None = None
-    include_low_trust: Flag = False
-    limit: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 100
+    min_confidence: QueryShare | None = None
+    include_neighbors: bool = True
+    include_contradicted: bool | None = None
+    include_low_trust: bool = False
+    limit: int = Field(default=100, ge=1, le=LIMIT_MAX)
     entity: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
     relation: str | None = Field(default=None, max_length=NAME_LENGTH_MAX)
     source: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
     garden_id: str | None = Field(default=None, max_length=NAME_LENGTH_MAX)
-    lambda_mmr: Share | None = None
+    lambda_mmr: QueryShare | None = None
     profile: str | None = Field(default=None, pattern=PROFILE_PATTERN)
-    explain: Flag = False
-    force_refresh: Flag = False
-    debug: Flag = False
-    track: Flag = True
-    max_classification: Annotated[Whole, Field(ge=0, le=CLASSIFICATION_MAX)] | None = None
+    explain: bool = False
+    force_refresh: bool = False
+    debug: bool = False
+    track: bool = True
+    max_classification: int | None = Field(default=None, ge=0, le=CLASSIFICATION_MAX)
+
+
+class RecallBody(KeywordFields, RecallFields, strict=True):
+    """A question. Omitted fields use the profile's defaults."""
+
+    token_budget: int = 4000
+    depth: int | None = None
+    weights: dict[str, Any] | None = None
 
     @field_validator("token_budget")
     @classmethod
@@ -83,39 +93,15 @@ def _within(number: int, least: int, most: int, name: str, code: str) -> int:
     return number
 
 
-class RecallQuery(MomentQuery):
+class RecallQuery(RecallFields, RecallShapeQuery):
     """The same question in a query string, with the seed's limits.
 
     ``weights`` is JSON, such as ``{"lex":0.3,"vec":0.5,"graph":0.2}``.
     """
 
-    query: str = Field(min_length=1, max_length=QUERY_LENGTH_MAX)
     token_budget: int = Field(description="1 to 200000")
-    scope: str = "local"
     depth: int | None = Field(default=None, description="0 to 2")
     weights: str | None = None
-    min_confidence: QueryShare | None = None
-    include_neighbors: bool = True
-    include_contradicted: bool | None = None
-    include_low_trust: bool = False
-    limit: int = Field(default=100, ge=1, le=LIMIT_MAX)
-    entity: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
-    relation: str | None = Field(default=None, max_length=NAME_LENGTH_MAX)
-    source: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
-    garden_id: str | None = Field(default=None, max_length=NAME_LENGTH_MAX)
-    lambda_mmr: QueryShare | None = None
-    profile: str | None = Field(default=None, pattern=PROFILE_PATTERN)
-    explain: bool = False
-    force_refresh: bool = False
-    debug: bool = False
-    track: bool = True
-    max_classification: int | None = Field(default=None, ge=0, le=CLASSIFICATION_MAX)
-    legacy_format: bool = False
-    fields: Fields = "full"
-
-    @property
-    def shape(self) -> Shape:
-        return shape_of(self.fields, legacy=self.legacy_format)
 
 
 class ReceiptsQuery(Model, extra="forbid"):
@@ -153,18 +139,6 @@ class FeedbackRequest(Model, extra="forbid"):
         if self.answer is None and not self.cited and not self.rejected:
             raise PydanticCustomError("feedback_empty", "give cited, rejected or answer")
         return self
-
-
-class RecallShapeQuery(Model, extra="allow"):
-    """How much of an answer to send; see ``Fields``. ``legacy_format``: omit the content and
-    instructions channels of a full one."""
-
-    legacy_format: bool = False
-    fields: Fields = "full"
-
-    @property
-    def shape(self) -> Shape:
-        return shape_of(self.fields, legacy=self.legacy_format)
 
 
 class CardQuery(MomentQuery):
