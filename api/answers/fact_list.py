@@ -12,7 +12,7 @@ from engramlog.projections.authorization import Authorization
 from engramlog.projections.contradictions.preferred_side import preferred
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View, everything
-from engramlog.projections.image.visible_facts import live
+from engramlog.projections.image.visible_facts import live, saying
 from engramlog.projections.moment import Moment
 from engramlog.projections.tables.facts.fact_rows import FactRow
 
@@ -95,13 +95,7 @@ def _narrowed(view: View, filters: ListFilters) -> I32 | None:
     slots = everything(view)
     if filters.entity is not None:
         slots = view.slots_about(filters.entity)
-    for wanted, interner, column in (
-        (filters.relation, view.relations, view.relation),
-        (filters.source, view.sources, view.source),
-    ):
-        if wanted is not None:
-            number = interner.number(wanted)
-            slots = slots[:0] if number is None else slots[column[slots] == number]
+    slots = saying(view, slots, relation=filters.relation, source=filters.source)
     if filters.attested is not None:
         slots = slots[view.attested(slots) == filters.attested]
     return slots

@@ -11,7 +11,7 @@ from msgspec import Struct
 from engramlog.projections.arrays import F64, I32, I64, Bool
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.view import View
-from engramlog.projections.image.visible_facts import known
+from engramlog.projections.image.visible_facts import known, saying
 from engramlog.projections.moment import Moment
 
 CONFIDENCE_DECIMALS = 6
@@ -41,19 +41,6 @@ class Changes(Struct, frozen=True):
     confidence_after: F64
 
 
-def matching(view: View, slots: I32, filters: ChangeFilters) -> I32:
-    """Those of ``slots`` that match the filters."""
-    for text, interner, column in (
-        (filters.entity, view.entities, view.entity),
-        (filters.relation, view.relations, view.relation),
-        (filters.source, view.sources, view.source),
-    ):
-        if text is not None:
-            number = interner.number(text)
-            slots = slots[:0] if number is None else slots[column[slots] == number]
-    return slots
-
-
 def candidates(
     view: View, authorization: Authorization, moment: Moment, filters: ChangeFilters
 ) -> I32:
@@ -61,7 +48,13 @@ def candidates(
     if filters.scope is not None:
         authorization = authorization.narrowed(frozenset({filters.scope}))
     slots = None if filters.entity is None else view.slots_about(filters.entity)
-    return matching(view, known(view, authorization, moment, slots), filters)
+    return saying(
+        view,
+        known(view, authorization, moment, slots),
+        entity=filters.entity,
+        relation=filters.relation,
+        source=filters.source,
+    )
 
 
 def changes(

@@ -15,7 +15,7 @@ from engramlog.eventlog.log import EventLog
 from engramlog.projections.arrays import I32, I64
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.view import View
-from engramlog.projections.image.visible_facts import known
+from engramlog.projections.image.visible_facts import known, saying
 from engramlog.projections.moment import Moment
 from engramlog.projections.tables.database import json_list, query, query_column
 
@@ -87,9 +87,7 @@ def trail_of(
     """
     asked: I32 | None = None if filters.slot is None else np.array([filters.slot], dtype=np.int32)
     slots = known(view, authorization, moment, asked)
-    if filters.source is not None:
-        number = view.sources.number(filters.source)
-        slots = slots[:0] if number is None else slots[view.source[slots] == number]
+    slots = saying(view, slots, source=filters.source)
     if filters.attested is not None:
         slots = slots[view.attested(slots) == filters.attested]
     ended = slots[view.to_position[slots] <= moment.position]

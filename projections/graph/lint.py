@@ -18,7 +18,7 @@ from msgspec import Struct
 from engramlog.projections.arrays import I32, Bool
 from engramlog.projections.contradictions.conflicts import conflicts
 from engramlog.projections.graph.neighbors import relations_matching
-from engramlog.projections.image.visible_facts import known, live
+from engramlog.projections.image.visible_facts import known, live, saying
 from engramlog.projections.moment import NO_END, format_instant
 from engramlog.projections.normalization import is_reserved
 
@@ -203,15 +203,7 @@ CHECKS: dict[str, Callable[[_Room], list[LintFinding]]] = {
 
 
 def _matching_slots(view: View, slots: I32, request: LintRequest) -> I32:
-    keep = np.ones(len(slots), dtype=np.bool_)
-    for wanted, interner, column in (
-        (request.entity, view.entities, view.entity),
-        (request.relation, view.relations, view.relation),
-    ):
-        if wanted is not None:
-            number = interner.number(wanted)
-            keep &= column[slots] == (-1 if number is None else number)
-    return slots[keep]
+    return saying(view, slots, entity=request.entity, relation=request.relation)
 
 
 def _wanted(view: View, slot: int, request: LintRequest) -> bool:

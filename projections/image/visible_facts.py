@@ -20,6 +20,26 @@ def known(
     return chosen[authorization.mask(view, chosen)]
 
 
+def saying(
+    view: View,
+    slots: I32,
+    *,
+    entity: str | None = None,
+    relation: str | None = None,
+    source: str | None = None,
+) -> I32:
+    """Those of ``slots`` with these names, in stored form; None for any."""
+    for text, interner, column in (
+        (entity, view.entities, view.entity),
+        (relation, view.relations, view.relation),
+        (source, view.sources, view.source),
+    ):
+        if text is not None:
+            number = interner.number(text)
+            slots = slots[:0] if number is None else slots[column[slots] == number]
+    return slots
+
+
 def readable_of(view: View, authorization: Authorization, names: Iterable[str]) -> dict[str, int]:
     """Slots of those of the facts (ids) that the caller may read."""
     slots = {name: slot for name in names if (slot := view.slot_of(name)) is not None}
