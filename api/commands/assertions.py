@@ -168,14 +168,28 @@ def check_value(context: RequestContext, value: Value) -> None:
         check_instruction(value, context.authorization)
     except CommandRefused as fault:
         raise refused(fault.refused) from fault
+    if len(value.v) * 4 > context.service.settings.value_bytes_max:
+        check_size(context, len(value.v.encode()), "value")
+
+
+def check_size(context: RequestContext, size: int, what: str) -> None:
+    """Raises ApiError 413 if ``what`` has more bytes than a value may have."""
     limit = context.service.settings.value_bytes_max
-    text = value.v
-    if len(text) * 4 > limit and len(text.encode()) > limit:
+    if size > limit:
         raise ApiError(
             413,
-            {"code": "value_too_large", "message": f"value exceeds {limit} bytes"},
+            {"code": "value_too_large", "message": f"{what} exceeds {limit} bytes"},
             extra={"max_value_bytes": limit},
         )
+
+
+def source_of(context: RequestContext, given: str | None) -> str:
+    """The source of a request's writes: the caller, unless given. Raises ApiError 403."""
+    if given is None:
+        return stored_uri(context.caller.principal)
+    source = stored_uri(given)
+    check_source(context, source)
+    return source
 
 
 def _has_read(context: RequestContext, scope: str) -> bool:

@@ -9,11 +9,11 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.api.answers.same_fields import shaped
-from engramlog.api.commands.assertions import check_source, stored_uri
+from engramlog.api.commands.assertions import check_size, source_of
 from engramlog.api.commands.attestations import check_unattested
 from engramlog.api.commands.garden_access import entered_garden
 from engramlog.api.commands.request_context import RequestContext
-from engramlog.api.http.errors import ApiError, coded, entry, unprocessable
+from engramlog.api.http.errors import entry, unprocessable
 from engramlog.api.schemas.memory.deltas import DeltaBody, DeltasRequest, Triple, TriplesRequest
 from engramlog.api.schemas.memory.episodes import EpisodeBody
 from engramlog.projections.authorization import Authorization
@@ -64,15 +64,9 @@ def recording_of(
 ) -> RecordEpisodes:
     """The command that records episodes; without a timestamp, they happened now."""
     now_us = context.node.clock.now_us()
-    limit = context.service.settings.value_bytes_max
     for index, episode in enumerate(episodes):
-        size = len(_encode(episode.metadata))
-        if len(episode.content.encode()) + size > limit:
-            raise ApiError(
-                413,
-                {"code": "value_too_large", "message": f"episode {index} exceeds {limit} bytes"},
-                extra={"max_value_bytes": limit},
-            )
+        size = len(episode.content.encode()) + len(_encode(episode.metadata))
+        check_size(context, size, f"episode {index}")
     return RecordEpisodes(
         rights=context.authorization,
         undated=frozenset(n for n, episode in enumerate(episodes) if episode.timestamp is None),
@@ -95,7 +89,7 @@ def application_of(context: RequestContext, request: DeltasRequest) -> ApplyDelt
     check_unattested(context)
     where = writable(context, request.scope, request.garden_id)
     place = MemoryPlace(request.user, request.agent, where.scope, where.garden_id)
-    source = _source(context, request.source)
+    source = source_of(context, request.source)
     proposals: list[Proposal] = []
     for index, body in enumerate(request.deltas):
         delta = delta_of(body)
@@ -128,13 +122,6 @@ _DELTAS: dict[str, type[MemoryDelta]] = {
 }
 
 
-def _source(context: RequestContext, given: str | None) -> str:
-    source = stored_uri(context.caller.principal if given is None else given)
-    if given is not None:
-        check_source(context, source)
-    return source
-
-
 def _check_payload(context: RequestContext, payload: dict[str, Any], index: int) -> None:
     try:
         check_payload(payload)
@@ -151,9 +138,8 @@ def _check_payload(context: RequestContext, payload: dict[str, Any], index: int)
         where = ("body", "deltas", index, "fact_payload")
         message = f"a payload may have {PAYLOAD_REST_BYTES_MAX} bytes besides the fact"
         raise unprocessable([entry("invalid_payload", where, message)])
-    limit = context.service.settings.value_bytes_max
-    if isinstance(statement, str) and len(statement.encode()) > limit:
-        raise coded("value_too_large", f"value exceeds {limit} bytes")
+    if isinstance(statement, str):
+        check_size(context, len(statement.encode()), "value")
 
 
 def promotion_of(context: RequestContext, request: TriplesRequest) -> ApplyDeltas:
@@ -162,7 +148,7 @@ def promotion_of(context: RequestContext, request: TriplesRequest) -> ApplyDelta
     check_unattested(context)
     where = writable(context, request.scope, request.garden_id)
     place = MemoryPlace(request.user, request.agent, where.scope, where.garden_id)
-    source = _source(context, request.source)
+    source = source_of(context, request.source)
     now_us = context.node.clock.now_us()
     at_us = now_us if request.promotion_ts is None else parse_instant(request.promotion_ts)
     return ApplyDeltas(

@@ -11,14 +11,14 @@ from pydantic_core import PydanticCustomError
 
 from engramlog.api.answers.fact_record import WireScope
 from engramlog.api.answers.same_fields import shaped
-from engramlog.api.commands.assertions import check_entity, check_source
+from engramlog.api.commands.assertions import check_entity, check_size, source_of
 from engramlog.api.commands.attestations import check_unattested
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.commands.episodes import writable
 from engramlog.api.commands.garden_access import within
 from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import ApiError, refused
+from engramlog.api.http.errors import refused
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
 from engramlog.api.schemas.model import Model
@@ -174,24 +174,14 @@ async def record_summaries(call: Call) -> web.Response:
 def _commands(call: Call, request: SummariesRequest) -> list[RecordSummary]:
     check_unattested(call)
     where = writable(call, request.scope, request.garden_id)
-    owner = stored_uri(call.caller.principal if request.source is None else request.source)
-    if request.source is not None:
-        check_source(call, owner)
-    limit = call.service.settings.value_bytes_max
+    owner = source_of(call, request.source)
     commands: list[RecordSummary] = []
     for each in request.summaries:
         period = period_of_name(each.name)
         assert period is not None  # the schema requires it
         check_entity(call, period.entity)
-        if any(len(part.encode()) > limit for part in paragraphs_of(each.text or "")):
-            raise ApiError(
-                413,
-                {
-                    "code": "value_too_large",
-                    "message": f"a paragraph of {each.name} exceeds {limit} bytes",
-                },
-                extra={"max_value_bytes": limit},
-            )
+        for part in paragraphs_of(each.text or ""):
+            check_size(call, len(part.encode()), f"a paragraph of {each.name}")
         commands.append(
             RecordSummary(
                 name=each.name,
