@@ -396,6 +396,3 @@ class View(ColumnView):
 def everything(view: View) -> I32:
     """All slots of a view."""
     return np.arange(view.count, dtype=np.int32)
-
-
-__all__ = ["LIVE", "View", "everything"]

@@ -249,10 +249,12 @@ def _apart(sweep: DecaySwept, others: Mapping[str, tuple[int, DecaySwept]]) -> b
 
 
 FILL_PAGE_ROWS = 20_000
+_NUMBERS = 8
+"""Columns of ``_FILL`` that are numbers; the order is that of ``FactsPart._row``."""
 _FILL = """
-SELECT from_position, to_position, id, entity, relation, source, scope, garden_id, value_type,
-    value_v, hlc, recorded_at, valid_from_us, valid_until_us, base_confidence, set_aside, cid,
-    actor, received_from, attestation IS NOT NULL, origin
+SELECT from_position, to_position, hlc, recorded_at, valid_from_us, valid_until_us, base_confidence,
+    set_aside, id, cid, entity, relation, value_type, value_v, source, scope, garden_id, actor,
+    received_from, origin, attestation IS NOT NULL
 FROM fact_rows WHERE from_position>? ORDER BY from_position LIMIT ?
 """
 _TYPE_NUMBERS = {name: number for number, name in enumerate(VALUE_TYPES)}
@@ -272,7 +274,7 @@ class FactsPart(ImagePart):
         after = 0
         with _without_collector():  # nothing made here is garbage
             while rows := query(db, _FILL, (after, FILL_PAGE_ROWS)):
-                self._facts.append([self._loaded(row) for row in rows])
+                self._facts.append([self._row(row[:_NUMBERS], *row[_NUMBERS:]) for row in rows])
                 after = int(rows[-1][0])
 
     def fold(self, events: Sequence[Recorded]) -> None:
@@ -313,31 +315,21 @@ class FactsPart(ImagePart):
         slot_of = self._facts.slot_of
         return [slot_of[fact] for fact in facts if fact in slot_of]
 
-    def _loaded(self, row: Sequence[Any]) -> tuple[Any, ...]:
-        (start, end, fact, entity, relation, source, scope, garden, value_type, value_v, hlc,
-         recorded_at, valid_from, valid_until, base, set_aside, cid, actor, peer,
-         attested, origin) = row  # fmt: skip
-        return self._row(
-            fact, cid, entity, relation, value_type, value_v, source, scope, garden,
-            (start, end, hlc, recorded_at, valid_from, valid_until, base, set_aside),
-            actor, peer, origin, bool(attested),
-        )  # fmt: skip
-
     def _asserted(self, event: Recorded) -> tuple[Any, ...]:
         fact, header = event.payload, event.header
         assert isinstance(fact, FactAsserted)
         start, end = validity_us(fact)
         return self._row(
-            fact.id or id_text(header.event_id), fact.cid, fact.entity, fact.relation,
-            fact.value.type, fact.value.v,
-            fact.source, fact.scope, fact.garden_id,
             (event.position, LIVE, header.hlc, header.recorded_at, start, end,
              fact.confidence, LIVE),
+            fact.id or id_text(header.event_id), fact.cid, fact.entity, fact.relation,
+            fact.value.type, fact.value.v, fact.source, fact.scope, fact.garden_id,
             header.actor, event.peer, header.origin, fact.attestation is not None,
         )  # fmt: skip
 
     def _row(
         self,
+        numbers: tuple[int, int, int, int, int, int, float, int],
         fact: str,
         cid: str,
         entity: str,
@@ -347,7 +339,6 @@ class FactsPart(ImagePart):
         source: str,
         scope: str,
         garden: str | None,
-        numbers: tuple[int, int, int, int, int, int, float, int],
         actor: str,
         peer: str | None,
         origin: str,
