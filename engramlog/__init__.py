@@ -35,9 +35,9 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     """Load a public name on first use, so that ``import engramlog`` is quick."""
     if name == "__version__":
-        from importlib.metadata import version
+        from engramlog.api.release import release
 
-        return version("engramlog")
+        return release()
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'engramlog' has no attribute {name!r}")

@@ -166,17 +166,10 @@ class _Version(argparse.Action):
     """Looks the version up when it is asked for: this loads a parser of e-mails."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        print(f"engramlog {_version()}")
+        from engramlog.api.release import release
+
+        print(f"engramlog {release()}")
         parser.exit()
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("engramlog")
-    except PackageNotFoundError:  # run from a source tree without installation
-        return "(source tree)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

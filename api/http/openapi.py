@@ -6,7 +6,6 @@ Requests are pydantic models. Answers are the structs that handlers build.
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from types import UnionType
 from typing import Annotated, Any, cast, get_args
@@ -18,6 +17,7 @@ from pydantic.json_schema import models_json_schema
 
 from engramlog.api import schemas
 from engramlog.api.http.routing import Media, Route
+from engramlog.api.release import release
 from engramlog.api.schemas.facts import MomentQuery
 from engramlog.api.schemas.field_texts import field_text
 
@@ -114,14 +114,6 @@ def build_openapi(routes: Sequence[Route]) -> dict[str, Any]:
 def openapi_path(path: str) -> str:
     """The router's pattern in OpenAPI's form."""
     return _SEGMENT.sub(r"{\1}", path)
-
-
-def release() -> str:
-    """The installed release; "0" if none is."""
-    try:
-        return version("engramlog")
-    except PackageNotFoundError:
-        return "0"
 
 
 def _operation(route: Route) -> dict[str, Any]:

@@ -6,7 +6,6 @@ Each call opens a connection, so calls run concurrently and survive a restart of
 import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from time import monotonic, sleep
 from typing import Any, ParamSpec, TypeVar
 
@@ -43,6 +42,7 @@ from engramlog.api.mcp.node_request import (
 )
 from engramlog.api.mcp.resources import PROMPT, TEMPLATES, Requester, prompt, read, resources
 from engramlog.api.mcp.tools import TOOLS, Tool, is_text, text_of
+from engramlog.api.release import release
 
 NAME = "engramlog"
 JOB_WAIT_S = 60.0
@@ -136,7 +136,7 @@ def build_server(access: NodeAccess) -> Server[Any]:
 
     return Server(
         NAME,
-        version=_version(),
+        version=release(),
         title="engramlog memory",
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,
@@ -255,10 +255,3 @@ def _result(body: dict[str, Any] | None, text: str, *, is_error: bool = False) -
         structured_content=body,
         is_error=is_error,
     )
-
-
-def _version() -> str:
-    try:
-        return version("engramlog")
-    except PackageNotFoundError:  # run from a source tree without installation
-        return "0"

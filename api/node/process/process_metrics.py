@@ -10,7 +10,7 @@ from pathlib import Path
 from time import process_time
 
 from engramlog.api.http.metrics import Sample
-from engramlog.api.http.openapi import release
+from engramlog.api.release import release
 
 _PROC = Path("/proc/self")
 
