@@ -1,5 +1,6 @@
 """The two transports: stdio for a client that starts the server, streamable HTTP for many."""
 
+import io
 import logging
 import socket
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from msgspec import Struct
 
+from engramlog.api.mcp.stdin_messages import stdin_messages
 from engramlog.api.node.process.serving import listen
 
 PATH = "/mcp"
@@ -34,13 +36,18 @@ class HttpAddress(Struct, frozen=True, kw_only=True):
 
 
 def serve_stdio(server: Server[Any]) -> None:
-    """Serve one client on stdin and stdout until it closes them."""
+    """Serve one client on stdin and stdout until it closes one of them, or SIGINT."""
 
     async def main() -> None:
-        async with stdio_server() as (incoming, outgoing):
-            await server.run(incoming, outgoing, server.create_initialization_options())
+        lines = anyio.wrap_file(io.StringIO())  # the SDK reads none itself
+        async with stdio_server(stdin=lines) as (_, outgoing):
+            messages = stdin_messages(outgoing)
+            await server.run(messages, outgoing, server.create_initialization_options())
 
-    anyio.run(main)
+    try:
+        anyio.run(main)
+    except* BrokenPipeError:  # the client is gone
+        pass
 
 
 def serve_http(

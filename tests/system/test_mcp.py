@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -338,6 +340,58 @@ def test_old_clients_connect(node: NodeProcess) -> None:
         assert (await ask(client, "query_facts", limit=1))["facts"] is not None
 
     talk(over_stdio(node), story, mode="legacy")
+
+
+@contextmanager
+def wired(node: NodeProcess) -> Generator[subprocess.Popen[bytes]]:
+    """A server on pipes, ready for messages."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "engramlog", "mcp", "--url", node.url],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+    )  # fmt: skip
+    with process:
+        try:
+            assert said(process, b'{"jsonrpc": "2.0", "id": 0, "method": "ping"}')["id"] == 0
+            yield process
+        finally:
+            process.kill()
+
+
+def said(process: subprocess.Popen[bytes], line: bytes) -> dict[str, Any]:
+    """The answer to a line."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(line + b"\n")
+    process.stdin.flush()
+    return json.loads(process.stdout.readline())
+
+
+def test_an_unreadable_message_is_answered(node: NodeProcess) -> None:
+    with wired(node) as process:
+        for line, name in (
+            (rb'{"jsonrpc": "2.0", "id": 7, "method": "ping", "params": {"a": "\ud83c"}}', 7),
+            (b'{"jsonrpc": "2.0", "id": "b", "method": "ping", "params": {"a": "\xff"}}', "b"),
+            (b'{"id": 8, "method": "ping"}', 8),
+            (b"\n[]", None),
+            (b"hello", None),
+        ):
+            answer = said(process, line)
+            assert (answer["id"], answer["error"]["code"]) == (name, -32600)
+        assert said(process, b'{"jsonrpc": "2.0", "id": 9, "method": "ping"}')["result"] == {}
+
+
+def test_a_server_on_pipes_ends_at_ctrl_c_and_with_its_client(node: NodeProcess) -> None:
+    with wired(node) as process:
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=20)[1] == b""
+        assert process.returncode == 130
+    with wired(node) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.close()
+        process.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+        process.stdin.flush()
+        assert process.wait(20) == 0
 
 
 def test_session_of_the_environment(node: NodeProcess) -> None:
