@@ -255,9 +255,11 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     """Start the tasks with the app; stop them at its end."""
     service = app[SERVICE]
     followers = service.node.reader.followers
-    followers.append(service.commits.committed)
+    told = (service.commits.committed, service.jobs.committed)
+    followers.extend(told)
     await service.tasks.start()
     yield
     await service.tasks.stop()
-    followers.remove(service.commits.committed)
+    for each in told:
+        followers.remove(each)
     await asyncio.to_thread(service.close)

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from hashlib import sha256
 from typing import Any, Protocol, TypeVar, cast
 
+import msgspec
 from aiohttp import web
 from msgspec.structs import replace
 from pydantic import BaseModel
@@ -97,9 +98,11 @@ class Call(RequestContext):
         return text or None
 
     def credential(self) -> bytes:
-        """A digest that identifies the caller's credential: the key, not its owner."""
+        """A digest that identifies the caller's credential with its present rights: the key, not
+        its owner."""
+        rights = msgspec.json.encode(self.caller.authorization, order="deterministic")
         given = self.request.headers.get("Authorization", "")
-        return sha256(f"{self.caller.principal}\n{given}".encode(errors="replace")).digest()
+        return sha256(rights + given.encode(errors="replace")).digest()
 
     def note_facts(self, facts: Iterable[FactRecord]) -> None:
         """Note the scopes of shown records as read in the session."""

@@ -1,8 +1,9 @@
 """Jobs: long work that a request begins and that other requests ask about.
 
 ``RequestJobs`` answer later: a large request becomes a job, and the caller fetches the result by
-id. Only the credential that started a job finds it; to all others it does not exist. Memory keeps
-results for ten minutes; a restart drops them.
+id. Only the credential that started a job finds it, while it has the same rights; to all others it
+does not exist. Memory keeps results for ten minutes; a restart drops them, and so does an event
+that takes facts away: results may quote these.
 
 ``SingleJob`` is work on the whole node (a rebuild, a snapshot): one of a kind at a time, in a
 thread, with its progress.
@@ -10,7 +11,7 @@ thread, with its progress.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 from uuid import uuid4
@@ -21,6 +22,8 @@ from msgspec import UNSET, Struct, UnsetType
 from engramlog.api.http.errors import ApiError, coded, plain
 from engramlog.api.node.tasks.task import TaskStatus
 from engramlog.eventlog.errors import EventLogError
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import FactErased, TombstoneSet
 from engramlog.projections.moment import format_instant
 
 KEPT_S = 600.0
@@ -55,10 +58,12 @@ class JobAccepted(Struct):
 
 
 class Job(Struct, kw_only=True):
-    """One job. ``owner``: digest of the credential that may read it; empty for any."""
+    """One job. ``owner``: digest of the credential that may read it; empty for any. ``hidings``:
+    see ``RequestJobs``."""
 
     kind: str
     owner: bytes = b""
+    hidings: int = 0
     job_id: str | None = msgspec.field(default_factory=lambda: str(uuid4()))
     status: JobState = "pending"
     result: Any = None
@@ -97,7 +102,7 @@ class Job(Struct, kw_only=True):
 
 
 class RequestJobs:
-    """See the module. For use within one event loop."""
+    """See the module. For use within one event loop, except ``committed``."""
 
     name = "jobs"
 
@@ -106,6 +111,13 @@ class RequestJobs:
         self._jobs: dict[str, Job] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._free = asyncio.Semaphore(RUNNING_MAX)
+        self._hidings = 0
+        """How often facts were erased or hidden."""
+
+    def committed(self, events: Sequence[Recorded]) -> None:
+        """Called with published events."""
+        if any(isinstance(event.payload, FactErased | TombstoneSet) for event in events):
+            self._hidings += 1
 
     async def start(self) -> None:
         """Nothing runs before a request begins it."""
@@ -128,7 +140,7 @@ class RequestJobs:
         self._forget()
         if len(self._jobs) >= JOBS_MAX:
             raise coded("too_many_jobs", "too many jobs wait or keep a result; try again later")
-        job = Job(kind=kind, owner=owner)
+        job = Job(kind=kind, owner=owner, hidings=self._hidings)
         self._jobs[str(job.job_id)] = job
         task = asyncio.create_task(self._run(job, work), name=f"{kind}-{job.job_id}")
         self._tasks.add(task)
@@ -150,7 +162,7 @@ class RequestJobs:
     def _forget(self) -> None:
         before = self._now_s() - KEPT_S
         for name, job in list(self._jobs.items()):
-            if job.ended_s is not None and job.ended_s < before:
+            if job.hidings != self._hidings or (job.ended_s is not None and job.ended_s < before):
                 del self._jobs[name]
 
 

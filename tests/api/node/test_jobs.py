@@ -11,7 +11,7 @@ from msgspec import to_builtins
 
 from engramlog.api.http.errors import ApiError
 from engramlog.api.node.tasks.jobs import KEPT_S, RequestJobs
-from tests.worlds.live import LiveNode
+from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.waiting import until
 
 Serve = Callable[..., LiveNode]
@@ -44,6 +44,35 @@ def test_a_sweep_over_many_facts_is_a_job(serve: Serve) -> None:
     assert finished(node, f"/v1/decay/jobs/{swept['job_id']}")["result"]["decayed"] == 3
     assert node.call("GET", "/v1/facts").json()["total"] == 0
     assert len(facts) == 3
+
+
+@pytest.mark.parametrize("how", ["erasures", "tombstones"])
+def test_a_result_goes_once_its_facts_are_taken_away(serve: Serve, how: str) -> None:
+    node = serve(job_facts_min=0)
+    secret = node.state(entity="user:a", v="a secret")
+    node.state(entity="user:a", v="another")
+    ask = {"scope": "company", "checks": ["contradiction"]}
+    path = f"/v1/lint/jobs/{node.call('POST', '/v1/lint', json=ask).json()['job_id']}"
+    assert "a secret" in str(finished(node, path))
+    body = {"fact_ids": [secret["id"]]} if how == "erasures" else {"entity_uri": "user:a"}
+    assert node.call("POST", f"/v1/{how}", json=body, key=CONTROL_TOKEN).status_code < 300
+    assert node.call("GET", path).status_code == 404
+
+
+def test_a_result_is_for_the_rights_that_began_it(serve: Serve) -> None:
+    node = serve(auth_required=True, job_facts_min=0)
+    ann = node.key_of("ann")
+    garden = {"slug": "g", "name": "G", "scope": "company"}
+    made = node.call("POST", "/v1/gardens", key=CONTROL_TOKEN, json=garden).json()["id"]
+    member = {"entity_uri": "agent:ann", "role": "writer"}
+    node.call("POST", f"/v1/gardens/{made}/members", key=CONTROL_TOKEN, json=member)
+    for v in "12":
+        node.state(key=ann, v=v, garden_id=made)
+    ask = {"scope": "company", "checks": ["contradiction"]}
+    job = node.call("POST", "/v1/lint", json=ask, key=ann).json()["job_id"]
+    assert finished(node, f"/v1/lint/jobs/{job}", ann)["result"]["findings"]
+    node.call("DELETE", f"/v1/gardens/{made}/members/agent:ann", key=CONTROL_TOKEN)
+    assert node.call("GET", f"/v1/lint/jobs/{job}", key=ann).status_code == 404
 
 
 def test_a_lint_over_many_facts_is_a_job_with_the_same_answer(serve: Serve) -> None:
