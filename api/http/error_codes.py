@@ -86,7 +86,7 @@ ERRORS: dict[int, dict[str, str]] = {
             "`scope_mismatch`, `duplicate_replaces`, `self_replace`, `batch_overlap`, "
             "`stale_version`, `contradiction`"
         ),
-        "consolidation_raced": "another run was faster; this one wrote nothing",
+        "consolidation_raced": "another run or an erasure was faster; this one wrote nothing",
         "manifest_outdated manifest_rotation": "see [manifests](federation-protocol.md#manifests)",
         "too_many_subscriptions": "the caller has `STIGMEM_SUBSCRIPTIONS_MAX`",
         "peer_not_pending stream_not_held federation_disabled": "the peering is in another state",

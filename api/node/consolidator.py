@@ -56,8 +56,8 @@ class RunCounts(Struct, kw_only=True):
 
 class RunReport(RunCounts, kw_only=True):
     """The outcome of a run: counts, the deltas' results, and the episodes set aside. ``raced`` says
-    that another run of the rule was faster and this one stopped. ``more``: a dry run left episodes
-    unread.
+    that another run of the rule, or an erasure, was faster and this one stopped. ``more``: a dry
+    run left episodes unread.
     """
 
     proposals: list[Proposal] = field(default_factory=list)
@@ -277,7 +277,8 @@ class Consolidator:
             strict=False,
             single_valued=tuple(rule.single_valued),
         )
-        return Consolidate(apply=apply, run=run, expected=run.from_position)
+        keys = tuple(episode.key for episode in admitted)
+        return Consolidate(apply=apply, run=run, expected=run.from_position, episodes=keys)
 
     async def _unpromoted(self, rule: Rule, episodes: Sequence[Episode]) -> list[Episode]:
         """The episodes that this version of the rule has not yet promoted."""
@@ -311,7 +312,7 @@ class Consolidator:
         return [each for each in episodes if scores[each.key] >= gate.threshold], scores
 
     async def _submit(self, steps: Sequence[Consolidate], report: RunReport, *, keep: bool) -> bool:
-        """Write steps as one command. False if another run was faster."""
+        """Write steps as one command. False if another run or an erasure was faster."""
         future = self._node.writer.submit(steps, actor=SYSTEM_ACTOR, atomic=True)
         answer = await asyncio.wrap_future(future)
         for outcome in answer.outcomes:

@@ -69,13 +69,14 @@ class ApplyDeltas(OwnShape, frozen=True, kw_only=True):
 
 
 class Consolidate(OwnShape, frozen=True, kw_only=True):
-    """Apply the deltas of a rule's run and record the run. Refused if another run was faster (the
-    rule's watermark is no longer ``expected``). The writer fills in the counts of ``run`` from the
-    outcomes of the deltas."""
+    """Apply the deltas and record the run. Refused if another run was faster (the rule's watermark
+    is no longer ``expected``), or if an erasure took some of the ``episodes`` (keys). The writer
+    fills in the counts of ``run`` from the outcomes of the deltas."""
 
     apply: ApplyDeltas
     run: ConsolidationRan
     expected: int
+    episodes: tuple[str, ...] = ()
 
 
 class StoreMemory(OwnShape, frozen=True, kw_only=True):

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from engramlog.api.node import consolidator
 from engramlog.api.node.node import Node
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.kinds import ConsolidationRan
 from engramlog.projections.moment import parse_instant
+from engramlog.projections.writing.commands import EraseFacts
 from tests.worlds.live import LiveNode
 from tests.worlds.memory_requests import apply, delta, facts, objects
 from tests.worlds.waiting import until
@@ -209,6 +211,27 @@ def test_a_fact_retracted_by_hand_stays_retracted(live: LiveNode) -> None:
     again = run(live, from_position=1)
     assert (again["episodes"], again["known"], again["applied"]) == (1, 1, 0)
     assert objects(live) == []
+
+
+def test_words_erased_while_a_run_reads_them_become_no_fact(
+    live: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule(live)
+    live.state(entity="user:ann")
+    lives(live, "ep-1", "Atlantis", user="user:ann")
+    lives(live, "ep-2", "Graz", user="Bo")
+    emit = consolidator.emit
+
+    def erase_then_emit(*given: Any) -> Any:
+        live.node.write(EraseFacts(erasure_id="e-1", entity="user:ann"))
+        monkeypatch.undo()
+        return emit(*given)
+
+    monkeypatch.setattr(consolidator, "emit", erase_then_emit)
+    assert run(live)["raced"]
+    assert run(live)["applied"] == 1
+    assert objects(live, user="user:ann") == []
+    assert objects(live, user="Bo") == ["Graz"]
 
 
 def test_users_do_not_replace_each_others_facts(live: LiveNode) -> None:

@@ -11,13 +11,14 @@ import msgspec
 from engramlog.eventlog.kinds import ConsolidationRuleSet
 from engramlog.projections.episodes.reading_rules import watermark
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import query_one
+from engramlog.projections.tables.database import json_list, query_one, query_value
 from engramlog.projections.writing import memory_commands as ask
 from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.memory.deltas import apply_deltas
 
 _STANDS = f"SELECT document FROM consolidation_rules WHERE rule_id=? AND to_position={LIVE}"
+_THERE = "SELECT count(*) FROM episodes WHERE key IN (SELECT value FROM json_each(?))"
 RULE_NOT_FOUND = Refused("rule_not_found", "consolidation rule not found")
 
 
@@ -33,10 +34,14 @@ def set_consolidation_rule(command: ConsolidationRuleSet, context: Context) -> D
 
 
 def consolidate(command: ask.Consolidate, context: Context) -> Decision | Refused:
-    """Apply the deltas and record the run, unless another run was faster."""
+    """Apply the deltas and record the run, unless another run was faster, or an erasure: the deltas
+    repeat the words of their episodes."""
     run = command.run
     if not run.replay and watermark(context.db, run.rule_id) != command.expected:
         return Refused("consolidation_raced", "another run of this rule was faster")
+    there = query_value(context.db, _THERE, (json_list(command.episodes),))
+    if there != len(command.episodes):
+        return Refused("consolidation_raced", "an erasure took episodes of this run")
     made = apply_deltas(command.apply, context)
     results = made.detail["results"]
     statuses = Counter(result["status"] for result in results)
