@@ -1,10 +1,12 @@
 """Which facts an erasure covers: the named ones, and all their copies."""
 
+import re
 from collections.abc import Collection, Iterable
 
 import apsw
 from msgspec import Struct
 
+from engramlog.projections.normalization import normalize_uri
 from engramlog.projections.tables.database import json_list, query, query_column
 from engramlog.projections.writing.commands import EraseFacts
 
@@ -15,7 +17,7 @@ _COLUMNS = """facts.id, facts.from_position, facts.to_position, facts.set_aside,
     facts.relation, facts.value_type, facts.value_v, facts.source, facts.cid, facts.scope"""
 _BY_ID = f"SELECT {_COLUMNS} FROM fact_rows AS facts WHERE id IN (SELECT value FROM json_each(?))"
 _OF_ENTITY = f"SELECT {_COLUMNS} FROM fact_rows AS facts WHERE entity=? LIMIT ?"
-_MENTIONS = f"SELECT {_COLUMNS} FROM fact_rows AS facts WHERE instr(value_v, ?) > 0 LIMIT ?"
+_MENTIONS = f"SELECT {_COLUMNS} FROM fact_rows AS facts WHERE names(value_v) LIMIT ?"
 _COPIES = f"""
 SELECT {_COLUMNS} FROM json_each(?) AS asked JOIN fact_rows AS facts
   ON entity = asked.value ->> 0 AND relation = asked.value ->> 1
@@ -64,6 +66,10 @@ class Doomed(Struct, frozen=True):
     cid: str
     scope: str
 
+    @property
+    def is_ref(self) -> bool:
+        return self.value_type == "ref"
+
 
 def facts_named(db: apsw.Connection, fact_ids: Iterable[str]) -> list[Doomed]:
     """The existing facts among these ids."""
@@ -75,7 +81,8 @@ def facts_about(db: apsw.Connection, entity: str, *, mentions: bool) -> list[Doo
     bound = ERASED_FACTS_MAX + 1
     rows = query(db, _OF_ENTITY, (entity, bound))
     if mentions:
-        rows += query(db, _MENTIONS, (entity, bound))
+        _teach_names(db, entity)
+        rows += query(db, _MENTIONS, (bound,))
     return list({row[0]: Doomed(*row) for row in rows}.values())
 
 
@@ -111,8 +118,8 @@ WHERE deltas.fact_id IN (SELECT value FROM json_each(?)) ORDER BY 1
 _EPISODES_OF = """
 WITH named AS (SELECT raw_uri FROM aliases WHERE raw_uri = ?1 OR canonical_uri = ?1)
 SELECT position FROM episodes
-WHERE user = ?1 OR agent = ?1 OR session = ?1 OR instr(content, ?1) > 0 OR instr(metadata, ?1) > 0
-UNION SELECT position FROM delta_rejections WHERE user = ?1
+WHERE is_it(user) OR is_it(agent) OR is_it(session) OR names(content) OR names(metadata)
+UNION SELECT position FROM delta_rejections WHERE is_it(user)
 UNION SELECT from_position FROM aliases WHERE raw_uri IN named
 UNION SELECT to_position FROM aliases WHERE raw_uri IN named
 """
@@ -125,8 +132,34 @@ def named_elsewhere(db: apsw.Connection, doomed: Collection[str], command: Erase
     if command.episodes:
         found |= set(source_episodes(db, doomed))
     if command.entity is not None and command.mentions:
+        _teach_names(db, command.entity)
         found |= set(query_column(db, _EPISODES_OF, (command.entity,)))
     return found
+
+
+_NAME = "[a-z0-9_-]"
+_NAME_GOES_ON = "[a-z0-9_-]|[.:@+][a-z0-9]"
+"""In ASCII alone: other scripts may write a name without a space before or after it."""
+
+
+def _teach_names(db: apsw.Connection, entity: str) -> None:
+    """Define two functions for statements: whether a text names the entity (stored form), in any
+    spelling that means it but not as the beginning of a longer name; and whether it is such a
+    spelling."""
+    spelt = re.escape(entity).replace(r"\-", r"(?:-|\s+)")
+    pattern = re.compile(f"(?<!{_NAME}){spelt}(?!{_NAME_GOES_ON})")
+
+    def is_it(*texts: apsw.SQLiteValue) -> bool:
+        try:
+            return normalize_uri(str(texts[0])) == entity
+        except ValueError:
+            return False
+
+    def names(*texts: apsw.SQLiteValue) -> bool:
+        return pattern.search(str(texts[0]).lower()) is not None
+
+    db.create_scalar_function("names", names, 1)
+    db.create_scalar_function("is_it", is_it, 1)
 
 
 def source_episodes(db: apsw.Connection, facts: Collection[str]) -> list[int]:

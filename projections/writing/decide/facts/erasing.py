@@ -12,6 +12,8 @@ from engramlog.eventlog.identifiers import id_bytes, id_text
 from engramlog.eventlog.kinds import (
     ConflictResolved,
     DeltaApplied,
+    DeltaRejected,
+    EpisodeRecorded,
     ErasureCertified,
     ErasureReason,
     FactAsserted,
@@ -21,6 +23,7 @@ from engramlog.eventlog.kinds import (
     LegalHoldSet,
 )
 from engramlog.projections.moment import LIVE
+from engramlog.projections.normalization import normalize_ref
 from engramlog.projections.tables.database import json_list, query_column, query_one
 from engramlog.projections.tables.facts.attributes import attributed
 from engramlog.projections.tables.facts.erasures import find_erasure, find_erasure_receipt, held
@@ -87,20 +90,28 @@ def erase_facts(command: EraseFacts, context: Context) -> Decision | Refused:
         chosen = facts_named(db, command.fact_ids)
         if len(chosen) < len(set(command.fact_ids)):
             return _ABSENT
-    if not any(covers_scope(command.rights, fact.scope) for fact in chosen):
-        return _ABSENT
     doomed = with_copies(db, chosen, derived=command.derived)
     if len(doomed) > ERASED_FACTS_MAX:
         return Refused(
             "too_many_targets", f"over {ERASED_FACTS_MAX} facts would go; erase fewer at a time"
         )
-    if not all(covers_scope(command.rights, fact.scope) for fact in doomed.values()):
+    events = _events(command, doomed, context)
+    told = {
+        event.payload.scope
+        for event in events.values()
+        if isinstance(event.payload, EpisodeRecorded | DeltaRejected)
+    }
+    if not any(covers_scope(command.rights, each) for each in told | {f.scope for f in chosen}):
+        return _ABSENT
+    scopes = told | {fact.scope for fact in doomed.values()}
+    if not all(covers_scope(command.rights, each) for each in scopes):
         return Refused("scope_forbidden", "a copy is in a scope that this key does not cover")
     entities = {fact.entity for fact in doomed.values()}
-    entities |= {fact.value_v for fact in doomed.values() if fact.value_type == "ref"}
+    entities |= {normalize_ref(fact.value_v) for fact in doomed.values() if fact.is_ref}
+    if command.entity is not None:
+        entities.add(command.entity)
     if held(db, doomed, entities):
         return Refused("legal_hold", "a legal hold forbids erasing this; nothing was erased")
-    events = _events(command, doomed, context)
     drafts = _drafts(command.erasure_id, command.reason, events, context)
     detail = {
         "erasure_id": command.erasure_id,
@@ -128,6 +139,7 @@ def foreign_erasures(context: Context) -> list[Draft]:
             continue  # it takes effect once its page is committed
         doomed = facts_named(context.db, facts)
         entities = {fact.entity for fact in doomed}
+        entities |= {normalize_ref(fact.value_v) for fact in doomed if fact.is_ref}
         if held(context.db, facts, entities):
             continue
         events = {fact.position: fact.id for fact in doomed}
@@ -209,7 +221,7 @@ def _events(
     positions = {fact.position for fact in doomed.values()}
     ends = {fact.to_position for fact in doomed.values()}
     ends |= {fact.set_aside for fact in doomed.values()}
-    targets = {*doomed, *(fact.entity for fact in doomed.values() if command.entity is not None)}
+    targets = {*doomed} if command.entity is None else {*doomed, command.entity}
     asked = (json_list(doomed), json_list(sorted(targets)))
     speaking = set(query_column(context.db, _SPEAKING, asked))
     speaking |= named_elsewhere(context.db, doomed, command)

@@ -1,0 +1,95 @@
+"""What goes with an entity: what names it in any spelling, no more, and only with authority."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.worlds.live import CONTROL_TOKEN, LiveNode
+from tests.worlds.memory_requests import put
+
+ALICE = "user:alice-smith"
+
+
+def asked(live: LiveNode, key: str = CONTROL_TOKEN, **body: Any) -> Any:
+    return live.call("POST", "/v1/erasures", json={"wait": True, **body}, key=key)
+
+
+def erase(live: LiveNode, **body: Any) -> list[str]:
+    answer = asked(live, **body)
+    assert answer.status_code == 202, answer.text
+    return sorted(answer.json()["fact_ids"])
+
+
+def hold(live: LiveNode, **body: Any) -> list[dict[str, Any]]:
+    answer = live.call("PUT", "/v1/legal-holds", json=body, key=CONTROL_TOKEN)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["holds"]
+
+
+def episodes(live: LiveNode, user: str) -> list[str]:
+    page = live.call("GET", "/v1/episodes", params={"user": user}, key=CONTROL_TOKEN).json()
+    return [each["id"] for each in page["episodes"]]
+
+
+def test_an_entity_goes_in_every_spelling_of_its_name(live: LiveNode) -> None:
+    facts = [
+        live.state(entity="User:Alice Smith", v="own"),
+        live.state(relation="rel:knows", type="ref", v="User:Alice Smith"),
+        live.state(relation="memory:note", v="met USER:Alice  Smith, at noon"),
+        live.state(relation="memory:note", v="问user:alice-smith去"),
+    ]
+    put(live, user="User:Alice-Smith", id="by")
+    put(live, user="user:bo", id="of", content="User:Alice Smith was there")
+    put(live, user="user:bo", id="stays")
+    assert erase(live, entity=ALICE) == sorted(fact["id"] for fact in facts)
+    assert (episodes(live, "User:Alice-Smith"), episodes(live, "user:bo")) == ([], ["stays"])
+    assert live.node.rebuild().compared
+
+
+@pytest.mark.parametrize("other", ["user:ann-lee", "user:anna", "user:ann@lee", "super-user:ann"])
+def test_longer_names_are_other_entities(live: LiveNode, other: str) -> None:
+    own = live.state(entity="user:ann", v="own")
+    live.state(relation="rel:knows", type="ref", v=other)
+    live.state(relation="memory:note", v=f"met {other}")
+    put(live, user=other, id="ep", content=f"{other} was there")
+    assert erase(live, entity="user:ann") == [own["id"]]
+    assert episodes(live, other) == ["ep"]
+
+
+def test_an_entity_with_nothing_but_episodes_can_be_erased(live: LiveNode) -> None:
+    put(live, user=ALICE, id="ep")
+    assert erase(live, entity=ALICE) == []
+    assert episodes(live, ALICE) == []
+    assert asked(live, entity=ALICE).status_code == 404
+
+
+def test_episodes_of_other_scopes_need_these_scopes(live: LiveNode) -> None:
+    live.state(entity=ALICE, v="own", scope="team")
+    put(live, user=ALICE, id="ep", scope="company")
+    key = live.mint("read", "write", "admin", entity="agent:admin", scopes=["team"])
+    answer = asked(live, key, entity=ALICE)
+    assert (answer.status_code, answer.json()["detail"]["code"]) == (403, "scope_forbidden")
+    assert episodes(live, ALICE) == ["ep"]
+
+
+def test_a_held_entity_is_held_in_every_spelling(live: LiveNode) -> None:
+    ref = live.state(relation="rel:knows", type="ref", v="User:Alice Smith")
+    live.state(relation="memory:note", v=f"met {ALICE}")
+    put(live, user=ALICE, id="ep")
+    hold(live, entity=ALICE, reason="a lawsuit")
+    for answer in (asked(live, fact_ids=[ref["id"]]), asked(live, entity=ALICE)):
+        assert (answer.status_code, answer.json()["detail"]["code"]) == (423, "legal_hold")
+
+
+def test_holds_on_those_who_named_an_entity_stay_in_the_log(live: LiveNode) -> None:
+    live.state(entity=ALICE, v="own")
+    live.state(entity="user:bo", relation="rel:knows", type="ref", v=ALICE)
+    for entity in (ALICE, "user:bo"):
+        hold(live, entity=entity, reason=f"a lawsuit about {entity}")
+        hold(live, entity=entity, held=False)
+    erase(live, entity=ALICE)
+    log = live.call("GET", "/v1/log", params={"limit": 100}, key=CONTROL_TOKEN).text
+    assert "a lawsuit about user:bo" in log
+    assert f"a lawsuit about {ALICE}" not in log
