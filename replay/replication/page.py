@@ -14,10 +14,12 @@ from engramlog.eventlog.log import CopyableLog, KeyCopy
 PAGE_FORMAT = 1
 PAGE_EVENTS_MAX = 10_000
 PAGE_BYTES = 8 * 1024 * 1024
-"""Where a page ends, to within ``STEP_EVENTS``."""
+"""Where a page ends, to within one step of reading."""
 PAGE_BYTES_MAX = 1024 * 1024 * 1024
 """A larger page is refused unread: one step of the largest events is far smaller."""
-STEP_EVENTS = 500
+FIRST_STEP_EVENTS = 10
+STEP_EVENTS_MAX = 500
+"""Events read at a time: few at first, then as many of the same size as the page has room for."""
 COMPRESSION_LEVEL = 1
 
 Row = tuple[int, int, int, str | None, bytes, bytes, bytes | None, bytes | None]
@@ -70,7 +72,9 @@ def read_page(
     events: list[Stored] = []
     size, place = 0, after
     while len(events) < limit and size < PAGE_BYTES:
-        step = log.read_stored(place, min(STEP_EVENTS, limit - len(events)))
+        fitting = (PAGE_BYTES - size) * len(events) // size if events else FIRST_STEP_EVENTS
+        count = max(1, min(fitting, STEP_EVENTS_MAX, limit - len(events)))
+        step = log.read_stored(place, count)
         if not step:
             break
         events += step

@@ -22,7 +22,7 @@ from engramlog.replay.replication.page import (
     encode_page,
     read_page,
 )
-from tests.worlds.samples import ORIGIN, START_US, facts, open_log
+from tests.worlds.samples import ORIGIN, START_US, fact, facts, open_log
 
 OTHER = "stigmem:node:00000000-0000-4000-8000-000000000001"
 
@@ -77,6 +77,16 @@ def test_a_page_survives_its_way(primary: SqliteLog) -> None:
     assert decode_page(encode_page(page)) == page
     assert page.stored() == primary.read_stored(0, 4)
     assert page.head == 10
+
+
+def test_a_page_of_large_events_ends_soon_after_its_bytes(tmp_path: Path) -> None:
+    position, digest, counts = 0, b"", list[int]()
+    with open_log(tmp_path / "large.db") as log:
+        log.append([fact(f"{number}" * 900_000) for number in range(10, 40)])
+        while rows := page_of(log, position, digest, limit=10_000).events:
+            counts.append(len(rows))
+            position, digest = rows[-1][0], rows[-1][5]
+    assert counts == [10, 10, 10]  # of 1.8 MB each, so one step
 
 
 def test_a_page_that_was_cut_or_altered_is_refused(primary: SqliteLog, copy: SqliteLog) -> None:

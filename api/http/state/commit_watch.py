@@ -1,7 +1,7 @@
 """Waiting in the event loop until the log grows, for requests that follow it."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from engramlog.eventlog.event import Recorded
 
@@ -29,17 +29,27 @@ class CommitWatch:
 
     async def wait(self, grown: Callable[[], bool], seconds: float) -> bool:
         """Whether ``grown`` holds within this time; checked after every commit."""
+
+        async def look() -> bool:
+            return grown()
+
+        return await self.wait_reading(look, seconds)
+
+    async def wait_reading(self, grown: Callable[[], Awaitable[bool]], seconds: float) -> bool:
+        """The same, for a check that reads the log: it must not hold up the event loop."""
         loop = self._loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        while not grown():
+        while True:
+            commit = self._grown  # the next one, which may come during the check
+            if await grown():
+                return True
             left = deadline - loop.time()
             if left <= 0 or self.ending:
                 return False
             try:
-                await asyncio.wait_for(self._grown.wait(), left)
+                await asyncio.wait_for(commit.wait(), left)
             except TimeoutError:
-                return grown()
-        return True
+                return await grown()
 
     def _wake(self) -> None:
         self._grown.set()

@@ -71,13 +71,17 @@ async def streams(call: Call) -> web.Response:
     it has seen."""
     row, scopes = asking_peer(call)
     query = call.query(StreamsQuery)
-    if query.wait_s and query.seen:
-        # The peer's grants may change during the wait, or end.
-        await call.service.commits.wait(
-            lambda: _tag(offered_heads(call, _now(call, row), scopes)) != query.seen, query.wait_s
-        )
-        row = _now(call, row)
-    heads = offered_heads(call, row, scopes)
+    # The peer's grants may change during the wait, or end. A log on a server that does not answer
+    # blocks only threads.
+    heads = await call.in_pool(lambda: offered_heads(call, row, scopes))
+
+    async def changed() -> bool:
+        nonlocal heads
+        heads = await call.in_pool(lambda: offered_heads(call, _now(call, row), scopes))
+        return _tag(heads) != query.seen
+
+    if query.wait_s and query.seen == _tag(heads):
+        await call.service.commits.wait_reading(changed, query.wait_s)
     statement = signed_streams(call.node.identity, heads, call.node.clock.now_us())
     return web.Response(
         body=msgspec.json.encode(statement),

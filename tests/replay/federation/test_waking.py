@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import msgspec
+import pytest
 from aiohttp import web
 
 from engramlog.api.client.event_source import STREAMS_PATH
+from engramlog.eventlog.log import StreamHead
 from engramlog.replay.federation.page import StreamPage
 from tests.worlds.federation.hostile import HostilePeer, heads_tag
 from tests.worlds.federation.seen import detail, held, texts
@@ -36,6 +41,41 @@ def holds_back(peer: HostilePeer) -> list[bool]:
 def withheld(page: StreamPage) -> StreamPage:
     events = [(*page.events[0][:2], None, None)]
     return msgspec.structs.replace(page, events=events)
+
+
+def test_a_slow_log_delays_the_waiting_peer_alone(
+    live: LiveNode, hostile: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = hostile()
+    peer.befriend(live, pull=False)
+    mine = live.state(v="mine")["id"]
+    seen = streams(live, peer, {}).headers["ETag"]
+    began, go_on = threading.Event(), threading.Event()
+    read = live.node.log.stream_heads
+
+    def slow() -> dict[str, StreamHead]:
+        began.set()
+        assert go_on.wait(20)
+        return read()
+
+    monkeypatch.setattr(live.node.log, "stream_heads", slow)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(streams, live, peer, {"seen": seen, "wait_s": "20"})
+        assert began.wait(20)
+        try:
+            assert live.call("GET", f"/v1/facts/{mine}").status_code == 200
+            assert not waiting.done()
+            live.state(v="written during the look")
+        finally:
+            go_on.set()
+        (head,) = waiting.result(20).json()["heads"]
+    assert head["stream_seq"] == 2
+
+
+def streams(live: LiveNode, peer: HostilePeer, query: dict[str, str]) -> httpx.Response:
+    """A request of the peer for this node's heads, on a connection of its own."""
+    headers = {"Authorization": f"Bearer {peer.forger.token(live.node.node_id)}"}
+    return httpx.get(f"{live.url}{STREAMS_PATH}", headers=headers, params=query, timeout=30)
 
 
 def test_a_released_stream_is_replayed_at_once(live: LiveNode, hostile: Make) -> None:
