@@ -6,13 +6,13 @@ rights are for the node's own work (passes of rules, decisions).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import apsw
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from engramlog.eventlog.event import garden_partition, scope_partition
 from engramlog.eventlog.kinds import EpisodeRecorded
@@ -20,35 +20,31 @@ from engramlog.projections.authorization import OPEN_CLASS, Authorization
 from engramlog.projections.episodes.episode import Episode
 from engramlog.projections.episodes.shown import Shown
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import Bindings, query, query_one, query_value
+from engramlog.projections.tables.database import (
+    Bindings,
+    json_list,
+    query,
+    query_one,
+    query_value,
+)
 
-_READABLE = """{t}scope IN (SELECT value FROM json_each(?)) AND (CASE WHEN {t}garden_id IS NULL
-    THEN ? ELSE ? OR {t}garden_id IN (SELECT value FROM json_each(?)) END)"""
+_READABLE = """{t}.scope IN (SELECT value FROM json_each(:scopes)) AND (
+    CASE WHEN {t}.garden_id IS NULL THEN :whole_scopes
+    ELSE :every_garden OR {t}.garden_id IN (SELECT value FROM json_each(:gardens)) END)"""
 _OWN = (
     "key", "id", "user", "session", "agent", "content", "at_us", "scope", "garden_id",
     "source_node", "metadata", "run_id", "step", "position", "hash", "actor",
 )  # fmt: skip
 _COLUMNS = f"""{", ".join(f"e.{name}" for name in _OWN)},
-    (SELECT count(*) FROM episode_accesses a WHERE a.key=e.key AND a.position<=?1),
-    (SELECT max(at_us) FROM episode_accesses a WHERE a.key=e.key AND a.position<=?1)"""
+    (SELECT count(*) FROM episode_accesses a WHERE a.key=e.key AND a.position<=:position),
+    (SELECT max(at_us) FROM episode_accesses a WHERE a.key=e.key AND a.position<=:position)"""
 _FIELDS = (*_OWN, "access_count", "last_access_us")
 """The fields of an episode, as ``_COLUMNS`` has them."""
-_BEHIND = f"""
-SELECT {_COLUMNS} FROM episodes e
-WHERE e.partition=?2 AND e.position>?3 AND e.position<=?4
-  AND (?5 IS NULL OR e.user=?5) AND (?6 IS NULL OR e.agent=?6) AND (?7 OR e.peer IS NULL)
-ORDER BY e.position LIMIT ?8
-"""
-_COUNT_BEHIND = """
-SELECT count(*), max(position) FROM episodes e
-WHERE e.partition=?1 AND e.position>?2 AND e.position<=?6
-  AND (?3 IS NULL OR e.user=?3) AND (?4 IS NULL OR e.agent=?4) AND (?5 OR e.peer IS NULL)
-"""
-_NTH_BEHIND = """
-SELECT position FROM episodes e
-WHERE e.partition=?1 AND e.position>?2
-  AND (?3 IS NULL OR e.user=?3) AND (?4 IS NULL OR e.agent=?4) AND (?5 OR e.peer IS NULL)
-ORDER BY position LIMIT 1 OFFSET ?6
+_BEHIND = """
+FROM episodes e
+WHERE e.partition=:partition AND e.position>:after AND e.position<=:position
+  AND (:user IS NULL OR e.user=:user) AND (:agent IS NULL OR e.agent=:agent)
+  AND (:peers OR e.peer IS NULL)
 """
 metadata_of = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -65,17 +61,17 @@ class Readers(Struct, frozen=True):
     peers: bool = False
 
 
-def rights(authorization: Authorization, table: str) -> tuple[str, list[Any]]:
+def rights(authorization: Authorization, table: str) -> tuple[str, dict[str, Any]]:
     """A condition and its bindings for the rows in the caller's scopes and gardens; ``shown.Shown``
     applies the other rights."""
     scopes = authorization.scopes if authorization.ceiling >= OPEN_CLASS else ()
-    bindings = [
-        json.dumps(sorted(scopes)),
-        int(not authorization.only_gardens),
-        int(authorization.every_garden),
-        json.dumps(sorted(authorization.gardens)),
-    ]
-    return _READABLE.format(t=f"{table}."), bindings
+    bindings = {
+        "scopes": json_list(sorted(scopes)),
+        "whole_scopes": not authorization.only_gardens,
+        "every_garden": authorization.every_garden,
+        "gardens": json_list(sorted(authorization.gardens)),
+    }
+    return _READABLE.format(t=table), bindings
 
 
 # -- episodes -----------------------------------------------------------------------------
@@ -101,24 +97,21 @@ def recent(
     sees; None for the node's own work.
     """
     allowed, bindings = rights(authorization, "e")
-    where = [
-        "e.position<=?1",
-        "e.user=?2",
-        "(?3 IS NULL OR e.session=?3)",
-        "(?4 IS NULL OR e.agent=?4)",
-        "(?5 IS NULL OR e.scope=?5)",
-        "(?6 IS NULL OR e.garden_id=?6)",
-        "(?7 IS NULL OR (e.at_us, e.position) < (?7, ?8))",
-        numbered(allowed, 9),
-    ]
     sql = f"""
-    SELECT {_COLUMNS} FROM episodes e WHERE {" AND ".join(where)}
-    ORDER BY e.at_us DESC, e.position DESC LIMIT ?{9 + len(bindings)}
+    SELECT {_COLUMNS} FROM episodes e
+    WHERE e.position<=:position AND e.user=:user
+      AND (:session IS NULL OR e.session=:session) AND (:agent IS NULL OR e.agent=:agent)
+      AND (:scope IS NULL OR e.scope=:scope)
+      AND (:garden_id IS NULL OR e.garden_id=:garden_id)
+      AND (:at_us IS NULL OR (e.at_us, e.position) < (:at_us, :place)) AND {allowed}
+    ORDER BY e.at_us DESC, e.position DESC LIMIT :limit
     """
+    bindings |= {"position": position, "user": user, "session": session, "agent": agent}
+    bindings |= {"scope": scope, "garden_id": garden_id, "limit": limit}
 
     def page(last: Episode | None) -> list[Episode]:
         at_us, place = (last.at_us, last.position) if last else before or (None, None)
-        given = (position, user, session, agent, scope, garden_id, at_us, place, *bindings, limit)
+        given = {**bindings, "at_us": at_us, "place": place}
         return [_episode(row) for row in query(db, sql, given)]
 
     return full_page(page, (lambda _: True) if shown is None else shown.episode, limit)
@@ -152,26 +145,20 @@ def find_episodes(
     sql = f"""
     SELECT {_COLUMNS} FROM episodes e
     WHERE e.position IN (
-        SELECT position FROM episodes WHERE key IN (SELECT value FROM json_each(?2))
-        UNION SELECT i.position FROM json_each(?3) p CROSS JOIN json_each(?2) n
+        SELECT position FROM episodes WHERE key IN (SELECT value FROM json_each(:names))
+        UNION SELECT i.position FROM json_each(:partitions) p CROSS JOIN json_each(:names) n
         CROSS JOIN episodes i ON i.partition=p.value AND i.id=n.value)
-      AND e.position<=?1 AND {numbered(allowed, 4)} ORDER BY e.position
+      AND e.position<=:position AND {allowed} ORDER BY e.position
     """
     partitions = [scope_partition(scope) for scope in sorted(authorization.scopes)]
     gardens: list[str] = sorted(authorization.gardens)
     if authorization.every_garden:
         gardens = [row[0] for row in query(db, "SELECT DISTINCT id FROM gardens ORDER BY id")]
     partitions += [garden_partition(garden) for garden in gardens]
-    given = (position, json.dumps(list(names)), json.dumps(partitions), *bindings)
-    found = [_episode(row) for row in query(db, sql, given)]
+    bindings |= {"position": position, "names": json_list(names)}
+    bindings["partitions"] = json_list(partitions)
+    found = [_episode(row) for row in query(db, sql, bindings)]
     return found if shown is None else [each for each in found if shown.episode(each)]
-
-
-def numbered(condition: str, first: int) -> str:
-    """A condition with numbered parameters, for statements that number theirs."""
-    for number in range(first, first + condition.count("?")):
-        condition = condition.replace("?", f"\x00{number}", 1)
-    return condition.replace("\x00", "?")
 
 
 def same_episode(
@@ -207,23 +194,25 @@ def behind(
     limit: int,
 ) -> list[Episode]:
     """Episodes in ``(after, until]``, in log order."""
-    row = (until, who.partition, after, until, who.user, who.agent, int(who.peers), limit)
-    return [_episode(each) for each in query(db, _BEHIND, row)]
+    sql = f"SELECT {_COLUMNS} {_BEHIND} ORDER BY e.position LIMIT :limit"
+    bindings = {**asdict(who), "after": after, "position": until, "limit": limit}
+    return [_episode(each) for each in query(db, sql, bindings)]
 
 
 def pending(
     db: apsw.Connection, who: Readers, after: int, until: int = LIVE
 ) -> tuple[int, int | None]:
     """The number of episodes in ``(after, until]``, and the position of the last."""
-    row = (who.partition, after, who.user, who.agent, int(who.peers), until)
-    count, last = query(db, _COUNT_BEHIND, row)[0]
+    bindings = {**asdict(who), "after": after, "position": until}
+    count, last = query(db, f"SELECT count(*), max(e.position) {_BEHIND}", bindings)[0]
     return count, last
 
 
 def nth_behind(db: apsw.Connection, who: Readers, after: int, number: int) -> int | None:
     """Position of the ``number``-th episode after a position."""
-    row = (who.partition, after, who.user, who.agent, int(who.peers), number - 1)
-    return query_value(db, _NTH_BEHIND, row)
+    sql = f"SELECT e.position {_BEHIND} ORDER BY e.position LIMIT 1 OFFSET :before"
+    bindings = {**asdict(who), "after": after, "position": LIVE, "before": number - 1}
+    return query_value(db, sql, bindings)
 
 
 def _episode(row: Sequence[Any]) -> Episode:

@@ -95,14 +95,14 @@ class DeltaFilter(Struct, frozen=True, kw_only=True):
 
 def _chosen(
     authorization: Authorization, position: int, wanted: DeltaFilter, *columns: str
-) -> tuple[list[str], list[Any]]:
+) -> tuple[list[str], dict[str, Any]]:
     """The conditions on readable deltas ``d``, filtered by these columns too, and their
     bindings."""
     allowed, bindings = rights(authorization, "d")
     names = ("user", "agent", "rule_id", "run_id", *columns)
     equal = {name: value for name in names if (value := getattr(wanted, name)) is not None}
-    where = ["d.position<=?", allowed, *(f"d.{name}=?" for name in equal)]
-    return where, [position, *bindings, *equal.values()]
+    where = ["d.position<=:position", allowed, *(f"d.{name}=:{name}" for name in equal)]
+    return where, {"position": position, **bindings, **equal}
 
 
 def deltas_at(
@@ -119,21 +119,21 @@ def deltas_at(
     where, given = _chosen(authorization, position, wanted, "fact_id", "name")
     cleared, levels = cleared_rows("d.fact_id", authorization)
     where.append(cleared)
-    given += levels
     if wanted.episode_id is not None:
         where.append(
             "EXISTS (SELECT 1 FROM delta_sources s WHERE s.partition=d.partition"
-            " AND s.episode_id=? AND s.position=d.position AND s.number=d.number)"
+            " AND s.episode_id=:episode_id AND s.position=d.position AND s.number=d.number)"
         )
-        given.append(wanted.episode_id)
     sql = f"""
-    SELECT d.* FROM deltas d WHERE {" AND ".join(where)} AND (d.position, d.number) < (?, ?)
-    ORDER BY d.position DESC, d.number DESC LIMIT ?
+    SELECT d.* FROM deltas d
+    WHERE {" AND ".join(where)} AND (d.position, d.number) < (:place, :number)
+    ORDER BY d.position DESC, d.number DESC LIMIT :limit
     """
+    given |= {**levels, "episode_id": wanted.episode_id, "limit": limit}
 
     def page(last: dict[str, Any] | None) -> list[dict[str, Any]]:
-        place = (last["position"], last["number"]) if last else before or (LIVE, 0)
-        return rows_of(db, sql, (*given, *place, limit))
+        place, number = (last["position"], last["number"]) if last else before or (LIVE, 0)
+        return rows_of(db, sql, {**given, "place": place, "number": number})
 
     if shown is None:
         return page(None)
@@ -158,13 +158,13 @@ def rejections_at(
     """Rejected deltas, newest first. ``shown``: as for ``recent``."""
     where, given = _chosen(authorization, position, wanted)
     sql = f"""
-    SELECT d.* FROM delta_rejections d WHERE {" AND ".join(where)} AND d.position<?
-    ORDER BY d.position DESC LIMIT ?
+    SELECT d.* FROM delta_rejections d WHERE {" AND ".join(where)} AND d.position<:place
+    ORDER BY d.position DESC LIMIT :limit
     """
 
     def page(last: dict[str, Any] | None) -> list[dict[str, Any]]:
         place = last["position"] if last else before[0] if before else LIVE
-        return rows_of(db, sql, (*given, place, limit))
+        return rows_of(db, sql, {**given, "place": place, "limit": limit})
 
     def keep(row: dict[str, Any]) -> bool:
         if shown is None or row["reason"] == "missing":  # the missing fact reveals nothing

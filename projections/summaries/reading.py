@@ -4,9 +4,10 @@ import json
 
 import apsw
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from engramlog.projections.authorization import Authorization
-from engramlog.projections.episodes.reading import numbered, rights
+from engramlog.projections.episodes.reading import rights
 from engramlog.projections.memories.summary_naming import Tier
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query, query_one
@@ -25,11 +26,11 @@ WHERE partition=? AND owner=? AND voice='' AND removed=0 AND to_position={LIVE}
 """
 _AT = """
 SELECT position, name, tier, period_start, owner, scope, garden_id, recorded_at FROM summaries s
-WHERE position<=?1 AND to_position>?1 AND removed=0
-  AND (?2 IS NULL OR tier=?2) AND (?3 IS NULL OR period_start>=?3)
-  AND (?4 IS NULL OR period_start<=?4) AND (?5 IS NULL OR owner=?5)
-  AND (?6 IS NULL OR (period_start, position) < (?6, ?7)) AND {allowed}
-ORDER BY period_start DESC, position DESC LIMIT ?8
+WHERE position<=:position AND to_position>:position AND removed=0
+  AND (:tier IS NULL OR tier=:tier) AND (:since IS NULL OR period_start>=:since)
+  AND (:until IS NULL OR period_start<=:until) AND (:owner IS NULL OR owner=:owner)
+  AND (:start IS NULL OR (period_start, position) < (:start, :place)) AND {allowed}
+ORDER BY period_start DESC, position DESC LIMIT :limit
 """
 _FACTS_OF = """
 SELECT p.position, p.fact_id FROM json_each(?) n
@@ -108,21 +109,8 @@ def summaries_at(
     check whether the caller may read a paragraph."""
     allowed, bindings = rights(authorization, "s")
     start, place = chosen.before or (None, None)
-    rows = query(
-        db,
-        _AT.format(allowed=numbered(allowed, 9)),
-        (
-            position,
-            chosen.tier,
-            chosen.since,
-            chosen.until,
-            chosen.owner,
-            start,
-            place,
-            limit,
-            *bindings,
-        ),
-    )
+    given = {**asdict(chosen), "position": position, "start": start, "place": place, "limit": limit}
+    rows = query(db, _AT.format(allowed=allowed), {**given, **bindings})
     return [SummaryRow(*row) for row in rows]
 
 

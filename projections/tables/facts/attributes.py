@@ -139,19 +139,20 @@ def level_of(column: str) -> str:
     )
 
 
-def cleared_rows(column: str, authorization: Authorization) -> tuple[str, list[Any]]:
+def cleared_rows(column: str, authorization: Authorization) -> tuple[str, dict[str, Any]]:
     """A SQL condition with its bindings: true for rows whose fact, named by ``column``, the
     caller's classification ceiling admits, and for rows without a fact."""
     level = level_of(column)
     condition = (
-        f"({column} IS NULL OR ({level} <= ? AND ({level} <= {OPEN_CLASS} OR ? OR EXISTS"
-        f" (SELECT 1 FROM fact_rows AS own WHERE own.id = {column} AND own.source = ?))))"
+        f"({column} IS NULL OR ({level} <= :ceiling AND ({level} <= {OPEN_CLASS}"
+        " OR :every_garden OR EXISTS (SELECT 1 FROM fact_rows AS own"
+        f" WHERE own.id = {column} AND own.source = :principal))))"
     )
-    bindings = [
-        authorization.ceiling,
-        int(authorization.every_garden),
-        authorization.principal,
-    ]
+    bindings = {
+        "ceiling": authorization.ceiling,
+        "every_garden": authorization.every_garden,
+        "principal": authorization.principal,
+    }
     return condition, bindings
 
 

@@ -6,7 +6,6 @@ stated come from the tables: they have no tombstone yet, and no review.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ import numpy as np
 from engramlog.projections.authorization import OPEN_CLASS
 from engramlog.projections.image.view import View
 from engramlog.projections.normalization import normalize_ref
-from engramlog.projections.tables.database import query
+from engramlog.projections.tables.database import json_list, query
 from engramlog.projections.tables.facts.attributes import cleared_rows
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 _FRESH = """
 SELECT id, entity, scope, garden_id, value_type, value_v, source FROM fact_rows AS facts
-WHERE id IN (SELECT value FROM json_each(?)) AND {cleared}
+WHERE id IN (SELECT value FROM json_each(:facts)) AND {cleared}
 """
 
 
@@ -58,7 +57,8 @@ def _fresh(context: Context, rights: Authorization, facts: Sequence[str]) -> set
     if not facts:
         return set()
     condition, bindings = cleared_rows("facts.id", rights)
-    rows = query(context.db, _FRESH.format(cleared=condition), (json.dumps(list(facts)), *bindings))
+    bindings["facts"] = json_list(facts)
+    rows = query(context.db, _FRESH.format(cleared=condition), bindings)
     hiding = context.image.tombstones.hiding
     return {
         fact
