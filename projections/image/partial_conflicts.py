@@ -7,8 +7,6 @@ the others did not exist.
 
 from __future__ import annotations
 
-import json
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -17,28 +15,18 @@ from msgspec import Struct
 
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import OPEN_CLASS, Authorization
-from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.conflicts.contradictions import ContradictionsProjector
-from engramlog.projections.tables.conflicts.identities import key_hash
-from engramlog.projections.tables.database import copy_rows, query
-from engramlog.projections.tables.declared.policies import PoliciesProjector
-from engramlog.projections.tables.facts.facts import SCHEMA as FACTS_SCHEMA
+from engramlog.projections.tables.conflicts.contradictions import (
+    ContradictionsProjector,
+    facts_alone,
+)
+from engramlog.projections.tables.database import json_list, query
+from engramlog.projections.tables.erasing import events_at
 
 if TYPE_CHECKING:
-    from engramlog.eventlog.event import Recorded
     from engramlog.projections.image.view import View
     from engramlog.projections.tables.erasing import History
 
 _CHOSEN = "from_position IN (SELECT value FROM json_each(?))"
-_KEYS = "SELECT DISTINCT entity, relation, scope, garden_id FROM fact_rows"
-_TOUCHING = """
-SELECT from_position FROM fact_rows UNION SELECT to_position FROM fact_rows
-UNION SELECT set_aside FROM fact_rows UNION SELECT from_position FROM declarations
-"""
-_SETTLED = """
-SELECT resolved_position FROM conflicts
-WHERE resolved_position IS NOT NULL AND key_hash IN (SELECT unhex(value) FROM json_each(?))
-"""
 _ROWS = "SELECT {columns} FROM conflicts ORDER BY from_position DESC, conflict_id DESC"
 
 
@@ -98,17 +86,10 @@ def _compute_partial(
     slots, keys = _readable_parts(view, rights)
     if not len(slots):
         return NOTHING
-    with closing(apsw.Connection(":memory:")) as scratch:
-        projector = ContradictionsProjector()
-        scratch.execute(FACTS_SCHEMA + PoliciesProjector.schema + projector.schema)
-        chosen = json.dumps(view.from_position[slots].tolist())
-        copy_rows(db, scratch, "fact_rows", _CHOSEN, (chosen,))
-        copy_rows(db, scratch, "declarations", "sort='set_valued'", ())
-        hashes = json.dumps([key_hash(*row).hex() for row in query(scratch, _KEYS)])
-        positions = {row[0] for row in query(scratch, _TOUCHING)}
-        positions |= {row[0] for row in query(db, _SETTLED, (hashes,))}
-        wanted = sorted(p for p in positions if 0 < p <= min(view.position, LIVE - 1))
-        projector.apply_all(_events(history, wanted), scratch)
+    chosen = json_list(view.from_position[slots].tolist())
+    with facts_alone(db, _CHOSEN, chosen) as (scratch, positions):
+        events = events_at(history, (p for p in positions if p <= view.position))
+        ContradictionsProjector().apply_all(events, scratch)
         return Partial(keys, query(scratch, _ROWS.format(columns=columns)))
 
 
@@ -123,8 +104,3 @@ def _readable_parts(view: View, rights: Authorization) -> tuple[I32, frozenset[i
     part = some & other
     slots = np.flatnonzero(mask & part[view.key]).astype(np.int32)
     return slots, frozenset(np.flatnonzero(part).tolist())
-
-
-def _events(history: History, positions: list[int]) -> list[Recorded]:
-    events = (event for p in positions for event in history.read(p - 1, 1))
-    return [event for event in events if event.payload is not None]

@@ -85,6 +85,12 @@ class History(Protocol):
     def read(self, after: int = 0, limit: int = 1000) -> list[Recorded]: ...
 
 
+def events_at(history: History, positions: Iterable[int]) -> list[Recorded]:
+    """The events at positions, in order, without those erased."""
+    chosen = sorted(p for p in positions if p > 0)
+    return [each for p in chosen for each in history.read(p - 1, 1) if each.payload is not None]
+
+
 def may_erase(eraser: str, fact_origin: str, *, local: bool, grants: Collection[str]) -> bool:
     """Whether an erasure by node ``eraser`` may erase a fact of ``fact_origin``.
 
@@ -106,7 +112,6 @@ def erased_by(event: Recorded, db: apsw.Connection, history: History | None) -> 
     def before(wanted: Iterable[int]) -> list[Recorded]:
         assert history is not None, "an erasure needs the log to rebuild rows"
         gone = set(positions)
-        chosen = sorted({p for p in wanted if 0 < p < event.position} - gone)
-        return [each for p in chosen for each in history.read(p - 1, 1) if each.payload is not None]
+        return events_at(history, {p for p in wanted if p < event.position} - gone)
 
     return Erased(payload.fact_ids, payload.events, positions, touched, before)

@@ -10,8 +10,8 @@ Every read of ``facts`` is as of the event's position, so the rows do not depend
 batched. Source: wire 5.1.
 """
 
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing, contextmanager
 
 import apsw
 
@@ -28,7 +28,13 @@ from engramlog.projections.tables.conflicts import statements
 from engramlog.projections.tables.conflicts.claiming import claim_facts
 from engramlog.projections.tables.conflicts.identities import key_hash
 from engramlog.projections.tables.conflicts.releasing import declare, release_all, resolve
-from engramlog.projections.tables.database import copy_rows, query, query_column, query_one
+from engramlog.projections.tables.database import (
+    copy_rows,
+    json_list,
+    query,
+    query_column,
+    query_one,
+)
 from engramlog.projections.tables.declared.policies import (
     ALWAYS_SET_VALUED,
     PoliciesProjector,
@@ -40,16 +46,21 @@ from engramlog.projections.tables.facts.facts import SCHEMA as FACTS_SCHEMA
 from engramlog.projections.tables.projector import Projector
 
 _ENDED_AT = "SELECT id FROM fact_rows WHERE to_position=? ORDER BY from_position"
-_OF_KEY = "entity=? AND relation=? AND scope=? AND garden_id IS ?"
-_DECLARED = "SELECT from_position FROM declarations WHERE sort='set_valued'"
-_TOUCHING = """
-WITH of_key AS (SELECT from_position, to_position, set_aside FROM fact_rows
-    WHERE entity=?1 AND relation=?2 AND scope=?3 AND garden_id IS ?4)
-SELECT from_position FROM of_key UNION SELECT to_position FROM of_key
-UNION SELECT set_aside FROM of_key
-UNION SELECT resolved_position FROM conflicts WHERE key_hash=?5 AND resolved_position IS NOT NULL
+_OF_KEYS = """
+from_position IN (
+    SELECT f.from_position FROM json_each(?) k CROSS JOIN fact_rows f
+    ON f.entity=k.value->>0 AND f.relation=k.value->>1 AND f.scope=k.value->>2
+        AND f.garden_id IS k.value->>3)
 """
-"""Positions of the events that shaped a key."""
+_KEYS = "SELECT DISTINCT entity, relation, scope, garden_id FROM fact_rows"
+_HASHED = "key_hash IN (SELECT unhex(value) FROM json_each(?))"
+_SHAPING = """
+SELECT from_position FROM fact_rows UNION SELECT to_position FROM fact_rows
+UNION SELECT set_aside FROM fact_rows UNION SELECT from_position FROM declarations
+"""
+_SETTLING = f"""
+SELECT resolved_position FROM conflicts WHERE resolved_position IS NOT NULL AND {_HASHED}
+"""
 
 
 def has_rival(db: apsw.Connection, key: bytes, value: bytes, instant_us: int) -> bool:
@@ -137,21 +148,12 @@ class ContradictionsProjector(Projector):
         claim_facts(run, patterns, db)
 
     def refold(self, erased: Erased, db: apsw.Connection) -> None:
-        """Fold the touched keys again in a scratch database. Only the key's facts, declarations and
-        events matter, so it needs no other rows."""
-        keys = sorted({fact.key for fact in erased.touched}, key=repr)
-        positions = {row[0] for row in query(db, _DECLARED)}
-        with closing(apsw.Connection(":memory:")) as scratch:
-            scratch.execute(FACTS_SCHEMA + PoliciesProjector.schema + self.schema)
-            copy_rows(db, scratch, "declarations", "sort='set_valued'", ())
-            for key in keys:
-                hashed = (key_hash(*key),)
-                positions |= {row[0] for row in query(db, _TOUCHING, (*key, *hashed))}
-                copy_rows(db, scratch, "fact_rows", _OF_KEY, key)
-                for table in self.tables:
-                    db.execute(f"DELETE FROM {table} WHERE key_hash=?", hashed)
+        """Fold the touched keys again without the erased facts."""
+        keys = {fact.key for fact in erased.touched}
+        with facts_alone(db, _OF_KEYS, json_list(keys)) as (scratch, positions):
             self.apply_all(erased.before(positions), scratch)
             for table in self.tables:
+                db.execute(f"DELETE FROM {table} WHERE {_HASHED}", (_hashes(keys),))
                 copy_rows(scratch, db, table, "true", ())
 
     def apply_all(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
@@ -159,3 +161,23 @@ class ContradictionsProjector(Projector):
         mine = [event for event in events if event.header.kind in self.kinds]
         if mine:
             self.apply(mine, db)
+
+
+@contextmanager
+def facts_alone(
+    db: apsw.Connection, where: str, chosen: str
+) -> Generator[tuple[apsw.Connection, set[int]]]:
+    """A scratch database with the chosen facts and the declarations, in which to fold the keys of
+    these facts again as if there were no others; and the positions of the events that shaped these
+    keys. Only a key's facts, declarations and events matter."""
+    with closing(apsw.Connection(":memory:")) as scratch:
+        scratch.execute(FACTS_SCHEMA + PoliciesProjector.schema + ContradictionsProjector.schema)
+        copy_rows(db, scratch, "fact_rows", where, (chosen,))
+        copy_rows(db, scratch, "declarations", "sort='set_valued'", ())
+        hashes = _hashes(query(scratch, _KEYS))
+        settling = query_column(db, _SETTLING, (hashes,))
+        yield scratch, {*query_column(scratch, _SHAPING), *settling}
+
+
+def _hashes(keys: Iterable[tuple[str, str, str, str | None]]) -> str:
+    return json_list(key_hash(*key).hex() for key in keys)
