@@ -88,6 +88,7 @@ class _Link:
     def __init__(self, link: socket.socket) -> None:
         self.vectors: SimpleQueue[Vector] = SimpleQueue()
         self._socket = link
+        self._arriving = link.makefile("rb")
         self._sending = threading.Lock()
         self._wanting = threading.Lock()
 
@@ -97,8 +98,9 @@ class _Link:
 
     def received(self) -> bytes | None:
         """The next message; None after the other end has closed."""
-        length = self._exactly(LENGTH_BYTES)
-        return None if length is None else self._exactly(int.from_bytes(length, "big"))
+        length = int.from_bytes(self._arriving.read(LENGTH_BYTES), "big")
+        data = self._arriving.read(length)
+        return data if 0 < length == len(data) else None
 
     def vector(self, text: str) -> F32:
         """The vector of a question's text. Raises ProviderUnavailable."""
@@ -117,16 +119,6 @@ class _Link:
         """End both directions: the receiving thread, and with it the process, ends."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-
-    def _exactly(self, count: int) -> bytes | None:
-        parts: list[bytes] = []
-        while count:
-            part = self._socket.recv(min(count, 1 << 20))
-            if not part:
-                return None
-            parts.append(part)
-            count -= len(part)
-        return b"".join(parts)
 
 
 def _take(
