@@ -20,6 +20,7 @@ from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactAsserted, FactAttributes, Parent
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
+from engramlog.projections.image.contradicted_facts import are_contradicted
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import Moment, format_instant
@@ -48,7 +49,7 @@ def volatile_of(
 ) -> list[Volatile]:
     """The moment's numbers for each slot, in order."""
     confidence = view.confidence(slots, moment)
-    contradicted = view.contradicted(slots, moment, authorization) & (confidence > 0.0)
+    contradicted = are_contradicted(view, slots, moment, authorization) & (confidence > 0.0)
     trust = view.trust(slots, moment)
     waiting = quarantine_of(view, slots, moment)
     attributes = view.stated_attributes(slots, moment)

@@ -19,6 +19,7 @@ from engramlog.eventlog.kinds import (
     FactRetracted,
 )
 from engramlog.projections.authorization import Authorization
+from engramlog.projections.image.contradicted_facts import are_contradicted, deniers
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View, everything
 from engramlog.projections.image.visible_facts import may_know_settlement, readable_of
@@ -85,7 +86,7 @@ def _changes_in(
                 continue  # a retraction's marker: the retractions follow
             yield "fact_asserted", slot, {}
             at = Moment(event.position, event.received_at)
-            if bool(view.contradicted(np.array([slot], dtype=np.int32), at, rights)[0]):
+            if bool(are_contradicted(view, np.array([slot], dtype=np.int32), at, rights)[0]):
                 yield "contradiction_detected", slot, {}
             yield "card_refreshed", slot, _card(view, slot)
     elif isinstance(payload, FactRetracted):
@@ -110,7 +111,7 @@ def _denial_notices(
     """One notice per denied fact, for readers of the denying record."""
     at = Moment(event.position, event.received_at)
     for slot in readable_of(view, rights, denial.fact_ids).values():
-        if len(view.deniers(slot, at, rights)):
+        if len(deniers(view, slot, at, rights)):
             yield "contradiction_detected", slot, {}
             yield "card_refreshed", slot, _card(view, slot)
 

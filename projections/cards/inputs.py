@@ -12,6 +12,7 @@ from msgspec import Struct
 from engramlog.projections.arrays import F64, I32, Bool
 from engramlog.projections.authorization import OPEN_CLASS, Authorization
 from engramlog.projections.graph.neighbors import hidden_relations
+from engramlog.projections.image.contradicted_facts import are_contradicted
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import live
 from engramlog.projections.moment import Moment
@@ -76,7 +77,7 @@ def card_inputs(
     trust = view.trust(slots, moment)
     effective: F64 = np.round(confidence * trust, EFFECTIVE_DECIMALS)
     aside: Bool = view.set_aside[slots] <= moment.position
-    disputed = view.contradicted(slots, moment, narrow) & ~aside
+    disputed = are_contradicted(view, slots, moment, narrow) & ~aside
     member = effective >= EFFECTIVE_MIN
     disputed &= np.isin(view.key[slots], _contested_keys(view, slots, disputed, member))
     # A weak fact counts only as the other side of a member's contradiction.

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
+from engramlog.projections.image.contradicted_facts import deniers
 from engramlog.projections.image.partial_conflicts import Partial
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View
@@ -199,7 +200,7 @@ def _conflict_at(
         return Conflict(row, "resolved", opener, older)
     if row.to_position is None:
         open_now = bool(view.claimed(sides[:1], moment)[0])
-        open_now &= opener in view.deniers(older, moment, authorization)
+        open_now &= opener in deniers(view, older, moment, authorization)
         return Conflict(row, "unresolved", opener, older) if open_now else None
     if row.to_position <= moment.position:
         return None

@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import I32, Bool
+from engramlog.projections.image.contradicted_facts import are_contradicted
 from engramlog.projections.image.visible_facts import live
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def synthesize(
     unended = live(view, authorization, moment, include_expired=True)
     over: Bool = view.valid_until[unended] <= moment.valid_us
     slots = unended if include_expired else unended[~over]
-    contradicted = view.contradicted(slots, moment, authorization)
+    contradicted = are_contradicted(view, slots, moment, authorization)
     unsettled = contradicted & (view.set_aside[slots] > moment.position)
     recorded = view.recorded_at[slots]
     confidence = view.confidence(slots, moment)

@@ -6,7 +6,6 @@ import numpy as np
 
 from engramlog.eventlog.kinds import FactAttributes, TrustPolicy
 from engramlog.projections.arrays import F64, I32, I64, U8, Bool, Keys
-from engramlog.projections.authorization import Authorization
 from engramlog.projections.columns.fact_columns import ColumnView
 from engramlog.projections.columns.names.machine_names import MachineNames
 from engramlog.projections.columns.remembered_answers import Remembered
@@ -15,10 +14,8 @@ from engramlog.projections.image.fact_texts import FactTexts
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.memories.attribute_rules import PLAIN
 from engramlog.projections.moment import LIVE, Moment
+from engramlog.projections.tables.conflicts.denials import DenialsPart
 from engramlog.projections.tables.facts.verdicts import flags_at
-
-PAIRS_MAX = 1_000_000
-"""Pairs of facts compared in one step: they take 40 bytes each."""
 
 
 class View(ColumnView):
@@ -288,109 +285,14 @@ class View(ColumnView):
         """Positions of all decay sweeps up to this view, ascending."""
         return self._image.decay.positions(self.position)
 
+    @property
+    def denials(self) -> DenialsPart:
+        """The records that deny facts."""
+        return self._image.denials
+
     def is_set_valued(self, relation: int, moment: Moment) -> bool:
         """Whether a relation may hold several values at once, as declared at the moment."""
         return self._image.set_valued.covers(self.relations.text(relation), moment.position)
-
-    def contradicted(self, slots: I32, moment: Moment, authorization: Authorization) -> Bool:
-        """Which of ``slots`` have a live, visible sibling with another value, or lost such a
-        conflict. Set-valued relations never do."""
-        flags: Bool = self.set_aside[slots] <= moment.position
-        crowded = self.crowded(slots)
-        if np.count_nonzero(crowded):
-            asked = np.flatnonzero(~flags & crowded & (self.base[slots] > 0.0))
-            if len(asked):
-                flags[asked] = self._disputed(slots[asked], moment, authorization)
-        if self._image.denials:
-            for index in self._ever_denied(slots, ~flags, moment).tolist():
-                flags[index] = len(self.deniers(int(slots[index]), moment, authorization)) > 0
-        return flags
-
-    def _ever_denied(self, slots: I32, asked: Bool, moment: Moment) -> I32:
-        """Indexes of live facts with a denial by the moment, open or not."""
-        asked &= np.isin(slots, self._image.denials.targets())
-        asked &= self.claimed(slots, moment)
-        return np.flatnonzero(asked).astype(np.int32)
-
-    def deniers(self, slot: int, moment: Moment, authorization: Authorization) -> I32:
-        """The records that deny a fact at the moment, those that the caller may read.
-
-        A denial ends once its record has ended or was set aside, and once the fact's source has
-        restated the value.
-        """
-        markers = self._image.denials.markers(slot, moment.position)
-        markers = markers[markers < self.count]
-        markers = markers[authorization.mask(self, markers)]
-        key = self.key[slot]
-        standing = (
-            (self.from_position[markers] <= moment.position)
-            & (self.to_position[markers] > moment.position)
-            & (self.set_aside[markers] > moment.position)
-            & (self.base[markers] == 0.0)
-            & (self.key[markers] == key)
-        )
-        markers = markers[standing]
-        if not len(markers):
-            return markers
-        again = self.key_slots(int(key))
-        again = again[(self.value[again] == self.value[slot]) & (self.base[again] > 0.0)]
-        again = again[self.from_position[again] <= moment.position]
-        again = again[authorization.mask(self, again)]
-        taken_back = (
-            (self.source[markers][:, None] == self.source[again][None, :])
-            & (self.peer[markers][:, None] == self.peer[again][None, :])
-            & (self.hlc[again][None, :] > self.hlc[markers][:, None])
-        )
-        return markers[~taken_back.any(axis=1)]
-
-    def _disputed(self, slots: I32, moment: Moment, authorization: Authorization) -> Bool:
-        """Which of ``slots`` a claimed sibling contradicts: same key, another value, and both valid
-        at some time."""
-        if len(slots) == 1:  # most look-ups: there is nothing to group
-            return np.array([self._is_disputed(slots, moment, authorization)])
-        keys, of = np.unique(self.key[slots], return_inverse=True)
-        first = np.zeros(len(keys), dtype=np.int32)
-        first[of] = slots
-        relations = self.relation[first].tolist()
-        shared = {number for number in set(relations) if self.is_set_valued(number, moment)}
-        lists = [
-            first[:0] if relation in shared else self.key_slots(key)
-            for key, relation in zip(keys.tolist(), relations, strict=True)
-        ]
-        group = np.repeat(np.arange(len(keys)), [len(each) for each in lists])
-        siblings: I32 = np.concatenate(lists)
-        standing = self.unexpired_claims(siblings, moment)
-        standing &= authorization.mask(self, siblings)
-        siblings, group = siblings[standing], group[standing]
-        values = self.value[siblings]
-        differs = (values[1:] != values[:-1]) & (group[1:] == group[:-1])
-        disputed: Bool = np.zeros(len(slots), dtype=np.bool_)
-        mixed: Bool = np.zeros(len(keys), dtype=np.bool_)
-        mixed[group[1:][differs]] = True
-        members = np.flatnonzero(mixed[of])
-        if not len(members):
-            return disputed
-        starts = group.searchsorted(np.arange(len(keys) + 1))
-        sizes = np.diff(starts)
-        step = max(1, PAIRS_MAX // int(sizes[of[members]].max()))
-        for at in range(0, len(members), step):
-            some = members[at : at + step]
-            one = np.repeat(some, sizes[of[some]])
-            before = np.repeat(np.cumsum(sizes[of[some]]) - sizes[of[some]], sizes[of[some]])
-            other = siblings[np.arange(len(one)) - before + starts[of[one]]]
-            disputed[one[self.are_rivals(slots[one], other)]] = True
-        return disputed
-
-    def _is_disputed(self, slot: I32, moment: Moment, authorization: Authorization) -> bool:
-        """``_disputed`` of one fact."""
-        if self.is_set_valued(int(self.relation[slot[0]]), moment):
-            return False
-        siblings = self.key_slots(int(self.key[slot[0]]))
-        siblings = siblings[authorization.mask(self, siblings)]
-        siblings = siblings[self.unexpired_claims(siblings, moment)]
-        values = self.value[siblings]
-        mixed = bool((values[1:] != values[:-1]).any())
-        return mixed and bool(self.are_rivals(slot, siblings).any())
 
 
 def everything(view: View) -> I32:

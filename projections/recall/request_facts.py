@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from engramlog.projections.arrays import F64, I32, Bool
+from engramlog.projections.image.contradicted_facts import are_contradicted
 from engramlog.projections.recall.filters import Filters
 from engramlog.projections.recall.matching_facts import Surviving, surviving
 from engramlog.projections.recall.request import LIMIT
@@ -107,7 +108,7 @@ class Survey(Struct, frozen=True):
         slots = slots[self.effective(slots) >= self.gate.effective_min]
         if self.gate.contradicted or not len(slots):
             return slots
-        return slots[~self.view.contradicted(slots, self.moment, self.authorization)]
+        return slots[~are_contradicted(self.view, slots, self.moment, self.authorization)]
 
     def walkable(self, slots: I32) -> I32:
         """Those of ``slots`` that the graph may follow."""

@@ -16,6 +16,7 @@ from engramlog.api.node.node_status import status_of_node
 from engramlog.eventlog.clock import FixedClock
 from engramlog.projections.authorization import Authorization, everything
 from engramlog.projections.contradictions.conflicts import Conflict, conflicts
+from engramlog.projections.image.contradicted_facts import are_contradicted
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import known, live
 from engramlog.projections.moment import Moment
@@ -77,8 +78,8 @@ def _check_facts(node: Node, model: Model, at_us: int) -> None:
     for bound in {0.0, 0.1, *confidences.tolist()}:
         above = view.more_confident(slots, moment, bound)
         assert above.tolist() == (confidences > bound).tolist(), bound
-    contradicted = view.contradicted(slots, moment, RIGHTS)
-    alone = [view.contradicted(slots[n : n + 1], moment, RIGHTS)[0] for n in range(len(slots))]
+    contradicted = are_contradicted(view, slots, moment, RIGHTS)
+    alone = [are_contradicted(view, slots[n : n + 1], moment, RIGHTS)[0] for n in range(len(slots))]
     assert alone == contradicted.tolist()
     for slot, fact in zip(slots.tolist(), model.facts, strict=True):
         assert node.reader.slot_of(fact.id) == slot
@@ -140,7 +141,7 @@ def _settle_every_conflict(node: Node, at_us: int) -> None:
     winners = view.set_aside > moment.position
     slots = np.flatnonzero(winners).astype(np.int32)
     slots = live(view, RIGHTS, moment, slots)
-    assert not view.contradicted(slots, moment, RIGHTS).any()
+    assert not are_contradicted(view, slots, moment, RIGHTS).any()
 
 
 LOCAL = Authorization("agent:x", frozenset({"read"}), frozenset({"local"}))
@@ -171,7 +172,7 @@ def _seen(node: Node, at_us: int) -> list[object]:
         ],
         view.confidence(slots, moment).tolist(),
         view.trust(slots, moment).tolist(),
-        view.contradicted(slots, moment, LOCAL).tolist(),
+        are_contradicted(view, slots, moment, LOCAL).tolist(),
         # One declaration may open several at once, in the order of random names.
         sorted(_said(view, each) for each in shown(node, moment, LOCAL)),
     ]

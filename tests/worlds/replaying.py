@@ -13,6 +13,7 @@ from engramlog.api.node.node import Node
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.event import Recorded
 from engramlog.projections.authorization import everything as every_right
+from engramlog.projections.image.contradicted_facts import are_contradicted
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import known, live
 from engramlog.projections.moment import Moment
@@ -71,7 +72,7 @@ def judged(view: View, moment: Moment) -> dict[int, tuple[object, ...]]:
             float(view.confidence(slots[index : index + 1], moment)[0]),
             float(view.trust(slots[index : index + 1], moment)[0]),
             int(view.access_count(slots[index : index + 1], moment)[0]),
-            bool(view.contradicted(slots[index : index + 1], moment, RIGHTS)[0]),
+            bool(are_contradicted(view, slots[index : index + 1], moment, RIGHTS)[0]),
         )
         for index, slot in enumerate(slots.tolist())
     }

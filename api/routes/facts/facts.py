@@ -21,6 +21,7 @@ from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.cid import parse_fact_hash
 from engramlog.projections.graph.provenance import visible_of_cid
+from engramlog.projections.image.contradicted_facts import are_contradicted
 from engramlog.projections.image.reader import ErasedMeanwhile
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import known, live
@@ -123,7 +124,7 @@ def now_of(call: Call, event: Recorded, done: Done) -> Volatile:
         slot = answering_slot(view, done)
         chosen: I32 = np.array([] if slot is None else [slot], dtype=np.int32)
         rights = call.authorization.reading()
-        contradicted = bool(view.contradicted(chosen, call.moment(view), rights).any())
+        contradicted = bool(are_contradicted(view, chosen, call.moment(view), rights).any())
     return Volatile(fact.confidence, contradicted, quarantine="pending" if waits else None)
 
 

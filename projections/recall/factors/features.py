@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import F64, I32, I64, Bool
+from engramlog.projections.image.contradicted_facts import are_contradicted
 from engramlog.projections.recall.factors.lineage import derivation_depth
 from engramlog.projections.recall.factors.memory_features import DAY_US, Memories, load_memories
 from engramlog.projections.recall.request import Situation
@@ -74,7 +75,7 @@ def load_features(
         confidence=view.confidence(slots, moment),
         source_trust=view.trust(slots, moment),
         access_count=view.access_count(slots, moment),
-        contradicted=view.contradicted(slots, moment, survey.authorization),
+        contradicted=are_contradicted(view, slots, moment, survey.authorization),
         in_garden=view.garden[slots] >= 0,
         derivation_depth=derivation_depth(survey, slots),
         in_quarantine=view.in_quarantine(slots),

@@ -15,6 +15,7 @@ from engramlog.eventlog.kinds import FactAsserted, Value
 from engramlog.projections.arrays import I32
 from engramlog.projections.columns.slot_lists import Postings
 from engramlog.projections.columns.term_postings import COUNTED_FROM, TermPostings
+from engramlog.projections.image.contradicted_facts import are_contradicted
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import LIVE, Moment, format_instant
 from engramlog.projections.recall import RecallRequest
@@ -212,10 +213,7 @@ def test_a_dispute_is_a_claimed_sibling_with_another_value(
         )
 
     wanted = [disputed(n) for n in range(view.count)]
-    assert view.contradicted(slots, moment, rights).tolist() == wanted
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("engramlog.projections.image.view.PAIRS_MAX", 1)
-        assert view.contradicted(slots, moment, rights).tolist() == wanted
+    assert are_contradicted(view, slots, moment, rights).tolist() == wanted
 
 
 @given(worlds, askers, st.booleans(), st.integers(1, 12), st.data())

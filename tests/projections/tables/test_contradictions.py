@@ -15,6 +15,7 @@ from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.kinds import FactRetracted, SetValuedDeclared, Value
 from engramlog.projections.authorization import everything
 from engramlog.projections.contradictions.conflicts import conflict_between, conflicts
+from engramlog.projections.image.contradicted_facts import are_contradicted
 from engramlog.projections.moment import Moment
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.store import ProjectionStore
@@ -191,5 +192,5 @@ def test_a_retracted_fact_contradicts_nothing(node: Node) -> None:
     write(node, RetractFact(fact_id=gone))
     view = node.reader.pin()
     newest = np.array([1], dtype=np.int32)
-    assert not view.contradicted(newest, node.moment(), RIGHTS).any()
+    assert not are_contradicted(view, newest, node.moment(), RIGHTS).any()
     assert shown(node) == []

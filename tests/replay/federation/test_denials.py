@@ -14,6 +14,7 @@ from engramlog.projections.authorization import everything
 from engramlog.projections.cid import compute_cid
 from engramlog.projections.contradictions.conflicts import conflicts
 from engramlog.projections.contradictions.preferred_side import preferred
+from engramlog.projections.image.contradicted_facts import are_contradicted
 from engramlog.projections.writing.commands import AssertFact, Command, Done, RetractFact
 from tests.worlds.federation.network import Link, Member
 
@@ -55,7 +56,7 @@ def disputed(node: Member, fact: str) -> bool:
     view, moment = node.node.reader.pin(), node.node.moment()
     slot = view.slot_of(fact)
     assert slot is not None
-    return bool(view.contradicted(np.array([slot], dtype=np.int32), moment, everything())[0])
+    return bool(are_contradicted(view, np.array([slot], dtype=np.int32), moment, everything())[0])
 
 
 def listed(node: Member) -> list[str]:

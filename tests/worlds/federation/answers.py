@@ -10,6 +10,7 @@ from engramlog.eventlog.kinds import DecayPolicy, RecallServed, RecallUse, Sourc
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.columns.fact_columns import cid_number
+from engramlog.projections.image.contradicted_facts import are_contradicted
 from engramlog.projections.moment import Moment
 from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import load_profile
@@ -99,7 +100,7 @@ def _facts(member: Member, filters: ListFilters, at_us: int) -> list[tuple[Any, 
     shown = page.slots
     chosen = slots[:0] if not shown else _array(shown)
     confidence = view.confidence(chosen, moment).tolist()
-    disputed = view.contradicted(chosen, moment, _rights()).tolist()
+    disputed = are_contradicted(view, chosen, moment, _rights()).tolist()
     trust = view.trust(chosen, moment).tolist()
     rows = [
         (row.id, row.hlc, row.value_v, *rest)

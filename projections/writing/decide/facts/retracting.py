@@ -33,8 +33,10 @@ _TARGETS = f"""
 SELECT id, source, value_type, value_v, set_aside={LIVE} FROM fact_rows
 WHERE entity=? AND relation=? AND scope=? AND garden_id IS ?
   AND to_position={LIVE} AND base_confidence>0
+  AND (source=? OR ? OR (value_type=? AND value_v=?))
 ORDER BY from_position LIMIT ?
 """
+"""The live facts of a key that are of a source, or have a value (or any value)."""
 _BY_ID = """
 SELECT entity, relation, scope, garden_id, to_position, base_confidence, source FROM fact_rows
 WHERE id=?
@@ -61,7 +63,9 @@ def state_zero(
     if zero != "does nothing":
         several = is_set_valued(context.db, record.relation)
         most = RETRACTION_TARGETS_MAX + 1 if sees_all(context, rights) else -1
-        rows = query(context.db, _TARGETS, (*key, most))
+        value = record.value
+        named = (record.source, _means_every_value(value), value.type, value.v)
+        rows = query(context.db, _TARGETS, (*key, *named, most))
         shown = readable(context, rights, [row[0] for row in rows])
         rows = [row for row in rows if row[0] in shown]
         if len(rows) > RETRACTION_TARGETS_MAX:
@@ -86,17 +90,21 @@ def state_zero(
 def zero_targets(
     value: Value, own: Collection[str], set_valued: bool, rows: list[Any]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Which live facts (id, source, type, v, …) of a key a confidence-0 record ends, and which it
-    denies.
+    """Which of these live facts (id, source, type, v, …) of a key a confidence-0 record ends, and
+    which it denies.
 
     It ends all facts of its source (``own``); on a set-valued relation only those of equal value.
     It denies others' facts of equal value. The value ``"retracted"`` means every value.
     """
-    every = value.type == "string" and value.v == RETRACTED_VALUE
+    every = _means_every_value(value)
     equal = {row[0] for row in rows if every or (row[2], row[3]) == (value.type, value.v)}
     names = [str(row[0]) for row in rows]
     ended = tuple(name for name in names if name in own and (name in equal or not set_valued))
     return ended, tuple(name for name in names if name in equal and name not in own)
+
+
+def _means_every_value(value: Value) -> bool:
+    return value.type == "string" and value.v == RETRACTED_VALUE
 
 
 def zero_effects(

@@ -1,0 +1,127 @@
+"""Which facts are contradicted, as a caller sees them: by another value of their key, or denied."""
+
+import numpy as np
+
+from engramlog.projections.arrays import I32, Bool
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.image.rival_values import Validity, have_rivals
+from engramlog.projections.image.view import View
+from engramlog.projections.moment import Moment
+
+
+def are_contradicted(view: View, slots: I32, moment: Moment, authorization: Authorization) -> Bool:
+    """Which of ``slots`` have a live, visible sibling with another value, or lost such a
+    conflict. Set-valued relations never do."""
+    flags: Bool = view.set_aside[slots] <= moment.position
+    crowded = view.crowded(slots)
+    if np.count_nonzero(crowded):
+        asked = np.flatnonzero(~flags & crowded & (view.base[slots] > 0.0))
+        if len(asked):
+            flags[asked] = _disputed(view, slots[asked], moment, authorization)
+    if view.denials:
+        for index in _ever_denied(view, slots, ~flags, moment).tolist():
+            flags[index] = len(deniers(view, int(slots[index]), moment, authorization)) > 0
+    return flags
+
+
+def _ever_denied(view: View, slots: I32, asked: Bool, moment: Moment) -> I32:
+    """Indexes of live facts with a denial by the moment, open or not."""
+    asked &= np.isin(slots, view.denials.targets())
+    asked &= view.claimed(slots, moment)
+    return np.flatnonzero(asked).astype(np.int32)
+
+
+def deniers(view: View, slot: int, moment: Moment, authorization: Authorization) -> I32:
+    """The records that deny a fact at the moment, those that the caller may read.
+
+    A denial ends once its record has ended or was set aside, and once the fact's source has
+    restated the value.
+    """
+    markers = view.denials.markers(slot, moment.position)
+    markers = markers[markers < view.count]
+    markers = markers[authorization.mask(view, markers)]
+    key = view.key[slot]
+    standing = (
+        (view.from_position[markers] <= moment.position)
+        & (view.to_position[markers] > moment.position)
+        & (view.set_aside[markers] > moment.position)
+        & (view.base[markers] == 0.0)
+        & (view.key[markers] == key)
+    )
+    markers = markers[standing]
+    if not len(markers):
+        return markers
+    again = view.key_slots(int(key))
+    again = again[(view.value[again] == view.value[slot]) & (view.base[again] > 0.0)]
+    again = again[view.from_position[again] <= moment.position]
+    again = again[authorization.mask(view, again)]
+    taken_back = (
+        (view.source[markers][:, None] == view.source[again][None, :])
+        & (view.peer[markers][:, None] == view.peer[again][None, :])
+        & (view.hlc[again][None, :] > view.hlc[markers][:, None])
+    )
+    return markers[~taken_back.any(axis=1)]
+
+
+def _disputed(view: View, slots: I32, moment: Moment, authorization: Authorization) -> Bool:
+    """Which of ``slots`` a claimed sibling contradicts: same key, another value, and both valid
+    at some time."""
+    if len(slots) == 1:  # most look-ups: there is nothing to group
+        return np.array([_is_disputed(view, slots, moment, authorization)])
+    keys, of = np.unique(view.key[slots], return_inverse=True)
+    first = np.zeros(len(keys), dtype=np.int32)
+    first[of] = slots
+    relations = view.relation[first].tolist()
+    shared = {number for number in set(relations) if view.is_set_valued(number, moment)}
+    lists = [
+        first[:0] if relation in shared else view.key_slots(key)
+        for key, relation in zip(keys.tolist(), relations, strict=True)
+    ]
+    group = np.repeat(np.arange(len(keys)), [len(each) for each in lists])
+    siblings: I32 = np.concatenate(lists)
+    standing = view.unexpired_claims(siblings, moment)
+    standing &= authorization.mask(view, siblings)
+    siblings, group = siblings[standing], group[standing]
+    values = view.value[siblings]
+    differs = (values[1:] != values[:-1]) & (group[1:] == group[:-1])
+    disputed: Bool = np.zeros(len(slots), dtype=np.bool_)
+    mixed: Bool = np.zeros(len(keys), dtype=np.bool_)
+    mixed[group[1:][differs]] = True
+    members = np.flatnonzero(mixed[of])
+    if not len(members):
+        return disputed
+    contested = mixed[group]
+    siblings, group = siblings[contested], group[contested]
+    starts = group.searchsorted(np.arange(len(keys) + 1))
+    some = starts[:-1][mixed]  # of keys with siblings
+    latest = np.zeros(len(keys), dtype=np.int64)
+    soonest = latest.copy()
+    latest[mixed] = np.maximum.reduceat(view.valid_from[siblings], some)
+    soonest[mixed] = np.minimum.reduceat(view.valid_until[siblings], some)
+    asked, own = slots[members], of[members]
+    # Nearly always all facts of a key are valid at once: then each has a rival.
+    at_once = (latest[own] < view.valid_until[asked]) & (soonest[own] > view.valid_from[asked])
+    disputed[members[at_once]] = True
+    members, own = members[~at_once], own[~at_once]
+    for key in np.unique(own).tolist():
+        rest = members[own == key]
+        theirs = siblings[starts[key] : starts[key + 1]]
+        disputed[rest] = have_rivals(_validity(view, slots[rest]), _validity(view, theirs))
+    return disputed
+
+
+def _validity(view: View, slots: I32) -> list[Validity]:
+    columns = view.valid_from[slots], view.valid_until[slots], view.value[slots]
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _is_disputed(view: View, slot: I32, moment: Moment, authorization: Authorization) -> bool:
+    """``_disputed`` of one fact."""
+    if view.is_set_valued(int(view.relation[slot[0]]), moment):
+        return False
+    siblings = view.key_slots(int(view.key[slot[0]]))
+    siblings = siblings[authorization.mask(view, siblings)]
+    siblings = siblings[view.unexpired_claims(siblings, moment)]
+    values = view.value[siblings]
+    mixed = bool((values[1:] != values[:-1]).any())
+    return mixed and bool(view.are_rivals(slot, siblings).any())
