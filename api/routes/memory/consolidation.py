@@ -10,6 +10,7 @@ from pydantic import Field
 from engramlog.api.answers.memory_records import delta_document
 from engramlog.api.commands.assertions import check_source, stored_uri
 from engramlog.api.commands.garden_access import entered_garden
+from engramlog.api.http.auth import require
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded, invalid, refused
@@ -144,6 +145,7 @@ async def delete_rule(call: Call) -> None:
 @routes.add("POST /v1/consolidation/rules/{rule_id}/run", permission="write")
 async def run_rule(call: Call, request: RunRequest) -> RunAnswer:
     """Run a consolidation rule now, before its cadence, or as a dry run (``dry_run``)."""
+    require(call.caller, "read")  # the answer repeats what it read
     _, document, *_ = await _present_rule(call)
     rule = parse_rule(document)
     consolidator = call.service.consolidator
@@ -161,7 +163,7 @@ async def run_rule(call: Call, request: RunRequest) -> RunAnswer:
             )
         except ConsolidationFailed as fault:
             raise refused(fault.refusal) from fault
-    return _report(report)
+    return await call.in_pool(lambda: _report(call, rule, report))
 
 
 @routes.add("GET /v1/consolidation/status", permission="read")
@@ -272,11 +274,21 @@ def _record(rule: _StoredRule) -> RuleRecord:
     return RuleRecord(rule_id, version, document, set_by, format_instant(set_at))
 
 
-def _report(report: RunReport) -> RunAnswer:
-    shown = report.proposals[:DELTAS_SHOWN_MAX]
+def _report(call: Call, rule: Rule, report: RunReport) -> RunAnswer:
+    """The run's counts, and its deltas and unusable episodes as far as the caller sees them."""
+    view, rights = call.view(), call.authorization
+    proposals = report.proposals[:DELTAS_SHOWN_MAX]
+    names = {name for each in proposals for name in each.delta.source_episode_ids}
+    names |= {each["key"] for each in report.quarantined}
+    ask, shown = call.node.reader.ask, call.shown(view)
+    found = ask(reading.find_episodes, rights, view.position, sorted(names), shown)
+    place = (rule.scope, rule.garden_id)
+    seen = {name for e in found if (e.scope, e.garden_id) == place for name in (e.id, e.key)}
     results = {result["delta_id"]: result for result in report.results}
     deltas: list[dict[str, Any]] = []
-    for proposal in shown:
+    for proposal in proposals:
+        if not seen.issuperset(proposal.delta.source_episode_ids):
+            continue
         made = {
             "delta_id": proposal.delta_id,
             "user": proposal.place.user,
@@ -287,10 +299,12 @@ def _report(report: RunReport) -> RunAnswer:
         if result is not None:
             made |= {name: result[name] for name in ("status", "fact_id", "retracted", "warnings")}
         deltas.append(made)
+    counts = {name: getattr(report, name) for name in RunCounts.__struct_fields__}
+    counts["quarantined"] = [each for each in report.quarantined if each["key"] in seen]
     return RunAnswer(
-        **{name: getattr(report, name) for name in RunCounts.__struct_fields__},
+        **counts,
         kinds=delta_kinds(report.proposals),
         deltas=deltas,
         raced=report.raced,
-        more=report.more or len(report.proposals) > len(shown),
+        more=report.more or len(report.proposals) > len(proposals),
     )

@@ -355,6 +355,37 @@ def test_an_invalid_rule_is_never_stored(
     assert answer.json()["detail"][0]["loc"] == ["body", path]
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_run_shows_only_words_that_its_caller_may_read(
+    serve: Callable[..., LiveNode], dry_run: bool
+) -> None:
+    live = serve(auth_required=True)
+    ann, operator = live.key_of("ann"), admin(live)
+    body = {"session": "S", "agent": "rag", "content": "a secret"}
+    for user in ("Bo", "user:gone"):
+        body["user"] = user
+        assert live.call("POST", "/v1/episodes", json=body, key=ann).status_code == 201
+    body |= {"user": "user:gone", "metadata": {"intent": "delete"}}  # unusable
+    assert live.call("POST", "/v1/episodes", json=body, key=ann).status_code == 201
+    document = {"cadence": {"every": 1000}}
+    live.call("PUT", "/v1/consolidation/rules/r", json=document, key=operator)
+    stone = live.call("POST", "/v1/tombstones", json={"entity_uri": "user:gone"}, key=operator)
+    assert stone.status_code == 201, stone.text
+
+    def told(key: str) -> Any:
+        asked = {"dry_run": dry_run, "from_position": 1}
+        return live.call("POST", "/v1/consolidation/rules/r/run", json=asked, key=key)
+
+    writer = live.mint("write", entity="agent:writer")
+    cleared = live.mint("read", "write", entity="agent:low", max_classification=0)
+    assert told(writer).status_code == 403
+    if dry_run:
+        assert told(cleared).json()["deltas"] == []
+    made = told(ann).json()
+    assert [each["user"] for each in made["deltas"]] == ["Bo"]
+    assert made["quarantined"] == []
+
+
 def test_rules_are_versioned_documents_with_a_past(live: LiveNode) -> None:
     first = rule(live)
     then = live.node.log.head().position
