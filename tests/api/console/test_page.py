@@ -165,6 +165,36 @@ def test_the_key_stays_in_its_tab_and_can_be_removed(live: LiveNode, visit: Visi
     assert "chief" not in page.inner_text("body")
 
 
+def test_a_refused_key_is_said_to_be_so(live: LiveNode, visit: Visit) -> None:
+    page = visit(live, None).open()
+    for given in ("not-a-key-of-this-node", "schlüssel…"):  # no header takes the second
+        page.locator("#key-open").click()
+        page.fill("#key", given)
+        page.get_by_role("button", name="Use this key").click()
+        expect(page.locator("h1")).to_have_text("The node refuses this key")
+    expect(page.locator("dialog[open]")).to_have_count(1)
+
+
+def test_a_page_continues_when_its_node_answers_again(live: LiveNode, visit: Visit) -> None:
+    live.state(v="chief of tea", key=CONTROL_TOKEN)
+    tab = visit(live, fresh=True)
+    page = tab.open()
+    page.clock.install()
+    page.route("**/*", lambda route: route.abort())
+    page.clock.run_for(5_000)
+    expect(page.get_by_role("alert")).to_contain_text("The node does not answer")
+    page.get_by_role("link", name="Peers").click()
+    expect(page.locator("#content")).to_contain_text("This view did not load")
+    page.get_by_role("link", name="Search").click()
+    page.locator(".brand").click()
+    page.unroute("**/*")
+    page.clock.run_for(5_000)
+    expect(page.get_by_role("alert")).to_have_count(0)
+    expect(page.locator(".fact")).to_contain_text(["chief of tea"])
+    page.get_by_role("link", name="Peers").click()
+    expect(page.locator("h1")).to_have_text("Peers")
+
+
 def test_the_policy_stops_foreign_content(live: LiveNode, visit: Visit) -> None:
     answer = httpx.get(f"{live.url}/ui")
     policy = answer.headers["Content-Security-Policy"]

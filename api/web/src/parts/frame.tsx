@@ -38,9 +38,10 @@ export const View = ({ title, lead, asks, actions, wide = false, children }: Vie
 const CopyLink = (): JSX.Element => {
   const [copied, setCopied] = useState(false);
   const copy = (event: Event): void => {
+    if (!navigator.clipboard) return; // over plain HTTP: the link goes into the address bar
     event.preventDefault();
     const address = new URL(pinnedAddress.value, location.href).href;
-    void navigator.clipboard?.writeText(address).then(() => {
+    void navigator.clipboard.writeText(address).then(() => {
       setCopied(true);
       setTimeout(() => setCopied(false), 1500);
     });

@@ -3,7 +3,7 @@ import type { ComponentType, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Icon, type IconName } from "../parts/icons";
 import { addressOf, place } from "../state/place";
-import { anonymous, me } from "../state/session";
+import { anonymous, key, me } from "../state/session";
 import { visible } from "../parts/text";
 import { ready, unreachable } from "./heartbeat";
 import { KeyForm } from "./key";
@@ -38,6 +38,7 @@ const VIEWS: Record<string, Shown> = {
 };
 
 const loaded = new Map<string, ComponentType>([["search", SearchView]]);
+const missing = new Set<string>();
 
 export const App = (): JSX.Element => {
   const name = place.value.view in VIEWS ? place.value.view : "search";
@@ -46,11 +47,11 @@ export const App = (): JSX.Element => {
   const Chosen = loaded.get(name);
   useEffect(() => {
     if (loaded.has(name)) return;
-    void shown.load().then((component) => {
-      loaded.set(name, component);
-      redraw((before) => before + 1);
-    });
-  }, [name]);
+    void shown.load().then(
+      (component) => loaded.set(name, component),
+      () => missing.add(name), // asked for again when the node answers
+    ).then(() => redraw((before) => before + 1));
+  }, [name, unreachable.value]);
   useEffect(() => {
     document.title = `${shown.label} · engramlog`;
   }, [name]);
@@ -78,12 +79,17 @@ export const App = (): JSX.Element => {
       <Navigation current={name} />
       <main id="content">
         <Notices />
-        {me.value === "none" ? <SignIn /> : Chosen === undefined ? <p class="empty" role="status">…</p> : <Chosen />}
+        {me.value === "none" ? <SignIn /> : Chosen === undefined ? <Loading missing={missing.has(name)} /> : <Chosen />}
       </main>
       <TimeBar idle={shown.timeless ?? false} />
     </div>
   );
 };
+
+/** A node of another version has other files. */
+const Loading = ({ missing }: { missing: boolean }): JSX.Element => (
+  <p class="empty" role="status">{missing ? "This view did not load. Reload the page." : "…"}</p>
+);
 
 const IN_FRONT = 4;
 
@@ -122,7 +128,8 @@ const Notices = (): JSX.Element => (
 
 const SignIn = (): JSX.Element => (
   <div class="view narrow">
-    <h1 tabIndex={-1}>This node asks for a key</h1>
+    <h1 tabIndex={-1}>{key.value ? "The node refuses this key" : "This node asks for a key"}</h1>
+    {key.value && <p role="alert">It is not a key of this node, was revoked, or has expired.</p>}
     <p>Give an API key at the top of the page. It stays in this tab, and is forgotten when the tab is closed.</p>
     <pre class="command" tabIndex={0}>engramlog key create --help</pre>
   </div>

@@ -37,7 +37,11 @@ const beat = async (): Promise<void> => {
     const response = await fetch("/readyz", { credentials: "omit" });
     const answer = (await response.json()) as Ready;
     ready.value = answer;
-    unreachable.value = false;
+    if (unreachable.value) {
+      unreachable.value = false;
+      written.value++;
+      if (me.value === null) void identify();
+    }
     if (answer.position !== head.value) {
       head.value = answer.position;
       void measure();

@@ -35,7 +35,7 @@ export const KeyForm = (): JSX.Element => {
         )}
         <form class="fields" onSubmit={submit}>
           <label>API key
-            <input ref={field} id="key" type="password" autocomplete="off" spellcheck={false} />
+            <input ref={field} id="key" type="password" autocomplete="off" spellcheck={false} pattern="\s*[!-~]*\s*" title="Letters, digits and signs of ASCII" />
           </label>
           <button class="primary">Use this key</button>
           <button type="button" disabled={key.value === ""} onClick={() => { useKey(""); dialog.current?.close(); }}>Forget the key</button>
