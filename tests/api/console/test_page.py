@@ -110,6 +110,18 @@ def test_the_slider_moves_the_whole_page_in_time(spaceflight: LiveNode, visit: V
     expect(page.locator(".moment")).to_have_text("Now")
 
 
+def test_a_narrow_slider_names_its_ends(spaceflight: LiveNode, visit: Visit) -> None:
+    tab = visit(spaceflight)
+    ends = tab.open().locator(".ticks span").all_inner_texts()[::5]
+    tab.resize("phone")
+    shown = tab.page.locator(".ticks span:visible")
+    expect(shown).to_have_text(ends)
+    first, last = (each.bounding_box() for each in shown.all())
+    assert first is not None
+    assert last is not None
+    assert first["x"] + first["width"] < last["x"]
+
+
 def test_the_log_continues_by_itself(live: LiveNode, visit: Visit) -> None:
     live.state(v="before", key=CONTROL_TOKEN)
     tab = visit(live)
