@@ -1,13 +1,14 @@
 """The files of an import: the lines it reads, and the receipts it writes."""
 
 import gzip
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
-from engramlog.api.transfer.importing import ImportStopped, RefusedLine, Written
+from engramlog.api.transfer.importing import FileBroken, RefusedLine, Written
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -17,7 +18,7 @@ def read_lines(raw: IO[bytes]) -> Iterator[bytes]:
     """Lines of a plain or gzip stream, without their ends.
 
     Raises:
-        ImportStopped: a line exceeds 16 MiB, or a gzip stream is damaged.
+        FileBroken: a line exceeds 16 MiB, or a gzip stream is damaged.
     """
     stream: IO[bytes] = raw
     peek = getattr(raw, "peek", None)
@@ -27,13 +28,13 @@ def read_lines(raw: IO[bytes]) -> Iterator[bytes]:
     while True:
         try:
             text = stream.readline(LINE_BYTES_MAX + 1)
-        except (EOFError, OSError) as fault:
-            raise ImportStopped(f"after line {number}: cannot read on: {fault}") from fault
+        except (EOFError, OSError, zlib.error) as fault:
+            raise FileBroken(f"after line {number}: cannot read on: {fault}") from fault
         if not text:
             return
         number += 1
         if len(text) > LINE_BYTES_MAX:
-            raise ImportStopped(f"line {number}: is over {LINE_BYTES_MAX} bytes")
+            raise FileBroken(f"line {number}: is over {LINE_BYTES_MAX} bytes")
         yield text
 
 

@@ -80,6 +80,10 @@ class ImportStopped(Exception):
     """The import ended early; the message says at which line and how to continue."""
 
 
+class FileBroken(ImportStopped):
+    """The file cannot be read on."""
+
+
 class Options(Struct, frozen=True):
     """How to import. ``skip``: leading lines that are in the log already."""
 
@@ -166,6 +170,9 @@ class Importer:
                     waiting = []
             self._drain()
             self._write_rules()
+        except FileBroken as fault:
+            self._drain()
+            raise ImportStopped(f"{fault}; {self._so_far()}") from fault
         except KeyboardInterrupt:
             self._settle_running()
             raise KeyboardInterrupt(f"interrupted; {self._so_far()}") from None

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
@@ -10,6 +11,7 @@ from pathlib import PurePath
 import msgspec
 
 from engramlog.api.schemas.values import typed_value
+from engramlog.api.transfer.import_files import LINE_BYTES_MAX
 from engramlog.api.transfer.importing import ImportStopped
 
 NEEDED = ("entity", "relation", "value")
@@ -29,6 +31,7 @@ def lines_of_csv(name: str, rows: Iterable[bytes]) -> Iterator[bytes]:
         ImportStopped: a required column is missing, or one is unknown.
     """
     text = io.StringIO(b"".join(rows).decode("utf-8-sig", "replace"), newline="")
+    csv.field_size_limit(LINE_BYTES_MAX)
     table = csv.DictReader(text)
     columns = [each.strip() for each in table.fieldnames or ()]
     known = {*NEEDED, *KEPT, "source", "confidence"}
@@ -47,7 +50,7 @@ def lines_of_csv(name: str, rows: Iterable[bytes]) -> Iterator[bytes]:
         }
         line |= {each: given[each] for each in KEPT if given.get(each)}
         if given.get("confidence"):
-            line["confidence"] = json.loads(given["confidence"])
+            line["confidence"] = _parsed(given["confidence"])
         yield msgspec.json.encode(line) + b"\n"
 
 
@@ -81,11 +84,18 @@ def lines_of_notes(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _value(text: str) -> object:
+    return typed_value(_parsed(text))
+
+
+def _parsed(text: str) -> str | bool | float:
+    """The number, true or false that a cell reads as; else its text."""
     try:
         found: object = json.loads(text)
-    except ValueError:
-        return typed_value(text)
-    return typed_value(found if isinstance(found, bool | int | float) else text)
+        if isinstance(found, bool | int | float) and math.isfinite(found):
+            return found
+    except (ValueError, OverflowError):  # a text, or a number too large for one
+        pass
+    return text
 
 
 def _source(name: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,37 @@ def test_gzip_is_recognised(tmp_path: Path) -> None:
     file.write_bytes(gzip.compress(lines(*(fact(n) for n in range(10)))))
     assert engramlog("import", file, "--data", tmp_path / "data").returncode == 0
     assert numbers(tmp_path / "data") == list(range(10))
+
+
+def _cut(packed: bytes) -> bytes:
+    return packed[: len(packed) // 2]
+
+
+def _altered(packed: bytes) -> bytes:
+    half = len(packed) // 2
+    return packed[:half] + bytes(200) + packed[half + 200 :]
+
+
+def _long(packed: bytes) -> bytes:
+    head = gzip.decompress(packed).splitlines(keepends=True)[:1_500]
+    return b"".join(head) + b"x" * (16 * 1024 * 1024 + 1)
+
+
+@pytest.mark.parametrize("damage", [_cut, _altered, _long])
+def test_what_precedes_the_damage_of_a_file_is_in_the_log(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    data, file = tmp_path / "data", tmp_path / "facts"
+    whole = gzip.compress(lines(*(fact(n, source=f"agent:{n * n}") for n in range(2_500))))
+    file.write_bytes(damage(whole))
+    stopped = engramlog("import", file, "--data", data)
+    assert stopped.returncode == 1
+    said = re.search(r"lines 1 to (\d+) are in the log .* --skip (\d+)", stopped.stderr)
+    assert said is not None, stopped.stderr
+    assert said[1] == said[2] == str(len(numbers(data)))
+    file.write_bytes(whole)
+    assert engramlog("import", file, "--data", data, "--skip", said[2]).returncode == 0
+    assert numbers(data) == list(range(2_500))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from engramlog.api.transfer.importing import ImportStopped
+from engramlog.api.transfer.lines.base import LineError
 from engramlog.api.transfer.lines.line_kinds import decode_line
 from engramlog.api.transfer.tables_and_notes import lines_of_csv, lines_of_notes
 
@@ -40,6 +41,18 @@ def test_a_row_is_a_line() -> None:
         },
     ]  # fmt: skip
     for line in lines_of_csv("p.csv", TABLE.splitlines(True)):
+        decode_line(line)
+
+
+@pytest.mark.parametrize(
+    "cell", ["NaN", "-Infinity", "1e999", "9" * 400, "null", "[1]", "x" * 200_000]
+)
+def test_a_cell_that_is_no_number_of_a_fact_is_a_text(cell: str) -> None:
+    rows = [b"entity,relation,value,confidence\n", f"user:a,memory:x,{cell},high\n".encode()]
+    (line,) = lines_of_csv("p.csv", rows)
+    made = json.loads(line)
+    assert made["value"] == {"type": "string", "v": cell}
+    with pytest.raises(LineError, match="confidence"):
         decode_line(line)
 
 
