@@ -31,6 +31,7 @@ PAGES_MAX = 200
 """Pages of one round; the next round continues."""
 OVERLAP_MS = 1_000
 ITEMS_MAX = 10_000
+DIGITS_MAX = 1_000
 
 
 class PeerFault(Exception):
@@ -216,9 +217,14 @@ def page_of(body: object) -> _Page:
     return _Page(items, cursor if isinstance(cursor, str) else None, bool(fields.get("has_more")))
 
 
+def _integer(text: str) -> int | float:
+    """A JSON integer. Python refuses to read one of thousands of digits, and with it the page."""
+    return int(text) if len(text) < DIGITS_MAX else float(text)
+
+
 def decode_body(data: bytes) -> object:
     """The JSON of an answer. Raises PeerFault."""
     try:
-        return cast("object", json.loads(data))
+        return cast("object", json.loads(data, parse_int=_integer))
     except (ValueError, RecursionError) as fault:
         raise PeerFault("the peer's answer is not JSON") from fault

@@ -58,8 +58,12 @@ def hlc_of(record: object) -> int | None:
         return None
 
 
-def scope_of(record: object) -> object:
-    return cast("dict[str, Any]", record).get("scope") if isinstance(record, dict) else None
+def scope_of(record: object) -> str | None:
+    """The scope of a record; None for anything but a text."""
+    scope: object = (
+        cast("dict[str, Any]", record).get("scope") if isinstance(record, dict) else None
+    )
+    return scope if isinstance(scope, str) else None
 
 
 def dated(record: object) -> object:
@@ -145,7 +149,7 @@ def _names(record: dict[str, Any]) -> tuple[str, str, str]:
 
 def _text(record: dict[str, Any], name: str) -> str:
     text = record.get(name)
-    if not isinstance(text, str):
+    if not isinstance(text, str) or not _encodable(text):
         raise _Refusal("malformed")
     return text
 

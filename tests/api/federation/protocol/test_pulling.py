@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -123,6 +124,41 @@ def test_malformed_records_are_skipped(live: LiveNode, peer: ReferenceNode) -> N
     acquaint(live, peer)
     until(lambda: len(held(live)) == 1)
     assert {each["code"] for each in pull_of(live, peer)["refusals"]} == {"malformed"}
+
+
+def test_records_of_impossible_fields_are_skipped_in_each_round(
+    live: LiveNode, peer: ReferenceNode
+) -> None:
+    for field in ("entity", "source", "relation", "id"):  # text cut off within a character
+        peer.state("cut").update({field: "user:\ud83d", "cid": None})
+    impossible: tuple[object, ...] = (["company"], {}, None, 5)
+    for scope in impossible:
+        peer.state("nowhere")["scope"] = scope
+    peer.state("good")
+    body: dict[str, Any] = {"facts": peer.facts, "cursor": None, "has_more": False}
+    peer.answer = (200, json.dumps(body).encode())
+    acquaint(live, peer)
+    until(lambda: len(held(live)) == 1)
+    codes = {each["code"] for each in pull_of(live, peer)["refusals"]}
+    assert codes == {"malformed", "reserved", "scope_not_permitted"}
+    rounds = pull_of(live, peer)["rounds"]
+    until(lambda: pull_of(live, peer)["rounds"] > rounds + 2)  # refused records may come again
+    assert pull_of(live, peer)["fault"] is None
+
+
+def test_a_number_of_thousands_of_digits_blocks_no_others(
+    live: LiveNode, peer: ReferenceNode
+) -> None:
+    huge = peer.state("long", cid=None)
+    peer.state("good")
+    body: dict[str, Any] = {"facts": peer.facts, "cursor": None, "has_more": False}
+    digits = b'{"type": "number", "v": ' + b"1" * 5_000 + b"}"
+    value = json.dumps(huge["value"]).encode()
+    peer.answer = (200, json.dumps(body).encode().replace(value, digits))
+    acquaint(live, peer)
+    until(lambda: len(held(live)) == 1)
+    (refused,) = pull_of(live, peer)["refusals"]
+    assert (refused["fact_id"], refused["code"]) == (huge["id"], "invalid_value")
 
 
 def test_a_clock_far_ahead_holds_its_own_facts_back_and_loses_none(
