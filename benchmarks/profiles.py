@@ -21,8 +21,8 @@ from benchmarks.ranking import found
 from benchmarks.recall_quality import PLENTY_TOKENS, shipped
 from benchmarks.report import Figure, percentile, say
 from engramlog.projections.embedding.settings import EmbeddingSettings
-from engramlog.projections.recall import RecallRequest, profile_names
-from engramlog.projections.recall.profile import Profile, parse_profile
+from engramlog.projections.recall.profile import Profile, parse_profile, profile_names
+from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.stages.candidates import StageOutcome
 
 LIMIT = 20

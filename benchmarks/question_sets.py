@@ -27,8 +27,10 @@ from engramlog.projections.cid import compute_cid
 from engramlog.projections.embedding.service import CACHE_FILE
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.normalization import normalize_uri
-from engramlog.projections.recall import RecallAnswer, RecallRequest, recall
+from engramlog.projections.recall.answer import RecallAnswer
+from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import Profile
+from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.writing.commands import AssertFact, Done
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -23,8 +23,8 @@ from benchmarks.question_sets import SETS, Question, QuestionSet, Store, convers
 from benchmarks.ranking import Answered, auc, found, paired_bootstrap
 from benchmarks.report import Figure, percentile, say
 from engramlog.projections.embedding.settings import EmbeddingSettings
-from engramlog.projections.recall import RecallRequest
 from engramlog.projections.recall.profile import Profile, parse_profile
+from engramlog.projections.recall.request import RecallRequest
 
 PLENTY_TOKENS = 1_000_000
 BUDGETS = (720, 4096)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import profiles, question_sets
-from engramlog.projections.recall import load_profile
+from engramlog.projections.recall.profile import load_profile
 
 
 @pytest.mark.parametrize("name", profiles.TAKEN_APART)

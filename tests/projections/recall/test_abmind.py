@@ -9,10 +9,11 @@ import pytest
 
 from engramlog.eventlog.kinds import FactAttributes
 from engramlog.projections.moment import Moment
-from engramlog.projections.recall import load_profile, recall
 from engramlog.projections.recall.answer import RecallAnswer, Recalled
 from engramlog.projections.recall.enrichment import WARNING, EnrichedFact, enrich
 from engramlog.projections.recall.filters import Filters
+from engramlog.projections.recall.pipeline import recall
+from engramlog.projections.recall.profile import load_profile
 from engramlog.projections.recall.ranking.diversity import (
     SIMILARITIES,
     ByMarginalRelevance,

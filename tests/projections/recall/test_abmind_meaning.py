@@ -13,8 +13,9 @@ from engramlog.eventlog.kinds import FactAttributes
 from engramlog.projections.embedding.cache import EmbeddingCache
 from engramlog.projections.embedding.errors import ProviderUnavailable
 from engramlog.projections.embedding.semantics import Semantics
-from engramlog.projections.recall import load_profile, recall
 from engramlog.projections.recall.answer import RecallAnswer
+from engramlog.projections.recall.pipeline import recall
+from engramlog.projections.recall.profile import load_profile
 from engramlog.projections.recall.request import RecallRequest
 from tests.worlds.provider_double import WordsProvider
 from tests.worlds.recall_vectors import embedded

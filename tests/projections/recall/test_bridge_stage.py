@@ -9,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engramlog.projections.moment import Moment
-from engramlog.projections.recall import RecallAnswer, RecallRequest, load_profile, recall
+from engramlog.projections.recall.answer import RecallAnswer
 from engramlog.projections.recall.conversation.context import ConversationContext
+from engramlog.projections.recall.pipeline import recall
+from engramlog.projections.recall.profile import load_profile
+from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.request_facts import Gate, survey
 from engramlog.projections.recall.stages import bridge
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from engramlog.projections.moment import Moment
-from engramlog.projections.recall import load_profile
 from engramlog.projections.recall.certainty import AnswerKnown, Certainty
 from engramlog.projections.recall.factors.features import load_features
-from engramlog.projections.recall.profile import ProfileError, parse_profile
+from engramlog.projections.recall.profile import ProfileError, load_profile, parse_profile
 from engramlog.projections.recall.ranking.chance import Chance, chance_of, scaled
 from engramlog.projections.recall.ranking.evidence import evidence_of
 from engramlog.projections.recall.ranking.fusion import Fused

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.projections.moment import Moment
-from engramlog.projections.recall import RecallRequest, load_profile, recall
 from engramlog.projections.recall.conversation import conversations as module
 from engramlog.projections.recall.conversation.context import ConversationContext
 from engramlog.projections.recall.conversation.conversations import (
@@ -18,8 +17,10 @@ from engramlog.projections.recall.conversation.conversations import (
     spread,
     surroundings,
 )
-from engramlog.projections.recall.profile import ProfileError, parse_profile
+from engramlog.projections.recall.pipeline import recall
+from engramlog.projections.recall.profile import ProfileError, load_profile, parse_profile
 from engramlog.projections.recall.ranking.fusion import Fused
+from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.request_facts import Gate, Survey, survey
 from engramlog.projections.recall.stages import lexical
 from tests.worlds.recall_world import SOURCE, World, reader, user

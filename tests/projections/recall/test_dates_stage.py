@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.projections.moment import Moment
-from engramlog.projections.recall import RecallRequest, load_profile, recall
+from engramlog.projections.recall.pipeline import recall
+from engramlog.projections.recall.profile import load_profile
+from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.request_facts import Gate, Survey, survey
 from engramlog.projections.recall.stages import dates
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled

@@ -18,9 +18,9 @@ from engramlog.projections.columns.term_postings import COUNTED_FROM, TermPostin
 from engramlog.projections.image.contradicted_facts import are_contradicted
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import LIVE, Moment, format_instant
-from engramlog.projections.recall import RecallRequest
 from engramlog.projections.recall.filters import Filters
 from engramlog.projections.recall.matching_facts import find_surviving, surviving
+from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.request_facts import Gate, Survey, survey
 from engramlog.projections.recall.stages import graph, lexical, running
 from engramlog.projections.recall.stages.candidates import Candidates

@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from engramlog.eventlog.kinds import FactAttributes
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.moment import Moment
-from engramlog.projections.recall import load_profile, recall
 from engramlog.projections.recall.answer import RecallAnswer
 from engramlog.projections.recall.filters import Filters
 from engramlog.projections.recall.keywords import Cutting, keywords_of
+from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import (
     Profile,
     ProfileError,
     built_in_document,
+    load_profile,
     parse_profile,
 )
 from engramlog.projections.recall.question_intent import NO_INFORMATIVE_TERMS, Ambient

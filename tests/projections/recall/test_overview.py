@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from engramlog.projections.recall import RecallAnswer, RecallRequest, recall
+from engramlog.projections.recall.answer import RecallAnswer
 from engramlog.projections.recall.conversation.overview import topic_of
+from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import parse_profile
+from engramlog.projections.recall.request import RecallRequest
 from tests.worlds.recall_world import World, reader, user
 
 

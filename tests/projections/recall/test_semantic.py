@@ -14,9 +14,11 @@ from engramlog.projections.embedding.errors import ProviderUnavailable
 from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.embedding.vectors.in_memory import Vectors
 from engramlog.projections.moment import Moment
-from engramlog.projections.recall import RecallAnswer, RecallRequest, load_profile, recall
+from engramlog.projections.recall.answer import RecallAnswer
 from engramlog.projections.recall.conversation.context import ConversationContext
-from engramlog.projections.recall.profile import Profile
+from engramlog.projections.recall.pipeline import recall
+from engramlog.projections.recall.profile import Profile, load_profile
+from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.request_facts import Gate, survey
 from engramlog.projections.recall.stages import semantic
 from engramlog.projections.recall.stages.candidates import StageDisabled

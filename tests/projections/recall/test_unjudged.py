@@ -12,12 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engramlog.projections.embedding.cache import EmbeddingCache
-from engramlog.projections.recall import RecallAnswer, RecallRequest, load_profile, recall
+from engramlog.projections.recall.answer import RecallAnswer
+from engramlog.projections.recall.pipeline import recall
+from engramlog.projections.recall.profile import load_profile
 from engramlog.projections.recall.ranking.fusion import (
     by_maximum,
     reciprocal_ranks,
     weighted_sum,
 )
+from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.stages.candidates import Candidates
 from tests.worlds.provider_double import WordsProvider
 from tests.worlds.recall_vectors import embedded

@@ -16,7 +16,10 @@ from engramlog.projections.embedding.vectors.bounded_vectors import BoundedVecto
 from engramlog.projections.embedding.vectors.in_memory import Vectors
 from engramlog.projections.embedding.vectors.vector_file import KeptVectorFile
 from engramlog.projections.moment import Moment
-from engramlog.projections.recall import RecallAnswer, RecallRequest, load_profile, recall
+from engramlog.projections.recall.answer import RecallAnswer
+from engramlog.projections.recall.pipeline import recall
+from engramlog.projections.recall.profile import load_profile
+from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.stages import semantic
 from tests.worlds.any_log import any_log
 from tests.worlds.recall_world import NOW_US, World, reader, user
