@@ -62,7 +62,6 @@ class RunReport(RunCounts, kw_only=True):
 
     proposals: list[Proposal] = field(default_factory=list)
     results: list[dict[str, Any]] = field(default_factory=list)
-    fires: int = 0
     raced: bool = False
     more: bool = False
 
@@ -364,7 +363,6 @@ def _report(run: ConsolidationRan) -> RunReport:
 
 def _count(report: RunReport, run: ConsolidationRan) -> None:
     report.to_position = run.to_position
-    report.fires += 1
     report.episodes += run.episodes
     report.applied += run.applied
     report.known += run.known
