@@ -100,6 +100,13 @@ def test_a_port_in_use_is_named_with_the_remedy(tmp_path: Path) -> None:
     assert "--port" in done.stderr
 
 
+@pytest.mark.parametrize("command", [("demo",), ("mcp", "--transport", "http"), ("serve",)])
+def test_a_number_that_is_no_port_is_refused(command: tuple[str, ...], tmp_path: Path) -> None:
+    done = engramlog(*command, "--data", tmp_path / "data", "--port", "99999")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "--port: must be" in done.stderr
+
+
 def test_an_address_that_is_not_here_is_not_a_question_of_the_port(tmp_path: Path) -> None:
     done = engramlog("serve", "--data", tmp_path / "data", "--host", "256.1.1.1", "--port", "0")
     assert done.returncode == 1

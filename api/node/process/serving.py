@@ -36,6 +36,7 @@ from engramlog.api.settings import Settings
 from engramlog.projections.recall.profile import UnknownProfile, load_profile
 
 START_SECONDS_MAX = 30.0
+PORT_MAX = 65_535
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 _access = logging.getLogger("engramlog.access")
@@ -122,6 +123,8 @@ def start_logging(level: str, form: Literal["auto", "text", "json"] = "auto") ->
 
 def listen(host: str, port: int) -> socket.socket:
     """A bound, listening socket. Raises ServingError if the address is not available."""
+    if not 0 <= port <= PORT_MAX:  # the system would take its last 16 bits
+        raise ServingError(f"--port: must be from 0 to {PORT_MAX} (got {port})")
     try:
         info = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         family = info[0]
