@@ -98,9 +98,11 @@ ERRORS: dict[int, dict[str, str]] = {
     410: {
         "fact_erased": "the fact was [erased](erasure.md); others than admins get `fact_not_found`",
     },
-    411: {"length_required": "a compressed body without `Content-Length`"},
     413: {
         "body_too_large value_too_large payload_too_large": "over the limit in the answer",
+    },
+    415: {
+        "unsupported_encoding": "send a body plain, or as gzip or deflate",
     },
     421: {
         "scope_not_held": (

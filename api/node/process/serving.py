@@ -183,6 +183,7 @@ async def serve(
         access_log=_access if settings.access_log else None,
         shutdown_timeout=settings.shutdown_timeout_s,
         handle_signals=False,
+        auto_decompress=False,  # ``read_bytes`` does it, within limits
     )
     await runner.setup()
     try:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from aiohttp.http_parser import DeflateBuffer
 
 from engramlog.api.http import connections
 from engramlog.api.node.node import Node
@@ -142,4 +143,23 @@ def test_a_compressed_body_is_limited_before_it_is_inflated(port: int) -> None:
     chunked = posted("/v1/recall", 0, "Content-Encoding: gzip", "Transfer-Encoding: chunked")
     chunked = chunked.replace(b"Content-Length: 0\r\n", b"")
     chunk = b"%x\r\n%s\r\n0\r\n\r\n" % (len(honest), honest)
-    assert b" 411 " in everything(connected(port, chunked + chunk)).split(b"\r\n")[0]
+    assert b" 200 " in everything(connected(port, chunked + chunk)).split(b"\r\n")[0]
+    zipped = posted("/v1/recall", len(honest), "Content-Encoding: zstd") + honest
+    assert b" 415 " in everything(connected(port, zipped)).split(b"\r\n")[0]
+    for wrong in (honest[:-4], honest + b"x", b"{}"):
+        sent = posted("/v1/recall", len(wrong), "Content-Encoding: gzip") + wrong
+        assert b" 400 " in everything(connected(port, sent)).split(b"\r\n")[0]
+
+
+def test_aiohttp_inflates_no_body(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # It would inflate all of it, in the event loop.
+    used: list[object] = []
+    feed_data = DeflateBuffer.feed_data
+    monkeypatch.setattr(
+        DeflateBuffer, "feed_data", lambda *given: used.append(given) or feed_data(*given)
+    )
+    bomb = gzip.compress(bytes(50_000_000))
+    for path in ("/v1/recall", "/healthz"):
+        sent = posted(path, len(bomb), "Content-Encoding: gzip", "Connection: close") + bomb
+        assert everything(connected(port, sent)).split(b"\r\n")[0][9:12] in (b"413", b"405")
+    assert used == []
