@@ -40,6 +40,8 @@ ATTEMPT_SECONDS = 10.0
 BACKOFF_SECONDS_MAX = 300.0
 CIRCUIT_FAILURES = 10
 CIRCUIT_SECONDS = 300.0
+RETRY_SECONDS = 30.0
+"""Delay after a fault of this node."""
 GONE = 410
 
 _log = logging.getLogger(__name__)
@@ -127,7 +129,18 @@ class WebhookDelivery(LoopTask):
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _serve(self, row: SubscriptionRow) -> None:
-        """Deliver to one subscriber for ever."""
+        """Deliver to one subscriber for ever. After a fault of this node, such as a full disk, it
+        waits: what was delivered but not noted comes again."""
+        while True:
+            try:
+                await self._follow(row)
+            except Exception as fault:
+                self.failed(fault)
+            await asyncio.sleep(RETRY_SECONDS)
+            self.error = None
+
+    async def _follow(self, row: SubscriptionRow) -> None:
+        """Deliver to one subscriber until a fault of this node."""
         node = self._node
         while True:
             delivered = self.delivered(row)

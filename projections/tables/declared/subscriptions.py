@@ -11,6 +11,7 @@ from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import SubscriptionSet
 from engramlog.projections.tables.database import BUSY_TIMEOUT_MS, query_one, set_pragmas
 from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.storage_faults import storage_errors
 from engramlog.projections.tables.struct_rows import insert_row, rows_as
 
 
@@ -85,18 +86,19 @@ class DeliveryLedger:
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
-        self._db = apsw.Connection(str(path))
-        self._db.set_busy_timeout(BUSY_TIMEOUT_MS)
-        set_pragmas(self._db, "journal_mode=WAL", "synchronous=NORMAL")
-        self._db.execute(
-            "CREATE TABLE IF NOT EXISTS deliveries (subscription_id TEXT NOT NULL PRIMARY KEY,"
-            " position INTEGER NOT NULL, failures INTEGER NOT NULL, open_until INTEGER NOT NULL,"
-            " last_at INTEGER NOT NULL) STRICT, WITHOUT ROWID"
-        )
+        with storage_errors():
+            self._db = apsw.Connection(str(path))
+            self._db.set_busy_timeout(BUSY_TIMEOUT_MS)
+            set_pragmas(self._db, "journal_mode=WAL", "synchronous=NORMAL")
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS deliveries (subscription_id TEXT NOT NULL PRIMARY KEY,"
+                " position INTEGER NOT NULL, failures INTEGER NOT NULL,"
+                " open_until INTEGER NOT NULL, last_at INTEGER NOT NULL) STRICT, WITHOUT ROWID"
+            )
 
     def get(self, subscription_id: str) -> Delivered | None:
         """A subscription's progress; None before the first delivery."""
-        with self._lock:
+        with self._lock, storage_errors():
             row = query_one(
                 self._db,
                 "SELECT position, failures, open_until, last_at FROM deliveries"
@@ -107,7 +109,7 @@ class DeliveryLedger:
 
     def put(self, subscription_id: str, delivered: Delivered) -> None:
         """Store a subscription's progress."""
-        with self._lock:
+        with self._lock, storage_errors():
             self._db.execute(
                 "INSERT OR REPLACE INTO deliveries VALUES (?,?,?,?,?)",
                 (subscription_id, delivered.position, delivered.failures, delivered.open_until_us,
@@ -116,7 +118,7 @@ class DeliveryLedger:
 
     def forget(self, subscription_id: str) -> None:
         """Delete the progress of an ended subscription."""
-        with self._lock:
+        with self._lock, storage_errors():
             self._db.execute("DELETE FROM deliveries WHERE subscription_id=?", (subscription_id,))
 
     def close(self) -> None:

@@ -99,6 +99,15 @@ def test_another_key_of_the_subscriber_reads_only_what_it_may(live: LiveNode) ->
     assert live.call("GET", path, key=narrow).json()["total"] == 0
 
 
+def test_a_new_key_subscribes_again_under_the_same_idempotency_key(live: LiveNode) -> None:
+    body = {"on_change": "wake", "delivery_address": "agent:ann", "idempotency_key": "once"}
+    old = live.mint("read", entity="agent:ann", scopes=["company"])
+    new = live.mint("read", entity="agent:ann", scopes=["company", "team"])
+    made = subscribe(live, old, **body)
+    assert subscribe(live, old, **body)["id"] == made["id"]
+    assert subscribe(live, new, **body)["id"] != made["id"]
+
+
 def test_a_stream_under_way_omits_a_fact_erased_meanwhile(
     live: LiveNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:

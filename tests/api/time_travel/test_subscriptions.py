@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import apsw
 import httpx
 import pytest
 
 from engramlog.api.client.webhook_addresses import address_fault, is_public
 from engramlog.api.node.tasks.webhook_delivery import LEDGER_NAME
 from engramlog.projections.tables.declared.subscriptions import DeliveryLedger
+from tests.worlds.failing_storage import Failing
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.waiting import until
 from tests.worlds.webhook_receiver import Receiver
@@ -232,6 +234,30 @@ def test_the_scheme_of_an_address_has_any_case(open_node: LiveNode, receiver: Re
     subscribe(open_node, on_change="webhook", delivery_address=receiver.url.replace("http", "HTTP"))
     open_node.state(v="x")
     until(lambda: receiver.got)
+
+
+def test_deliveries_outlast_a_full_disk(
+    open_node: LiveNode, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engramlog.api.node.tasks.webhook_delivery.RETRY_SECONDS", 0.05)
+    deliverer = open_node.service().deliverer
+    disk = Failing(deliverer.ledger._db)
+    monkeypatch.setattr(deliverer.ledger, "_db", disk)
+    told: dict[str, Any] = {
+        "on_change": "webhook", "delivery_address": receiver.url, "event_types": ["fact_asserted"],
+    }  # fmt: skip
+    ended = subscribe(open_node, target="team", **told)
+    subscribe(open_node, **told)
+    until(lambda: len(deliverer.children) == 2)
+    disk.error = apsw.FullError
+    assert open_node.call("DELETE", f"/v1/subscriptions/{ended['id']}").status_code == 204
+    open_node.state(v="x")
+    until(lambda: deliverer.status().state == "failing")
+    until(lambda: ended["id"] not in deliverer.children)
+    disk.error = None
+    open_node.state(v="y", relation="memory:y")
+    until(lambda: receiver.got and receiver.told[-1]["fact"]["value_v"] == "y")
+    until(lambda: deliverer.status().state == "running")
 
 
 def test_gone_ends_the_subscription(open_node: LiveNode, receiver: Receiver) -> None:

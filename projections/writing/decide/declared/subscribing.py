@@ -9,7 +9,9 @@ from engramlog.projections.writing import commands as ask
 from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 
-_SAME = "SELECT subscription_id FROM subscriptions WHERE subscriber=? AND idempotency_key=?"
+_SAME = """
+SELECT subscription_id FROM subscriptions WHERE subscriber=? AND key_id IS ? AND idempotency_key=?
+"""
 _EQUAL = """
 SELECT subscription_id FROM subscriptions
 WHERE subscriber=? AND key_id IS ? AND target=? AND on_change=? AND delivery_address=?
@@ -20,13 +22,15 @@ _ENDED = "FROM (SELECT *, 1 AS ended, ? AS reason FROM subscriptions) WHERE subs
 
 
 def subscribe(command: ask.Subscribe, context: Context) -> Decision | Refused:
-    """A new subscription, or the existing one with the same idempotency key or content."""
+    """A new subscription, or the existing one of the same API key with the same idempotency
+    key or content: a new API key does not inherit the rights of an old one."""
     made = command.subscription
     types = msgspec.json.encode(made.event_types).decode()
     same = (made.target, made.on_change, made.delivery_address, types)
     # No row has the key NULL.
-    known = query_value(context.db, _SAME, (made.subscriber, made.idempotency_key)) or query_value(
-        context.db, _EQUAL, (made.subscriber, made.key_id, *same)
+    caller = (made.subscriber, made.key_id)
+    known = query_value(context.db, _SAME, (*caller, made.idempotency_key)) or query_value(
+        context.db, _EQUAL, (*caller, *same)
     )
     if known is not None:
         return Decision([], created=False, detail={"id": known})
