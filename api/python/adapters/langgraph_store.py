@@ -16,10 +16,11 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 
+from engramlog.api.client.client import ClientError
 from engramlog.api.python.adapters.missing import needs
-from engramlog.api.python.async_memory import AsyncMemory
+from engramlog.api.python.async_memory import PAGE_FACTS, AsyncMemory
 from engramlog.api.python.memory import Memory
-from engramlog.api.python.results import Fact
+from engramlog.api.python.results import Fact, fact_of
 from engramlog.api.python.transport import begun
 
 try:
@@ -68,7 +69,7 @@ class EngramlogStore(BaseStore):
 
     async def _done(self, op: Op) -> Result:
         if isinstance(op, GetOp):
-            facts = await self._memory.facts(_entity(op.namespace, op.key), RELATION, limit=1)
+            facts = await self._live(_entity(op.namespace, op.key))
             return _item(facts[0]) if facts else None
         if isinstance(op, PutOp):
             return await self._put(op)
@@ -76,18 +77,31 @@ class EngramlogStore(BaseStore):
             return await self._search(op)
         return await self._namespaces(op)
 
+    async def _live(self, entity: str | None = None) -> list[Fact]:
+        """Facts of items, newest first. Puts at the same time leave several for one item, which
+        contradict each other: the newest is the item, and the next put ends them all."""
+        query = {"entity": entity, "relation": RELATION, "include_contradicted": "true"}
+        found, _ = await self._memory.requests.items(
+            "/v1/facts", "facts", query, ITEMS_MAX, PAGE_FACTS
+        )
+        return [fact_of(each) for each in found]
+
     async def _put(self, op: PutOp) -> None:
         entity = _entity(op.namespace, op.key)
-        before = await self._memory.facts(entity, RELATION)
+        before = await self._live(entity)
         if op.value is not None:
             text = json.dumps(op.value, ensure_ascii=False, sort_keys=True)
-            if before and before[0].value == text:
+            if [fact.value for fact in before] == [text]:
                 return
             first = (before[0].valid_from if before else None) or datetime.now(UTC)
             value = {"type": "text", "v": text}
             await self._memory.assert_fact(entity, RELATION, value, valid_from=first)
         for fact in before:
-            await self._memory.retract(fact, "put again" if op.value is not None else "deleted")
+            try:
+                await self._memory.retract(fact, "put again" if op.value is not None else "deleted")
+            except ClientError as fault:
+                if fault.code != "fact_already_retracted":  # by another put
+                    raise
 
     async def _search(self, op: SearchOp) -> list[SearchItem]:
         if op.query:
@@ -95,17 +109,18 @@ class EngramlogStore(BaseStore):
                 op.query, relation=RELATION, limit=RECALLED_MAX, max_tokens=RECALLED_TOKENS
             )
         else:
-            facts = await self._memory.facts(relation=RELATION, limit=ITEMS_MAX)
+            facts = await self._live()
         depth = len(op.namespace_prefix)
+        newest = {fact.entity: fact for fact in sorted(facts, key=operator.attrgetter("at"))}
         found = [
             item
-            for item in (_item(fact) for fact in facts)
+            for item in (_item(fact) for fact in facts if newest[fact.entity] is fact)
             if item.namespace[:depth] == op.namespace_prefix and _fits(item.value, op.filter)
         ]
         return found[op.offset : op.offset + op.limit]
 
     async def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
-        facts = await self._memory.facts(relation=RELATION, limit=ITEMS_MAX)
+        facts = await self._live()
         wanted = op.match_conditions or ()
         named = {_item(fact).namespace for fact in facts}
         kept = {name for name in named if all(_matches(name, each) for each in wanted)}

@@ -135,3 +135,20 @@ def test_langgraph_keeps_items(memory: Memory) -> None:
         return await store.aget(("a",), "k")
 
     assert asyncio.run(awaited()).value == {"x": 1}
+
+
+def test_langgraph_keeps_an_item_through_puts_at_the_same_time(memory: Memory) -> None:
+    store = adapter("langgraph").EngramlogStore(memory)
+
+    async def at_once() -> None:
+        await asyncio.gather(*(store.aput(("race",), "k", {"tea": n}) for n in range(5)))
+
+    asyncio.run(at_once())
+    kept = store.get(("race",), "k").value
+    assert kept["tea"] in range(5)
+    assert [item.value for item in store.search(("race",))] == [kept]
+    assert [item.value for item in store.search(("race",), query="tea")] == [kept]
+    store.put(("race",), "k", {"tea": "the last"})
+    assert [item.value for item in store.search(("race",))] == [{"tea": "the last"}]
+    store.delete(("race",), "k")
+    assert store.get(("race",), "k") is None
