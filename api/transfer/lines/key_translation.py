@@ -25,7 +25,7 @@ from engramlog.api.transfer.lines.memories import DeltaItem, DeltasLine, Episode
 from engramlog.api.transfer.lines.payload_lines import PayloadLine
 from engramlog.api.transfer.lines.payload_parts import mapped, named_in
 from engramlog.api.transfer.lines.runs import RunLine, SetAside
-from engramlog.eventlog.kinds import Parent
+from engramlog.eventlog.kinds import DeltaRejected, Parent
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _Batch = TypeVar("_Batch", DeltasLine, SummaryLine)
@@ -161,6 +161,13 @@ class Translator:
 
         payload = mapped(line.payload, {"fact": change, "episode": change})
         assert payload is not None  # no name was omitted
+        if isinstance(payload, DeltaRejected):
+            payload = replace(
+                payload,
+                message=self._reason(payload.message),
+                replaces=[self._where_key(name) for name in payload.replaces],
+                source_episode_ids=[self._where_key(name) for name in payload.source_episode_ids],
+            )
         return replace(line, payload=payload, by_id=bool(line.shape.either_id))
 
     def _assert(self, line: AssertLine) -> AssertLine:
@@ -169,7 +176,7 @@ class Translator:
         return replace(line, derived_from=[self._parent(item) for item in line.derived_from])
 
     def _reason(self, text: str) -> str:
-        """A reason with its keys replaced by ids of facts: it may name their replacements."""
+        """A text with its keys replaced by ids of facts: a reason may name their replacements."""
         return _ID.sub(lambda found: self._where_key(found[0]), text)
 
     def _then(self, line: _Batch) -> _Batch:
@@ -263,7 +270,11 @@ def _own_keys(line: DeltasLine | SummaryLine) -> frozenset[str]:
 def _keys_named(part: Struct) -> list[str]:
     """The keys that a line, or a part of one, may name."""
     if isinstance(part, PayloadLine):
-        return named_in(part.payload, "fact", "episode")
+        named = named_in(part.payload, "fact", "episode")
+        if isinstance(part.payload, DeltaRejected):
+            said = part.payload
+            named += [*_ID.findall(said.message), *said.replaces, *said.source_episode_ids]
+        return named
     named = _ID.findall(part.reason) if isinstance(part, RetractLine) else []
     for name in (*_KEYS.get(type(part), ()), *_NAMES.get(type(part), ())):
         value: Any = getattr(part, name)

@@ -33,10 +33,13 @@ from engramlog.eventlog.kinds import (
     TrustPolicySet,
 )
 from engramlog.projections.episodes.rule import parse_rule
+from engramlog.projections.tables.database import query
 from engramlog.projections.writing.commands import EraseFacts
 from engramlog.projections.writing.memory_commands import RecordEpisodes
 from tests.worlds.histories import START_US, Step, histories, live_through
+from tests.worlds.live import LiveNode
 from tests.worlds.memory_histories import episode, said
+from tests.worlds.memory_requests import apply, delta
 from tests.worlds.portable import exported, meaning, read_back
 from tests.worlds.private_steps import Step as Move
 from tests.worlds.private_steps import histories as private_histories
@@ -184,6 +187,22 @@ def test_statements_and_declarations_come_back(tmp_path: Path) -> None:
     before["fact_feedback"] = sorted(told_of)
     assert len(before["fact_feedback"]) == 2
     assert after == before
+
+
+def test_a_rejection_names_the_facts_of_the_copy(tmp_path: Path) -> None:
+    """Who may not read these must not see the rejection, there as here."""
+    live = LiveNode(tmp_path / "first")
+    apply(live, delta("add", id="a", object="tea"))
+    apply(live, delta("add", id="b", object="milk"), single_valued=["drinks"], strict=False)
+    (fact,) = live.node.reader.image.facts.slot_of
+    lines = exported(live.node)
+    live.close()
+    assert any(b'"op":"rejected"' in line and fact.encode() in line for line in lines)
+    with read_back(lines, tmp_path / "copy") as (copy, _):
+        (now,) = copy.reader.image.facts.slot_of
+        ((message,),) = copy.reader.ask(query, "SELECT message FROM delta_rejections")
+    assert now != fact
+    assert now in str(message)
 
 
 def test_erased_facts_do_not_travel(tmp_path: Path) -> None:
