@@ -292,3 +292,9 @@ class EventLog(ReadableLog, Protocol):
 
 class WholeLog(EventLog, CopyableLog, Protocol):
     """A node's log: reads, writes, copies, and can be a copy."""
+
+
+def holds_event(log: ReadableLog, position: int, event_hash: bytes) -> bool:
+    """Whether the log's event at a position has this hash: then all before it are the same too."""
+    found = log.read(position - 1, 1) if position else []
+    return [(event.position, event.hash) for event in found] == [(position, event_hash)]

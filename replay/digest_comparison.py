@@ -4,7 +4,7 @@ from pathlib import Path
 
 import apsw
 
-from engramlog.eventlog.log import EventLog
+from engramlog.eventlog.log import EventLog, holds_event
 from engramlog.projections.tables.database import open_reader
 from engramlog.projections.tables.digest import TableDigests, digest_tables
 from engramlog.projections.tables.file_state import file_state, known_versions
@@ -20,15 +20,10 @@ class DigestMismatch(Exception):
         self.tables = tables
 
 
-def holds_event(log: EventLog, position: int, event_hash: bytes) -> bool:
-    found = log.read(position - 1, 1)
-    return bool(found) and found[0].position == position and found[0].hash == event_hash
-
-
 def _belongs_to_log(blue: apsw.Connection, log: EventLog) -> bool:
     """Whether blue was made from this log: the log has the last event it applied."""
     state = file_state(blue)
-    return bool(state.hash) and holds_event(log, state.position, state.hash)
+    return holds_event(log, state.position, state.hash)
 
 
 def compare_in_use(link: Path, log: EventLog, green: TableDigests) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import apsw
 
-from engramlog.eventlog.log import EventLog, ReadableLog
+from engramlog.eventlog.log import EventLog, ReadableLog, holds_event
 from engramlog.projections.image.files import ImageFiles
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.tables.database import open_reader, remove_database
@@ -19,7 +19,6 @@ from engramlog.projections.tables.store import (
     point_link,
     stray_side_files,
 )
-from engramlog.replay.digest_comparison import holds_event
 from engramlog.replay.rebuild import Progress, rebuild_offline, replay_into
 from engramlog.replay.snapshots import Snapshots
 

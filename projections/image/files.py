@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from engramlog.eventlog.durable_file import sync_folder
-from engramlog.eventlog.log import ReadableLog
+from engramlog.eventlog.log import ReadableLog, holds_event
 from engramlog.projections.image.image import ImageCut, MemoryImage
 from engramlog.projections.sealed_sections import (
     SealedFault,
@@ -149,8 +149,7 @@ def _checked_cut(sections: Sections, position: int, log: ReadableLog) -> ImageCu
         raise SealedFault("another release made it")
     if seal.cut.position != position:
         raise SealedFault("it is another position's")
-    found = log.read(position - 1, 1)
-    if not found or found[0].position != position or found[0].hash != seal.hash:
+    if not holds_event(log, position, seal.hash):
         raise SealedFault("its last event is not in this log")
     return seal.cut
 

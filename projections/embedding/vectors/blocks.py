@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from engramlog.eventlog.durable_file import sync_folder
 from engramlog.eventlog.errors import StorageFailed
-from engramlog.eventlog.log import ReadableLog
+from engramlog.eventlog.log import ReadableLog, holds_event
 from engramlog.projections.arrays import I64
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.vectors.in_memory import BLOCK_SLOTS, VectorBlock, Vectors
@@ -171,8 +171,7 @@ class VectorBlocks:
         of_block = starts[number * BLOCK_SLOTS : (number + 1) * BLOCK_SLOTS]
         if not np.array_equal(sections.array("positions"), of_block):
             raise SealedFault("other facts have these slots")
-        last = int(of_block[-1])
-        if [event.hash for event in self._log.read(last - 1, 1)] != [seal.hash]:
+        if not holds_event(self._log, int(of_block[-1]), seal.hash):
             raise SealedFault("its facts are not in this log")
         sections.check()
         return sections

@@ -16,7 +16,7 @@ import apsw
 import numpy as np
 
 from engramlog.eventlog.engines.sqlite.erasing import truncate_wal
-from engramlog.eventlog.log import ReadableLog
+from engramlog.eventlog.log import ReadableLog, holds_event
 from engramlog.projections.arrays import F32, I64, U64
 from engramlog.projections.embedding.vectors.sketch import WORD_BITS, signs, words_of
 from engramlog.projections.embedding.vectors.vec_facts import open_vectors, read_vectors
@@ -210,7 +210,7 @@ class KeptVectorFile(VectorFile):
             return False
         try:
             self._db = self._writer()
-            if _is_complete(self._db) and self._fits(self._db):
+            if _is_complete(self._db) and holds_event(self._log, *_last_fact(self._db)):
                 return True
         except apsw.Error:
             pass  # as good as no file
@@ -298,11 +298,6 @@ class KeptVectorFile(VectorFile):
         db = open_vectors(self._path, PAGE_BYTES)
         db.execute(f"PRAGMA cache_size=-{self._cache_kib}")
         return db
-
-    def _fits(self, db: apsw.Connection) -> bool:
-        position, sealed = _last_fact(db)
-        found = self._log.read(position - 1, 1) if position else []
-        return [(event.position, event.hash) for event in found] == [(position, sealed)]
 
 
 def search_file(table: Path) -> Path:
