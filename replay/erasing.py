@@ -31,6 +31,7 @@ from engramlog.projections.embedding.cache import text_key
 from engramlog.projections.embedding.recipe import composed
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.moment import LIVE, format_instant
+from engramlog.projections.tables.erasing import events_at
 from engramlog.projections.tables.facts.erasures import (
     erasures_after,
     find_erasure,
@@ -276,8 +277,7 @@ class Cleaner:
     def _events(self, erasure_id: str) -> list[tuple[Recorded, FactErased]]:
         return [
             (event, event.payload)
-            for position in self._reader.ask(naming_positions, erasure_id)
-            for event in self._log.read(position - 1, 1)
+            for event in events_at(self._log, self._reader.ask(naming_positions, erasure_id))
             if isinstance(event.payload, FactErased)
         ]
 
@@ -302,16 +302,15 @@ def receipts_of(
     """Event ids of the recall receipts at ``positions`` that returned one of ``facts``, or whose
     question or request satisfies ``says``."""
     found: list[str] = []
-    for position in positions:
-        for event in log.read(position - 1, 1):
-            receipt = event.payload
-            if not isinstance(receipt, RecallAnswered):
-                continue
-            request = msgspec.json.encode(receipt.request).decode()
-            if (
-                any(each.fact_id in facts for each in receipt.returned)
-                or says(receipt.query)
-                or says(request)
-            ):
-                found.append(id_text(event.event_id))
+    for event in events_at(log, positions):
+        receipt = event.payload
+        if not isinstance(receipt, RecallAnswered):
+            continue
+        request = msgspec.json.encode(receipt.request).decode()
+        if (
+            any(each.fact_id in facts for each in receipt.returned)
+            or says(receipt.query)
+            or says(request)
+        ):
+            found.append(id_text(event.event_id))
     return found

@@ -88,7 +88,7 @@ def _compute_partial(
         return NOTHING
     chosen = json_list(view.from_position[slots].tolist())
     with facts_alone(db, _CHOSEN, chosen) as (scratch, positions):
-        events = events_at(history, (p for p in positions if p <= view.position))
+        events = [*events_at(history, (p for p in positions if p <= view.position))]
         ContradictionsProjector().apply_all(events, scratch)
         return Partial(keys, query(scratch, _ROWS.format(columns=columns)))
 

@@ -9,7 +9,7 @@ and gives the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 import apsw
@@ -85,10 +85,12 @@ class History(Protocol):
     def read(self, after: int = 0, limit: int = 1000) -> list[Recorded]: ...
 
 
-def events_at(history: History, positions: Iterable[int]) -> list[Recorded]:
+def events_at(history: History, positions: Iterable[int]) -> Iterator[Recorded]:
     """The events at positions, in order, without those erased."""
-    chosen = sorted(p for p in positions if p > 0)
-    return [each for p in chosen for each in history.read(p - 1, 1) if each.payload is not None]
+    for position in sorted(positions):
+        for event in history.read(position - 1, 1) if position > 0 else ():
+            if event.payload is not None:
+                yield event
 
 
 def may_erase(eraser: str, fact_origin: str, *, local: bool, grants: Collection[str]) -> bool:
@@ -112,6 +114,6 @@ def erased_by(event: Recorded, db: apsw.Connection, history: History | None) -> 
     def before(wanted: Iterable[int]) -> list[Recorded]:
         assert history is not None, "an erasure needs the log to rebuild rows"
         gone = set(positions)
-        return events_at(history, {p for p in wanted if p < event.position} - gone)
+        return [*events_at(history, {p for p in wanted if p < event.position} - gone)]
 
     return Erased(payload.fact_ids, payload.events, positions, touched, before)

@@ -25,6 +25,7 @@ from engramlog.eventlog.kinds import (
 from engramlog.projections.moment import LIVE
 from engramlog.projections.normalization import normalize_ref
 from engramlog.projections.tables.database import json_list, query_column, query_one
+from engramlog.projections.tables.erasing import events_at
 from engramlog.projections.tables.facts.attributes import attributed
 from engramlog.projections.tables.facts.erasures import find_erasure, find_erasure_receipt, held
 from engramlog.projections.tables.facts.facts import fact_id
@@ -147,10 +148,8 @@ def foreign_erasures(context: Context) -> list[Draft]:
         named = context.log.positions_of([id_bytes(text) for text in claim.payload.events])
         found = [
             event
-            for each in sorted({*events, *named.values()})
-            for event in context.log.read(each - 1, 1)
-            if event.payload is not None
-            and (each in events or event.header.origin == claim.header.origin)
+            for event in events_at(context.log, {*events, *named.values()})
+            if (event.position in events or event.header.origin == claim.header.origin)
             and _goes(event, set(facts))
         ]
         stated = [fact_id(unwrapped(e)) for e in found if isinstance(e.payload, FactAsserted)]
@@ -168,10 +167,8 @@ def foreign_erasures(context: Context) -> list[Draft]:
 
 
 def _committed(event_id: bytes, context: Context) -> Recorded | None:
-    for position in context.log.positions_of([event_id]).values():
-        for event in context.log.read(position - 1, 1):
-            return event
-    return None
+    found = context.log.positions_of([event_id]).values()
+    return next(events_at(context.log, found), None)
 
 
 def erase_events(command: EraseEvents, context: Context) -> Decision | Refused:
@@ -227,9 +224,8 @@ def _events(
     speaking |= named_elsewhere(context.db, doomed, command)
     events = {
         event.position: event
-        for position in sorted(each for each in positions | speaking | ends if each < LIVE)
-        for event in context.log.read(position - 1, 1)
-        if event.payload is not None and _goes(event, doomed)
+        for event in events_at(context.log, (positions | speaking | ends) - {LIVE})
+        if _goes(event, doomed)
     }
     return events | _named_events(command.events, context)
 
@@ -256,9 +252,8 @@ def _named_events(ids: Iterable[str], context: Context) -> dict[int, Recorded]:
     found = context.log.positions_of([id_bytes(text) for text in ids])
     return {
         event.position: event
-        for position in sorted(found.values())
-        for event in context.log.read(position - 1, 1)
-        if event.payload is not None and event.kind in ERASABLE_RECORDS
+        for event in events_at(context.log, found.values())
+        if event.kind in ERASABLE_RECORDS
     }
 
 
@@ -310,9 +305,7 @@ def _partition(event: Recorded) -> str:
 
 def _sources(doomed: dict[str, Doomed], context: Context) -> list[Recorded]:
     """Remaining episodes behind erased facts."""
-    found = source_episodes(context.db, doomed)
-    events = [event for position in found for event in context.log.read(position - 1, 1)]
-    return [event for event in events if event.payload is not None]
+    return [*events_at(context.log, source_episodes(context.db, doomed))]
 
 
 def _derived(doomed: dict[str, Doomed], context: Context) -> list[str]:
