@@ -28,8 +28,8 @@ def print_json(body: object) -> int:
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str = "") -> None:
     """Print aligned columns, or ``empty`` if there are no rows.
 
-    Cuts cells at 200 characters, so that one long value does not pad every line. On a terminal,
-    cuts the widest columns until the lines fit.
+    Leaves out what a terminal obeys. Cuts cells at 200 characters, so that one long value does not
+    pad every line. On a terminal, cuts the widest columns until the lines fit.
     """
     if not rows and empty:
         print(empty)
@@ -79,7 +79,7 @@ def short_name(uri: str) -> str:
 
 
 def fact_text(fact: Mapping[str, Any]) -> str:
-    return f"{short_name(fact['entity'])} {fact['relation']} {value_text(fact['value'])}"
+    return clean(f"{short_name(fact['entity'])} {fact['relation']} {value_text(fact['value'])}")
 
 
 def day(instant: str | None) -> str:
@@ -94,7 +94,7 @@ def _terminal_width() -> int | None:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(clean(text).split())
 
 
 def _fit(text: str, size: int) -> str:

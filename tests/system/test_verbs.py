@@ -63,6 +63,19 @@ def test_two_values_of_one_source_warn_and_usage_is_refused(data: Path) -> None:
     assert (nothing.returncode, nothing.stdout) == (1, "")
 
 
+def test_a_terminal_obeys_no_stored_text(data: Path) -> None:
+    command = "\x1b[31m"
+    role = said("assert", "user:cy", "memory:role\u202e", f"{command}cook", "--data", data)
+    said("retract", role.split()[-1], "--reason", f"{command}left", "--data", data)
+    said("recall", f"who is the {command}cook?", "--data", data)
+    for asked in (("history", "user:cy"), ("audit", "entity", "user:cy"), ("receipts",),
+                  ("recall", "replay", "latest"), ("facts", "--include-retracted"),
+                  ("audit", "sql", "SELECT value FROM facts")):  # fmt: skip
+        shown = said(*asked, "--data", data)
+        assert "[31m" in shown, asked
+        assert not {"\x1b", "\u202e"} & {*shown, *role}, asked
+
+
 @pytest.mark.parametrize(
     ("given", "meant"), [("remeber", "remember"), ("serv", "serve"), ("histroy", "history")]
 )

@@ -9,6 +9,7 @@ from engramlog.api.console.reach import reach
 from engramlog.api.console.requests import Request, table
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import fact_text, print_json, print_table, short_name
+from engramlog.projections.text.sanitizing import clean
 
 EXAMPLES = """\
 examples:
@@ -56,7 +57,7 @@ def run_replay(args: argparse.Namespace) -> int:
     if args.json:
         return print_json(answer)
     then, now = answer["then"], answer["now"]
-    print(f"question: {answer['query']}  (profile {answer['profile']})")
+    print(f"question: {clean(answer['query'])}  (profile {answer['profile']})")
     exact = "as recorded" if then["faithful"] else "; ".join(then["reasons"])
     print(f"then: position {then['moment']['position']}, {then['moment']['instant']}: {exact}")
     print(f"now:  position {now['moment']['position']}, {now['moment']['instant']}")
