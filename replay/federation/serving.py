@@ -11,12 +11,17 @@ from engramlog.replay.federation.page import PAGE_BYTES, PAGE_FORMAT, Row, Strea
 
 
 def offered(
-    peer: PeerRow, streams: Collection[str], node_id: str, scopes: Collection[str]
+    peer: PeerRow,
+    streams: Collection[str],
+    node_id: str,
+    scopes: Collection[str],
+    gardens: Collection[str],
 ) -> list[str]:
     """This node's own streams that a peer may replay.
 
     Args:
         scopes: those that may leave this node and that the peer's token names.
+        gardens: ids of the gardens of scopes that may leave this node.
     """
     grants = peer.grants
     if not peer.active or grants is None or not grants.serve:
@@ -28,7 +33,7 @@ def offered(
             continue  # each node serves its own, so that none can withhold another's
         kind, name = stream.split("/")[-2:]
         if (kind == "scope" and name in open_scopes) or (
-            kind == "garden" and name in grants.gardens
+            kind == "garden" and name in grants.gardens and name in gardens
         ):
             found.append(stream)
     return found

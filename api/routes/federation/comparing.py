@@ -89,7 +89,7 @@ async def compare_peer(call: Call) -> PeerComparison:
 
 async def _digests(call: Call, row: PeerRow, scopes: frozenset[str]) -> PeerDigests:
     """The digests that this node shows the peer; ``scopes``: open ones that the peer requests."""
-    names = offered_heads(call, row, scopes)
+    names = await call.in_pool(lambda: offered_heads(call, row, scopes))
     found = await call.in_long_pool(lambda: call.node.reader.ask(stream_digests))
     stones = await call.in_pool(lambda: call.node.reader.ask(tombstones_in_force))
     grants = row.grants

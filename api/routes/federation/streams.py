@@ -12,6 +12,7 @@ from engramlog.api.http.routing import Media, Routes
 from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import Position
 from engramlog.eventlog.log import StreamHead
+from engramlog.projections.tables.declared.garden_directory import gardens_of_scopes
 from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.replay.federation.page import PAGE_EVENTS_MAX, encode_page
 from engramlog.replay.federation.serving import offered, read_page, signed_streams
@@ -51,8 +52,10 @@ def _now(call: Call, row: PeerRow) -> PeerRow:
 
 def offered_heads(call: Call, row: PeerRow, scopes: frozenset[str]) -> dict[str, StreamHead]:
     """Heads of the streams of this node that the peer may replay; ``scopes``: the open ones."""
-    heads = call.node.log.stream_heads()
-    return {name: heads[name] for name in offered(row, heads, call.node.node_id, scopes)}
+    node = call.node
+    gardens = node.reader.ask(gardens_of_scopes, call.service.peers.open_scopes())
+    heads = node.log.stream_heads()
+    return {name: heads[name] for name in offered(row, heads, node.node_id, scopes, gardens)}
 
 
 def _tag(heads: dict[str, StreamHead]) -> str:

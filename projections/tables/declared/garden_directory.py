@@ -7,7 +7,7 @@ not exist.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, TypeAlias
 
 import apsw
@@ -28,6 +28,7 @@ _MEMBERS = f"""
 SELECT garden_id, entity_uri, role, added_by, added_at FROM garden_members
 WHERE to_position={LIVE} ORDER BY added_at, entity_uri
 """
+_OF_SCOPES = "SELECT id FROM gardens WHERE scope IN (SELECT value FROM json_each(?))"
 _REVIEWS = """
 SELECT fact_id, reason, reviewed_by, reviewed_at FROM quarantine
 WHERE fact_id IN (SELECT value FROM json_each(?))
@@ -126,6 +127,11 @@ def load_gardens(db: apsw.Connection) -> list[Garden]:
             db, _GARDENS
         )
     ]
+
+
+def gardens_of_scopes(db: apsw.Connection, scopes: Collection[str]) -> set[str]:
+    """Ids of the gardens of some scopes, deleted ones too."""
+    return {garden for (garden,) in query(db, _OF_SCOPES, (json_list(sorted(scopes)),))}
 
 
 def reviews_of(db: apsw.Connection, fact_ids: Sequence[str]) -> dict[str, QuarantineReview]:

@@ -178,6 +178,39 @@ def test_a_false_rotation_proves_nothing(live: LiveNode, hostile: Make) -> None:
         assert ask(live, STREAMS_PATH, token) == (401, "invalid_signature")
 
 
+def test_a_granted_garden_leaves_only_if_its_scope_may(
+    live: LiveNode, hostile: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gardens: dict[str, str] = {}
+    for scope in ("local", "team", "company"):
+        body = {"slug": scope, "name": scope, "scope": scope}
+        made = live.call("POST", "/v1/gardens", key=CONTROL_TOKEN, json=body)
+        gardens[made.json()["id"]] = scope
+        live.state(scope=scope, garden_id=scope, key=CONTROL_TOKEN)
+    peer = hostile()
+    peer.befriend(live, pull=False, scopes=["company"], gardens=list(gardens))
+    own_id = live.node.node_id
+
+    def leaving() -> list[str]:
+        headers = {"Authorization": f"Bearer {peer.forger.token(own_id, 'company')}"}
+        heads = live.call("GET", STREAMS_PATH, headers=headers).json()["heads"]
+        return sorted(gardens[head["stream"].rpartition("/")[2]] for head in heads)
+
+    assert leaving() == ["company"]
+    for garden, scope in gardens.items():
+        headers = {"Authorization": f"Bearer {peer.forger.token(own_id)}"}
+        query = {"stream": f"{own_id}/1/garden/{garden}"}
+        answer = live.call("GET", EVENTS_PATH, headers=headers, params=query)
+        assert answer.status_code == (200 if scope == "company" else 404)
+    allowed = frozenset({"company", "public", "team"})
+    monkeypatch.setattr(live.service().peers, "open_scopes", lambda: allowed)
+    assert leaving() == ["company", "team"]
+    # Peers still get what ends the facts of a deleted garden.
+    gone = live.call("DELETE", "/v1/gardens/company", key=CONTROL_TOKEN)
+    assert gone.status_code < 300, gone.text
+    assert leaving() == ["company", "team"]
+
+
 def test_a_key_of_this_node_is_no_peer_token(live: LiveNode) -> None:
     for key in (CONTROL_TOKEN, live.mint("read", "federate", "admin")):
         for path in ROUTES:

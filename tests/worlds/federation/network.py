@@ -13,6 +13,7 @@ from engramlog.api.node.node import Node
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.kinds import PeerDeclared, PeerGrants, PeerStateSet
 from engramlog.eventlog.signing import SignedHeads
+from engramlog.projections.tables.declared.garden_directory import gardens_of_scopes
 from engramlog.projections.tables.digest import Digests
 from engramlog.projections.tables.peers.peers import PeerRow, load_peer_streams
 from engramlog.projections.tables.peers.remote_retractions import erased_elsewhere
@@ -112,7 +113,8 @@ class Link:
         self._maybe_cut()
         server = self.server
         heads = server.node.log.stream_heads()
-        names = offered(server.peer(self.client), heads, server.id, SCOPES)
+        gardens = server.node.reader.ask(gardens_of_scopes, SCOPES)
+        names = offered(server.peer(self.client), heads, server.id, SCOPES, gardens)
         chosen = {name: heads[name] for name in names}
         return signed_streams(server.node.identity, chosen, server.clock.now_us())
 
