@@ -187,12 +187,27 @@ def restore_backup(
     Raises: BackupFault: the backup is damaged, or ``data`` exists. KeyFileError: ``epoch`` is not
     above the backup's.
     """
+    data = data.resolve()  # the place that ``.`` or a link names
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise BackupFault(f"{data} exists: a restore needs a new directory")
     manifest = check_backup(backup, progress)
     data.parent.mkdir(parents=True, exist_ok=True)
     staged = data.with_name(f"{data.name}.restoring")
     shutil.rmtree(staged, ignore_errors=True)
+    try:
+        _stage(backup, manifest, staged, epoch)
+        if data.exists():
+            data.rmdir()
+        staged.rename(data)
+    except BaseException:  # it holds the keys
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+    remember_place(data)
+    sync_folder(data.parent)
+    return manifest
+
+
+def _stage(backup: Path, manifest: BackupManifest, staged: Path, epoch: int | None) -> None:
     staged.mkdir(mode=0o700)
     for file in manifest.files:
         if file.name.startswith("identity/"):
@@ -207,9 +222,3 @@ def restore_backup(
     Identity.restore(backup / "identity", staged / "identity", epoch=epoch)
     sync_folder(staged / "identity")
     sync_folder(staged)
-    if data.exists():
-        data.rmdir()
-    staged.rename(data)
-    remember_place(data)
-    sync_folder(data.parent)
-    return manifest

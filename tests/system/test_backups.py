@@ -150,3 +150,19 @@ def test_a_backup_follows_files_that_the_node_replaces_meanwhile(tmp_path: Path)
     again = Node.open(tmp_path / "again")
     assert len(again.reader.image.facts.slot_of) == 1
     again.close()
+
+
+def test_a_refused_restore_leaves_nothing_behind(backup: Path) -> None:
+    target = backup.parent / "again"
+    done = engramlog("restore", backup, "--data", target, "--epoch", "1")
+    assert (done.returncode, "above the backup's 1" in done.stderr) == (1, True)
+    assert sorted(path.name for path in backup.parent.iterdir()) == ["data", "monday"]
+
+
+def test_a_restore_fills_the_folder_that_a_link_names(backup: Path) -> None:
+    folder, link = backup.parent / "folder", backup.parent / "link"
+    folder.mkdir()
+    link.symlink_to(folder)
+    restore_backup(backup, link, lambda *_: None)
+    assert (folder / "log.db").exists()
+    assert link.is_symlink()
