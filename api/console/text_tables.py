@@ -13,6 +13,8 @@ GAP = "  "
 WIDTH_MIN = 60
 COLUMN_MIN = 12
 CELL_MAX = 200
+IDS = frozenset({"erasure", "id", "peer", "receipt"})
+"""Headings of what other commands take."""
 
 Column: TypeAlias = str | Callable[[Any], object]
 """A field of a row's object, or what to make of the object; None is an empty cell."""
@@ -29,16 +31,17 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, empty
     """Print aligned columns, or ``empty`` if there are no rows.
 
     Leaves out what a terminal obeys. Cuts cells at 200 characters, so that one long value does not
-    pad every line. On a terminal, cuts the widest columns until the lines fit.
+    pad every line. On a terminal, cuts the widest columns until the lines fit, but no ids.
     """
     if not rows and empty:
         print(empty)
         return
     cells = [list(headings), *([_fit(_one_line(cell), CELL_MAX) for cell in row] for row in rows)]
     widths = [max(len(row[n]) for row in cells) for n in range(len(headings))]
+    cut = [n for n, heading in enumerate(headings) if heading not in IDS]
     limit = _terminal_width()
-    while limit and sum(widths) + len(GAP) * (len(widths) - 1) > limit:
-        widest = max(range(len(widths)), key=lambda n: widths[n])
+    while cut and limit and sum(widths) + len(GAP) * (len(widths) - 1) > limit:
+        widest = max(cut, key=lambda n: widths[n])
         if widths[widest] <= COLUMN_MIN:
             break
         widths[widest] -= 1
