@@ -7,25 +7,24 @@ the same code as a real write.
 import msgspec
 from msgspec import Struct
 
-from engramlog.api.commands.assertions import assertion_of, check_value
+from engramlog.api.commands.assertions import assertion_of
 from engramlog.api.commands.decay_sweep import policy_of_request
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.commands.garden_access import entered_garden, swept_gardens
 from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.commands.resolving import resolution_of
 from engramlog.api.http.auth import require
 from engramlog.api.http.errors import ApiError, plain, refused
 from engramlog.api.schemas.facts import BatchAssert, BatchRetract
 from engramlog.api.schemas.time_travel import Supposed, SupposeResolve, SupposeSweep, SupposeTrust
 from engramlog.eventlog.kinds import SourceTrustSet
-from engramlog.projections.contradictions.conflicts import conflict
 from engramlog.projections.image.visible_facts import readable_of
-from engramlog.projections.normalization import SCOPES, normalize_uri
+from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.declared.policies import decay_policies
 from engramlog.projections.writing.commands import (
     Command,
     Done,
     Refused,
-    ResolveConflict,
     RetractFact,
     SweepDecay,
 )
@@ -104,7 +103,7 @@ def _command(context: RequestContext, scratch: RequestContext, item: Supposed) -
         case BatchRetract():
             return _retraction(scratch, item)
         case SupposeResolve():
-            return _resolution(scratch, item)
+            return resolution_of(scratch, item.conflict_id, item)
         case SupposeTrust():
             require(context.caller, "admin")
             source = stored_uri(item.source)
@@ -121,26 +120,6 @@ def _retraction(scratch: RequestContext, item: BatchRetract) -> RetractFact:
     # A supposition may end the facts of any source.
     rights = msgspec.structs.replace(scratch.authorization, sources=("*",))
     return RetractFact(fact_id=item.id, reason=item.reason, rights=rights)
-
-
-def _resolution(scratch: RequestContext, item: SupposeResolve) -> ResolveConflict:
-    if item.new_value is not None:
-        check_value(scratch, item.new_value.stored())
-    view, rights = scratch.view(), scratch.authorization
-    reader = scratch.node.reader
-    seen = conflict(reader, view, rights, scratch.moment(view), item.conflict_id)
-    if seen is None:
-        raise plain("conflict_not_found")
-    return ResolveConflict(
-        conflict_id=item.conflict_id,
-        source=normalize_uri(scratch.caller.principal),
-        fact_id=seen.row.fact_id,
-        settled=seen.status == "resolved",
-        winning_fact_id=item.winning_fact_id,
-        new_value=None if item.new_value is None else item.new_value.stored(),
-        note=item.resolution_note,
-        rights=rights,
-    )
 
 
 def _sweep(context: RequestContext, scratch: RequestContext, item: SupposeSweep) -> SweepDecay:

@@ -7,18 +7,17 @@ from typing import Literal
 from msgspec import Struct
 
 from engramlog.api.answers.fact_record import FactRecord, Warned
-from engramlog.api.commands.assertions import check_value
 from engramlog.api.commands.attestations import check_unattested
+from engramlog.api.commands.resolving import resolution_of
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import ConflictsQuery, ResolveRequest
 from engramlog.eventlog.kinds import ConflictResolved
-from engramlog.projections.contradictions.conflicts import Conflict, conflict, conflicts
+from engramlog.projections.contradictions.conflicts import Conflict, conflicts
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import Moment, format_instant, parse_instant
-from engramlog.projections.normalization import normalize_uri
-from engramlog.projections.writing.commands import Done, ResolveConflict
+from engramlog.projections.writing.commands import Done
 
 routes = Routes("conflicts")
 
@@ -99,23 +98,7 @@ async def resolve_conflict(call: Call, request: ResolveRequest) -> Resolution:
     """Settle a contradiction: one of its two facts wins, or a new value does."""
     if request.new_value is not None:
         check_unattested(call)
-        check_value(call, request.new_value.stored())
-    view = call.view()
-    conflict_id = call.segment("conflict_id")
-    rights = call.authorization.reading()
-    seen = conflict(call.node.reader, view, rights, call.moment(view), conflict_id)
-    if seen is None:
-        raise plain("conflict_not_found")
-    command = ResolveConflict(
-        conflict_id=conflict_id,
-        source=normalize_uri(call.caller.principal),
-        fact_id=seen.row.fact_id,
-        settled=seen.status == "resolved",
-        winning_fact_id=request.winning_fact_id,
-        new_value=None if request.new_value is None else request.new_value.stored(),
-        note=request.resolution_note,
-        rights=call.authorization,
-    )
+    command = resolution_of(call, call.segment("conflict_id"), request)
     done = await call.do(command, idempotency=call.idempotency())
     return Resolution(_resolution_fact(done), "resolved")
 
