@@ -15,7 +15,6 @@ from engramlog.api.commands.recall.receipts import (
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
-from engramlog.api.http.state.cursors import Cursor, filters_digest
 from engramlog.api.schemas.recall import ReceiptsQuery
 from engramlog.eventlog.kinds import RecallAnswered
 from engramlog.projections.image.view import View
@@ -44,19 +43,11 @@ def _principal_of(call: Call, query: ReceiptsQuery) -> str | None:
 
 def _page(call: Call, query: ReceiptsQuery, principal: str | None) -> ReceiptPage:
     view = call.view()
-    digest = filters_digest({"principal": principal})
-    before = view.position + 1
-    if query.cursor is not None:
-        opened = call.service.cursors.open(
-            query.cursor, kind=_KIND, digest=digest, now_us=call.node.clock.now_us()
-        )
-        before = int(opened.place[0])
+    walk = call.walk(_KIND, query, call.moment(view))
+    before = int(walk.place[0]) if walk.place else view.position + 1
     found = list(islice(_shown(call, view, principal, before, query.limit), query.limit + 1))
-    more, found = len(found) > query.limit, found[: query.limit]
-    return ReceiptPage(
-        receipts=[wire_receipt(call, view, receipt, at) for receipt, at in found],
-        cursor=_sealed(call, digest, found[-1][1]) if more else None,
-    )
+    shown, cursor = call.page(walk, found, query.limit, lambda each: (each[1],))
+    return ReceiptPage([wire_receipt(call, view, receipt, at) for receipt, at in shown], cursor)
 
 
 def _shown(
@@ -72,12 +63,6 @@ def _shown(
         if len(positions) <= rows_a_page:
             return
         before = positions[-1]
-
-
-def _sealed(call: Call, digest: bytes, before: int) -> str:
-    cursors = call.service.cursors
-    now_us = call.node.clock.now_us()
-    return cursors.seal(Cursor(_KIND, digest, before, now_us, cursors.expiry(now_us), (before,)))
 
 
 @routes.add("GET /v1/recall/receipts/{receipt_id}", permission="read")
