@@ -20,7 +20,7 @@ from engramlog.api.answers.subscription_messages import (
     secret_of,
 )
 from engramlog.api.client.webhook_addresses import address_fault
-from engramlog.api.commands.assertions import stored_uri
+from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
@@ -112,9 +112,11 @@ last id."""
 async def create(call: Call, body: SubscribeBody) -> SubscriptionRecord:
     """Subscribe to a scope or an entity."""
     kind = "scope" if body.target in SCOPES else "entity"
-    target = body.target if kind == "scope" else stored_uri(body.target)
+    target = body.target
     if kind == "scope":
         call.check_scope(target)
+    else:
+        target = entity_named(call, target, call.view().position)
     pushed = body.on_change == "webhook" or is_pushed(body.delivery_address)
     private = call.service.settings.webhooks_allow_private
     fault = address_fault(body.delivery_address, private=private) if pushed else None

@@ -88,6 +88,15 @@ def test_an_entity_and_some_types_alone(live: LiveNode) -> None:
     assert [each["fact_id"] for each in events(live, made)] == [mine["id"]]
 
 
+def test_an_alias_means_its_entity(live: LiveNode) -> None:
+    alias = {"raw_uri": "user:al", "canonical_uri": ENTITY}
+    assert live.call("POST", "/v1/aliases", json=alias, key=CONTROL_TOKEN).status_code == 201
+    made = subscribe(live, target="User:Al", event_types=["fact_asserted"])
+    fact = live.state(entity="user:al")
+    assert made["target"] == ENTITY
+    assert [each["fact_id"] for each in events(live, made)] == [fact["id"]]
+
+
 def test_the_protocols_record(live: LiveNode) -> None:
     made = subscribe(live, idempotency_key="once")
     assert {name: made[name] for name in ("target_kind", "on_change", "circuit_open")} == {
