@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
+from weakref import finalize
 
 import aiohttp
 from msgspec import Struct
@@ -270,12 +271,22 @@ class BlockingHttp:
         if self._session is None:
             direct = None if self._proxy is not None else self._connector
             self._session = open_session(connector=None if direct is None else direct())
+            loop = asyncio.get_running_loop()
+            finalize(self, _end_forgotten, self._session, loop, os.getpid()).atexit = False
         return self._session
 
     async def _end(self) -> None:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+
+
+def _end_forgotten(
+    session: aiohttp.ClientSession, loop: asyncio.AbstractEventLoop, process: int
+) -> None:
+    """Close the session of an object that was not closed, unless another process made it."""
+    if process == os.getpid():
+        asyncio.run_coroutine_threadsafe(session.close(), loop)
 
 
 def answer_of(future: Future[Result]) -> Result:

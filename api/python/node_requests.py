@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 from uuid import uuid4
 
 import msgspec
@@ -26,6 +26,9 @@ class NodeRequests:
         self._opening: asyncio.Lock | None = None
         self._closed = False
         self._process = os.getpid()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a memory cannot be copied or pickled: open one in each process")
 
     async def transport(self) -> Transport:
         """The way to the node. Raises the errors of ``reach``; ClientError in a forked child."""

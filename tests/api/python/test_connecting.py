@@ -13,7 +13,7 @@ from engramlog.api.node.node import Node
 from engramlog.api.node.process.control_file import CONTROL_NAME, Control, write_control
 from engramlog.api.node.process.serving import serve_in_background
 from engramlog.api.settings import Settings
-from tests.worlds.processes import environment
+from tests.worlds.processes import environment, serving
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +70,25 @@ def test_a_key_is_for_a_url_and_a_url_is_one(tmp_path: Path) -> None:
         nowhere.facts()
     assert fault.value.status == 0
     assert "cannot reach http://127.0.0.1:9" in str(fault.value)
+
+
+FORGOTTEN = """
+import gc, sys, time
+from engramlog import Memory
+for _ in range(3):
+    assert list(Memory(sys.argv[1]).facts()) == []
+gc.collect()
+time.sleep(0.1)
+"""
+
+
+def test_a_memory_that_nobody_closed_ends_in_silence(tmp_path: Path) -> None:
+    with serving(tmp_path / "memory", "--no-auth") as node:
+        done = subprocess.run(
+            [sys.executable, "-c", FORGOTTEN, node.url],
+            env=environment(), capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 PROGRAM = """

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Iterator
+from copy import deepcopy
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -306,6 +308,12 @@ def test_a_text_is_a_text(memory: Memory) -> None:
     }.items():
         with pytest.raises(TypeError, match=f"^{message}$"):
             request()
+
+
+def test_a_memory_is_not_for_another_process(memory: Memory) -> None:
+    for way in (pickle.dumps, deepcopy):
+        with pytest.raises(TypeError, match="open one in each process"):
+            way(memory)
 
 
 @pytest.mark.parametrize("limit", [0, -1])
