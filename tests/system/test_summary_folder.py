@@ -139,6 +139,15 @@ def test_a_missing_folder_ends_no_task(tmp_path: Path) -> None:
         node.stop()
 
 
+def test_an_unusable_file_is_skipped_by_name(tmp_path: Path) -> None:
+    folder = tmp_path / "memory"
+    write(folder, "weekly/weekly_2026-W24.md", "One\0.\n")
+    write(folder, "weekly/weekly_2026-W25.md", "Two.\n")
+    done = engramlog("summaries", "import", folder, "--data", tmp_path / "data")
+    assert "skipped weekly/weekly_2026-W24.md: the file holds the NUL character" in done.stderr
+    assert (done.returncode, done.stdout) == (1, "recorded 1 summaries, 0 unchanged\n")
+
+
 def test_import_is_repeatable_and_json(tmp_path: Path) -> None:
     folder, data = tmp_path / "memory", tmp_path / "data"
     write(folder, "weekly/weekly_2026-W25.md", "One.\n\nTwo.\n")

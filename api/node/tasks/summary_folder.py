@@ -239,7 +239,7 @@ def read_summary(path: Path, value_bytes_max: int) -> Summary:
 
     Raises:
         OSError: the file is not readable.
-        UnusableSummary: too long, or no UTF-8.
+        UnusableSummary: too long, or no text in UTF-8.
     """
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
@@ -250,6 +250,8 @@ def read_summary(path: Path, value_bytes_max: int) -> Summary:
         text = data.decode("utf-8")
     except UnicodeDecodeError as fault:
         raise UnusableSummary(f"the file is not UTF-8: {fault}") from fault
+    if "\0" in text:
+        raise UnusableSummary("the file holds the NUL character")
     if any(len(each.encode()) > value_bytes_max for each in paragraphs_of(text)):
         raise UnusableSummary(f"a paragraph exceeds {value_bytes_max} bytes")
     return Summary(text, RecordedFile(status.st_mtime_ns // 1_000, status.st_size))
