@@ -4,9 +4,6 @@ The message is ``entity\\nrelation\\ntype\\nv\\nsource`` in UTF-8: entity and so
 request, ``v`` as the content id covers it. The signature is Ed25519, base64url without padding.
 """
 
-import base64
-import binascii
-
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -14,6 +11,7 @@ from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.errors import ApiError
 from engramlog.api.schemas.facts import AssertRequest
 from engramlog.eventlog.kinds import Attestation, Value
+from engramlog.projections.rights.capability_token import from_url_text
 
 PUBLIC_KEY_BYTES = 32
 
@@ -56,8 +54,4 @@ def check_unattested(context: RequestContext) -> None:
 
 def decoded(text: str) -> bytes:
     """Bytes of base64url, with or without padding. Raises ValueError."""
-    try:
-        data = text.rstrip("=").encode("ascii")
-        return base64.b64decode(data + b"=" * (-len(data) % 4), b"-_", validate=True)
-    except (binascii.Error, UnicodeEncodeError) as fault:
-        raise ValueError("is not base64url") from fault
+    return from_url_text(text.rstrip("="))

@@ -252,11 +252,16 @@ class RequestContext(ReadingContext):
             await asyncio.sleep(EMBEDDED_POLL_S)
         return True
 
-    async def do_all(self, commands: Sequence[Command]) -> None:
-        """Submit intents together. Raises ApiError if the writer refuses one."""
-        for outcome in (await self.submit(commands, atomic=True)).outcomes:
+    async def do_all(
+        self, commands: Sequence[Command], *, idempotency: Idempotency | None = None
+    ) -> list[Done]:
+        """Submit commands together. Raises ApiError if the writer refuses one."""
+        made: list[Done] = []
+        for outcome in (await self.submit(commands, idempotency=idempotency, atomic=True)).outcomes:
             if isinstance(outcome, Refused):
                 raise refused(outcome)
+            made.append(outcome)
+        return made
 
     async def do(
         self, command: Command, *, idempotency: Idempotency | None = None, atomic: bool = False

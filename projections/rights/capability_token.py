@@ -8,7 +8,6 @@ proves that no block was cut off.
 """
 
 import base64
-import binascii
 import os
 from hashlib import sha256
 from typing import Any, cast
@@ -201,8 +200,8 @@ def from_url_text(text: str) -> bytes:
     """Bytes of base64url text without padding. Raises ValueError."""
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except binascii.Error as fault:
-        raise ValueError(str(fault)) from fault
+    except ValueError as fault:
+        raise ValueError("is not base64url") from fault
 
 
 def signs(public_key: str, signature: str, message: bytes) -> bool:

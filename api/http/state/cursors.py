@@ -4,8 +4,6 @@ A cursor grants no right: the node authorises each page again. Its text is base6
 MessagePack body and a 16-byte HMAC-SHA256; after an alteration it answers ``invalid_cursor``.
 """
 
-import base64
-import binascii
 import hashlib
 import hmac
 from collections.abc import Mapping
@@ -15,6 +13,7 @@ from msgspec import Struct
 
 from engramlog.api.http.errors import coded
 from engramlog.projections.moment import Moment
+from engramlog.projections.rights.capability_token import from_url_text, to_url_text
 
 CURSOR_LENGTH_MAX = 4096
 _MAC_BYTES = 16
@@ -70,7 +69,7 @@ class CursorSealer:
     def seal(self, cursor: Cursor) -> str:
         """The cursor's text."""
         body = msgspec.msgpack.encode(cursor)
-        return base64.urlsafe_b64encode(self._mac(body) + body).rstrip(b"=").decode()
+        return to_url_text(self._mac(body) + body)
 
     def open(self, text: str, *, kind: str, digest: bytes, now_us: int) -> Cursor:
         """The cursor behind a text.
@@ -90,8 +89,8 @@ class CursorSealer:
         if len(text) > CURSOR_LENGTH_MAX:
             return None
         try:
-            raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        except (binascii.Error, ValueError):
+            raw = from_url_text(text)
+        except ValueError:
             return None
         mac, body = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(body)):

@@ -17,7 +17,7 @@ from engramlog.api.commands.assertions import assertion_of
 from engramlog.api.commands.entity_names import entity_named, stored_uri
 from engramlog.api.http.bodies import parse_json
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import plain, refused
+from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import AssertRequest, MomentQuery
 from engramlog.api.schemas.model import Model
@@ -26,7 +26,6 @@ from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import live
 from engramlog.projections.moment import Moment, format_instant
 from engramlog.projections.normalization import normalize_ref
-from engramlog.projections.writing.commands import Refused
 
 routes = Routes("intents")
 
@@ -146,15 +145,11 @@ async def create_intent(call: Call, request: IntentRequest) -> IntentRecord:
         if key is None or not same:  # else perhaps a retry, whose facts are there
             raise plain("intent_exists")
     assertions = [assertion_of(call, each) for each in _facts(request, name, envelope)]
-    written = await call.submit([each.command for each in assertions], idempotency=key, atomic=True)
-    ids: list[str] = []
-    for outcome in written.outcomes:
-        if isinstance(outcome, Refused):
-            raise refused(outcome)
-        ids.append(str(outcome.fact_id))
+    written = await call.do_all([each.command for each in assertions], idempotency=key)
     view, moment = call.at()
     record = await call.in_pool(lambda: _found(call, view, name, moment))
     if record is None:  # the sanitizer withholds it; its writer still gets it
+        ids = [str(done.fact_id) for done in written]
         record = _record(envelope, format_instant(moment.instant_us), ids)
     return record
 

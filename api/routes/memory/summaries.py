@@ -18,7 +18,6 @@ from engramlog.api.commands.episodes import writable
 from engramlog.api.commands.garden_access import within
 from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import refused
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
 from engramlog.api.schemas.model import Model
@@ -36,7 +35,6 @@ from engramlog.projections.summaries.reading import (
     paragraphs_at,
     summaries_at,
 )
-from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.memory_commands import RecordSummary
 
 routes = Routes("summaries")
@@ -159,15 +157,12 @@ async def record_summaries(call: Call) -> web.Response:
     request = parse_body(SummariesRequest, raw)
     commands = _commands(call, request)
     call.charge(len(commands))
-    submitted = await call.submit(commands, atomic=True)
-    made: list[RecordedSummary] = []
-    for command, outcome in zip(commands, submitted.outcomes, strict=False):
-        if isinstance(outcome, Refused):
-            raise refused(outcome)
-        changed = outcome.created
-        made.append(RecordedSummary(name=command.name, changed=changed, **outcome.detail))
+    made = [
+        RecordedSummary(name=command.name, changed=done.created, **done.detail)
+        for command, done in zip(commands, await call.do_all(commands), strict=True)
+    ]
     recorded = sum(each.changed for each in made)
-    body = SummariesAnswer(recorded, len(made) - recorded, made, submitted.position)
+    body = SummariesAnswer(recorded, len(made) - recorded, made, call.view().position)
     return answer(body, 201 if recorded else 200)
 
 
