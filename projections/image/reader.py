@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -11,7 +12,6 @@ from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import (
     AgentKeySet,
     AliasSet,
-    CapabilityIssued,
     CapabilityRevoked,
     FactErased,
     GardenCreated,
@@ -31,7 +31,7 @@ from engramlog.projections.image.view import View
 from engramlog.projections.tables.database import ReaderPool
 from engramlog.projections.tables.declared.agent_keys import AgentKeyRow, load_agent_keys
 from engramlog.projections.tables.declared.aliases import AliasBook, load_aliases
-from engramlog.projections.tables.declared.capabilities import load_capabilities, load_revocations
+from engramlog.projections.tables.declared.capabilities import capability_of, load_revocations
 from engramlog.projections.tables.declared.capability_ring import CapabilityRing
 from engramlog.projections.tables.declared.garden_directory import GardenDirectory, load_gardens
 from engramlog.projections.tables.declared.keys import KeyRing, load_keys
@@ -60,11 +60,10 @@ _log = logging.getLogger(__name__)
 
 _KEY_KINDS = frozenset((KeyIssued, KeyRevoked, AgentKeySet))
 _GARDEN_KINDS = frozenset((GardenCreated, GardenMemberSet, GardenDeleted))
-_CAPABILITY_KINDS = frozenset((CapabilityIssued, CapabilityRevoked))
 _PEER_KINDS = frozenset((PeerDeclared, PeerStateSet))
 _ALIAS_KINDS = frozenset((AliasSet, FactErased))
 _RELOADED = _KEY_KINDS.union(
-    _GARDEN_KINDS, _CAPABILITY_KINDS, _PEER_KINDS, _ALIAS_KINDS, (ProfileSet,)
+    _GARDEN_KINDS, _PEER_KINDS, _ALIAS_KINDS, (CapabilityRevoked, ProfileSet)
 )
 
 ATTEMPTS_MAX = 200
@@ -123,8 +122,9 @@ class Reader:
                 self.keys, self.agent_keys = KeyRing(load_keys(db)), load_agent_keys(db)
             if not _GARDEN_KINDS.isdisjoint(kinds):
                 self.gardens = GardenDirectory(load_gardens(db))
-            if not _CAPABILITY_KINDS.isdisjoint(kinds):
-                self.capabilities = CapabilityRing(load_capabilities(db), load_revocations(db))
+            if CapabilityRevoked in kinds:
+                issued = partial(self.ask, capability_of)
+                self.capabilities = CapabilityRing(load_revocations(db), issued)
             if not _PEER_KINDS.isdisjoint(kinds):
                 self.known_peers = load_peers(db)
             if not _ALIAS_KINDS.isdisjoint(kinds):

@@ -48,7 +48,8 @@ LIST = Request(
     "GET /v1/capabilities",
     table({name: name for name in COLUMNS}),
     part="capabilities",
-    fields=everybodys,
+    page_max=500,
+    fields=lambda args: {"limit": args.limit, **everybodys(args)},
 )
 
 
@@ -78,7 +79,8 @@ def register(commands: Subcommands) -> None:
         "--offline", action="store_true", help="check signatures and expiry without any node"
     )
 
-    group.reaching("list", "list issued tokens", LIST)
+    parser = group.reaching("list", "list issued tokens, newest first", LIST)
+    parser.add_argument("--limit", type=int, default=100, help="most tokens (default: 100)")
     parser = group.add("revoke", "revoke a token and all derived from it", run_revoke)
     parser.add_argument("id", metavar="ID", help="the token's id, as listed")
     parser.add_argument("--token", help="end only this derived token (- reads it from stdin)")

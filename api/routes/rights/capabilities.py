@@ -15,10 +15,10 @@ from engramlog.api.http.errors import ApiError, coded, invalid, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.issuers import issuers_of
 from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Instant, Name, Scope
+from engramlog.api.schemas.values import Instant, Name, Position, Scope
 from engramlog.eventlog.kinds import CapabilityIssued
 from engramlog.projections.authorization import CEILING
-from engramlog.projections.moment import format_instant, parse_instant
+from engramlog.projections.moment import LIVE, format_instant, parse_instant
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.rights.capability_grant import VERBS, Grant, GrantError, stored_prefix
 from engramlog.projections.rights.capability_token import (
@@ -30,7 +30,10 @@ from engramlog.projections.rights.capability_token import (
     issue,
 )
 from engramlog.projections.rights.capability_verification import VerifiedToken
-from engramlog.projections.tables.declared.capabilities import CapabilityRow
+from engramlog.projections.tables.declared.capabilities import (
+    CapabilityRow,
+    capabilities_before,
+)
 from engramlog.projections.writing.commands import RevokeCapability
 
 routes = Routes("capabilities")
@@ -61,9 +64,11 @@ class CapabilityRequest(Model, extra="forbid"):
 
 
 class CapabilitiesQuery(Model, extra="forbid"):
-    """``all``: every issuer's tokens (admin only)."""
+    """``all``: every issuer's tokens (admin only); ``cursor``: of the page before."""
 
     all: bool = False
+    cursor: Position | None = None
+    limit: int = Field(default=500, ge=1, le=500)
 
 
 class TokenBody(Model, extra="forbid"):
@@ -100,9 +105,11 @@ class IssuedCapability(CapabilityRecord):
 
 
 class CapabilityPage(Struct):
-    """Tokens of the caller, or of all callers."""
+    """Tokens of the caller, or of all callers. ``cursor``: requests the next page; null on the last
+    one."""
 
     capabilities: list[CapabilityRecord]
+    cursor: int | None
 
 
 class CapabilityClaims(Struct):
@@ -220,11 +227,16 @@ def _check_rights(call: Call, subject: str, grant: Grant) -> None:
 
 @routes.add("GET /v1/capabilities", permission="any", errors=(403,))
 async def list_capabilities(call: Call, query: CapabilitiesQuery) -> CapabilityPage:
-    """The tokens that the caller issued; ``all=true`` lists all issuers' for admins."""
+    """The tokens that the caller issued, newest first; ``all=true`` lists all issuers' for
+    admins."""
     if query.all:
         require(call.caller, "admin")
-    rows = call.node.reader.capabilities.list(None if query.all else call.caller.principal)
-    return CapabilityPage([_listed(call, row) for row in rows])
+    issuer = None if query.all else call.caller.principal
+    before = LIVE if query.cursor is None else query.cursor
+    rows = call.node.reader.ask(capabilities_before, before, query.limit + 1, issuer)
+    shown = rows[: query.limit]
+    more = shown[-1].from_position if len(rows) > len(shown) else None
+    return CapabilityPage([_listed(call, row) for row in shown], more)
 
 
 @routes.add(

@@ -23,13 +23,14 @@ class CapabilityRow(Struct, frozen=True):
     expires_at_us: int
     token_sha256: str
     description: str | None
+    from_position: int
 
 
 class CapabilitiesProjector(Projector):
     """Both tables. A revocation may precede its token, and may repeat."""
 
     name = "capabilities"
-    version = 1
+    version = 2
     schema = """
     CREATE TABLE capabilities (
         token_id TEXT PRIMARY KEY,
@@ -44,6 +45,8 @@ class CapabilitiesProjector(Projector):
         description TEXT,
         from_position INTEGER NOT NULL
     ) STRICT;
+    CREATE INDEX capabilities_by_position ON capabilities (from_position);
+    CREATE INDEX capabilities_by_issuer ON capabilities (issuer, from_position);
     CREATE TABLE capability_revocations (
         node_id TEXT NOT NULL,
         revocation_id TEXT NOT NULL,
@@ -64,9 +67,20 @@ class CapabilitiesProjector(Projector):
             insert_row(db, "capabilities", event, issued_at_us=at)
 
 
-def load_capabilities(db: apsw.Connection) -> list[CapabilityRow]:
-    """Every token this node ever signed, oldest first."""
-    return rows_as(CapabilityRow, db, "FROM capabilities ORDER BY from_position")
+def capability_of(db: apsw.Connection, token_id: str) -> CapabilityRow | None:
+    """The token of this id that this node signed, revoked or not."""
+    found = rows_as(CapabilityRow, db, "FROM capabilities WHERE token_id=?", (token_id,))
+    return found[0] if found else None
+
+
+def capabilities_before(
+    db: apsw.Connection, before: int, limit: int, issuer: str | None
+) -> list[CapabilityRow]:
+    """Tokens that this node signed before a position, newest first, of one issuer if given."""
+    issued = "" if issuer is None else "AND issuer=?3"
+    sql = f"FROM capabilities WHERE from_position<?1 {issued} ORDER BY from_position DESC LIMIT ?2"
+    asked = (before, limit) if issuer is None else (before, limit, issuer)
+    return rows_as(CapabilityRow, db, sql, asked)
 
 
 def load_revocations(db: apsw.Connection) -> dict[str, set[str]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Collection, Mapping
 
 from msgspec import Struct
 
@@ -24,16 +23,22 @@ class Issuer(Struct, frozen=True):
 
 class CapabilityRing:
     """The writer replaces it as a whole, so readers need no lock. Verified texts are cached, so
-    each token's signatures are computed once."""
+    each token's signatures are computed once.
+
+    Args:
+        revoked: ids of revocations by issuing node. Without it, no token is accepted.
+        issued: the token of an id that this node signed.
+    """
 
     def __init__(
         self,
-        issued: Sequence[CapabilityRow] = (),
-        revoked: Mapping[str, Collection[str]] = MappingProxyType({}),
+        revoked: Mapping[str, Collection[str]] | None = None,
+        issued: Callable[[str], CapabilityRow | None] = lambda _: None,
     ) -> None:
-        self._issued = {row.token_id: row for row in issued}
         self._revoked = revoked
+        self._issued = issued
         self._verified: dict[str, VerifiedToken] = {}
+        self._rows: dict[str, CapabilityRow] = {}
 
     def accept(
         self, text: str, issuers: Mapping[str, Issuer], now_us: int
@@ -47,6 +52,8 @@ class CapabilityRing:
         issuer = issuers.get(verified.node_id)
         if issuer is None:
             raise CapabilityInvalid("token_issuer_unknown")
+        if self._revoked is None:
+            raise CapabilityInvalid("token_invalid")
         if verified.public_key != issuer.public_key and not self._is_recorded(verified):
             # A retired key signed it: a thief of that key could sign tokens that were never issued.
             raise CapabilityInvalid("token_invalid")
@@ -71,16 +78,17 @@ class CapabilityRing:
 
     def revoked(self, node_id: str) -> Collection[str]:
         """Ids of a node's revocations."""
-        return self._revoked.get(node_id, ())
-
-    def list(self, issuer: str | None = None) -> list[CapabilityRow]:
-        """Tokens that this node signed, oldest first, of one issuer if given."""
-        return [row for row in self._issued.values() if issuer in (None, row.issuer)]
+        return () if self._revoked is None else self._revoked.get(node_id, ())
 
     def get(self, token_id: str) -> CapabilityRow | None:
-        """The token of this id, revoked or not."""
-        return self._issued.get(token_id)
+        """The token of this id that this node signed, revoked or not."""
+        row = self._rows.get(token_id) or self._issued(token_id)
+        if row is not None:
+            if len(self._rows) >= VERIFIED_MAX:
+                self._rows.clear()
+            self._rows[token_id] = row
+        return row
 
     def _is_recorded(self, verified: VerifiedToken) -> bool:
-        row = self._issued.get(verified.token_id)
+        row = self.get(verified.token_id)
         return row is not None and row.token_sha256 == verified.digest.hex()

@@ -405,3 +405,40 @@ def test_holders_use_up_their_issuers_quota(serve: Callable[..., LiveNode]) -> N
     reads = [limited.call("GET", "/v1/facts", key=held[n % 2]).status_code for n in range(4)]
     assert reads.count(429) >= 1
     assert limited.call("GET", "/v1/facts", key=ops).status_code == 429
+
+
+def test_tokens_are_listed_in_pages_newest_first(node: LiveNode, ops: str) -> None:
+    names = [f"agent:n{number}" for number in range(5)]
+    for name in names:
+        token(node, ops, subject=name)
+    found: list[str] = []
+    cursor = ""
+    while True:
+        page = node.call("GET", f"/v1/capabilities?limit=2{cursor}", key=ops).json()
+        found += [each["subject"] for each in page["capabilities"]]
+        if page["cursor"] is None:
+            break
+        cursor = f"&cursor={page['cursor']}"
+    assert found == names[::-1]
+
+
+@pytest.mark.usefixtures("world")
+def test_no_token_opens_while_the_revocations_cannot_be_read(
+    node: LiveNode, ops: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = token(node, ops)
+    revoked = token(node, ops)
+    page = node.call("GET", "/v1/capabilities?limit=1", key=ops).json()
+    gone = page["capabilities"][0]["token_id"]
+    before = node.node.log.head().position
+    assert node.call("POST", f"/v1/capabilities/{gone}/revoke", key=ops).status_code == 200
+
+    def fails(_: object) -> None:
+        raise OSError("the disk is gone")
+
+    assert listed(node, text)
+    monkeypatch.setattr("engramlog.projections.image.reader.load_revocations", fails)
+    with pytest.raises(OSError, match="gone"):
+        node.node.reader.committed(list(node.node.log.iterate(before)))
+    for each in (text, revoked):
+        assert node.call("GET", "/v1/facts", key=each).status_code == 401
