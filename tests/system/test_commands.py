@@ -84,6 +84,10 @@ def test_help_explains_with_examples(command: tuple[str, ...]) -> None:
         ("facts", "--as-of", ""),
         ("facts", "--data", ""),
         ("audit", "state", "--source", ""),
+        ("recall", "who?", "--topic", "work"),
+        ("recall", "who?", "--max-classification", "0"),
+        ("recall", "who?", "--include-expired"),
+        ("import", "x", "--skip", "-1"),
     ],
     ids=" ".join,
 )

@@ -102,10 +102,9 @@ def register(commands: Subcommands) -> None:
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError
-    return number
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError("must be a whole number, 0 or more")
+    return int(text)
 
 
 def run_import(args: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from engramlog.api.console.arguments import (
     user_named,
 )
 from engramlog.api.console.questions.keyword_recall import (
+    KEYWORDS_ONLY,
     PROFILE_OF_INTENT,
     add_keyword_arguments,
     run_keyword_recall,
@@ -93,6 +94,9 @@ def run_recall(args: argparse.Namespace) -> int:
         args.refuse("give a question, or keywords with --translated")
     if args.translated is not None:
         return run_keyword_recall(args)
+    for name in KEYWORDS_ONLY:
+        if getattr(args, name) is not None and getattr(args, name) is not False:
+            args.refuse(f"--{name.replace('_', '-')} needs keywords (--translated)")
     if args.receipt is not None:
         if args.query != "replay":
             raise CommandError("put the question in quotes: it must be one argument")

@@ -153,7 +153,7 @@ def run_fork(args: argparse.Namespace) -> int:
     try:
         data = sys.stdin.buffer.read() if args.document == "-" else Path(args.document).read_bytes()
         body: Any = json.loads(data)
-    except (OSError, ValueError) as fault:
+    except ValueError as fault:
         raise CommandError(f"{args.document}: {fault}") from fault
     if args.as_of is not None and isinstance(body, dict):
         body = {**cast(dict[str, Any], body), "as_of": args.as_of}

@@ -20,6 +20,11 @@ LIMIT = 10
 LIMIT_MAX = 50
 CLASSIFICATION = 2
 CLASSIFICATION_MAX = 3
+KEYWORDS_ONLY = (
+    "original", "topic", "emotion", "pool", "stages", "max_classification", "time_start",
+    "time_end", "include_expired", "full",
+)  # fmt: skip
+"""Arguments that a question in words does not take."""
 CONTENT_MAX = 500
 """Characters of a fact to show without ``--full``."""
 

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any, cast
 
 from engramlog.api.client.client import path_segment
@@ -74,12 +75,8 @@ def run_install(args: argparse.Namespace) -> int:
 
 def _read(file: str) -> dict[str, Any]:
     try:
-        if file == "-":
-            document = json.load(sys.stdin)
-        else:
-            with open(file, encoding="utf-8") as opened:
-                document = json.load(opened)
-    except (OSError, ValueError) as fault:
+        document = json.loads(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
+    except ValueError as fault:
         raise CommandError(f"{file}: {fault}") from fault
     if not isinstance(document, dict):
         raise CommandError(f"{file}: a profile must be a JSON object")
