@@ -20,6 +20,7 @@ from engramlog.projections.tables.facts.erasures import (
 )
 from engramlog.projections.tables.recalls.recall_receipts import receipt_positions
 from engramlog.projections.writing.commands import EraseFacts
+from engramlog.projections.writing.decide.facts.erased_set import spellings_of
 from engramlog.replay.erasing import receipts_of
 
 TEXT_LENGTH_MIN = 4
@@ -68,14 +69,15 @@ def _telling(context: RequestContext, fact_ids: list[str], entity: str | None) -
     named = [slot for fact in fact_ids if (slot := view.slot_of(fact)) is not None]
     places = np.asarray([*view.slots_about(entity).tolist(), *named], dtype=np.int32)
     texts = {row.value_v for row in reader.rows(view.from_position[places].tolist())}
-    if entity is not None:
-        texts.add(entity)
     texts = {text.casefold() for text in texts if len(text) >= TEXT_LENGTH_MIN}
-    if not texts:
+    names = None if entity is None else spellings_of(entity)
+    if not texts and names is None:
         return []
 
     def says(text: str) -> bool:
         folded = text.casefold()
+        if names is not None and names.search(text.lower()):
+            return True
         return any(each in folded for each in texts)
 
     return receipts_of(context.node.log, reader.ask(receipt_positions), frozenset(fact_ids), says)

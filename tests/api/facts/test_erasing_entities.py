@@ -58,6 +58,18 @@ def test_longer_names_are_other_entities(live: LiveNode, other: str) -> None:
     assert episodes(live, other) == ["ep"]
 
 
+def test_receipts_go_whose_question_names_the_entity(live: LiveNode) -> None:
+    live.state(entity=ALICE, v="own")
+    questions = ("where is User:Alice Smith?", "where is user:alice-smithers?")
+    for question in questions:
+        asked = {"query": question, "scope": "team"}  # finds nothing
+        assert live.call("POST", "/v1/recall", json=asked).status_code == 200
+    live.run(live.app_tracker().flush())
+    erase(live, entity=ALICE)
+    kept = live.call("GET", "/v1/recall/receipts", key=CONTROL_TOKEN).text
+    assert [question in kept for question in questions] == [False, True]
+
+
 def test_an_entity_with_nothing_but_episodes_can_be_erased(live: LiveNode) -> None:
     put(live, user=ALICE, id="ep")
     assert erase(live, entity=ALICE) == []

@@ -144,12 +144,17 @@ _NAME_GOES_ON = "[a-z0-9_-]|[.:@+][a-z0-9]"
 """In ASCII alone: other scripts may write a name without a space before or after it."""
 
 
-def _teach_names(db: apsw.Connection, entity: str) -> None:
-    """Define two functions for statements: whether a text names the entity (stored form), in any
-    spelling that means it but not as the beginning of a longer name; and whether it is such a
-    spelling."""
+def spellings_of(entity: str) -> re.Pattern[str]:
+    """Finds the names of an entity (stored form) in a text in lower case: any spelling that means
+    it, but not as the beginning of a longer name."""
     spelt = re.escape(entity).replace(r"\-", r"(?:-|\s+)")
-    pattern = re.compile(f"(?<!{_NAME}){spelt}(?!{_NAME_GOES_ON})")
+    return re.compile(f"(?<!{_NAME}){spelt}(?!{_NAME_GOES_ON})")
+
+
+def _teach_names(db: apsw.Connection, entity: str) -> None:
+    """Define two functions for statements: whether a text names the entity, and whether it is its
+    name."""
+    pattern = spellings_of(entity)
 
     def is_it(*texts: apsw.SQLiteValue) -> bool:
         try:
