@@ -285,3 +285,14 @@ def test_hot_statements_use_their_index(path: Path, statement: str, index: str) 
     assert index in str(plan)
     assert "TEMP B-TREE" not in str(plan)
     assert "SCAN e" not in str(plan)
+
+
+@pytest.mark.parametrize("fault", [apsw.CantOpenError, apsw.ReadOnlyError])
+def test_a_directory_without_the_right_to_write_says_why_reading_needs_it(
+    fault: type[apsw.Error],
+) -> None:
+    with (
+        pytest.raises(StorageFailed, match="into the log's directory, even to read"),
+        sqlite_schema.reading(),
+    ):
+        raise fault("unable to open database file")

@@ -178,6 +178,8 @@ def storage_error(fault: apsw.Error) -> StorageError:
     """The log's own error for one of SQLite's."""
     if isinstance(fault, apsw.FullError):
         return StorageFull(f"no space left for the log: {fault}")
+    if isinstance(fault, apsw.CantOpenError | apsw.ReadOnlyError):
+        return StorageFailed(f"{fault}: SQLite writes into the log's directory, even to read")
     return StorageFailed(f"{type(fault).__name__}: {fault}")
 
 
