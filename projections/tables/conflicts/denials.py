@@ -1,6 +1,7 @@
 """``denials``: which facts another source denied, by which record, and how each denial ended.
 
-A denial ends no fact. It may name facts that have not arrived yet and then waits for them. Whether
+A denial ends no fact. It may name facts that have not arrived yet and then waits for them; it also
+outlives its fact's erasure, since it may arrive after that on another node. Whether
 a denial is open depends on the facts at a Moment (``open_denials`` here, ``View.deniers``): its
 target and its record are live, and the target's source has not restated the value since. Source:
 wire 5.2.
@@ -19,7 +20,7 @@ from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.conflicts.identities import conflict_id
 from engramlog.projections.tables.database import json_list, query
-from engramlog.projections.tables.erasing import FACTS
+from engramlog.projections.tables.erasing import FACTS, POSITIONS
 from engramlog.projections.tables.facts.facts import fact_id
 from engramlog.projections.tables.projector import Projector, SmallPart
 from engramlog.projections.tables.struct_rows import insert_row
@@ -53,7 +54,7 @@ class DenialsProjector(Projector):
     """Rows of ``denials``."""
 
     name = "denials"
-    version = 1
+    version = 2
     schema = """
     CREATE TABLE denials (
         conflict_id TEXT PRIMARY KEY,
@@ -72,7 +73,11 @@ class DenialsProjector(Projector):
     """
     late_indexes = "CREATE INDEX denials_by_position ON denials (position, conflict_id);"
     kinds = frozenset({"fact_denied", "conflict_resolved"})
-    erasing = (f"DELETE FROM denials WHERE fact_id IN {FACTS} OR marker_id IN {FACTS}",)
+    erasing = (
+        f"DELETE FROM denials WHERE marker_id IN {FACTS} OR position IN {POSITIONS}",
+        "UPDATE denials SET resolved_position=NULL, winner_id=NULL, resolution_fact_id=NULL,"
+        f" note=NULL, resolved_by=NULL WHERE resolved_position IN {POSITIONS}",
+    )
 
     def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
         payload = event.payload

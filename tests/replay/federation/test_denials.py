@@ -15,7 +15,16 @@ from engramlog.projections.cid import compute_cid
 from engramlog.projections.contradictions.conflicts import conflicts
 from engramlog.projections.contradictions.preferred_side import preferred
 from engramlog.projections.image.contradicted_facts import are_contradicted
-from engramlog.projections.writing.commands import AssertFact, Command, Done, RetractFact
+from engramlog.projections.tables.conflicts.identities import conflict_id
+from engramlog.projections.tables.digest import stream_digests
+from engramlog.projections.writing.commands import (
+    AssertFact,
+    Command,
+    Done,
+    EraseFacts,
+    ResolveConflict,
+    RetractFact,
+)
 from tests.worlds.federation.network import Link, Member
 
 GRANTS = PeerGrants(scopes=["company"])
@@ -109,6 +118,44 @@ def test_a_denial_waits_for_its_fact(nodes: tuple[Member, Member, Member]) -> No
     do(theirs, says("CEO", MAX))
     pull(third, theirs)
     assert not disputed(third, fact)
+
+
+@pytest.mark.parametrize("resolved", [False, True])
+def test_a_denial_and_its_facts_erasure_may_come_in_any_order(
+    nodes: tuple[Member, Member, Member], tmp_path: Path, *, resolved: bool
+) -> None:
+    ours, theirs, third = nodes
+    fact = do(ours, says("CEO", ANN))
+    pull(theirs, ours)
+    marker = do(theirs, says("retracted", MAX, 0.0))
+    if resolved:
+        settled = ResolveConflict(
+            conflict_id=conflict_id(marker, fact), source=MAX, winning_fact_id=marker, note="no"
+        )
+        do(theirs, settled)
+    (erased,) = ours.node.write(EraseFacts(erasure_id="e-1", fact_ids=(fact,)))
+    assert isinstance(erased, Done)
+    pull(theirs, ours)  # it had the fact, and applies the erasure
+    pull(third, theirs)  # it has the denial first, and never the fact
+    pull(third, ours)
+    fourth = Member(tmp_path, "d")
+    try:
+        for other in (ours, theirs):
+            fourth.meet(other, GRANTS)
+            other.meet(fourth, GRANTS)
+        pull(fourth, ours)
+        pull(fourth, theirs)
+        streams = [f"{each.id}/1/scope/company" for each in (ours, theirs)]
+        said = [
+            [each.node.reader.ask(stream_digests).get(name) for name in streams]
+            for each in (theirs, third, fourth)
+        ]
+        assert said[0] == said[1] == said[2]
+    finally:
+        fourth.close()
+    for each in (theirs, third):
+        assert not open_conflicts(each)
+        assert each.node.rebuild().compared
 
 
 @pytest.mark.parametrize("confidence", [0.9, 1.0])
