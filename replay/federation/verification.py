@@ -113,7 +113,8 @@ def check_stream(stream: str, peer: PeerRow) -> tuple[str, str]:
     Raises: PageFault: ``scope``: the stream is not the peer's, or not granted to it.
     """
     parts = stream.removeprefix(f"{peer.node_id}/").split("/")
-    if not stream.startswith(f"{peer.node_id}/") or len(parts) != 3 or not parts[0].isdigit():
+    own = stream.startswith(f"{peer.node_id}/") and len(parts) == 3
+    if not own or not (parts[0].isascii() and parts[0].isdigit()):
         raise PageFault("scope", f"{stream} is no stream of {peer.node_id}")
     kind, name = parts[1], parts[2]
     grants = peer.grants

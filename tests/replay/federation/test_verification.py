@@ -32,7 +32,7 @@ from engramlog.replay.backups import make_backup, restore_backup
 from engramlog.replay.federation.page import PageFault, StreamPage, decode_page, encode_page
 from engramlog.replay.federation.pulling import PeerUnreachable, pull
 from engramlog.replay.federation.serving import read_page, signed_streams
-from engramlog.replay.federation.verification import check_page
+from engramlog.replay.federation.verification import check_page, check_stream
 from tests.worlds.federation.network import START_US, Link, Member
 from tests.worlds.histories import asserted
 
@@ -262,6 +262,14 @@ def test_scopes_that_were_not_granted_neither_leave_nor_enter(tmp_path: Path) ->
     finally:
         a.close()
         b.close()
+
+
+@pytest.mark.parametrize("epoch", ["\u00b2", "\uff11", "-1", "1.0", "", "one", "1/1"])
+def test_a_stream_of_no_epoch_is_no_stream(pair: tuple[Member, Member], epoch: str) -> None:
+    a, b = pair
+    check_stream(f"{a.id}/2/scope/company", b.peer(a))
+    with pytest.raises(PageFault, match="is no stream of"):
+        check_stream(f"{a.id}/{epoch}/scope/company", b.peer(a))
 
 
 class Forger(Link):
