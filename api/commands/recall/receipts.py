@@ -16,9 +16,10 @@ from engramlog.api.answers.recall.receipts import (
     ReturnedFact,
 )
 from engramlog.api.answers.same_fields import shaped
+from engramlog.api.commands.garden_access import known_garden
 from engramlog.api.commands.recall.question import RecallRun, ask
 from engramlog.api.commands.request_context import ReadingContext, RequestContext
-from engramlog.api.http.errors import coded
+from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.schemas.recall import RecallBody
 from engramlog.eventlog.kinds import RecallAnswered, Returned, StageReport
 from engramlog.projections.image.view import View
@@ -76,17 +77,32 @@ def receipt_named(context: RequestContext, receipt_id: str) -> tuple[RecallAnswe
         position = context.node.reader.ask(find_receipt, receipt_id)
         found = None if position is None else logged(context, position)
     mine = found is not None and found.principal == context.caller.principal
-    if found is None or not (mine or sees_all(context)) or is_hidden(context.view(), found):
+    if found is None or not (mine or sees_all(context)) or is_hidden(context, found):
         raise coded("receipt_not_found", "no such receipt, or not yours")
     return found, position
 
 
-def is_hidden(view: View, receipt: RecallAnswered) -> bool:
-    """Whether a receipt's question is about an entity that tombstones hide everywhere."""
-    entity = receipt.request.get("entity")
-    if not view.hiding or not isinstance(entity, str):
+def is_hidden(context: ReadingContext, receipt: RecallAnswered) -> bool:
+    """Whether a receipt's question is about an entity that tombstones hide everywhere, or another's
+    in a garden that the caller may not know of."""
+    entity, garden = receipt.request.get("entity"), receipt.request.get("garden_id")
+    if isinstance(garden, str) and not _may_know(context, receipt, garden):
+        return True
+    hiding = context.view().hiding
+    if not hiding or not isinstance(entity, str):
         return False
-    return view.hiding.covers_everywhere(normalize_uri(entity))
+    return hiding.covers_everywhere(normalize_uri(entity))
+
+
+def _may_know(context: ReadingContext, receipt: RecallAnswered, garden: str) -> bool:
+    rights = context.authorization
+    if receipt.principal == context.caller.principal or rights.may("admin"):
+        return True  # also of deleted gardens
+    try:
+        known_garden(context, garden)
+    except ApiError:
+        return False
+    return True
 
 
 def logged(context: ReadingContext, position: int) -> RecallAnswered | None:

@@ -23,7 +23,8 @@ from engramlog.api.http.errors import ApiError, coded, plain
 from engramlog.api.node.tasks.task import TaskStatus
 from engramlog.eventlog.errors import EventLogError
 from engramlog.eventlog.event import Recorded
-from engramlog.eventlog.kinds import FactErased, TombstoneSet
+from engramlog.eventlog.kinds import ContentReviewed, FactAttributesSet, FactErased, TombstoneSet
+from engramlog.projections.authorization import OPEN_CLASS
 from engramlog.projections.moment import format_instant
 
 KEPT_S = 600.0
@@ -112,11 +113,11 @@ class RequestJobs:
         self._tasks: set[asyncio.Task[None]] = set()
         self._free = asyncio.Semaphore(RUNNING_MAX)
         self._hidings = 0
-        """How often facts were erased or hidden."""
+        """How often facts were erased or hidden, from all or from some."""
 
     def committed(self, events: Sequence[Recorded]) -> None:
         """Called with published events."""
-        if any(isinstance(event.payload, FactErased | TombstoneSet) for event in events):
+        if any(_hides(event) for event in events):
             self._hidings += 1
 
     async def start(self) -> None:
@@ -288,6 +289,16 @@ class SingleJob(Generic[AnyWork]):
 def accepted(job: Job, facts: int) -> JobAccepted:
     """The answer 202 to a request over so many facts, which became a job."""
     return JobAccepted(job.job_id, job.status, max(1, round(facts / FACTS_PER_S)))
+
+
+def _hides(event: Recorded) -> bool:
+    """Whether an event takes facts away from callers who could read them."""
+    change = event.payload
+    if isinstance(change, FactAttributesSet):
+        return change.attributes.classification > OPEN_CLASS
+    if isinstance(change, ContentReviewed):
+        return change.decision == "keep"
+    return isinstance(change, FactErased | TombstoneSet)
 
 
 def _message_of(fault: ApiError) -> str:

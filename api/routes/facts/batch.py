@@ -32,6 +32,7 @@ from engramlog.api.schemas.facts import (
 from engramlog.eventlog.event import Recorded
 from engramlog.projections.image.reader import ErasedMeanwhile
 from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import readable_of
 from engramlog.projections.moment import Moment
 from engramlog.projections.writing.commands import Command, Done, Refused, RefusedItem, RetractFact
 
@@ -157,14 +158,17 @@ def _results(
 def _stored_records(
     call: Call, outcomes: Sequence[Done | Refused], events: Sequence[Recorded | None]
 ) -> dict[int, FactRecord]:
-    """Records of facts that items touched but did not write, by index among the outcomes."""
+    """Records of facts that items touched but did not write, by index among the outcomes. A
+    repeated retraction is not decided again, so the caller's rights may have ended since."""
     slots: dict[int, int] = {}
     view = call.view()
+    retracted = [str(each.fact_id) for each in outcomes if isinstance(each, Done) and _ended(each)]
+    shown = readable_of(view, call.own_rights, retracted)
     for place, outcome in enumerate(outcomes):
         if isinstance(outcome, Refused) or events[place] is not None:
             continue
         slot = answering_slot(view, outcome)
-        if slot is not None:
+        if slot is not None and (not _ended(outcome) or outcome.fact_id in shown):
             slots[place] = slot
     records: dict[int, FactRecord] = {}
     if not slots:

@@ -11,6 +11,7 @@ from engramlog.api.answers.same_fields import shaped
 from engramlog.api.answers.sanitizer_modes import Mode
 from engramlog.api.answers.wire_facts import records_of
 from engramlog.api.http.call import Call
+from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import REASON_LENGTH_MAX
 from engramlog.api.schemas.model import Model
@@ -18,6 +19,7 @@ from engramlog.api.schemas.values import Position
 from engramlog.eventlog.kinds import ContentReviewed
 from engramlog.projections.arrays import I32
 from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import readable_of
 from engramlog.projections.tables.facts.verdicts import ContentReview
 from engramlog.projections.tables.facts.verdicts import reviews_of as content_reviews_of
 from engramlog.projections.text.sanitizing import IN_NAME, NOTICES, RULESET
@@ -146,8 +148,10 @@ def _entry(record: FactRecord, codes: tuple[str, ...], review: ContentReview | N
 
 @routes.add("POST /v1/content/flagged/{fact_id}/review", permission="admin")
 async def review(call: Call, request: ReviewRequest) -> Reviewed:
-    """Release a flagged fact, or keep it withheld."""
+    """Release a flagged fact that the caller may read, or keep it withheld."""
     fact_id = call.segment("fact_id")
+    if not readable_of(call.view(), call.caller.authorization.alone(), [fact_id]):
+        raise plain("fact_not_found")
     command = ReviewContent(
         review=ContentReviewed(fact_id=fact_id, decision=request.decision, reason=request.reason),
         rights=call.authorization,

@@ -17,7 +17,6 @@ from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.recall import ReceiptsQuery
 from engramlog.eventlog.kinds import RecallAnswered
-from engramlog.projections.image.view import View
 from engramlog.projections.tables.recalls.recall_receipts import list_receipts as receipts_before
 
 routes = Routes("recall")
@@ -45,20 +44,20 @@ def _page(call: Call, query: ReceiptsQuery, principal: str | None) -> ReceiptPag
     view = call.view()
     walk = call.walk(_KIND, query, call.moment(view))
     before = int(walk.place[0]) if walk.place else view.position + 1
-    found = list(islice(_shown(call, view, principal, before, query.limit), query.limit + 1))
+    found = list(islice(_shown(call, principal, before, query.limit), query.limit + 1))
     shown, cursor = call.page(walk, found, query.limit, lambda each: (each[1],))
     return ReceiptPage([wire_receipt(call, view, receipt, at) for receipt, at in shown], cursor)
 
 
 def _shown(
-    call: Call, view: View, principal: str | None, before: int, rows_a_page: int
+    call: Call, principal: str | None, before: int, rows_a_page: int
 ) -> Iterator[tuple[RecallAnswered, int]]:
     """Receipts that the caller may see, newest first, with their positions."""
     while True:
         positions = call.node.reader.ask(receipts_before, principal, before, rows_a_page + 1)
         for position in positions:
             receipt = logged(call, position)
-            if receipt is not None and not is_hidden(view, receipt):
+            if receipt is not None and not is_hidden(call, receipt):
                 yield receipt, position
         if len(positions) <= rows_a_page:
             return

@@ -143,6 +143,24 @@ def test_a_repeated_batch_answers_each_item_as_first_whatever_the_others_may_now
     assert live.node.log.head().position == head + 1
 
 
+def test_a_repeated_retraction_answers_by_present_rights(serve: Callable[..., LiveNode]) -> None:
+    live = serve(auth_required=True)
+    owner, member = live.key_of("owner"), live.key_of("member")
+    live.call("POST", "/v1/gardens", key=owner, json={"slug": "g", "name": "g"})
+    joined = {"entity_uri": "agent:member", "role": "writer"}
+    live.call("POST", "/v1/gardens/g/members", key=owner, json=joined)
+    told = live.state(key=member, source="agent:member", garden_id="g")
+
+    def ended() -> tuple[int, bool]:
+        gone, headers = [{"op": "retract", "id": told["id"]}], {"Idempotency-Key": "end"}
+        answer = live.call("POST", PATH, key=member, json=gone, headers=headers)
+        return answer.json()["results"][0]["status"], told["entity"] in answer.text
+
+    assert ended() == ended() == (200, True)
+    live.call("DELETE", "/v1/gardens/g/members/agent:member", key=owner)
+    assert ended() == (404, False)
+
+
 def test_a_batch_sees_its_own_earlier_items(live: LiveNode) -> None:
     results = live.call("POST", PATH, json=[item(0, v="A"), item(0, v="B"), item(0, v="A")]).json()
     assert len({result["id"] for result in results["results"]}) == 3

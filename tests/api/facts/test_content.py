@@ -254,6 +254,21 @@ def test_reviews_are_for_admins(live: LiveNode) -> None:
     assert review(live, ids["order"], "burn").json()["detail"][0]["loc"] == ["body", "decision"]
 
 
+def test_only_readable_facts_are_reviewed(serve: Serve) -> None:
+    live = serve(auth_required=True)
+    owner, admin = live.key_of("owner"), live.mint("admin", entity="agent:admin")
+    for relation, v in (("memory:order", ORDER), ("memory:good", "Lunch is at noon.")):
+        said = {"relation": relation, "v": v, "source": "agent:owner", "scope": "team"}
+        secret = live.state(key=owner, attributes={"classification": 2}, **said)
+        answer = review(live, secret["id"], "keep", key=admin)
+        assert (answer.status_code, answer.json()) == FACT_NOT_FOUND
+        assert live.call("GET", f"/v1/facts/{secret['id']}", key=owner).status_code == 200
+    buried = live.state(key=owner, entity="user:buried", v=ORDER, source="agent:owner")
+    body = {"entity_uri": "user:buried"}
+    assert live.call("POST", "/v1/tombstones", json=body, key=CONTROL_TOKEN).status_code == 201
+    assert review(live, buried["id"], "release").status_code == 404
+
+
 def test_flagged_facts_come_in_pages(live: LiveNode) -> None:
     for number in range(5):
         live.state(entity=f"user:{number}", v=f"{ORDER} {number}")

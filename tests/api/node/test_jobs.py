@@ -59,6 +59,21 @@ def test_a_result_goes_once_its_facts_are_taken_away(serve: Serve, how: str) -> 
     assert node.call("GET", path).status_code == 404
 
 
+def test_a_result_goes_once_one_of_its_facts_is_confidential(serve: Serve) -> None:
+    node = serve(auth_required=True, job_facts_min=0)
+    owner, other = node.key_of("owner"), node.key_of("other")
+    said = {"key": owner, "source": "agent:owner", "scope": "team"}
+    secret = node.state(v="a secret", **said)
+    node.state(v="another", **said)
+    ask = {"scope": "team", "checks": ["contradiction"]}
+    job = node.call("POST", "/v1/lint", json=ask, key=other).json()["job_id"]
+    assert "a secret" in str(finished(node, f"/v1/lint/jobs/{job}", other))
+    path = f"/v1/facts/{secret['id']}/attributes"
+    changed = node.call("PATCH", path, json={"classification": 2}, key=owner)
+    assert changed.status_code == 200, changed.text
+    assert node.call("GET", f"/v1/lint/jobs/{job}", key=other).status_code == 404
+
+
 def test_a_result_is_for_the_rights_that_began_it(serve: Serve) -> None:
     node = serve(auth_required=True, job_facts_min=0)
     ann = node.key_of("ann")

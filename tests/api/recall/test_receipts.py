@@ -120,6 +120,33 @@ def test_receipts_are_their_owners_and_the_auditors(serve: Callable[..., LiveNod
     assert refused.json()["detail"]["code"] == "receipts_of_others"
 
 
+def test_a_receipt_that_names_a_garden_is_for_those_who_know_the_garden(
+    serve: Callable[..., LiveNode],
+) -> None:
+    live = serve(auth_required=True)
+    ann = live.key_of("ann")
+    live.call("POST", "/v1/gardens", key=ann, json={"slug": "ops", "name": "Ops"})
+    live.state(entity=ATLAS, v="billing team", garden_id="ops", key=ann, source="agent:ann")
+    mine = recall(live, ann, garden_id="ops")["receipt_id"]
+    auditor = live.mint("read", "audit.read", entity="agent:auditor")
+    path = f"/v1/recall/receipts/{mine}"
+    for logged in (False, True):
+        if logged:
+            live.run(live.app_tracker().flush())
+        assert live.call("GET", path, key=auditor).status_code == 404
+        assert live.call("POST", f"{path}/replay", key=auditor).status_code == 404
+        for key in (ann, CONTROL_TOKEN):
+            assert receipt(live, mine, key)["request"]["garden_id"] == "ops"
+    assert receipts(live, auditor) == []
+    joined = {"entity_uri": "agent:auditor", "role": "reader"}
+    live.call("POST", "/v1/gardens/ops/members", key=ann, json=joined)
+    assert [each["receipt_id"] for each in receipts(live, auditor)] == [mine]
+    assert live.call("DELETE", "/v1/gardens/ops", key=ann).status_code == 204
+    assert receipts(live, auditor) == []
+    for key in (ann, CONTROL_TOKEN):
+        assert [each["receipt_id"] for each in receipts(live, key)] == [mine]
+
+
 def test_the_list_is_walked_newest_first_without_gaps(live: LiveNode) -> None:
     live.state(entity=ATLAS, relation="memory:owner", v="billing team")
     asked = [recall(live, query=f"atlas {n}")["receipt_id"] for n in range(7)]
