@@ -82,14 +82,17 @@ def _life(call: Call, query: LifeQuery) -> FactLife:
 
 
 def _erased_life(call: Call, view: View, moment: Moment, limit: int) -> FactLife:
-    """The remains of an erased fact, for callers who may know of it: the events that name it.
-    Raises ApiError 404 for all others, as for a fact that never existed."""
+    """The remains of an erased fact, for callers who may know of it: the events that name it, if
+    the caller may read another of their facts. Raises ApiError 404 for all others, as for a fact
+    that never existed."""
     fact = call.segment("fact_id")
     erasure = call.node.reader.ask(erasure_of, fact) if call.authorization.may("admin") else None
     if erasure is None or call.node.reader.slot_of(fact) is not None:
         raise plain("fact_not_found")
     with call.service.archive.reading(moment.position) as sources:
-        found = touches(sources, 1, moment.position, [fact], limit)
+        found = touches(
+            sources, 1, moment.position, [fact], limit, partial(_may_see_remains, call, view)
+        )
     return FactLife(
         fact=None,
         events=_events(call, view, found),
@@ -156,6 +159,14 @@ def _may_see(call: Call, view: View, touch: Touch) -> bool:
         or rights.may("audit.read")
         or rights.may("admin")
     )
+
+
+def _may_see_remains(call: Call, view: View, touch: Touch) -> bool:
+    """The machine's owner sees every event of an erased fact."""
+    rights = call.authorization
+    if rights.every_garden or touch.kind == "fact_erased":
+        return True
+    return _may_see(call, view, touch) and bool(readable_of(view, rights, touch.fact_ids))
 
 
 def _events(call: Call, view: View, found: Sequence[Touch]) -> list[TouchRecord]:

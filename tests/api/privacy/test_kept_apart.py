@@ -258,3 +258,27 @@ def test_partly_visible_settlements_survive_a_restart(tmp_path: Path) -> None:
         assert live.node.reader.image.resolutions.notes() == notes
     finally:
         live.close()
+
+
+def test_an_erasure_shows_admins_no_more_of_a_garden_than_before(
+    live: LiveNode, owner: str
+) -> None:
+    admin = live.mint("read", "admin", entity="agent:admin")
+    live.call("POST", "/v1/gardens", key=owner, json={"slug": "ops", "name": "Ops"})
+    place = {"key": owner, "source": "agent:owner", "garden_id": "ops"}
+    winner, _ = (live.state(v=v, **place)["id"] for v in ("one", "two"))
+    (dispute,) = live.call("GET", "/v1/conflicts", key=owner).json()["conflicts"]
+    path = f"/v1/conflicts/{dispute['conflict_id']}/resolve"
+    body = {"winning_fact_id": winner, "resolution_note": "a merger"}
+    assert live.call("POST", path, key=owner, json=body).status_code == 200
+    path = f"/v1/time-travel/facts/{winner}"
+    assert live.call("GET", path, key=admin).status_code == 404
+    erased = live.call("POST", "/v1/erasures", key=CONTROL_TOKEN, json={"fact_ids": [winner]})
+    assert erased.status_code == 202, erased.text
+    for key, kinds in (
+        (admin, ["fact_erased"]),
+        (CONTROL_TOKEN, ["conflict_resolved", "fact_erased"]),
+    ):
+        life = live.call("GET", path, key=key)
+        assert [each["kind"] for each in life.json()["events"]] == kinds
+        assert ("a merger" in life.text) is (key == CONTROL_TOKEN)
