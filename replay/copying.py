@@ -6,7 +6,7 @@ from engramlog.eventlog.errors import CorruptLog
 from engramlog.eventlog.log import WholeLog
 from engramlog.replay.verify import verify
 
-PAGE_EVENTS = 5_000
+PAGE_EVENTS = 2_000
 
 Progress = Callable[[int, int], None]
 """Called with (events done, all events)."""

@@ -24,7 +24,7 @@ from engramlog.projections.tables.database import open_fixed, tables_position
 from engramlog.projections.tables.store import ProjectionStore, new_generation, point_link
 from engramlog.projections.writing.writer import Writer
 
-PAGE_EVENTS = 5_000
+PAGE_EVENTS = 2_000
 LINK = "projections.db"
 
 

@@ -22,7 +22,7 @@ from engramlog.projections.tables.store import (
 from engramlog.replay.rebuild import Progress, rebuild_offline, replay_into
 from engramlog.replay.snapshots import Snapshots
 
-PAGE_EVENTS = 5_000
+PAGE_EVENTS = 2_000
 
 _log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from engramlog.projections.writing.writer import Writer
 from engramlog.replay.digest_comparison import DigestMismatch, compare_in_use, compare_with
 from engramlog.replay.snapshots import PassedOver, Snapshots
 
-PAGE_EVENTS = 10_000
+PAGE_EVENTS = 2_000
 _log = logging.getLogger(__name__)
 Progress = Callable[[int, int], None]
 """Called with (events done, all events)."""

@@ -21,7 +21,7 @@ from engramlog.replay.replication.state import promoted_state
 from engramlog.replay.replication.unexplained import unexplained_erasure
 
 SYSTEM_ACTOR = "system:engramlog"
-ROTATION_PAGE_EVENTS = 10_000
+ROTATION_PAGE_EVENTS = 2_000
 EpochClock = Literal["wall", "file"]
 
 

@@ -8,7 +8,7 @@ events.
 import logging
 import shutil
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from msgspec import Struct
 from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.durable_file import replace
 from engramlog.eventlog.event import Stored
-from engramlog.eventlog.log import ReadableLog
+from engramlog.eventlog.log import ReadableLog, within
 from engramlog.projections.archive.segments import (
     Segment,
     Tip,
@@ -29,11 +29,13 @@ from engramlog.projections.archive.segments import (
 
 SEGMENT_EVENTS = 65_536
 TAIL_CHUNK_EVENTS = 4_096
+FILE_BYTES_MAX = 64 * 1024 * 1024
+"""Headers and payloads in one file: writing it takes up to ten times as much memory."""
 FOLDER = "archive"
 MANIFEST = "manifest.json"
 TAIL_FOLDER = "tail"
 EXTRACTS_FOLDER = "extracts"
-_PAGE_EVENTS = 8_192
+_PAGE_EVENTS = 256
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +57,15 @@ class ArchiveManifest(Struct, frozen=True):
         return self.segments[-1].tips if self.segments else {}
 
 
+class _Chunk(Struct, frozen=True):
+    """A file of unsealed events; no event joins a ``full`` one."""
+
+    first: int
+    last: int
+    path: Path
+    full: bool
+
+
 class Archive:
     """The archive of one log. Safe from several threads; one works at a time."""
 
@@ -72,7 +83,7 @@ class Archive:
         self._left: list[Path] = []
         """Replaced files of the tail that a reader may still hold."""
         self._checked: dict[str, tuple[int, int, int]] = {}
-        self._tail: list[tuple[int, int, Path]] = []
+        self._tail: list[_Chunk] = []
         self._folder.mkdir(mode=0o700, exist_ok=True)
         # An earlier process's tail may be of another log, and its extracts of a killed statement.
         for folder in (self._tail_folder, self.extracts_folder):
@@ -146,7 +157,7 @@ class Archive:
         files = [self._folder / each.name for each in self._manifest.segments]
         if position > self._manifest.last:
             self._extend_tail(position)
-            files += [path for first, _, path in self._tail if first <= position]
+            files += [chunk.path for chunk in self._tail if chunk.first <= position]
         return files
 
     def rewrite(self, positions: Iterable[int]) -> None:
@@ -174,25 +185,29 @@ class Archive:
     # -- sealing --------------------------------------------------------------------------
 
     def _seal_next(self) -> bool:
-        first = self._manifest.last + 1
-        last = first + self._segment_events - 1
+        """Seal the events of a segment: as one file, or as several if they are large."""
+        last = self._manifest.last + self._segment_events
         if self._log.head().position < last:
             return False
-        sealed = write_segment(self._folder, self._events(first, last), self._manifest.tips)
-        self._record((*self._manifest.segments, sealed))
+        while self._manifest.last < last:
+            events = self._events(self._manifest.last + 1, last, FILE_BYTES_MAX)
+            sealed = write_segment(self._folder, events, self._manifest.tips)
+            self._record((*self._manifest.segments, sealed))
         self._drop_tail()
         return True
 
-    def _events(self, first: int, last: int) -> list[Stored]:
-        events: list[Stored] = []
+    def _events(self, first: int, last: int, bytes_max: int | None = None) -> list[Stored]:
+        """The first event, and those up to ``last`` that together fit into ``bytes_max``."""
+        return within(self._pages(first, last), bytes_max)
+
+    def _pages(self, first: int, last: int) -> Iterator[Stored]:
         after = first - 1
         while after < last:
             page = self._log.read_stored(after, min(_PAGE_EVENTS, last - after))
             if not page:
-                break
-            events += page
+                return
+            yield from page
             after = page[-1].position
-        return events
 
     def _record(self, segments: tuple[Segment, ...]) -> None:
         manifest = ArchiveManifest(segments=segments)
@@ -238,21 +253,24 @@ class Archive:
 
     def _extend_tail(self, position: int) -> None:
         """Write chunks of the unsealed tail up to ``position``; full chunks are kept."""
-        if self._tail and self._tail[-1][1] - self._tail[-1][0] + 1 < TAIL_CHUNK_EVENTS:
-            if self._tail[-1][1] >= position:
+        if self._tail and not self._tail[-1].full:
+            if self._tail[-1].last >= position:
                 return
-            self._remove_when_unread([self._tail.pop()[2]])
-        reached = self._tail[-1][1] if self._tail else self._manifest.last
+            self._remove_when_unread([self._tail.pop().path])
+        reached = self._tail[-1].last if self._tail else self._manifest.last
         head = self._log.head().position
         while reached < position:
             last = min(reached + TAIL_CHUNK_EVENTS, head)
-            path = self._tail_folder / f"tail-{reached + 1:012d}-{last:012d}.parquet"
-            write_parquet(path, self._events(reached + 1, last))
-            self._tail.append((reached + 1, last, path))
-            reached = last
+            events = self._events(reached + 1, last, FILE_BYTES_MAX)
+            first, end = reached + 1, events[-1].position
+            path = self._tail_folder / f"tail-{first:012d}-{end:012d}.parquet"
+            write_parquet(path, events)
+            full = end < last or end - reached == TAIL_CHUNK_EVENTS
+            self._tail.append(_Chunk(first, end, path, full))
+            reached = end
 
     def _drop_tail(self) -> None:
-        self._remove_when_unread([path for _, _, path in self._tail])
+        self._remove_when_unread([chunk.path for chunk in self._tail])
         self._tail = []
 
     def _remove_when_unread(self, files: list[Path]) -> None:

@@ -11,7 +11,7 @@ from engramlog.projections.tables.storage_faults import storage_errors
 from engramlog.projections.tables.store import ProjectionStore
 from engramlog.projections.writing.writer_errors import WriterDegraded
 
-CATCH_UP_PAGE_EVENTS = 5_000
+CATCH_UP_PAGE_EVENTS = 2_000
 CORE_PROJECTORS = frozenset(
     {
         "facts",

@@ -12,7 +12,7 @@ from engramlog.eventlog.identifiers import id_bytes, id_text
 from engramlog.eventlog.kinds import FactErased
 from engramlog.eventlog.log import ReadableLog
 
-PAGE_EVENTS = 10_000
+PAGE_EVENTS = 2_000
 
 
 def unexplained_erasure(log: ReadableLog) -> FactErased | None:

@@ -24,7 +24,7 @@ from engramlog.projections.image.reader import Reader
 from engramlog.projections.tables.database import open_reader, tables_position
 from engramlog.replay.replication.state import load_state
 
-PAGE_EVENTS = 5_000
+PAGE_EVENTS = 2_000
 
 
 class LogFollower:

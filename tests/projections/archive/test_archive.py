@@ -261,6 +261,26 @@ def test_a_tail_grows_by_whole_chunks(node: Node, monkeypatch: pytest.MonkeyPatc
     assert len(written) == first + 1
 
 
+def test_large_events_share_no_file(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(node, 25)
+    sizes = [len(each.header) + len(each.payload or b"") for each in node.log.read_stored()]
+    most = 3 * max(sizes)
+    monkeypatch.setattr(module, "FILE_BYTES_MAX", most)
+    archive = opened(node)
+    head = node.log.head().position
+    assert [row["position"] for row in rows(archive, head)] == list(range(1, head + 1))
+    assert archive.sealed == 2 * SEGMENT
+    for segment in archive.segments:
+        assert sum(sizes[segment.first - 1 : segment.last]) <= most
+    tail = sorted((node.directory.path / "archive" / "tail").glob("*.parquet"))
+    assert len(tail) > 1
+    archive.sources(head)
+    assert sorted((node.directory.path / "archive" / "tail").glob("*.parquet")) == tail
+    assert archive.check() == []
+    archive.rewrite([12])
+    assert len(rows(archive, head)) == head
+
+
 def test_files_stay_where_they_are_while_somebody_reads(node: Node) -> None:
     write(node, 4)
     archive = opened(node)
