@@ -16,6 +16,8 @@ from engramlog.projections.image.visible_facts import live, saying
 from engramlog.projections.moment import Moment
 from engramlog.projections.tables.facts.fact_rows import FactRow
 
+PAGE_BYTES_MAX = 16 * 1024 * 1024
+"""Values in one page: 500 facts may have 500 times the largest value."""
 Place = tuple[int, str]
 """(hlc, id): the sort key of a fact."""
 
@@ -104,13 +106,18 @@ def _narrowed(view: View, filters: ListFilters) -> I32 | None:
 def page_of(
     reader: Reader, view: View, slots: I32, *, limit: int, after: Place | None
 ) -> FactListPage:
-    """The page of ``limit`` facts after ``after``, newest first by (hlc, id)."""
+    """The page of ``limit`` facts after ``after``, newest first by (hlc, id); fewer if their values
+    exceed ``PAGE_BYTES_MAX``."""
     total = len(slots)
     chosen, ties = slots, 0
     if after is not None:
         chosen = slots[view.hlc[slots] <= after[0]]
         ties = int(np.count_nonzero(view.hlc[chosen] == after[0]))
     chosen = _newest(view, chosen, limit + 1 + ties)
+    if int(view.value_bytes[chosen].sum(dtype=np.int64)) > PAGE_BYTES_MAX:
+        newest = chosen[np.argsort(-view.hlc[chosen], kind="stable")]
+        limit = min(limit, fitting(view, newest[ties:]))
+        chosen = _newest(view, chosen, limit + 1 + ties)
     rows = reader.every_row(view.from_position[chosen].tolist())
     places = [(row.hlc, row.id, n) for n, row in enumerate(rows)]
     places.sort(reverse=True)  # ids are unique
@@ -133,3 +140,9 @@ def _newest(view: View, slots: I32, count: int) -> I32:
     hlc = view.hlc[slots]
     threshold = np.partition(hlc, len(hlc) - count)[len(hlc) - count]
     return slots[hlc >= threshold]
+
+
+def fitting(view: View, slots: I32) -> int:
+    """How many of these facts, in order, fit into a page; at least one."""
+    sizes = np.cumsum(view.value_bytes[slots], dtype=np.int64)
+    return max(1, int(sizes.searchsorted(PAGE_BYTES_MAX, side="right")))

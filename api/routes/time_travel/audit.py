@@ -8,6 +8,7 @@ from aiohttp import web
 from msgspec import UNSET, Struct
 from pydantic import Field
 
+from engramlog.api.answers.fact_list import fitting
 from engramlog.api.answers.fact_record import FactRecord, Warned
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.bodies import answer
@@ -217,7 +218,10 @@ def _page(call: Call, query: TrailQuery) -> TrailPage:
     trail = _trail(call, query, view, moment)
     mark = Step(int(walk.place[0]), int(walk.place[1])) if walk.place else None
     steps = trail.behind(mark, query.limit + 1)
-    shown, cursor = call.page(walk, steps, query.limit, lambda step: (step.position, step.asserted))
+    slots = view.from_position.searchsorted([step.asserted for step in steps]).astype(np.int32)
+    limit = min(query.limit, fitting(view, slots))
+    steps = steps[: limit + 1]
+    shown, cursor = call.page(walk, steps, limit, lambda step: (step.position, step.asserted))
     return TrailPage(_entries(call, view, moment, shown), len(trail), cursor)
 
 

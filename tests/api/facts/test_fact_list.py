@@ -235,6 +235,25 @@ def test_a_cursor_belongs_to_its_query_and_rejects_changes(live: LiveNode) -> No
         assert answer.json()["detail"]["code"] == "invalid_cursor"
 
 
+def test_a_page_ends_at_its_bytes(live: LiveNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n, size in enumerate((10, 200, 10, 40, 40, 90)):
+        live.state(relation=f"memory:r{n}", value={"type": "string", "v": "x" * size})
+    whole = ids(listed(live))
+    trail = live.call("GET", "/v1/audit").json()["entries"]
+    monkeypatch.setattr("engramlog.api.answers.fact_list.PAGE_BYTES_MAX", 100)
+    pages = walk(live, limit=4)
+    assert [len(page["facts"]) for page in pages] == [1, 3, 1, 1]
+    assert [each for page in pages for each in ids(page)] == whole
+    assert {page["total"] for page in pages} == {6}
+    found: list[Any] = []
+    cursor = None
+    while not found or cursor:
+        page = live.call("GET", "/v1/audit", params={"cursor": cursor} if cursor else {}).json()
+        found += page["entries"]
+        cursor = page["cursor"]
+    assert found == trail
+
+
 def test_a_cursor_expires(serve: Callable[..., LiveNode]) -> None:
     clock = FixedClock(START_US)
     live = serve(clock=clock, cursor_ttl_s=60)
