@@ -58,8 +58,8 @@ def answers_at(db: apsw.Connection, position: int) -> list[Any]:
     ]
     rules = [
         reading_rules.rules_at(db, position),
-        reading_rules.runs_of(db, "classifier", position, 100),
+        reading_rules.runs_of(db, everything(), "classifier", position, 100),
         reading_rules.watermark(db, "classifier", position),
-        reading_rules.episodes_read(db, "classifier", position),
+        reading_rules.episodes_read(db, everything(), "classifier", position),
     ]
     return [*mine, *rules]

@@ -180,7 +180,7 @@ def _status(call: Call, db: Any, rule: Rule, moment: Moment) -> RuleStatus:
     waiting, _ = reading.pending(db, readers_of(rule), mark, until=moment.position)
     cadence = rule.timetable
     fires = None if cadence.cron is None else format_instant(next_fire(cadence, moment.instant_us))
-    runs = reading_rules.runs_of(db, rule.id, moment.position, RUNS_SHOWN)
+    runs = reading_rules.runs_of(db, call.authorization, rule.id, moment.position, RUNS_SHOWN)
     for run in runs:
         run["replay"] = bool(run["replay"])
         run["at"] = format_instant(run.pop("at_us"))
@@ -191,7 +191,7 @@ def _status(call: Call, db: Any, rule: Rule, moment: Moment) -> RuleStatus:
         enabled=rule.enabled,
         cadence=cadence.document(),
         watermark=mark,
-        read=reading_rules.episodes_read(db, rule.id, moment.position),
+        read=reading_rules.episodes_read(db, call.authorization, rule.id, moment.position),
         pending=waiting,
         next_fire=fires,
         runs=runs,

@@ -282,3 +282,21 @@ def test_an_erasure_shows_admins_no_more_of_a_garden_than_before(
         life = live.call("GET", path, key=key)
         assert [each["kind"] for each in life.json()["events"]] == kinds
         assert ("a merger" in life.text) is (key == CONTROL_TOKEN)
+
+
+def test_runs_of_a_rule_that_left_a_garden_stay_in_the_garden(
+    live: LiveNode, owner: str, other: str
+) -> None:
+    admin = live.mint("read", "write", "admin", entity="agent:owner")
+    live.call("POST", "/v1/gardens", key=owner, json={"slug": "ops", "name": "Ops"})
+    said = {"session": "s", "agent": "rag", "user": "ann", "content": "a merger"}
+    place = {"scope": "company", "garden_id": "ops", "timestamp": "2026-01-01T00:00:00Z"}
+    assert live.call("POST", "/v1/episodes", key=owner, json={**said, **place}).status_code == 201
+    rule = {"cadence": {"every": 1000}, "scope": "company"}
+    path = "/v1/consolidation/rules/r"
+    assert live.call("PUT", path, key=admin, json={**rule, "garden_id": "ops"}).status_code == 201
+    assert live.call("POST", f"{path}/run", key=owner, json={}).json()["episodes"] == 1
+    assert live.call("PUT", path, key=admin, json=rule).status_code == 200
+    for key, count in ((owner, 1), (other, 0)):
+        (status,) = live.call("GET", "/v1/consolidation/status", key=key).json()["rules"]
+        assert (status["read"], len(status["runs"])) == (count, count)
