@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -18,13 +18,6 @@ from tests.worlds.waiting import until
 from tests.worlds.webhook_receiver import Receiver
 
 OF_FACTS = {"target": "company", "event_types": ["fact_asserted"]}
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    yield made
-    made.close()
 
 
 @pytest.fixture
