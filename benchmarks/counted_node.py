@@ -88,4 +88,6 @@ if __name__ == "__main__":
     signal.signal(signal.SIGUSR1, _tell)
     threading.setprofile(_start)
     sys.setprofile(_profile)
-    sys.exit(main())
+    code = main()
+    sys.setprofile(None)  # the interpreter's end takes this module's names away
+    sys.exit(code)
