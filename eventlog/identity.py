@@ -214,10 +214,7 @@ def speaks_for(node_id: str, public_key: str, rotations: Sequence[Rotation]) -> 
         if node_id_of(current) != node_id:
             return False
         for rotation in rotations:
-            message = rotation_message(node_id, rotation.public_key)
-            if rotation.previous_public_key != current or not signed_by(
-                current, base64.b64decode(rotation.signature), message
-            ):
+            if not _replaces(rotation, current, node_id):
                 return False
             current = rotation.public_key
     except ValueError:
@@ -229,12 +226,18 @@ def current_key(node_id: str, known: str, rotations: Sequence[Rotation]) -> str:
     """The key that ``rotations`` lead to from a known one (base64); itself if none replaces it.
     Raises ValueError for a malformed rotation."""
     for rotation in rotations:
-        message = rotation_message(node_id, rotation.public_key)
-        if rotation.previous_public_key == known and signed_by(
-            known, base64.b64decode(rotation.signature), message
-        ):
+        if _replaces(rotation, known, node_id):
             known = rotation.public_key
     return known
+
+
+def _replaces(rotation: Rotation, key: str, node_id: str) -> bool:
+    """Whether the key (base64) signed that this rotation's key replaces it. Raises ValueError for a
+    malformed rotation."""
+    message = rotation_message(node_id, rotation.public_key)
+    return rotation.previous_public_key == key and signed_by(
+        key, base64.b64decode(rotation.signature), message
+    )
 
 
 def signed_by(public_key: str, signature: bytes, message: bytes) -> bool:

@@ -20,9 +20,7 @@ def have_rivals(asked: Iterable[Validity], siblings: Iterable[Validity]) -> list
     latest: list[tuple[int | None, int, int]] = []
     value, end, other_end = None, _NEVER, _NEVER
     for start, until, of_value in sorted(siblings, key=itemgetter(0)):
-        if value is None:
-            value, end, other_end = of_value, until, _NEVER
-        elif of_value == value:
+        if of_value == value:
             end = max(end, until)
         elif until > end:
             value, end, other_end = of_value, until, end

@@ -1,8 +1,8 @@
 """``denials``: which facts another source denied, by which record, and how each denial ended.
 
 A denial ends no fact. It may name facts that have not arrived yet and then waits for them; it also
-outlives its fact's erasure, since it may arrive after that on another node. Whether
-a denial is open depends on the facts at a Moment (``open_denials`` here, ``View.deniers``): its
+outlives its fact's erasure, since it may arrive after that on another node. Whether a denial is
+open depends on the facts at a Moment (``open_denials`` here, ``contradicted_facts.deniers``): its
 target and its record are live, and the target's source has not restated the value since. Source:
 wire 5.2.
 """
