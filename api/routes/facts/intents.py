@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET
 from pydantic import Field
 
-from engramlog.api.answers.fact_record import Warned
+from engramlog.api.answers.fact_record import FactRecord, Warned
 from engramlog.api.commands.assertions import assertion_of
 from engramlog.api.commands.entity_names import entity_named, stored_uri
 from engramlog.api.http.bodies import parse_json
@@ -167,7 +167,8 @@ def get_intent(call: Call, query: MomentQuery) -> IntentRecord:
 
 
 def _found(call: Call, view: View, name: str, moment: Moment) -> IntentRecord | None:
-    """The newest envelope under this name that the caller may read."""
+    """The newest readable envelope under this name by the source of the first: no other source
+    speaks under the name, and each only as itself."""
     slots = live(view, call.authorization, moment, view.slots_about(name), include_expired=True)
     records = [
         record
@@ -176,13 +177,24 @@ def _found(call: Call, view: View, name: str, moment: Moment) -> IntentRecord | 
         and not record.sanitizer_redacted
         and record.sanitizer_stripped is UNSET
     ]
-    for record in reversed(records):
-        if record.relation == ENVELOPE:
-            envelope = _decoded(record.value.v)
-            if envelope is not None:
-                own = [each.id for each in records if each.source == record.source]
-                return _record(envelope, record.timestamp, own)
-    return None
+    envelopes = [
+        (record, envelope)
+        for record in records
+        if record.relation == ENVELOPE
+        and (envelope := _decoded(record.value.v)) is not None
+        and envelope["from"] == record.source
+    ]
+    if not envelopes:
+        return None
+    voice = _voice(envelopes[0][0])
+    newest, envelope = [each for each in envelopes if _voice(each[0]) == voice][-1]
+    own = [each.id for each in records if _voice(each) == voice]
+    return _record(envelope, newest.timestamp, own)
+
+
+def _voice(record: FactRecord) -> tuple[str, str | None]:
+    """A source and the peer it came through: a peer's facts in a source's name are another's."""
+    return record.source, record.received_from
 
 
 def _decoded(text: object) -> dict[str, Any] | None:
