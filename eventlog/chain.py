@@ -13,6 +13,8 @@ import msgspec
 from engramlog.eventlog.clock import HybridClock
 from engramlog.eventlog.codec import (
     FORMAT_VERSION,
+    HEADER_ALTERED,
+    PAYLOAD_ALTERED,
     ZERO_HASH,
     decode,
     decode_header,
@@ -276,7 +278,7 @@ def link_fault(
     ``erasable``: payload and salt may both be missing, as after an erasure.
     """
     if header_hash(stored.header) != stored.hash:
-        return "hash does not match the header"
+        return HEADER_ALTERED
     if header.format != FORMAT_VERSION:
         return f"format {header.format} is not readable here, only {FORMAT_VERSION}"
     shape = _shape_fault(stored, header)
@@ -294,7 +296,7 @@ def link_fault(
         gone = stored.payload is None and stored.salt is None
         return None if erasable and gone else PAYLOAD_MISSING
     if payload_hash(stored.salt, stored.payload) != header.payload_hash:
-        return "payload does not match its commitment"
+        return PAYLOAD_ALTERED
     return None
 
 

@@ -13,6 +13,8 @@ from engramlog.eventlog.kinds import KINDS, SCHEMA_VERSIONS, AnyPayload, Payload
 FORMAT_VERSION = 1
 PAYLOAD_BYTES_MAX = 4 * 1024 * 1024
 ZERO_HASH = bytes(32)
+HEADER_ALTERED = "hash does not match the header"
+PAYLOAD_ALTERED = "payload does not match its commitment"
 
 _header_encoder = msgspec.msgpack.Encoder()
 _header_decoder = msgspec.msgpack.Decoder(Header)
@@ -92,10 +94,15 @@ def decode_payload(header: Header, data: bytes) -> Payload | UnknownPayload:
 
 
 def decode(stored: Stored, header: Header | None = None) -> Recorded:
-    """Decode a stored event; ``header``: its decoded header, if at hand. Raises CorruptLog for
-    unreadable bytes."""
+    """Decode a stored event; ``header``: its decoded header, from a caller that has checked the
+    event's hashes.
+
+    Raises CorruptLog for bytes that are unreadable or contradict their hashes: whatever reads a
+    damaged event says so, before a table or an export repeats it.
+    """
+    if header is None:
+        header = _intact_header(stored)
     try:
-        header = decode_header(stored.header) if header is None else header
         payload = None if stored.payload is None else decode_payload(header, stored.payload)
     except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError) as fault:
         raise CorruptLog(stored.position, f"undecodable event: {fault}") from fault
@@ -108,3 +115,18 @@ def decode(stored: Stored, header: Header | None = None) -> Recorded:
         stored.hash,
         payload,
     )
+
+
+def _intact_header(stored: Stored) -> Header:
+    """The header of an event whose header and payload match their hashes. Raises CorruptLog."""
+    if header_hash(stored.header) != stored.hash:
+        raise CorruptLog(stored.position, HEADER_ALTERED)
+    try:
+        header = decode_header(stored.header)
+    except (msgspec.MsgspecError, TypeError, UnicodeDecodeError) as fault:
+        raise CorruptLog(stored.position, f"undecodable event: {fault}") from fault
+    if stored.payload is not None and (
+        stored.salt is None or payload_hash(stored.salt, stored.payload) != header.payload_hash
+    ):
+        raise CorruptLog(stored.position, PAYLOAD_ALTERED)
+    return header

@@ -243,8 +243,12 @@ def _is_refusal(fault: Exception) -> bool:
 
 
 def _remedy(fault: Exception, args: argparse.Namespace) -> str:
-    """How to supply a key that a node required. The command knows its options; the client, which
-    peers and replicas use too, does not."""
+    """The next step: how to supply a key that a node required (the command knows its options; the
+    client, which peers and replicas use too, does not), or what brings a damaged log back."""
+    from engramlog.eventlog.errors import CorruptLog
+
+    if isinstance(fault, CorruptLog):
+        return " (stored bytes changed: restore a backup, see 'engramlog restore --help')"
     refused = getattr(fault, "status", 0) == UNAUTHORIZED
     return " (give a key with --key-env NAME)" if refused and "key_env" in args else ""
 

@@ -55,6 +55,23 @@ def test_an_unreadable_payload_names_the_position(payload: bytes) -> None:
         codec.decode(stored("fact_retracted", payload))
 
 
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [
+        ("header", "hash does not match the header"),
+        ("hash", "hash does not match the header"),
+        ("salt", "payload does not match its commitment"),
+        ("payload", "payload does not match its commitment"),
+    ],
+)
+def test_one_altered_bit_names_the_position(part: str, reason: str) -> None:
+    event = stored("fact_retracted", b'{"kind":"fact_retracted","fact_ids":["a"]}')
+    kept = bytearray(getattr(event, part))
+    kept[-4] ^= 1
+    with pytest.raises(CorruptLog, match=f"position 7: {reason}"):
+        codec.decode(msgspec.structs.replace(event, **{part: bytes(kept)}))
+
+
 def test_an_erased_payload_decodes_to_none() -> None:
     erased = msgspec.structs.replace(stored("fact_retracted", b"{}"), salt=None, payload=None)
     assert codec.decode(erased).payload is None

@@ -228,6 +228,22 @@ def test_damage_in_the_last_events_keeps_the_log_from_opening(path: Path) -> Non
         open_log(path)
 
 
+def test_a_damaged_event_before_the_last_ones_is_found_by_whoever_reads_it(path: Path) -> None:
+    with open_log(path) as log:
+        log.append(facts(100))
+    db = raw(path)
+    db.execute("DROP TRIGGER payloads_no_update")
+    payload = db.execute("SELECT payload FROM payloads WHERE position = 7").get
+    altered = payload.replace(b"agent:", b"agent;")
+    assert altered != payload
+    db.execute("UPDATE payloads SET payload = ? WHERE position = 7", (altered,))
+    db.close()
+    with open_log(path) as log:
+        assert len(log.read(7)) == 93
+        with pytest.raises(CorruptLog, match="position 7: payload does not match"):
+            log.read(6, 1)
+
+
 def test_a_torn_wal_leaves_a_prefix_of_the_acknowledged_events(path: Path, tmp_path: Path) -> None:
     seed = 20_240_607
     dice = random.Random(seed)
