@@ -1,7 +1,7 @@
 """The reading side of a node: the memory image, row look-ups, keys and declarations."""
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -19,6 +19,7 @@ from engramlog.eventlog.kinds import (
     GardenMemberSet,
     KeyIssued,
     KeyRevoked,
+    Payload,
     PeerDeclared,
     PeerStateSet,
     ProfileSet,
@@ -30,12 +31,16 @@ from engramlog.projections.image.partial_conflicts import PartialConflicts
 from engramlog.projections.image.view import View
 from engramlog.projections.tables.database import ReaderPool
 from engramlog.projections.tables.declared.agent_keys import AgentKeyRow, load_agent_keys
-from engramlog.projections.tables.declared.aliases import AliasBook, load_aliases
+from engramlog.projections.tables.declared.aliases import (
+    AliasBook,
+    count_aliases,
+    load_aliases,
+)
 from engramlog.projections.tables.declared.capabilities import capability_of, load_revocations
 from engramlog.projections.tables.declared.capability_ring import CapabilityRing
 from engramlog.projections.tables.declared.garden_directory import GardenDirectory, load_gardens
 from engramlog.projections.tables.declared.keys import KeyRing, load_keys
-from engramlog.projections.tables.declared.policies import InstalledProfiles, load_profiles
+from engramlog.projections.tables.declared.policies import load_profiles
 from engramlog.projections.tables.digest import Digests, compute_digests
 from engramlog.projections.tables.erasing import History
 from engramlog.projections.tables.facts.fact_rows import (
@@ -58,12 +63,10 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
-_KEY_KINDS = frozenset((KeyIssued, KeyRevoked, AgentKeySet))
-_GARDEN_KINDS = frozenset((GardenCreated, GardenMemberSet, GardenDeleted))
 _PEER_KINDS = frozenset((PeerDeclared, PeerStateSet))
-_ALIAS_KINDS = frozenset((AliasSet, FactErased))
-_RELOADED = _KEY_KINDS.union(
-    _GARDEN_KINDS, _PEER_KINDS, _ALIAS_KINDS, (CapabilityRevoked, ProfileSet)
+_FOLLOWED = _PEER_KINDS.union(
+    (KeyIssued, KeyRevoked, AgentKeySet, GardenCreated, GardenMemberSet, GardenDeleted),
+    (AliasSet, FactErased, CapabilityRevoked, ProfileSet),
 )
 
 ATTEMPTS_MAX = 200
@@ -85,24 +88,23 @@ class Reader:
         self.partial = PartialConflicts()
         self.pool = ReaderPool(link, image.tail.settle)
         self._kept = KeptRows(image)
-        self.keys = KeyRing()
         self.followers: list[Callable[[Sequence[Recorded]], None]] = []
-        self.agent_keys: dict[str, AgentKeyRow] = {}
-        self.gardens = GardenDirectory()
-        self.capabilities = CapabilityRing()
-        self.aliases = AliasBook()
-        self._profiles = InstalledProfiles()
-        self.known_peers: list[PeerRow] = []
-        self.refresh(_RELOADED)
+        with self.pool.connection() as db:
+            self.keys = KeyRing(load_keys(db))
+            self.agent_keys: dict[str, AgentKeyRow] = load_agent_keys(db)
+            self.gardens = GardenDirectory(load_gardens(db))
+            self.capabilities = self._capability_ring(db)
+            self.aliases = AliasBook(load_aliases(db))
+            self._profiles = load_profiles(db)
+            self.known_peers: list[PeerRow] = load_peers(db)
 
     def committed(self, events: Sequence[Recorded]) -> None:
         """Refresh after these published events. If the tables cannot be read, no key is valid until
         the node restarts."""
-        kinds = {type(event.payload) for event in events}
-        if FactErased in kinds:
+        if any(isinstance(event.payload, FactErased) for event in events):
             self._kept.clear()
         try:
-            self.refresh(kinds)
+            self.refresh(events)
         except Exception:
             self.keys, self.agent_keys = KeyRing(), {}
             self.capabilities = CapabilityRing()
@@ -113,24 +115,34 @@ class Reader:
             except Exception:  # a write stays written, even if a follower fails
                 _log.exception("a follower of the log")
 
-    def refresh(self, kinds: Collection[type[object]]) -> None:
-        """Load everything again that events of these kinds change."""
-        if _RELOADED.isdisjoint(kinds):
+    def refresh(self, events: Sequence[Recorded]) -> None:
+        """Load what these events change: of keys, gardens and aliases, which may be many, only the
+        touched ones."""
+        kinds = {type(event.payload) for event in events}
+        if _FOLLOWED.isdisjoint(kinds):
             return
         with self.pool.connection() as db:
-            if not _KEY_KINDS.isdisjoint(kinds):
-                self.keys, self.agent_keys = KeyRing(load_keys(db)), load_agent_keys(db)
-            if not _GARDEN_KINDS.isdisjoint(kinds):
-                self.gardens = GardenDirectory(load_gardens(db))
+            if keys := _named(events, "key_id", KeyIssued, KeyRevoked):
+                self.keys = self.keys.updated(load_keys(db, keys))
+            if AgentKeySet in kinds:
+                self.agent_keys = load_agent_keys(db)
+            if gardens := _named(
+                events, "garden_id", GardenCreated, GardenMemberSet, GardenDeleted
+            ):
+                self.gardens = self.gardens.updated(gardens, load_gardens(db, gardens))
             if CapabilityRevoked in kinds:
-                issued = partial(self.ask, capability_of)
-                self.capabilities = CapabilityRing(load_revocations(db), issued)
+                self.capabilities = self._capability_ring(db)
             if not _PEER_KINDS.isdisjoint(kinds):
                 self.known_peers = load_peers(db)
-            if not _ALIAS_KINDS.isdisjoint(kinds):
+            if names := _named(events, "raw_uri", AliasSet):
+                self.aliases = self.aliases.updated(load_aliases(db, names))
+            if FactErased in kinds and self.aliases.count != count_aliases(db):
                 self.aliases = AliasBook(load_aliases(db))
             if ProfileSet in kinds:
                 self._profiles = load_profiles(db)
+
+    def _capability_ring(self, db: apsw.Connection) -> CapabilityRing:
+        return CapabilityRing(load_revocations(db), partial(self.ask, capability_of))
 
     def ask(
         self,
@@ -232,3 +244,8 @@ class Reader:
 
     def close(self) -> None:
         self.pool.close()
+
+
+def _named(events: Sequence[Recorded], field: str, *kinds: type[Payload]) -> set[str]:
+    """The ids in ``field`` of the events of some kinds."""
+    return {getattr(event.payload, field) for event in events if isinstance(event.payload, kinds)}

@@ -1,7 +1,7 @@
 """Connections to ``projections.db``: opening, settings, pool."""
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -81,6 +81,13 @@ def query_value(db: apsw.Connection, sql: str, bindings: Bindings = ()) -> Any:
 def json_list(values: Iterable[object]) -> str:
     """Values for ``json_each``."""
     return msgspec.json.encode(list(values)).decode()
+
+
+def among(column: str, values: Collection[str] | None) -> tuple[str, tuple[str, ...]]:
+    """A condition and its bindings: ``column`` has one of ``values``; None: every row."""
+    if values is None:
+        return "TRUE", ()
+    return f"{column} IN (SELECT value FROM json_each(?))", (json_list(values),)
 
 
 def copy_rows(

@@ -6,7 +6,7 @@ an alias refuses cycles. Source: wire 1.3 and 2.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Literal
 
 import apsw
@@ -16,7 +16,7 @@ from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import AliasSet
 from engramlog.projections.columns.names.entity_names import phrase_of
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import query
+from engramlog.projections.tables.database import among, query, query_value
 from engramlog.projections.tables.erasing import POSITIONS
 from engramlog.projections.tables.projector import Projector
 from engramlog.projections.tables.struct_rows import end_rows, insert_row, rows_as
@@ -62,9 +62,15 @@ class AliasesProjector(Projector):
             insert_row(db, "aliases", event, kind=alias.alias_kind, set_by=by, set_at=at)
 
 
-def load_aliases(db: apsw.Connection) -> list[AliasRow]:
-    """Every alias ever set, oldest first."""
-    return rows_as(AliasRow, db, "FROM aliases ORDER BY from_position")
+def load_aliases(db: apsw.Connection, names: Collection[str] | None = None) -> list[AliasRow]:
+    """Aliases ever set, oldest first: all, or those of some names."""
+    where, bindings = among("raw_uri", names)
+    return rows_as(AliasRow, db, f"FROM aliases WHERE {where} ORDER BY from_position", bindings)
+
+
+def count_aliases(db: apsw.Connection) -> int:
+    """How many aliases were ever set and are not erased."""
+    return query_value(db, "SELECT count(*) FROM aliases")
 
 
 def live_alias(db: apsw.Connection, raw_uri: str) -> tuple[str, str] | None:
@@ -78,14 +84,34 @@ def live_alias(db: apsw.Connection, raw_uri: str) -> tuple[str, str] | None:
 
 
 class AliasBook:
-    """All aliases by name. Replaced as a whole on every change, so readers need no lock."""
+    """All aliases by name. Immutable: a change makes a new book, so readers need no lock."""
 
-    def __init__(self, rows: Sequence[AliasRow] = ()) -> None:
-        self._by_raw: dict[str, list[AliasRow]] = {}
-        self._by_phrase: dict[str, set[str]] = {}
+    def __init__(self, rows: Iterable[AliasRow] = ()) -> None:
+        self._by_raw: dict[str, tuple[AliasRow, ...]] = {}
+        self._by_phrase: dict[str, tuple[str, ...]] = {}
+        self._add(rows)
+
+    def updated(self, rows: Iterable[AliasRow]) -> AliasBook:
+        """This book with all aliases of some names."""
+        book = AliasBook()
+        book._by_raw, book._by_phrase = dict(self._by_raw), dict(self._by_phrase)
+        book._add(rows)
+        return book
+
+    def _add(self, rows: Iterable[AliasRow]) -> None:
+        by_name: dict[str, list[AliasRow]] = {}
         for row in rows:
-            self._by_raw.setdefault(row.raw_uri, []).append(row)
-            self._by_phrase.setdefault(phrase_of(row.raw_uri), set()).add(row.raw_uri)
+            by_name.setdefault(row.raw_uri, []).append(row)
+        for name, of_name in by_name.items():
+            if name not in self._by_raw:
+                phrase = phrase_of(name)
+                self._by_phrase[phrase] = (*self._by_phrase.get(phrase, ()), name)
+            self._by_raw[name] = tuple(of_name)
+
+    @property
+    def count(self) -> int:
+        """How many aliases it has, ended ones too."""
+        return sum(map(len, self._by_raw.values()))
 
     def resolve(self, name: str, position: int) -> str:
         """The entity that a stored name meant at a position; the name itself if it was no alias."""

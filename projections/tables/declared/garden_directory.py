@@ -1,8 +1,7 @@
 """The present gardens and their members: the basis of every request's rights.
 
-Loaded as a whole from the tables; the writer replaces it after a change, like the key ring, so a
-request costs one look-up. A garden hidden from the caller gives the same answer as one that does
-not exist.
+The writer replaces it after a change, like the key ring, so a request costs one look-up. A garden
+hidden from the caller gives the same answer as one that does not exist.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import apsw
 from msgspec import Struct
 
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import json_list, query
+from engramlog.projections.tables.database import among, json_list, query
 
 Role: TypeAlias = Literal["admin", "writer", "reader", "quarantine:moderator"]
 WRITING_ROLES = frozenset({"admin", "writer"})
@@ -22,11 +21,11 @@ MODERATING_ROLES = frozenset({"admin", "quarantine:moderator"})
 
 _GARDENS = f"""
 SELECT id, slug, name, scope, description, quarantine, created_by, created_at FROM gardens
-WHERE to_position={LIVE} ORDER BY from_position
+WHERE to_position={LIVE} AND {{among}} ORDER BY from_position
 """
 _MEMBERS = f"""
 SELECT garden_id, entity_uri, role, added_by, added_at FROM garden_members
-WHERE to_position={LIVE} ORDER BY added_at, entity_uri
+WHERE to_position={LIVE} AND {{among}} ORDER BY added_at, entity_uri
 """
 _OF_SCOPES = "SELECT id FROM gardens WHERE scope IN (SELECT value FROM json_each(?))"
 _REVIEWS = """
@@ -90,6 +89,30 @@ class GardenDirectory:
                 of_member.setdefault(member.entity_uri, set()).add(garden.id)
         self._of_member = {name: frozenset(ids) for name, ids in of_member.items()}
 
+    def updated(self, ids: Collection[str], gardens: Sequence[Garden]) -> GardenDirectory:
+        """This directory with the present state of the gardens ``ids``: those of them that are in
+        ``gardens``, without the others."""
+        directory = GardenDirectory()
+        present = {garden.id: garden for garden in gardens}
+        directory._gardens = {**self._gardens, **present}
+        directory._by_slug = dict(self._by_slug)
+        directory._of_member = dict(self._of_member)
+        for garden_id in ids:
+            was, now = self._gardens.get(garden_id), present.get(garden_id)
+            directory._move(garden_id, _names(was), _names(now))
+            if was is not None and self._by_slug.get(was.slug) is was:
+                directory._by_slug.pop(was.slug, None)
+            if now is None:
+                directory._gardens.pop(garden_id, None)
+        directory._by_slug.update({garden.slug: garden for garden in gardens})
+        return directory
+
+    def _move(self, garden_id: str, was: set[str], now: set[str]) -> None:
+        for name in was - now:
+            self._of_member[name] -= {garden_id}
+        for name in now - was:
+            self._of_member[name] = self.of_member(name) | {garden_id}
+
     def of_member(self, entity_uri: str) -> frozenset[str]:
         """Ids of the gardens with an entity as a member, in any role."""
         return self._of_member.get(entity_uri, _NONE)
@@ -106,11 +129,18 @@ class GardenDirectory:
 _NONE: frozenset[str] = frozenset()
 
 
-def load_gardens(db: apsw.Connection) -> list[Garden]:
-    """Every present garden, oldest first."""
+def _names(garden: Garden | None) -> set[str]:
+    return set() if garden is None else {member.entity_uri for member in garden.members}
+
+
+def load_gardens(db: apsw.Connection, ids: Collection[str] | None = None) -> list[Garden]:
+    """Present gardens, oldest first: all, or those of some ids."""
     members: dict[str, list[Member]] = {}
-    for garden_id, *member in query(db, _MEMBERS):
+    where, bindings = among("garden_id", ids)
+    for garden_id, *member in query(db, _MEMBERS.format(among=where), bindings):
         members.setdefault(garden_id, []).append(Member(*member))
+    where, bindings = among("id", ids)
+    rows = query(db, _GARDENS.format(among=where), bindings)
     return [
         Garden(
             garden_id,
@@ -123,9 +153,7 @@ def load_gardens(db: apsw.Connection) -> list[Garden]:
             created_at,
             members=tuple(members.get(garden_id, ())),
         )
-        for garden_id, slug, name, scope, description, quarantine, created_by, created_at in query(
-            db, _GARDENS
-        )
+        for garden_id, slug, name, scope, description, quarantine, created_by, created_at in rows
     ]
 
 

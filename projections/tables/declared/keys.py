@@ -7,7 +7,7 @@ finds the row; the full digest is compared in constant time.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import apsw
 from msgspec import Struct
@@ -15,6 +15,7 @@ from msgspec import Struct
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import KeyIssued, KeyRevoked
 from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import among
 from engramlog.projections.tables.projector import Projector
 from engramlog.projections.tables.struct_rows import end_rows, insert_row, rows_as
 
@@ -74,22 +75,33 @@ class KeysProjector(Projector):
             end_rows(db, "api_keys", event, key_id=payload.key_id)
 
 
-def load_keys(db: apsw.Connection) -> list[KeyRow]:
-    """Every key ever issued, oldest first."""
+def load_keys(db: apsw.Connection, ids: Collection[str] | None = None) -> list[KeyRow]:
+    """Keys ever issued, oldest first: all, or those of some ids."""
+    where, bindings = among("key_id", ids)
     rows = f"(SELECT *, nullif(to_position, {LIVE}) AS revoked_position FROM api_keys)"
-    return rows_as(KeyRow, db, f"FROM {rows} ORDER BY from_position")
+    return rows_as(KeyRow, db, f"FROM {rows} WHERE {where} ORDER BY from_position", bindings)
 
 
 class KeyRing:
-    """The valid keys. The writer replaces it as a whole, so readers need no lock."""
+    """The unrevoked keys. Immutable: a change makes a new ring, so readers need no lock."""
 
     def __init__(self, rows: Sequence[KeyRow] = ()) -> None:
-        self._rows = list(rows)
-        self._by_prefix: dict[str, KeyRow] = {
-            row.key_sha256[:LOOKUP_PREFIX_LENGTH]: row
-            for row in self._rows
-            if row.revoked_position is None
+        self._by_id = {row.key_id: row for row in rows if row.revoked_position is None}
+        self._by_prefix = {
+            row.key_sha256[:LOOKUP_PREFIX_LENGTH]: row for row in self._by_id.values()
         }
+
+    def updated(self, rows: Sequence[KeyRow]) -> KeyRing:
+        """This ring with the present state of some keys."""
+        ring = KeyRing()
+        ring._by_id, ring._by_prefix = dict(self._by_id), dict(self._by_prefix)
+        for row in rows:
+            prefix = row.key_sha256[:LOOKUP_PREFIX_LENGTH]
+            if row.revoked_position is None:
+                ring._by_id[row.key_id] = ring._by_prefix[prefix] = row
+            elif ring._by_id.pop(row.key_id, None) is not None:
+                del ring._by_prefix[prefix]
+        return ring
 
     def lookup(self, key_sha256: str, now_us: int) -> KeyRow | None:
         """The unrevoked, unexpired key with this digest; found or not, the work is the same."""
@@ -101,12 +113,8 @@ class KeyRing:
 
     def list(self, entity_uri: str | None = None) -> list[KeyRow]:
         """Unrevoked keys, oldest first, of one entity if given."""
-        return [
-            row
-            for row in self._rows
-            if row.revoked_position is None and entity_uri in (None, row.entity_uri)
-        ]
+        return [row for row in self._by_id.values() if entity_uri in (None, row.entity_uri)]
 
     def get(self, key_id: str) -> KeyRow | None:
         """The unrevoked key of this id."""
-        return next((row for row in self.list() if row.key_id == key_id), None)
+        return self._by_id.get(key_id)

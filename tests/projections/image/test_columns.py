@@ -124,7 +124,9 @@ def key(
 
 def test_a_key_opens_until_it_expires_or_is_revoked() -> None:
     good, old, gone = "aa" * 32, "bb" * 32, "cc" * 32
-    ring = KeyRing([key(good), key(old, expires=100), key(gone, revoked=7)])
+    ring = KeyRing(
+        [key(good), key(old, name="old", expires=100), key(gone, name="gone", revoked=7)]
+    )
     found = ring.lookup(good, 10**18)
     assert found is not None
     assert found.key_sha256 == good
