@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from engramlog.api.client.client import ClientError
+from engramlog.api.python.adapters.given_memory import awaited_memory
 from engramlog.api.python.adapters.missing import needs
 from engramlog.api.python.async_memory import PAGE_FACTS, AsyncMemory
 from engramlog.api.python.memory import Memory
@@ -56,9 +57,7 @@ class EngramlogStore(BaseStore):
     supports_ttl = False
 
     def __init__(self, memory: Memory | AsyncMemory) -> None:
-        awaited = memory.awaited if isinstance(memory, Memory) else memory
-        assert isinstance(awaited, AsyncMemory)
-        self._memory = awaited
+        self._memory = awaited_memory(memory)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         return begun(self.abatch(list(ops))).result()

@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 from engramlog.api.python.adapters.found import metadata_of, text_of_fact
+from engramlog.api.python.adapters.given_memory import awaited_view
 from engramlog.api.python.adapters.missing import needs
+from engramlog.api.python.async_memory import AsyncMemoryView
 from engramlog.api.python.memory import MemoryView
-from engramlog.api.python.results import RecalledFacts
+from engramlog.api.python.results import Fact
+from engramlog.api.python.transport import begun
 
 try:
     from llama_index.core.base.base_retriever import BaseRetriever
@@ -18,30 +21,34 @@ except ImportError as fault:
 
 
 class EngramlogIndexRetriever(BaseRetriever):
-    """``memory``: a ``Memory``, or a view of its past; ``user``: the owner of the memories;
-    ``top_k``: how many nodes at most."""
+    """``memory``: a ``Memory`` or ``AsyncMemory``, or a view of its past; ``user``: the owner of
+    the memories; ``top_k``: how many nodes at most."""
 
-    def __init__(self, memory: MemoryView, *, user: str | None = None, top_k: int = 5) -> None:
+    def __init__(
+        self,
+        memory: MemoryView | AsyncMemoryView,
+        *,
+        user: str | None = None,
+        top_k: int = 5,
+    ) -> None:
         super().__init__()
-        self._memory = memory
+        self._memory = awaited_view(memory)
         self._user = user
         self._top_k = top_k
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        question = query_bundle.query_str
-        return _nodes(self._memory.recall(question, user=self._user, limit=self._top_k))
+        return begun(self._aretrieve(query_bundle)).result()
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        question = query_bundle.query_str
-        awaited = self._memory.awaited
-        return _nodes(await awaited.recall(question, user=self._user, limit=self._top_k))
-
-
-def _nodes(found: RecalledFacts) -> list[NodeWithScore]:
-    return [
-        NodeWithScore(
-            node=TextNode(id_=fact.id, text=text_of_fact(fact), metadata=metadata_of(fact)),
-            score=fact.score,
+        found = await self._memory.recall(
+            query_bundle.query_str, user=self._user, limit=self._top_k
         )
-        for fact in found
-    ]
+        return [_node(fact) for fact in found]
+
+
+def _node(fact: Fact) -> NodeWithScore:
+    # LlamaIndex merges the answers of several questions by a hash of text and metadata: a fact must
+    # have the same for every question, and so no score.
+    metadata = {name: value for name, value in metadata_of(fact).items() if name != "score"}
+    node = TextNode(id_=fact.id, text=text_of_fact(fact), metadata=metadata)
+    return NodeWithScore(node=node, score=fact.score)

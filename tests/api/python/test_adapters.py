@@ -75,6 +75,40 @@ def test_llamaindex_gets_nodes(memory: Memory) -> None:
     assert same.node.node_id == node.node.node_id
 
 
+def test_llamaindex_adds_the_ranks_of_a_fact_over_several_questions(memory: Memory) -> None:
+    """It knows a node by a hash of its text and metadata."""
+    retriever = adapter("llamaindex").EngramlogIndexRetriever(memory, user="alice", top_k=2)
+    fusing: Any = importlib.import_module("llama_index.core.retrievers")
+    model: Any = importlib.import_module("llama_index.core.llms")
+    questions = "Alice works at acme\nAlice moved"
+    fused = fusing.QueryFusionRetriever(
+        [retriever], llm=model.MockLLM(), num_queries=3, mode="reciprocal_rerank",
+        use_async=False, query_gen_prompt=questions,
+    ).retrieve("where did Alice move?")  # fmt: skip
+    assert [(node.text, round(node.score * 60, 1)) for node in fused] == [
+        ("Alice moved to Graz", 3.0), ("alice —[works-at]→ acme", 3.0)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("given", ["./memory", None, 3])
+def test_an_adapter_takes_nothing_but_a_memory(memory: Memory, given: Any) -> None:
+    for make in (
+        adapter("llamaindex").EngramlogIndexRetriever,
+        adapter("langgraph").EngramlogStore,
+    ):
+        with pytest.raises(TypeError, match="memory: give a Memory"):
+            make(given)
+    with pytest.raises(TypeError, match="read-only"):
+        adapter("langgraph").EngramlogStore(memory.as_of(1))
+
+
+def test_retrievers_take_an_awaited_memory(memory: Memory) -> None:
+    retriever = adapter("llamaindex").EngramlogIndexRetriever(memory.awaited, user="alice", top_k=1)
+    (node,) = retriever.retrieve("where did Alice move?")
+    (same,) = asyncio.run(retriever.aretrieve("where did Alice move?"))
+    assert same.node.node_id == node.node.node_id
+
+
 def test_openai_agents_get_tools(memory: Memory) -> None:
     tools = adapter("openai_agents").memory_tools(memory, user="cy", max_tokens=200)
     remember, recall = tools
