@@ -8,39 +8,54 @@ from __future__ import annotations
 from typing import Any
 
 from engramlog.api.python.adapters.found import metadata_of, text_of_fact
+from engramlog.api.python.adapters.given_memory import awaited_view
 from engramlog.api.python.adapters.missing import needs
-from engramlog.api.python.memory import MemoryView
-from engramlog.api.python.results import RecalledFacts
+from engramlog.api.python.results import Fact
+from engramlog.api.python.transport import begun
 
 try:
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
+    from pydantic import ConfigDict, field_validator
 except ImportError as fault:
     raise needs("langchain-core", "langchain") from fault
 
 
 class EngramlogRetriever(BaseRetriever):
-    """``memory``: a ``Memory``, or a view of its past; ``user``: the owner of the memories; ``k``:
-    how many documents at most."""
+    """``memory``: a ``Memory`` or ``AsyncMemory``, or a view of its past; ``user``: the owner of
+    the memories; ``k``: how many documents at most, also for one question (``invoke(…, k=3)``)."""
+
+    # A misspelt ``user`` must not find the memories of all.
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
     memory: Any
     user: str | None = None
     k: int = 5
 
-    def _view(self) -> MemoryView:
-        view: MemoryView = self.memory
-        return view
+    @field_validator("memory")
+    @classmethod
+    def _is_a_memory(cls, memory: object) -> object:
+        awaited_view(memory)
+        return memory
 
-    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:  # noqa: ARG002
-        return _documents(self._view().recall(query, user=self.user, limit=self.k))
+    # LangChain hands the options of ``invoke`` on if these two name one, and ignores them all
+    # otherwise.
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: Any, k: int | None = None
+    ) -> list[Document]:
+        return begun(self._aget_relevant_documents(query, run_manager=run_manager, k=k)).result()
 
-    async def _aget_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:  # noqa: ARG002
-        found = await self._view().awaited.recall(query, user=self.user, limit=self.k)
-        return _documents(found)
+    async def _aget_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: Any,  # noqa: ARG002
+        k: int | None = None,
+    ) -> list[Document]:
+        most = self.k if k is None else k
+        found = await awaited_view(self.memory).recall(query, user=self.user, limit=most)
+        return [_document(fact) for fact in found]
 
 
-def _documents(found: RecalledFacts) -> list[Document]:
-    return [
-        Document(id=fact.id, page_content=text_of_fact(fact), metadata=metadata_of(fact))
-        for fact in found
-    ]
+def _document(fact: Fact) -> Document:
+    return Document(id=fact.id, page_content=text_of_fact(fact), metadata=metadata_of(fact))

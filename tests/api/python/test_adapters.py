@@ -66,6 +66,19 @@ def test_langchain_gets_documents(memory: Memory) -> None:
     assert adapter("langchain").EngramlogRetriever(memory=past).invoke("Alice") == []
 
 
+def test_langchain_takes_options_of_one_question_and_no_unknown_ones(memory: Memory) -> None:
+    make = adapter("langchain").EngramlogRetriever
+    retriever = make(memory=memory, user="alice")
+    question = "where did Alice move?"
+    assert len(retriever.invoke(question, k=1)) == 1
+    assert len(asyncio.run(retriever.ainvoke(question, k=1))) == 1
+    assert len(retriever.invoke(question, k=2)) == 2
+    with pytest.raises(TypeError, match="user"):
+        retriever.invoke(question, user="bob")
+    with pytest.raises(ValueError, match="usr"):
+        make(memory=memory, usr="alice")
+
+
 def test_llamaindex_gets_nodes(memory: Memory) -> None:
     retriever = adapter("llamaindex").EngramlogIndexRetriever(memory, user="alice", top_k=1)
     (node,) = retriever.retrieve("where did Alice move?")
@@ -93,6 +106,7 @@ def test_llamaindex_adds_the_ranks_of_a_fact_over_several_questions(memory: Memo
 @pytest.mark.parametrize("given", ["./memory", None, 3])
 def test_an_adapter_takes_nothing_but_a_memory(memory: Memory, given: Any) -> None:
     for make in (
+        lambda memory: adapter("langchain").EngramlogRetriever(memory=memory),
         adapter("llamaindex").EngramlogIndexRetriever,
         adapter("langgraph").EngramlogStore,
     ):
@@ -107,6 +121,12 @@ def test_retrievers_take_an_awaited_memory(memory: Memory) -> None:
     (node,) = retriever.retrieve("where did Alice move?")
     (same,) = asyncio.run(retriever.aretrieve("where did Alice move?"))
     assert same.node.node_id == node.node.node_id
+    (document,) = (
+        adapter("langchain")
+        .EngramlogRetriever(memory=memory.awaited, user="alice", k=1)
+        .invoke("where did Alice move?")
+    )
+    assert document.id == node.node.node_id
 
 
 def test_openai_agents_get_tools(memory: Memory) -> None:
