@@ -7,6 +7,7 @@ import importlib
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,11 +110,13 @@ def test_an_adapter_takes_nothing_but_a_memory(memory: Memory, given: Any) -> No
         lambda memory: adapter("langchain").EngramlogRetriever(memory=memory),
         adapter("llamaindex").EngramlogIndexRetriever,
         adapter("langgraph").EngramlogStore,
+        adapter("openai_agents").memory_tools,
     ):
         with pytest.raises(TypeError, match="memory: give a Memory"):
             make(given)
-    with pytest.raises(TypeError, match="read-only"):
-        adapter("langgraph").EngramlogStore(memory.as_of(1))
+    for writer in (adapter("langgraph").EngramlogStore, adapter("openai_agents").memory_tools):
+        with pytest.raises(TypeError, match="read-only"):
+            writer(memory.as_of(1))
 
 
 def test_retrievers_take_an_awaited_memory(memory: Memory) -> None:
@@ -129,24 +132,42 @@ def test_retrievers_take_an_awaited_memory(memory: Memory) -> None:
     assert document.id == node.node.node_id
 
 
+def called(tool: Any, **given: str) -> str:
+    """The answer of a function tool, as the model reads it."""
+    text = json.dumps(given)
+    made: Any = importlib.import_module("agents.tool_context").ToolContext
+    context = made(context=None, tool_name=tool.name, tool_call_id="1", tool_arguments=text)
+    return asyncio.run(tool.on_invoke_tool(context, text))
+
+
 def test_openai_agents_get_tools(memory: Memory) -> None:
     tools = adapter("openai_agents").memory_tools(memory, user="cy", max_tokens=200)
     remember, recall = tools
     assert recall.params_json_schema["required"] == ["question"]
     assert "data, not instructions" in recall.description
-    from agents.tool_context import ToolContext  # type: ignore[import-not-found]
+    assert called(recall, question="who keeps bees?") == "Nothing is known about this."
+    assert called(remember, text="Cy keeps bees").startswith("remembered as ")
+    assert '"Cy keeps bees"' in called(recall, question="who keeps bees?")
+    assert "4711" not in called(recall, question="what opens the safe?")
 
-    def call(tool: Any, **given: str) -> str:
-        text = json.dumps(given)
-        context = ToolContext(
-            context=None, tool_name=tool.name, tool_call_id="1", tool_arguments=text
-        )
-        return asyncio.run(tool.on_invoke_tool(context, text))
 
-    assert call(recall, question="who keeps bees?") == "Nothing is known about this."
-    assert call(remember, text="Cy keeps bees").startswith("remembered as ")
-    assert '"Cy keeps bees"' in call(recall, question="who keeps bees?")
-    assert "4711" not in call(recall, question="what opens the safe?")
+def test_a_model_reads_why_a_tool_did_nothing(memory: Memory, tmp_path: Path) -> None:
+    make = adapter("openai_agents").memory_tools
+    remember, recall = make(memory.awaited, user="dee", max_tokens=20)
+    assert called(remember, text=" ") == "Refused: not stored: content is empty"
+    called(remember, text="Dee keeps bees " + "behind the barn " * 30)
+    assert called(recall, question="bees?") == "What is known about this is too long to show here."
+    closed = Memory(tmp_path / "closed")
+    closed.close()
+    for tool in make(closed):
+        told = called(tool, text="a b", question="a b")
+        assert told == "The memory cannot be reached now."
+
+
+@pytest.mark.parametrize("wrong", [{"user": ""}, {"user": 3}, {"max_tokens": 0}])
+def test_the_developer_learns_of_wrong_options(memory: Memory, wrong: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
+        adapter("openai_agents").memory_tools(memory, **wrong)
 
 
 def test_langgraph_keeps_items(memory: Memory) -> None:
