@@ -22,8 +22,7 @@ FEW_KEYS = 64
 
 
 class Claims(Struct, frozen=True):
-    """Claims of keys with several values: slot, key, value, voice and rank of each. A voice is a
-    source and the peer it came through: a peer's facts in a source's name are another voice."""
+    """Claims of keys with several values: slot, key, value, voice and rank of each."""
 
     slots: I32
     keys: I32
@@ -103,12 +102,11 @@ def _contested_claims(
     standing = standing[_in_contested_keys(view, standing)]
     standing = standing[~_are_set_valued(view, standing, moment)]
     hlc: I64 = view.hlc[standing] if prefer_newest else np.zeros(len(standing), dtype=np.int64)
-    peers: I64 = view.peer[standing].astype(np.int64) + 1
     return Claims(
         standing,
         view.key[standing],
         view.value[standing],
-        peers * len(view.sources) + view.source[standing],
+        view.voices(standing),
         view.confidence(standing, moment) * view.trust(standing, moment),
         hlc,
     )

@@ -17,6 +17,9 @@ from engramlog.projections.moment import LIVE, Moment
 from engramlog.projections.tables.conflicts.denials import DenialsPart
 from engramlog.projections.tables.facts.verdicts import flags_at
 
+VOICE_BASE = 1 << 32
+"""A voice modulo this is its source's number."""
+
 
 class View(ColumnView):
     """The memory image as of one published position.
@@ -141,6 +144,12 @@ class View(ColumnView):
     def source_slots(self, source: int) -> I32:
         """Facts from a source, in the order of assertion."""
         return self._image.facts.by_source.slots(source, self.count)
+
+    def voices(self, slots: I32) -> I64:
+        """Who stated each fact: a source, and the peer that it came through. A peer's facts in a
+        source's name are another voice."""
+        peers: I64 = self.peer[slots].astype(np.int64) + 1
+        return peers * VOICE_BASE + self.source[slots]
 
     def postings(self, term: str) -> tuple[I32, I32]:
         """(slots, term frequencies) of a term of the lexicon."""

@@ -44,8 +44,10 @@ def recent_memories(
     scope: str,
     garden: str | None,
 ) -> list[int]:
-    """Memories of the last minute, newest first, at most ``RECENT_MAX``."""
+    """Memories of the last minute, newest first, at most ``RECENT_MAX``; none that a peer stated in
+    the owner's name."""
     slots = memories_of(view, rights, moment, owner, scope, garden)
+    slots = slots[view.peer[slots] < 0]
     recent = slots[view.recorded_at[slots] >= moment.instant_us - WINDOW_US]
     newest: list[int] = recent[::-1][:RECENT_MAX].tolist()
     return newest

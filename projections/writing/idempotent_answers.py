@@ -44,7 +44,7 @@ _EQUAL = """
 SELECT id FROM fact_rows
 WHERE entity=? AND relation=? AND scope=? AND garden_id IS ? AND source=? AND cid=?
   AND valid_from IS ? AND valid_until IS ?
-ORDER BY hlc DESC LIMIT 1
+ORDER BY received_from IS NOT NULL, hlc DESC LIMIT 1
 """
 NOT_KEPT = Refused("outcome_not_kept", "refused when first asked; the reason was not kept")
 """For an item of a batch that was refused before the writer, and of one that an earlier version

@@ -19,6 +19,7 @@ import numpy as np
 from engramlog.projections.arrays import I32
 from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.normalization import entity_display
+from engramlog.projections.recall.conversation.conversations import survivors_of
 from engramlog.projections.recall.conversation.speakers import capitalised_words, is_speaker
 
 if TYPE_CHECKING:
@@ -101,14 +102,14 @@ def _partners(survey: Survey, slots: I32) -> dict[int, int]:
     view = survey.view
     assert survey.context is not None
     partners: dict[int, int] = {}
-    for source in np.unique(view.source[slots]).tolist():
-        said = view.source_slots(source)
-        said = said[survey.survivor_mask[said]]
+    voices = view.voices(slots)
+    for voice in np.unique(voices).tolist():
+        said = survivors_of(survey, voice)
         speakers = np.unique(view.entity[said]).tolist()
         if len(speakers) != TOGETHER or len(said) > survey.context.facts_max:
             continue
         one, other = speakers
-        for slot in slots[view.source[slots] == source].tolist():
+        for slot in slots[voices == voice].tolist():
             partners[slot] = other if int(view.entity[slot]) == one else one
     return partners
 

@@ -106,6 +106,6 @@ def _is_speaker(survey: Survey, word: str) -> bool:
 
 def _says_much(survey: Survey, slots: I32) -> bool:
     view = survey.view
-    pairs = np.stack([view.relation[slots], view.source[slots]])
+    pairs = np.stack([view.relation[slots], view.voices(slots)])
     _, counts = np.unique(pairs, axis=1, return_counts=True)
     return int(counts.max(initial=0)) >= SAID_MIN

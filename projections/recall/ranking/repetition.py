@@ -1,6 +1,6 @@
 """One source's repeated values count once if other sources disagree.
 
-Of contradicted facts, those that repeat a value of their key and source come after all other
+Of contradicted facts, those that repeat a value of their key and voice come after all other
 candidates: thirty repetitions do not push out another source's single statement.
 """
 
@@ -23,7 +23,7 @@ def repeats_last(view: View, slots: I32, contradicted: Bool, order: I32) -> tupl
     if len(disputed) < 2:
         return order, len(order)
     said = slots[order[disputed]]
-    what = np.stack([view.key[said], view.value[said], view.source[said]])
+    what = np.stack([view.key[said], view.value[said], view.voices(said)])
     alike = np.lexsort(what)  # stable: the best of those alike comes first
     repeats = (what[:, alike[1:]] == what[:, alike[:-1]]).all(axis=0)
     repeated = np.zeros(len(order), dtype=np.bool_)

@@ -29,9 +29,10 @@ SELECT id, cid, valid_from, valid_until, interpret_as, derived_from, value_type,
               WHERE position = facts.from_position AND fact_id = facts.id), '')
 FROM fact_rows AS facts
 WHERE entity=? AND relation=? AND scope=? AND garden_id IS ? AND source=?
-  AND to_position={LIVE} AND base_confidence>0
+  AND to_position={LIVE} AND base_confidence>0 AND received_from IS NULL
 ORDER BY hlc DESC LIMIT ?
 """
+"""What the source itself stated: a peer may state facts in its name, and ends them as it likes."""
 
 MISPLACED = Refused(
     "classification_misplaced",
