@@ -16,7 +16,11 @@ class DigestMismatch(Exception):
 
     def __init__(self, blue: TableDigests, green: TableDigests) -> None:
         tables = sorted(name for name in blue.tables if blue.tables[name] != green.tables.get(name))
-        super().__init__(f"rebuilt tables differ from those in use: {', '.join(tables)}")
+        super().__init__(
+            f"rebuilt tables differ from those in use: {', '.join(tables)}. If 'engramlog replay "
+            "verify' finds no fault, those in use are wrong: stop the node, remove projections.db "
+            "from its directory, and start it"
+        )
         self.tables = tables
 
 

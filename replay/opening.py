@@ -44,7 +44,10 @@ def open_tables(
     for attempt in (1, 2):
         store: ProjectionStore | None = None
         try:
+            before = current_generation(link)
             store = _open_store(link, log, progress, snapshots)
+            if images is not None and store.path != before:
+                images.discard()  # they may repeat what was wrong in the earlier tables
             _remove_leftovers(link)
             return store, _open_image(store, log, images)
         except DAMAGED as fault:

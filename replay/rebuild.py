@@ -23,6 +23,7 @@ from engramlog.eventlog.durable_file import sync_file
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.tables.database import open_fixed, remove_database, tables_position
 from engramlog.projections.tables.digest import TableDigests, digest_tables
+from engramlog.projections.tables.storage_faults import DAMAGED, TablesDamaged
 from engramlog.projections.tables.store import ProjectionStore, new_generation, point_link
 from engramlog.projections.writing.writer import Writer
 from engramlog.replay.digest_comparison import DigestMismatch, compare_in_use, compare_with
@@ -167,15 +168,19 @@ def rebuild_serving(
 ) -> RebuildReport:
     """Build green while blue serves reads and writes, then swap between two groups.
 
-    Blue is compared at the position of a read snapshot from the start, so writes continue. The
-    writer then closes the last gap and switches to green; ``swapped`` is called before its first
-    write there, so that no reader continues with blue.
+    Blue is compared at the position of a read snapshot from the start, so writes continue; damaged
+    files cannot be compared. The writer then closes the last gap and switches to green; ``swapped``
+    is called before its first write there, so that no reader continues with blue.
 
     Raises: DigestMismatch: green differs from blue. WriterBusy, WriterClosed, ProjectorHalted:
     green cannot take over. In all cases green is removed and blue stays in use.
     """
     began = monotonic()
-    writer.image.tail.settle()
+    damaged = False
+    try:
+        writer.image.tail.settle()
+    except TablesDamaged:
+        damaged = True
     old = writer.store.path
     with closing(open_fixed(old)) as blue:
         until = tables_position(blue)
@@ -185,10 +190,16 @@ def rebuild_serving(
 
         def compare(green: Green) -> bool:
             # Text erased meanwhile is gone from the log, but still in the read snapshot.
-            return not _erased_after(log, until) and compare_with(blue, green.digests)
+            if damaged or _erased_after(log, until):
+                return False
+            try:
+                return compare_with(blue, green.digests)
+            except DAMAGED as fault:
+                _log.warning("the tables in %s are damaged and made again: %s", old, fault)
+                return False
 
         green, compared = _agreed(build, snapshots, compare)
-    _take_over(link, green.path, log, writer, swapped)
+    _take_over(link, green.path, log, writer, swapped, settled=not damaged)
     remove_database(old)
     return green.report(monotonic() - began, compared=compared)
 
@@ -223,7 +234,13 @@ def _compare_or_remove(green: Green, compare: Callable[[Green], bool]) -> bool:
 
 
 def _take_over(
-    link: Path, path: Path, log: EventLog, writer: Writer, swapped: Callable[[], None]
+    link: Path,
+    path: Path,
+    log: EventLog,
+    writer: Writer,
+    swapped: Callable[[], None],
+    *,
+    settled: bool,
 ) -> None:
     store = ProjectionStore(link, path, history=log)
 
@@ -235,7 +252,7 @@ def _take_over(
 
     try:
         replay_into(store, log, log.head().position)
-        writer.exclusive(swap).result()
+        writer.exclusive(swap, settled=settled).result()
     except BaseException:
         if writer.store is not store:
             store.close()

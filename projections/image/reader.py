@@ -29,7 +29,7 @@ from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.image.kept_rows import KeptRows
 from engramlog.projections.image.partial_conflicts import PartialConflicts
 from engramlog.projections.image.view import View
-from engramlog.projections.tables.database import ReaderPool
+from engramlog.projections.tables.database import TablesPool
 from engramlog.projections.tables.declared.agent_keys import AgentKeyRow, load_agent_keys
 from engramlog.projections.tables.declared.aliases import (
     AliasBook,
@@ -86,7 +86,7 @@ class Reader:
         self.image = image
         self.history = history
         self.partial = PartialConflicts()
-        self.pool = ReaderPool(link, image.tail.settle)
+        self.pool = TablesPool(link, image.tail.settle)
         self._kept = KeptRows(image)
         self.followers: list[Callable[[Sequence[Recorded]], None]] = []
         with self.pool.connection() as db:

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 import apsw
 import msgspec
 
+from engramlog.projections.tables.storage_faults import DAMAGED, TablesDamaged
+
 BUSY_TIMEOUT_MS = 5_000
 CACHE_KIB = 65_536
 CHECKPOINT_PAGES = 8_192
@@ -162,6 +164,19 @@ class ReaderPool:
         """Close idle connections now, and lent ones on return."""
         self._closed = True
         self.reopen()
+
+
+class TablesPool(ReaderPool):
+    """Connections to the tables in use."""
+
+    @contextmanager
+    def connection(self, position: int | None = None) -> Generator[apsw.Connection, None, None]:
+        """Same as above. Raises TablesDamaged, also for what the block finds."""
+        try:
+            with super().connection(position) as db:
+                yield db
+        except DAMAGED as fault:
+            raise TablesDamaged(fault) from fault
 
 
 def tables_position(db: apsw.Connection) -> int:

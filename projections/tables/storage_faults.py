@@ -22,6 +22,19 @@ MACHINE_FAULTS = (
 """Errors that any event may meet: they are no fault of a projector and must not halt it."""
 
 
+DAMAGED = (apsw.CorruptError, apsw.NotADBError)
+"""SQLite's errors for a file that is cut off, overwritten or not a database."""
+
+
+class TablesDamaged(StorageFailed):
+    """The file of tables is damaged; the log has everything that it held."""
+
+    def __init__(self, fault: Exception) -> None:
+        super().__init__(
+            f"the tables are damaged ({fault}): 'engramlog rebuild' makes them again from the log"
+        )
+
+
 class storage_errors:  # noqa: N801  # reads as a statement
     """Turn SQLite's disk errors into the log's."""
 
@@ -36,9 +49,7 @@ class storage_errors:  # noqa: N801  # reads as a statement
     ) -> None:
         if isinstance(fault, apsw.FullError):
             raise StorageFull(f"no space left for the tables: {fault}") from fault
+        if isinstance(fault, DAMAGED):
+            raise TablesDamaged(fault) from fault
         if isinstance(fault, MACHINE_FAULTS):
             raise StorageFailed(f"the tables: {fault}") from fault
-
-
-DAMAGED = (apsw.CorruptError, apsw.NotADBError)
-"""SQLite's errors for a file that is cut off, overwritten or not a database."""

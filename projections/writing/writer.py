@@ -115,15 +115,16 @@ class Writer(CatchesUp):
             raise ReplicaReadOnly(f"this node is a read-only replica; write to {self.primary}")
         self._enqueue(submission)
 
-    def exclusive(self, work: Callable[[], Any]) -> Future[Any]:
+    def exclusive(self, work: Callable[[], Any], *, settled: bool = True) -> Future[Any]:
         """Run ``work`` in the writer's thread, between groups, with tables that show everything
-        published."""
+        published; not ``settled``: whatever they show, as damaged ones take no events."""
         answer: Future[Any] = Future()
         answer.set_running_or_notify_cancel()  # same as for a submission
 
         def task() -> None:
             try:
-                self.image.tail.settle()
+                if settled:
+                    self.image.tail.settle()
                 answer.set_result(work())
             except BaseException as fault:
                 answer.set_exception(fault)
