@@ -5,6 +5,7 @@ stay vouched for after the key ends. ``trust_policies`` holds the parameters of 
 """
 
 from bisect import bisect_right
+from operator import itemgetter
 
 import apsw
 import msgspec
@@ -180,7 +181,7 @@ _POLICIES = "SELECT from_position, document FROM trust_policies ORDER BY from_po
 
 _DEFAULT_POLICY = TrustPolicy()
 _decode_state = msgspec.msgpack.Decoder(
-    tuple[dict[int, tuple[list[int], list[float]]], dict[str, int], list[tuple[int, TrustPolicy]]]
+    tuple[list[tuple[int, int, float]], dict[str, int], list[tuple[int, TrustPolicy]]]
 ).decode
 
 
@@ -192,11 +193,13 @@ class TrustPart(SmallPart):
 
     def __init__(self, sources: Interner) -> None:
         self._sources = sources
-        self._settings: dict[int, tuple[list[int], list[float]]] = {}
+        self._settings: list[tuple[int, int, float]] = []
+        """Position, source's number and trust, by position."""
         self._keyed: dict[str, int] = {}
         self._policy_positions: list[int] = []
         self._policies: list[TrustPolicy] = []
         self._key_columns: dict[tuple[int, int], I64] = {}
+        self._given_columns: dict[int, F64] = {}
 
     def load(self, db: apsw.Connection) -> None:
         for position, source in query(db, _KEY_SOURCES):
@@ -222,19 +225,18 @@ class TrustPart(SmallPart):
 
     def restore(self, state: bytes) -> None:
         self._settings, self._keyed, policies = _decode_state(state)
-        self._key_columns = {}
+        self._key_columns, self._given_columns = {}, {}
         for position, policy in policies:
             self._add_policy(position, policy)
 
     def sources(self) -> frozenset[int]:
         """Numbers of the sources with a setting or a key."""
-        return frozenset(self._settings) | {self._sources.numbered(name) for name in self._keyed}
+        given = {source for _, source, _ in self._settings}
+        return frozenset(given | {self._sources.numbered(name) for name in self._keyed})
 
     def add(self, position: int, source: str, trust: float) -> None:
         """Record an operator's setting."""
-        positions, values = self._settings.setdefault(self._sources.add(source), ([], []))
-        values.append(trust)
-        positions.append(position)
+        self._settings.append((position, self._sources.add(source), trust))
 
     def _add_key(self, position: int, source: str) -> None:
         """Record that a source got a key."""
@@ -285,21 +287,33 @@ class TrustPart(SmallPart):
         if not self._settings:
             return trust
         sources, peers = sources[slots], peers[slots]
+        by_source = self._given_at(position)
+        given = by_source[np.minimum(sources, len(by_source) - 1)]
+        said: Bool = ~np.isnan(given)
         received: Bool = peers >= 0
-        through: F64 = np.ones(len(sources), dtype=np.float64)
-        for source, (positions, values) in list(self._settings.items()):
-            count = bisect_right(positions, position)
-            if count:
-                given, said = values[count - 1], sources == source
-                if received.any():
-                    through[peers == source] = given
-                    if self.keyed(self._sources.text(source), position + 1):
-                        # The key belongs to another source and lends no trust.
-                        lent = said & received
-                        trust[lent] = np.minimum(trust[lent], given)
-                        said &= ~received
-                trust[said] = given
-        return trust * through
+        if not received.any():
+            trust[said] = given[said]
+            return trust
+        # The key belongs to another source and lends no trust.
+        lent: Bool = said & received & (self._key_positions()[sources] <= position)
+        given[lent] = np.minimum(given[lent], trust[lent])
+        trust[said] = given[said]
+        through = by_source[np.minimum(peers, len(by_source) - 1)]
+        return trust * np.where(np.isnan(through), 1.0, through)
+
+    def _given_at(self, position: int) -> F64:
+        """By source number: the operator's setting in force at a position, NaN without one. The
+        last row is NaN, for all further sources and for -1."""
+        count = bisect_right(self._settings, position, key=itemgetter(0))
+        column = self._given_columns.get(count)
+        if column is None:
+            settings = self._settings[:count]
+            rows = 2 + max((source for _, source, _ in settings), default=-1)
+            column = np.full(rows, np.nan)
+            for _, source, trust in settings:
+                column[source] = trust
+            self._given_columns = {count: column}
+        return column
 
     def _key_positions(self) -> I64:
         """By source number: the position of its first key."""
