@@ -127,11 +127,13 @@ class AsyncMemoryView:
             "depth": depth,
             "relation_filter": given_name("relation", relation),
             "scope": scope,
-            "page_size": min(limit, PAGE_NEIGHBORS),
             **self._moment,
         }
-        answer = await self.requests.ask("GET", "/v1/graph/neighbors", query=query)
-        return LinkedEntities(convert(answer["neighbors"], list[LinkedEntity]), answer)
+        found, page = await self.requests.items(
+            "/v1/graph/neighbors", "neighbors", query, limit, PAGE_NEIGHBORS,
+            size_name="page_size", cursor_name="next_cursor",
+        )  # fmt: skip
+        return LinkedEntities(convert(found, list[LinkedEntity]), page)
 
     async def card(self, entity: str, *, scope: str | None = None) -> CardOfEntity:
         """The facts of an entity in one scope, in short. Raises ClientError 404 without facts."""
@@ -141,19 +143,20 @@ class AsyncMemoryView:
         return convert({**answer, "record": answer}, CardOfEntity)
 
     async def history(self, what: str | Fact) -> EntityHistory:
-        """The events of an entity's facts, or of one fact, oldest first."""
+        """The first 1,000 events of an entity's facts, or of one fact, oldest first. An entity's
+        ``record["truncated"]`` says whether there are more."""
         query = {"limit": EVENTS_MAX, **_only(self._moment, "as_of")}
         if isinstance(what, Fact):
             path = f"/v1/time-travel/facts/{path_segment(what.id)}"
-            life = await self.requests.ask("GET", path, query=_only(self._moment, "as_of"))
+            life = await self.requests.ask("GET", path, query=query)
             known = {what.id: fact_of(life["fact"]) if life["fact"] else what}
         else:
             entity = name_text("history", what, "an entity or a Fact")
             path = f"/v1/time-travel/entities/{path_segment(entity)}"
             life = await self.requests.ask("GET", path, query=query)
-            facts = await self.facts(what, ended=True, limit=EVENTS_MAX)
+            facts = await self.facts(what, ended=True, limit=life["facts"])
             known = {fact.id: fact for fact in facts}
-        return history_of(life["events"], known.get)
+        return history_of(life, known.get)
 
     def as_of(
         self, moment: MomentLike | None = None, *, valid_at: datetime | str | None = None

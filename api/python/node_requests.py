@@ -84,17 +84,27 @@ class NodeRequests:
         return decoded
 
     async def items(
-        self, path: str, name: str, query: Mapping[str, object], most: int, page_max: int
+        self,
+        path: str,
+        name: str,
+        query: Mapping[str, object],
+        most: int,
+        page_max: int,
+        *,
+        size_name: str = "limit",
+        cursor_name: str = "cursor",
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Up to ``most`` items of a list with pages of at most ``page_max``, and the last page;
-        ``name``: of the items in a page. Raises ClientError."""
+        ``name``: of the items in a page; ``size_name``: of the parameter for its size;
+        ``cursor_name``: of the next one's cursor. Raises ClientError."""
         found: list[dict[str, Any]] = []
         cursor: str | None = None
         while True:
             size = min(page_max, most - len(found))
-            page = await self.ask("GET", path, query={**query, "limit": size, "cursor": cursor})
+            asked = {**query, size_name: size, "cursor": cursor}
+            page = await self.ask("GET", path, query=asked)
             found += page[name]
-            cursor = page["cursor"]
+            cursor = page[cursor_name]
             if cursor is None or len(found) >= most:
                 return found[:most], page
 

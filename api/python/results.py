@@ -257,10 +257,8 @@ def recalled_of(answer: dict[str, Any]) -> RecalledFacts:
     return RecalledFacts(found, answer)
 
 
-def history_of(
-    events: Sequence[dict[str, Any]], fact: Callable[[str], Fact | None]
-) -> EntityHistory:
-    """Events from their wire form; ``fact`` has the facts that they name."""
+def history_of(life: dict[str, Any], fact: Callable[[str], Fact | None]) -> EntityHistory:
+    """The events of a life, from their wire form; ``fact`` has the facts that they name."""
     return EntityHistory(
         [
             HistoryEvent(
@@ -272,8 +270,9 @@ def history_of(
                 reason=event["reason"],
                 record=event,
             )
-            for event in events
-        ]
+            for event in life["events"]
+        ],
+        life,
     )
 
 

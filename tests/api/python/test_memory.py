@@ -152,6 +152,29 @@ def test_lists_are_longer_than_a_page(
     assert [fact.value for fact in memory.facts(f"user:{user}", limit=3)] == [4, 3, 2]
 
 
+def test_neighbors_are_more_than_a_page(
+    memory: Memory, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(async_memory, "PAGE_NEIGHBORS", 2)
+    entity = f"team:{user}"
+    links = [memory.assert_fact(entity, "rel:has", Ref(f"user:{user}-{n}")) for n in range(5)]
+    for view in (memory, memory.as_of(int(links[-1].record["position"]))):
+        every = [each.entity for each in view.neighbors(entity)]
+        assert every == [f"user:{user}-{number}" for number in range(5)]
+        assert [each.entity for each in view.neighbors(entity, limit=3)] == every[:3]
+
+
+def test_a_cut_history_says_so_and_names_its_facts(
+    memory: Memory, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(async_memory, "EVENTS_MAX", 3)
+    for number in range(5):
+        memory.assert_fact(f"user:{user}", f"test:n{number}", number)
+    history = memory.history(f"user:{user}")
+    assert [event.facts[0].value for event in history] == [0, 1, 2]
+    assert history.record["truncated"] is True
+
+
 def test_entities_are_linked(memory: Memory, user: str) -> None:
     memory.assert_fact(f"user:{user}", "rel:works_at", Ref(f"company:{user}"))
     memory.assert_fact(f"company:{user}", "rel:lies_in", Ref(f"town:{user}"))
