@@ -11,11 +11,11 @@ from engramlog.projections.moment import Moment
 
 def are_contradicted(view: View, slots: I32, moment: Moment, authorization: Authorization) -> Bool:
     """Which of ``slots`` have a live, visible sibling with another value, or lost such a
-    conflict. Set-valued relations never do."""
+    conflict. Set-valued relations and expired facts never do."""
     flags: Bool = view.set_aside[slots] <= moment.position
     crowded = view.crowded(slots)
     if np.count_nonzero(crowded):
-        asked = np.flatnonzero(~flags & crowded & (view.base[slots] > 0.0))
+        asked = np.flatnonzero(crowded & view.unexpired_claims(slots, moment))
         if len(asked):
             flags[asked] = _disputed(view, slots[asked], moment, authorization)
     if view.denials:

@@ -267,7 +267,7 @@ class Model:
         ]
 
     def _has_rival(self, fact: Fact, at_us: int) -> bool:
-        return bool(self.rivals(fact, at_us))
+        return not fact.expired(at_us) and bool(self.rivals(fact, at_us))
 
 
 SPARED_PATTERNS = ("rel:*", "stigmem:*")

@@ -200,11 +200,9 @@ def test_a_dispute_is_a_claimed_sibling_with_another_value(
     ]
 
     def disputed(slot: int) -> bool:
-        if view.base[slot] == 0 or stated[slot]["relation"].startswith(("rel:", "stigmem:")):
+        if slot not in standing or stated[slot]["relation"].startswith(("rel:", "stigmem:")):
             return False
         rivals = [n for n in standing if view.key[n] == view.key[slot]]
-        if len({int(view.value[n]) for n in rivals}) < 2:
-            return False
         return any(
             view.value[n] != view.value[slot]
             and view.valid_from[n] < view.valid_until[slot]

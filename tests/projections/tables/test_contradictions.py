@@ -194,3 +194,15 @@ def test_a_retracted_fact_contradicts_nothing(node: Node) -> None:
     newest = np.array([1], dtype=np.int32)
     assert not are_contradicted(view, newest, node.moment(), RIGHTS).any()
     assert shown(node) == []
+
+
+def test_an_expired_fact_contradicts_nothing_whatever_others_of_its_key_say(node: Node) -> None:
+    """Wire 5.1: both facts of a contradiction are live, so not expired."""
+    says(node, "A", "one")
+    says(node, "B", "two")
+    says(node, "C", "three", valid_until="2001-01-01T00:00:00Z")
+    view = node.reader.pin()
+    every = np.arange(3, dtype=np.int32)
+    flags = are_contradicted(view, every, node.moment(), RIGHTS).tolist()
+    alone = [are_contradicted(view, every[n : n + 1], node.moment(), RIGHTS)[0] for n in range(3)]
+    assert flags == alone == [True, True, False]
