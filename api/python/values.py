@@ -24,7 +24,7 @@ def wire_value(value: PlainValue | Mapping[str, Any]) -> dict[str, Any]:
     """A value in the form of requests; passes mappings on.
 
     Raises:
-        ValueError: a datetime has no offset.
+        ValueError: a datetime has no offset, or a whole number would be rounded.
         TypeError: no type matches it.
     """
     if isinstance(value, Mapping):
@@ -36,10 +36,20 @@ def wire_value(value: PlainValue | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(value, bool):
         return {"type": "boolean", "v": value}
     if isinstance(value, int | float):
+        if isinstance(value, int) and not is_exact(value):
+            raise ValueError("value: a number has 53 bits, which would round this one: give a text")
         return {"type": "number", "v": value}
     if isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
         return {"type": "ref" if isinstance(value, Ref) else "string", "v": str(value)}
     raise TypeError(f"value: a fact cannot hold a {type(value).__name__}")
+
+
+def is_exact(number: int) -> bool:
+    """Whether a fact's number, a float, holds it: not the long ids of some services."""
+    try:
+        return int(float(number)) == number
+    except OverflowError:
+        return False
 
 
 def plain_value(value: Mapping[str, Any]) -> PlainValue:

@@ -8,7 +8,7 @@ from msgspec import Meta
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from engramlog.api.python.values import user_uri, wire_value
+from engramlog.api.python.values import is_exact, user_uri, wire_value
 from engramlog.api.schemas.model import Model
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.moment import instant_meant, parse_instant
@@ -149,6 +149,9 @@ def wire_v(value_type: str, value_v: str) -> Any:
 
 
 def typed_value(value: Any) -> Any:
-    """A plain value (a text, a number, true, false or null) in the form of requests. Passes any
-    other value on for its model to judge."""
+    """A plain value (a text, a number, true, false or null) in the form of requests. A whole number
+    that a float would round, such as a long id, is a text. Passes any other value on for its model
+    to judge."""
+    if isinstance(value, int) and not is_exact(value):
+        value = str(value)
     return wire_value(value) if value is None or isinstance(value, str | int | float) else value

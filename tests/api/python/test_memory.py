@@ -131,6 +131,13 @@ def test_a_datetime_without_an_offset_is_refused_by_name(memory: Memory, user: s
         memory.assert_fact("user:a", "test:when", [1])  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("long_id", [2**53 + 1, -(2**63) + 1, 10**400])
+def test_a_whole_number_is_exact_or_refused(memory: Memory, user: str, long_id: int) -> None:
+    with pytest.raises(ValueError, match=r"^value: .*give a text"):
+        memory.assert_fact(f"user:{user}", "test:id", long_id)
+    assert memory.assert_fact(f"user:{user}", "test:id", 2**53).value == 2**53
+
+
 def test_a_retracted_fact_is_listed_only_among_ended_ones(memory: Memory, user: str) -> None:
     fact = memory.assert_fact(f"user:{user}", "memory:town", "Graz")
     gone = memory.retract(fact, "moved")

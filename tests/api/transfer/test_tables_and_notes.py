@@ -45,7 +45,8 @@ def test_a_row_is_a_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "cell", ["NaN", "-Infinity", "1e999", "9" * 400, "null", "[1]", "x" * 200_000]
+    "cell",
+    ["NaN", "-Infinity", "1e999", "9" * 400, "1234567890123456789", "null", "[1]", "x" * 200_000],
 )
 def test_a_cell_that_is_no_number_of_a_fact_is_a_text(cell: str) -> None:
     rows = [b"entity,relation,value,confidence\n", f"user:a,memory:x,{cell},high\n".encode()]
