@@ -25,7 +25,6 @@ from engramlog.projections.episodes.matching import match_count
 from engramlog.projections.episodes.reading import Readers
 from engramlog.projections.episodes.rule import Rule
 from engramlog.projections.episodes.salience import SalienceContext, salience
-from engramlog.projections.normalization import normalize_uri
 from engramlog.projections.writing.commands import Done, Refused
 from engramlog.projections.writing.memory_commands import ApplyDeltas, Consolidate
 
@@ -232,7 +231,8 @@ class Consolidator:
 
     async def _current_facts(self, rule: Rule, episodes: Sequence[Episode]) -> CurrentFacts:
         """The current facts under the keys of these episodes. Rules with matchers need none."""
-        keys = [] if rule.matchers else [key for e in episodes if (key := key_of(e)) is not None]
+        found = () if rule.matchers else (key_of(rule, each) for each in episodes)
+        keys = [key for key in found if key is not None]
         return CurrentFacts(
             await asyncio.to_thread(self._node.reader.ask, reading_deltas.live_facts_of_keys, keys)
             if keys
@@ -268,10 +268,7 @@ class Consolidator:
         apply = ApplyDeltas(
             scope=rule.scope,
             garden_id=rule.garden_id,
-            proposals=tuple(
-                msgspec.structs.replace(each, source=normalize_uri(each.source))
-                for each in emitted.proposals
-            ),
+            proposals=tuple(emitted.proposals),
             run_id=run.run_id or None,
             strict=False,
             single_valued=tuple(rule.single_valued),
@@ -282,7 +279,7 @@ class Consolidator:
     async def _unpromoted(self, rule: Rule, episodes: Sequence[Episode]) -> list[Episode]:
         """The episodes that this version of the rule has not yet promoted."""
         version = rule.version
-        ids = [promoted_id(rule.id, version, each.place, [each.id]) for each in episodes]
+        ids = [promoted_id(rule.id, version, each.place, [each.name]) for each in episodes]
         known = await asyncio.to_thread(self._node.reader.ask, reading_deltas.known_deltas, ids)
         return [each for each, made in zip(episodes, ids, strict=True) if made not in known]
 

@@ -28,12 +28,13 @@ from engramlog.projections.episodes.provenance_bundle import ProvenanceError, ch
 from engramlog.projections.episodes.rule import Rule
 from engramlog.projections.episodes.stating import entity_of
 from engramlog.projections.memories.place import MemoryPlace
+from engramlog.projections.normalization import normalize_uri
 
 SUBJECT_BYTES_MAX = 512
 PREDICATE_BYTES_MAX = 256
 
-KeyOfFact = tuple[MemoryPlace, str, str]
-"""(place, subject, predicate)."""
+KeyOfFact = tuple[MemoryPlace, str, str, str]
+"""(place, source, subject, predicate)."""
 
 
 class UnusableEpisode(ValueError):
@@ -41,7 +42,8 @@ class UnusableEpisode(ValueError):
 
 
 class CurrentFacts:
-    """The current facts of a (place, subject, predicate), newest last, by their names in deltas.
+    """The current facts of a (place, source, subject, predicate), newest last, by their names in
+    deltas.
 
     ``look_up`` returns the facts before this pass, as (name, fact id); this object adds the pass's
     own.
@@ -49,7 +51,7 @@ class CurrentFacts:
 
     def __init__(self, look_up: Mapping[KeyOfFact, Sequence[tuple[str, str]]]) -> None:
         self._names: dict[KeyOfFact, list[str]] = {}
-        self._keys: dict[tuple[MemoryPlace, str], KeyOfFact] = {}
+        self._keys: dict[tuple[MemoryPlace, str, str], KeyOfFact] = {}
         self._aliases: dict[str, str] = {}
         for key, facts in look_up.items():
             for name, fact_id in facts:
@@ -63,14 +65,15 @@ class CurrentFacts:
 
     def state(self, key: KeyOfFact, name: str) -> None:
         """Add a fact for the key; it replaces one with the same name."""
-        self.end(key[0], [name])
+        place, source, *_ = key
+        self.end(place, source, [name])
         self._names.setdefault(key, []).append(name)
-        self._keys[key[0], name] = key
+        self._keys[place, source, name] = key
 
-    def end(self, place: MemoryPlace, names: Sequence[str]) -> None:
+    def end(self, place: MemoryPlace, source: str, names: Sequence[str]) -> None:
         for given in names:
             name = self._aliases.get(given, given)
-            key = self._keys.pop((place, name), None)
+            key = self._keys.pop((place, source, name), None)
             if key is not None:
                 self._names[key].remove(name)
 
@@ -108,17 +111,24 @@ def emit(
         except (UnusableEpisode, ConsolidationRuleError, ProvenanceError) as fault:
             made.set_aside.append((episode, str(fault)))
             continue
-        _note(standing, episode.place, delta)
+        source = source_of(rule, episode)
+        _note(standing, episode.place, source, delta)
         made.proposals.append(
             Proposal(
                 delta,
                 episode.place,
-                promoted_id(rule.id, version, episode.place, [episode.id]),
-                rule.source or episode.actor,
+                promoted_id(rule.id, version, episode.place, [episode.name]),
+                source,
                 inherited=not matchers,
             )
         )
     return made
+
+
+def source_of(rule: Rule, episode: Episode) -> str:
+    """Who states what a rule makes of an episode, in stored form: the rule's source, the recorder,
+    or the peer that the episode came through, which may name any recorder."""
+    return normalize_uri(rule.source or episode.peer or episode.actor)
 
 
 def _check_applicable(delta: MemoryDelta, place: MemoryPlace) -> None:
@@ -138,24 +148,26 @@ def _check_applicable(delta: MemoryDelta, place: MemoryPlace) -> None:
         raise UnusableEpisode(f"subject makes no entity: {fault}") from fault
 
 
-def _note(standing: CurrentFacts, place: MemoryPlace, delta: MemoryDelta) -> None:
+def _note(standing: CurrentFacts, place: MemoryPlace, source: str, delta: MemoryDelta) -> None:
     if isinstance(delta, UpdateDelta | DeleteDelta):
-        standing.end(place, delta.replaces)
+        standing.end(place, source, delta.replaces)
     if isinstance(delta, AddDelta | UpdateDelta):
         payload = delta.fact_payload
-        standing.end(place, [payload["id"]])
+        standing.end(place, source, [payload["id"]])
         subject, predicate = payload.get("subject"), payload.get("predicate")
         if subject and predicate:
-            standing.state((place, subject, predicate), payload["id"])
+            standing.state((place, source, subject, predicate), payload["id"])
 
 
 # -- the seed's classifier ----------------------------------------------------------------
 
 
-def key_of(episode: Episode) -> KeyOfFact | None:
+def key_of(rule: Rule, episode: Episode) -> KeyOfFact | None:
     """The key of the fact that an episode would give; None without subject and predicate."""
     subject, predicate = episode.text("subject"), episode.text("predicate")
-    return None if subject is None or predicate is None else (episode.place, subject, predicate)
+    if subject is None or predicate is None:
+        return None
+    return episode.place, source_of(rule, episode), subject, predicate
 
 
 def _classify(rule: Rule, episode: Episode, standing: CurrentFacts) -> MemoryDelta:
@@ -171,7 +183,7 @@ def _classify(rule: Rule, episode: Episode, standing: CurrentFacts) -> MemoryDel
         return UpdateDelta(
             replaces=_replaces(episode), fact_payload=payload, **_origin(rule, episode)
         )
-    key = key_of(episode)
+    key = key_of(rule, episode)
     older = None if key is None else standing.name_of(key)
     if older is None or older == episode.id:
         return AddDelta(fact_payload=payload, **_origin(rule, episode))

@@ -11,7 +11,8 @@ class Episode(Struct, frozen=True, kw_only=True, gc=False):
     """One thing that happened. ``key`` is the event id, ``id`` the recorder's name for it.
 
     ``at_us``: when it happened; ``position``: when this node learned of it. ``hash``: that of the
-    event, with which a fact proves its origin. ``actor``: who recorded it.
+    event, with which a fact proves its origin. ``actor``: who recorded it; ``peer``: through which
+    peer it came.
     """
 
     id: str
@@ -30,6 +31,7 @@ class Episode(Struct, frozen=True, kw_only=True, gc=False):
     position: int = 0
     hash: str = ""
     actor: str = ""
+    peer: str | None = None
     access_count: int = 0
     last_access_us: int | None = None
 
@@ -37,6 +39,11 @@ class Episode(Struct, frozen=True, kw_only=True, gc=False):
     def place(self) -> MemoryPlace:
         """The place of the facts derived from it."""
         return MemoryPlace(self.user, self.agent, self.scope, self.garden_id)
+
+    @property
+    def name(self) -> str:
+        """Its id, and the peer it came through: a peer's may have the id of one recorded here."""
+        return self.id if self.peer is None else f"{self.peer}\n{self.id}"
 
     def text(self, name: str) -> str | None:
         """A text of the metadata; None if it is absent or empty."""

@@ -34,6 +34,7 @@ _READABLE = """{t}.scope IN (SELECT value FROM json_each(:scopes)) AND (
 _OWN = (
     "key", "id", "user", "session", "agent", "content", "at_us", "scope", "garden_id",
     "source_node", "metadata", "run_id", "step", "position", "hash", "actor",
+    "peer",
 )  # fmt: skip
 _COLUMNS = f"""{", ".join(f"e.{name}" for name in _OWN)},
     (SELECT count(*) FROM episode_accesses a WHERE a.key=e.key AND a.position<=:position),

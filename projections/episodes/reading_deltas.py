@@ -19,12 +19,13 @@ from engramlog.projections.tables.facts.attributes import cleared_rows
 
 # CROSS JOIN fixes the join order: the planner would begin with all facts of the partition.
 _STANDING = f"""
-SELECT m.user, m.agent, m.subject, m.predicate, m.name, m.fact_id
+SELECT m.user, m.agent, f.source, m.subject, m.predicate, m.name, m.fact_id
 FROM json_each(?) k
 CROSS JOIN memory_facts m ON m.partition=? AND m.user=k.value->>0 AND m.agent=k.value->>1
-    AND m.subject=k.value->>2 AND m.predicate=k.value->>3 AND m.replaced={LIVE}
+    AND m.subject=k.value->>3 AND m.predicate=k.value->>4 AND m.replaced={LIVE}
 CROSS JOIN fact_rows f ON f.id=m.fact_id AND f.origin=m.origin
 WHERE f.to_position={LIVE} AND f.base_confidence>0
+  AND f.source=k.value->>2 AND f.received_from IS NULL
 ORDER BY f.from_position
 """
 
@@ -48,11 +49,11 @@ def live_facts_of_keys(
     if not asked:
         return {}
     place = next(iter(asked))[0]
-    wanted = [[each.user, each.agent, subject, predicate] for each, subject, predicate in asked]
+    wanted = [[each.user, each.agent, *said] for each, *said in asked]
     found: dict[KeyOfFact, list[tuple[str, str]]] = {}
     rows = query(db, _STANDING, (json_list(wanted), place.partition))
-    for user, agent, subject, predicate, name, fact_id in rows:
-        key = (MemoryPlace(user, agent, place.scope, place.garden_id), subject, predicate)
+    for user, agent, source, subject, predicate, name, fact_id in rows:
+        key = (MemoryPlace(user, agent, place.scope, place.garden_id), source, subject, predicate)
         found.setdefault(key, []).append((name, fact_id))
     return found
 

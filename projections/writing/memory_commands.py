@@ -65,7 +65,8 @@ class ApplyDeltas(OwnShape, frozen=True, kw_only=True):
     single_valued: tuple[str, ...] = ()
     bundle: dict[str, str] = field(default_factory=dict[str, str])
     rights: Authorization | None = None
-    """The caller's rights, also the authority over facts; None for rules, which admins set."""
+    """The caller's rights, also the authority over facts; None for rules, whose deltas end only
+    facts of their own sources: any writer may record the episodes that they read."""
 
 
 class Consolidate(OwnShape, frozen=True, kw_only=True):

@@ -23,8 +23,13 @@ if TYPE_CHECKING:
 def check_source(rights: Authorization | None, source: str) -> None:
     """Raises CommandRefused without authority over a source's facts."""
     if rights is not None and not rights.may_end(source):
-        message = f"this key may not end facts of source {source!r}"
-        raise CommandRefused(Refused("source_forbidden", message))
+        raise source_forbidden(source)
+
+
+def source_forbidden(source: str) -> CommandRefused:
+    """The refusal without authority over a source's facts."""
+    message = f"this key may not end facts of source {source!r}"
+    return CommandRefused(Refused("source_forbidden", message))
 
 
 def covers_scope(rights: Authorization | None, scope: str) -> bool:

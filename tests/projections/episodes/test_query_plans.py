@@ -21,7 +21,7 @@ from engramlog.projections.writing.decide.memory import delta_book, episodes
 
 RIGHTS = Authorization("a", frozenset({"read"}), frozenset(SCOPES), frozenset({"g"}))
 WHO = Readers("scope/local", "u", "a")
-KEY = (MemoryPlace("u", "a", "local"), "self", "is")
+KEY = (MemoryPlace("u", "a", "local"), "agent:a", "self", "is")
 TABLES = ("episodes", "deltas", "delta_sources", "memory_facts", "episode_accesses", "facts")
 
 

@@ -27,7 +27,7 @@ from engramlog.projections.episodes.stating import StatedFact, statement_of
 from engramlog.projections.normalization import matches_label
 from engramlog.projections.writing import memory_commands as ask
 from engramlog.projections.writing.commands import CommandRefused, Refused
-from engramlog.projections.writing.decide.authority import check_source, moderates
+from engramlog.projections.writing.decide.authority import source_forbidden
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import check_writing
 from engramlog.projections.writing.decide.facts.assert_with_provenance import assert_with_provenance
@@ -68,7 +68,6 @@ class _Batch:
         self._context = context
         self._partition = fact_partition(command.scope, command.garden_id)
         self._book = DeltaBook(command, context)
-        self._moderates = moderates(context, command.rights, command.garden_id)
         self._claimed: set[str] = set()
         self._event_id = b""
         self._ended: list[str] = []
@@ -82,9 +81,9 @@ class _Batch:
         applied: list[AppliedDelta] = []
         rejections: list[Draft] = []
         for proposal in proposals:
-            known = self._book.known.get(proposal.delta_id)
+            known = self._book.known(proposal)
             if known is not None:
-                self._answer(proposal, "known", known[0], known[1])
+                self._answer(proposal, "known", known.fact_id, known.retracted)
                 continue
             try:
                 check_delta(proposal.delta)
@@ -157,15 +156,15 @@ class _Batch:
         fact_id, provenance = None, {}
         if statement is not None:
             ended, kept = self._pinned(proposal, statement, ended)
-            self._check_authority(ended)
+            self._check_authority(proposal, ended)
             self._check_rival(proposal, statement, ended)
             self._end(ended)
             fact_id, provenance = self._state(proposal, statement, kept)
         else:
-            self._check_authority(ended)
+            self._check_authority(proposal, ended)
             self._end(ended)
         retracted = tuple(fact.fact_id for fact in ended)
-        self._book.note(proposal.delta_id, fact_id, retracted)
+        self._book.note(proposal, fact_id, retracted)
         self._answer(proposal, "applied", fact_id, retracted, warnings)
         return AppliedDelta(
             delta_id=proposal.delta_id,
@@ -202,10 +201,10 @@ class _Batch:
         warnings: list[str] = []
         for name in names:
             try:
-                fact = self._book.find(name, proposal.place, delta_id)
+                fact = self._book.find(name, proposal)
                 self._check_version(proposal, fact)
             except FactConflictError as conflict:
-                claimed = self._book.newest(name, proposal.place)
+                claimed = self._book.newest(name, proposal)
                 if self._command.strict and claimed and claimed.fact_id in self._claimed:
                     message = f"two deltas of the batch replace {name!r}"
                     raise FactConflictError("batch_overlap", message, delta_id) from conflict
@@ -222,7 +221,7 @@ class _Batch:
 
     def _check_version(self, proposal: Proposal, fact: DeltaFact) -> None:
         expected = getattr(proposal.delta, "expected_version", None)
-        version = self._book.version(fact.name, proposal.place)
+        version = self._book.version(fact, proposal.place)
         if expected is not None and expected != version:
             raise FactConflictError(
                 "stale_version",
@@ -233,22 +232,24 @@ class _Batch:
     def _pinned(
         self, proposal: Proposal, statement: StatedFact, ended: list[DeltaFact]
     ) -> tuple[list[DeltaFact], DeltaFact | None]:
-        """The facts that end, and the one that stays because it has the new one's name and
-        content."""
+        """The facts that end, and the one that stays because its source states it again under its
+        name. A fact that the delta may not end keeps its name, too."""
         if statement.name is None:
             return ended, None
-        standing = self._book.newest(statement.name, proposal.place)
+        standing = self._book.newest(statement.name, proposal)
         if standing is None or not standing.live or standing.name != statement.name:
             return ended, None
-        if standing.says(statement):
+        if not self._book.may_end(standing.source, proposal):
+            return ended, None
+        if standing.says(statement) and standing.source == proposal.source:
             return ended, standing if standing.ours else None
         return [*ended, standing], None
 
-    def _check_authority(self, ended: list[DeltaFact]) -> None:
-        """Check that the delta's actor may end these facts."""
+    def _check_authority(self, proposal: Proposal, ended: list[DeltaFact]) -> None:
+        """Check that the delta may end these facts."""
         for fact in ended:
-            if not fact.fresh and not self._moderates:
-                check_source(self._command.rights, fact.source)
+            if not self._book.may_end(fact.source, proposal):
+                raise source_forbidden(fact.source)
 
     def _check_rival(
         self, proposal: Proposal, statement: StatedFact, ended: list[DeltaFact]
@@ -258,7 +259,7 @@ class _Batch:
         patterns = self._command.single_valued
         if not any(matches_label(pattern, statement.relation) for pattern in patterns):
             return
-        rival = self._book.rival(statement, proposal.place)
+        rival = self._book.rival(statement, proposal)
         if rival is not None:
             raise FactConflictError(
                 "contradiction",
@@ -293,7 +294,7 @@ class _Batch:
             cause=self._cause,
         )
         self._facts.append(proven.draft)
-        self._book.state(statement.name or proven.fact_id, proven.fact_id, place, statement)
+        self._book.state(proven.fact_id, proposal, statement)
         return proven.fact_id, proven.provenance
 
     def _bundle(self, proposal: Proposal) -> dict[str, object]:

@@ -23,8 +23,9 @@ from engramlog.projections.writing.decide.facts.asserting import MISPLACED, stat
 from engramlog.projections.writing.memory_commands import RestateBatch, RestatedFact
 
 _KNOWN = """
-SELECT delta_id, fact_id FROM deltas
-WHERE delta_id IN (SELECT value FROM json_each(?)) AND peer IS NULL
+SELECT d.delta_id, f.source, d.fact_id FROM deltas d
+LEFT JOIN fact_rows f ON f.id=d.fact_id AND f.received_from IS NULL
+WHERE d.delta_id IN (SELECT value FROM json_each(?)) AND d.peer IS NULL
 """
 _THERE = "SELECT id, to_position FROM fact_rows WHERE id IN (SELECT value FROM json_each(?))"
 
@@ -121,13 +122,21 @@ def _without_known(
         same = _same_summary(command, payload, context)
         return (same, None) if same is not None else ({}, payload)
     asked = json_list(delta.delta_id for delta in payload.deltas)
-    known: dict[str, str | None] = dict(query(context.db, _KNOWN, (asked,)))
-    ids = {
-        delta.fact_id: fact
-        for delta in payload.deltas
-        if delta.fact_id is not None and (fact := known.get(delta.delta_id)) is not None
-    }
-    left = [delta for delta in payload.deltas if delta.delta_id not in known]
+    known: dict[str, dict[str | None, str | None]] = {}
+    for name, source, fact in query(context.db, _KNOWN, (asked,)):
+        known.setdefault(name, {})[source] = fact
+    sources = {item.key: item.fact.source for item in command.then if item.fact is not None}
+    ids: dict[str, str] = {}
+    left: list[AppliedDelta] = []
+    for delta in payload.deltas:
+        of_source = known.get(delta.delta_id, {})
+        source = sources.get(delta.fact_id or "")
+        if source is not None:  # several sources may state the same delta; None: its fact is erased
+            of_source = {each: of_source[each] for each in (source, None) if each in of_source}
+        if not of_source:
+            left.append(delta)
+        elif delta.fact_id is not None and (fact := next(iter(of_source.values()))) is not None:
+            ids[delta.fact_id] = fact
     return ids, msgspec.structs.replace(payload, deltas=left) if left else None
 
 
