@@ -217,7 +217,7 @@ def _agreed(
     except DigestMismatch as fault:
         if not green.snapshot:
             raise
-        reason = f"{fault}, if rebuilt from it"
+        reason = f"tables rebuilt from it differ from those in use: {', '.join(fault.tables)}"
         _log.warning("snapshot %s is passed over: %s", green.snapshot, reason)
         passed = [*green.passed_over, PassedOver(green.snapshot, reason)]
     green = replace(build(None), passed_over=passed)

@@ -22,6 +22,7 @@ from engramlog.eventlog.errors import StorageFailed
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.tables.database import remove_database
 from engramlog.projections.tables.digest import TableDigests
+from engramlog.projections.tables.storage_faults import DAMAGED, TablesDamaged
 from engramlog.replay.snapshot import (
     Snapshot,
     SnapshotFault,
@@ -156,6 +157,8 @@ class Snapshots:
                 self._store_file(target, snapshot)
             except OSError as fault:
                 raise StorageFailed(f"snapshot: {fault}") from fault
+            except DAMAGED as fault:
+                raise TablesDamaged(fault) from fault
             finally:
                 remove_database(target)
             progress(_STEPS, _STEPS)

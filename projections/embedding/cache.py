@@ -6,8 +6,10 @@ so erasing a fact deletes its entry here too.
 """
 
 import hashlib
+import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,15 @@ import numpy as np
 from engramlog.eventlog.engines.sqlite.erasing import truncate_wal
 from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.recipe import Space
-from engramlog.projections.tables.database import BUSY_TIMEOUT_MS, query, query_one, set_pragmas
+from engramlog.projections.tables.database import (
+    BUSY_TIMEOUT_MS,
+    opened_or_remade,
+    query,
+    query_one,
+    remove_database,
+    set_pragmas,
+)
+from engramlog.projections.tables.storage_faults import DAMAGED
 
 LOOKUP_KEYS_MAX = 500
 _SCHEMA = """
@@ -33,25 +43,49 @@ CREATE TABLE IF NOT EXISTS vectors (
 _GET = "SELECT text_sha256, vector FROM vectors WHERE space=? AND text_sha256 IN ({})"
 _PUT = "INSERT OR IGNORE INTO vectors (text_sha256, space, vector) VALUES (?,?,?)"
 
+_log = logging.getLogger(__name__)
+
 
 class EmbeddingCache:
-    """Vectors by space and text. Safe from several threads."""
+    """Vectors by space and text. Safe from several threads. A damaged file is made again, empty."""
 
     def __init__(self, path: Path) -> None:
-        self._db = apsw.Connection(str(path))
-        self._db.set_busy_timeout(BUSY_TIMEOUT_MS)
-        # Deleted data is overwritten: deletion here is erasure.
-        set_pragmas(self._db, "journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON")
+        self._path = path
         self._lock = threading.Lock()
         self._numbers: dict[Space, int] = {}
-        with self._db:
-            self._db.execute(_SCHEMA)
+        self._db = opened_or_remade(path, self._opened)
+
+    def _opened(self) -> apsw.Connection:
+        db = apsw.Connection(str(self._path))
+        try:
+            db.set_busy_timeout(BUSY_TIMEOUT_MS)
+            # Deleted data is overwritten: deletion here is erasure.
+            set_pragmas(db, "journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON")
+            with db:
+                db.execute(_SCHEMA)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    @contextmanager
+    def _kept(self) -> Generator[None, None, None]:
+        """The lock. A damaged file is made again, empty, and the block is left."""
+        with self._lock:
+            try:
+                yield
+            except DAMAGED as fault:
+                _log.warning("%s is damaged and made again: %s", self._path, fault)
+                self._db.close()
+                remove_database(self._path)
+                self._numbers.clear()
+                self._db = self._opened()
 
     def get_many(self, space: Space, texts: Sequence[str]) -> list[F32 | None]:
         """The vector of each text, or None if it was not embedded in this space."""
         keys = [text_key(text) for text in texts]
         found: dict[bytes, bytes] = {}
-        with self._lock:
+        with self._kept():
             number = self._number(space)
             for start in range(0, len(keys), LOOKUP_KEYS_MAX):
                 some = keys[start : start + LOOKUP_KEYS_MAX]
@@ -68,7 +102,7 @@ class EmbeddingCache:
             raise ValueError(f"{len(texts)} texts, vectors of shape {vectors.shape}")
         data = np.ascontiguousarray(vectors, dtype="<f4")
         stored = 0
-        with self._lock, self._db:
+        with self._kept(), self._db:
             number = self._number(space)
             before = self._db.total_changes()
             self._db.executemany(
@@ -84,7 +118,7 @@ class EmbeddingCache:
     def keep_only(self, keys: Iterable[bytes]) -> None:
         """Delete all vectors except those of these texts (``text_key``), and rewrite the file, so
         that it holds nothing of the others. A text that is used meanwhile may be embedded again."""
-        with self._lock:
+        with self._kept():
             self._db.execute("CREATE TEMP TABLE kept (key BLOB PRIMARY KEY) WITHOUT ROWID")
             try:
                 with self._db:

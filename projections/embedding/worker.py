@@ -30,7 +30,7 @@ from engramlog.projections.embedding.retrying import PAUSE_SECONDS, PAUSE_SECOND
 from engramlog.projections.embedding.vectors.blocks import VectorBlocks
 from engramlog.projections.embedding.vectors.bounded_vectors import BoundedVectors
 from engramlog.projections.embedding.vectors.loading import load_vectors
-from engramlog.projections.embedding.vectors.vec_facts import VecFacts
+from engramlog.projections.embedding.vectors.vec_facts import VecFacts, VectorsDamaged
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View, everything
 from engramlog.projections.moment import LIVE, Moment
@@ -103,6 +103,7 @@ class EmbeddingWorker:
         # Only the worker's thread uses these.
         self._past_from = 0
         self._begun: View | None = None
+        self._damaged = False
         self._changes = PublishedChanges()
         self._thread = threading.Thread(target=self._run, name="embedding", daemon=True)
 
@@ -175,6 +176,8 @@ class EmbeddingWorker:
         change: Change | None = None
         while not self._closing.is_set():
             try:
+                if self._damaged:
+                    self._begin_again()
                 if self._begun is not None:
                     self._load(self._begun)
                     self._compare(self._begun, everything(self._begun))
@@ -189,8 +192,16 @@ class EmbeddingWorker:
                     self._follow(change)
             except Exception as fault:  # a fault of disk or code does not end the thread
                 _log.exception("embedding worker")
+                self._damaged = self._damaged or isinstance(fault, VectorsDamaged)
                 self._retrying.failed(fault)
                 self._closing.wait(PAUSE_SECONDS)
+
+    def _begin_again(self) -> None:
+        """Start with an empty table; the cache has most vectors."""
+        self._table.remake()
+        with self._condition:
+            self._stored[:] = False
+        self._begun, self._damaged = self._reader.pin(), False
 
     def _gather(self) -> None:
         """Rest, unless there is work or a caller waits."""

@@ -1,10 +1,11 @@
 """Connections to ``projections.db``: opening, settings, pool."""
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import apsw
 import msgspec
@@ -17,6 +18,10 @@ CHECKPOINT_PAGES = 8_192
 """Pages of write-ahead log between checkpoints (32 MiB): few large checkpoints."""
 SIDE_FILES = ("-journal", "-wal", "-shm")
 """What SQLite appends to a database's name for the files beside it."""
+
+AnyOpened = TypeVar("AnyOpened")
+
+_log = logging.getLogger(__name__)
 
 
 def open_writer(path: Path, *, bulk: bool = False) -> apsw.Connection:
@@ -106,6 +111,17 @@ def remove_database(path: Path) -> None:
     """Delete a database and its side files."""
     for suffix in ("", *SIDE_FILES):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def opened_or_remade(path: Path, opened: Callable[[], AnyOpened]) -> AnyOpened:
+    """What ``opened`` makes of a file that only repeats what can be computed again: if it is
+    damaged, ``opened`` makes it again."""
+    try:
+        return opened()
+    except DAMAGED as fault:
+        _log.warning("%s is damaged and made again: %s", path, fault)
+    remove_database(path)
+    return opened()
 
 
 class ReaderPool:

@@ -93,7 +93,9 @@ def run_rebuild(args: argparse.Namespace) -> int:
     for each in report["passed_over"]:
         print(f"skipped snapshot {each['position']}: {each['reason']}", file=sys.stderr)
     behind = f" behind the snapshot at {report['snapshot']}" if report["snapshot"] else ""
-    compared = "equal to the views in use" if report["compared"] else "not comparable: new version"
+    compared = "not compared: those in use were damaged, or of another version"
+    if report["compared"]:
+        compared = "equal to the views in use"
     print(
         f"rebuilt {report['events']:,} events{behind} in {report['seconds']:.1f} s "
         f"at position {report['position']}; digest {report['digest'][:16]}…, {compared}"

@@ -7,8 +7,8 @@ possible.
 """
 
 import threading
-from collections.abc import Container, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Container, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import cast
@@ -19,16 +19,19 @@ import numpy as np
 import sqlite_vec
 
 from engramlog.eventlog.engines.sqlite.erasing import truncate_wal
+from engramlog.eventlog.errors import StorageFailed
 from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.errors import DimensionMismatch, ModelMismatch
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.tables.database import (
     BUSY_TIMEOUT_MS,
     copy_rows,
+    opened_or_remade,
     query_one,
     remove_database,
     set_pragmas,
 )
+from engramlog.projections.tables.storage_faults import DAMAGED
 
 PAGE_ROWS = 5_000
 CHUNK_ROWS = 128
@@ -59,6 +62,19 @@ def _is_kept(name: str, gone: Container[str]) -> bool:
     return name not in gone and not name.startswith(CARD_PREFIX)
 
 
+class VectorsDamaged(StorageFailed):
+    """The file is damaged; its vectors can be computed again."""
+
+
+@contextmanager
+def _intact(path: Path) -> Generator[None, None, None]:
+    """Raises VectorsDamaged for what SQLite, or sqlite-vec in its own tables, finds in the file."""
+    try:
+        yield
+    except (*DAMAGED, apsw.SQLError) as fault:
+        raise VectorsDamaged(f"{path.name} is damaged: {fault}") from fault
+
+
 class KeptVecFacts:
     """The table in a process that only reads. Safe from several threads."""
 
@@ -73,7 +89,7 @@ class KeptVecFacts:
 
     def pages(self) -> Iterator[tuple[list[str], F32]]:
         """All ids and their vectors, page by page, as of the first read."""
-        with closing(read_vectors(self._path)) as db:
+        with _intact(self._path), closing(read_vectors(self._path)) as db:
             cursor = iter(db.execute(_ALL))
             while rows := list(islice(cursor, PAGE_ROWS)):
                 data = b"".join(cast("bytes", row[1]) for row in rows)
@@ -82,14 +98,14 @@ class KeptVecFacts:
 
     def id_pages(self) -> Iterator[list[str]]:
         """All ids, page by page, as of the first read."""
-        with closing(read_vectors(self._path)) as db:
+        with _intact(self._path), closing(read_vectors(self._path)) as db:
             cursor = iter(db.execute(_IDS))
             while rows := list(islice(cursor, PAGE_ROWS)):
                 yield [str(row[0]) for row in rows]
 
     def rows_of(self, ids: Sequence[str]) -> tuple[list[str], F32]:
         """Those of some ids that the table has, and their vectors."""
-        with self._lock:
+        with self._lock, _intact(self._path):
             found = [row for each in ids for row in self._db.execute(_ONE, (each,))]
         data = b"".join(cast("bytes", row[1]) for row in found)
         matrix = np.frombuffer(data, dtype="<f4")
@@ -105,41 +121,39 @@ class VecFacts(KeptVecFacts):
     """The table in its one writing process, and its position. Safe from several threads."""
 
     def __init__(self, path: Path, space: Space) -> None:
-        """Open or create the table for one space. Raises as ``KeptVecFacts``."""
+        """Open or create the table for one space; a damaged file is made again, empty. Raises as
+        ``KeptVecFacts``."""
         self._path = path
+        self._space = space
         self._lock = threading.Lock()
-        self._db = open_vectors(path)
-        try:
-            with self._db:
-                self._settle(space)
-        except BaseException:
-            self._db.close()
-            raise
+        self._db = opened_or_remade(path, self._opened)
 
-    def _settle(self, space: Space) -> None:
-        self._db.execute(_META)
-        found = query_one(self._db, "SELECT space FROM vec_meta")
-        if found is not None:
-            stored = msgspec.json.decode(found[0], type=Space)
-            check_same(stored, space)
-            if stored == space:
-                return
-            self._db.execute("DROP TABLE vec_facts; DELETE FROM vec_meta")
-        if query_one(self._db, _HAS_TABLE) is None:
-            self._db.execute(_TABLE.format(space.stored_dimensions, CHUNK_ROWS))
-        self._db.execute(
-            "INSERT INTO vec_meta VALUES (1,?,0)", (msgspec.json.encode(space).decode(),)
-        )
+    def remake(self) -> None:
+        """Replace a damaged file by an empty one."""
+        with self._lock:
+            self._db.close()
+            remove_database(self._path)
+            self._db = self._opened()
+
+    def _opened(self) -> apsw.Connection:
+        db = open_vectors(self._path)
+        try:
+            with db:
+                _settle(db, self._space)
+        except BaseException:
+            db.close()
+            raise
+        return db
 
     @property
     def position(self) -> int:
         """The table has every fact that was live at this log position."""
-        with self._lock:
+        with self._lock, _intact(self._path):
             found = query_one(self._db, "SELECT position FROM vec_meta")
         return 0 if found is None else int(found[0])
 
     def __len__(self) -> int:
-        with self._lock:
+        with self._lock, _intact(self._path):
             (count,) = query_one(self._db, "SELECT count(*) FROM vec_facts") or (0,)
         return int(count)
 
@@ -152,7 +166,7 @@ class VecFacts(KeptVecFacts):
         """Insert vectors, delete those of ended facts, and advance the position, in one
         transaction."""
         rows = [(fact, row.tobytes()) for fact, row in added]
-        with self._lock, self._db:
+        with self._lock, _intact(self._path), self._db:
             self._db.executemany(_DELETE, ((fact,) for fact in ended))
             try:
                 with self._db:
@@ -167,7 +181,7 @@ class VecFacts(KeptVecFacts):
         """Rewrite the table without the vectors of ``gone`` and of cards. Then neither sqlite-vec's
         chunks nor SQLite's pages keep a trace of them."""
         staged = self._path.with_name(self._path.name + ".next")
-        with self._lock:
+        with self._lock, _intact(self._path):
             remove_database(staged)
             self._copy(staged, gone)
             self._db.close()
@@ -188,12 +202,31 @@ class VecFacts(KeptVecFacts):
             truncate_wal(fresh)
 
 
+def _settle(db: apsw.Connection, space: Space) -> None:
+    """Make the table for a space, unless it has it. Raises as ``KeptVecFacts``."""
+    db.execute(_META)
+    found = query_one(db, "SELECT space FROM vec_meta")
+    if found is not None:
+        stored = msgspec.json.decode(found[0], type=Space)
+        check_same(stored, space)
+        if stored == space:
+            return
+        db.execute("DROP TABLE vec_facts; DELETE FROM vec_meta")
+    if query_one(db, _HAS_TABLE) is None:
+        db.execute(_TABLE.format(space.stored_dimensions, CHUNK_ROWS))
+    db.execute("INSERT INTO vec_meta VALUES (1,?,0)", (msgspec.json.encode(space).decode(),))
+
+
 def open_vectors(path: Path, page_bytes: int = 4096) -> apsw.Connection:
     """A writing connection with ``vec0``. ``page_bytes``: for a new file."""
     db = apsw.Connection(str(path))
-    _load_vec0(db)
-    set_pragmas(db, f"page_size={page_bytes}", "journal_mode=WAL", "synchronous=NORMAL")
-    set_pragmas(db, "secure_delete=ON")
+    try:
+        _load_vec0(db)
+        set_pragmas(db, f"page_size={page_bytes}", "journal_mode=WAL", "synchronous=NORMAL")
+        set_pragmas(db, "secure_delete=ON")
+    except BaseException:
+        db.close()
+        raise
     return db
 
 

@@ -10,6 +10,7 @@ from engramlog.projections.embedding.cache import EmbeddingCache, text_key
 from engramlog.projections.embedding.errors import UnknownModel
 from engramlog.projections.embedding.providers.models import card_of
 from engramlog.projections.embedding.recipe import Space, check_truncation, composed, truncate
+from tests.worlds.damaged_files import DAMAGES, damage
 
 SPACE = Space("minilm", "all-MiniLM-L6-v2", 384)
 
@@ -35,6 +36,21 @@ def test_cached_vectors_survive_the_process(tmp_path: Path) -> None:
     first.put_many(SPACE, ["one"], rows(1))
     first.close()
     second = EmbeddingCache(tmp_path / "embeddings.db")
+    assert second.get_many(SPACE, ["one"])[0] is not None
+    second.close()
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damaged_cache_is_made_again_empty(tmp_path: Path, how: str) -> None:
+    texts = [f"text {number}" for number in range(300)]
+    first = EmbeddingCache(tmp_path / "embeddings.db")
+    first.put_many(SPACE, texts, rows(len(texts)))
+    first.close()
+    damage(tmp_path / "embeddings.db", how)
+    second = EmbeddingCache(tmp_path / "embeddings.db")
+    assert second.get_many(SPACE, texts) == [None] * len(texts)
+    second.put_many(SPACE, ["one"], rows(1))
+    second.keep_only([text_key("one")])
     assert second.get_many(SPACE, ["one"])[0] is not None
     second.close()
 

@@ -21,8 +21,10 @@ from engramlog.projections.embedding.recipe import Space, composed
 from engramlog.projections.embedding.service import Embeddings
 from engramlog.projections.embedding.vectors import blocks as blocks_module
 from engramlog.projections.embedding.vectors import in_memory as vectors_module
+from engramlog.projections.embedding.vectors.vec_facts import VectorsDamaged
 from engramlog.projections.tables.declared.policies import pinned_model
 from engramlog.projections.writing.commands import Done, EraseFacts, RetractFact, SweepDecay
+from tests.worlds.damaged_files import DAMAGES, damage
 from tests.worlds.histories import asserted
 from tests.worlds.provider_double import CARD, SPACE, WordsProvider, words_vector
 from tests.worlds.waiting import SECONDS_MAX, until
@@ -244,6 +246,34 @@ def test_a_deleted_table_is_filled_again_from_the_cache(stage: Stage) -> None:
     assert stage.settled() == sorted(facts)
     assert stage.provider.embedded == []
     until(lambda: stage.has_vector(ended))  # for questions about the past
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damaged_table_is_made_again_from_the_cache(stage: Stage, how: str) -> None:
+    facts = [stage.say(f"fact {n}") for n in range(300)]
+    assert stage.settled() == sorted(facts)
+    stage.restart(lambda: damage(stage.folder / "vectors.db", how))
+    assert stage.settled() == sorted(facts)
+    assert stage.provider.embedded == []
+    later = stage.say("later")
+    assert stage.settled() == sorted([*facts, later])
+    assert all(stage.has_vector(fact) for fact in (*facts, later))
+
+
+def test_damage_found_by_a_write_is_mended_at_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = [stage.say(f"fact {n}") for n in range(3)]
+    assert stage.settled() == sorted(facts)
+    table = stage.embeddings._table
+
+    def damaged(*_: object, **__: object) -> None:
+        monkeypatch.undo()
+        raise VectorsDamaged("vectors.db is damaged")
+
+    monkeypatch.setattr(table, "write", damaged)
+    later = stage.say("later")
+    assert stage.settled() == sorted([*facts, later])
 
 
 def test_while_the_provider_is_away_writes_go_on_and_ends_are_followed(stage: Stage) -> None:
