@@ -150,11 +150,8 @@ def stored(
     embedding: EmbeddingSettings | None,
     vectors: Path | None = None,
 ) -> Generator[list[Store]]:
-    """Each conversation in a new node under ``folder``, embedded to the last turn.
-
-    Args:
-        vectors: keeps the vectors of each for the next run.
-    """
+    """Each conversation in a new node under ``folder``, embedded to the last turn. ``vectors``:
+    keeps the vectors of each for the next run."""
     with ExitStack() as stack:
         stores: list[Store] = []
         for conversation in chosen:

@@ -151,10 +151,8 @@ class Chain:
         return links
 
     def follow(self, events: Sequence[Stored]) -> list[Link]:
-        """Continue the log with another log's events unchanged, positions included.
-
-        Raises: CorruptLog: an event does not continue this log or its stream; nothing is linked.
-        """
+        """Continue the log with another log's events unchanged, positions included. Raises
+        CorruptLog: an event does not continue this log or its stream; nothing is linked."""
         links: list[Link] = []
         tips: dict[str, StreamHead] = {}
         position, received_at, hlc = self._position, self._received_at, self._hlc.last

@@ -80,10 +80,8 @@ class HybridClock:
         return self.last
 
     def receive(self, remote: int, now_us: int) -> int:
-        """Merge a reading of a replayed event, of any age, and return ours after it.
-
-        Raises: ClockSkew: the reading is over 300 s ahead; our clock is unchanged.
-        """
+        """Merge a reading of a replayed event, of any age, and return ours after it. Raises
+        ClockSkew: the reading is over 300 s ahead; our clock is unchanged."""
         ahead_ms = remote // COUNTER_LIMIT - now_us // 1000
         if ahead_ms > FUTURE_SKEW_MS_MAX:
             raise ClockSkew(f"remote clock is {ahead_ms} ms ahead, over {FUTURE_SKEW_MS_MAX}")

@@ -94,12 +94,10 @@ class HeldDirectory(DataDirectory):
 
     @classmethod
     def open(cls, path: Path, *, create: bool = True, clock: Clock | None = None) -> Self:
-        """Take the directory for this process; create it and its identity if new.
-
-        Raises: DirectoryLocked: another process holds it; the message names its pid.
-        DirectoryCopied: it is a copy; the message names the remedies. KeyFileError: the signing key
-        is missing or unsafe. DataDirectoryError: it does not exist, or cannot be written.
-        """
+        """Take the directory for this process; create it and its identity if new. Raises
+        DirectoryLocked: another process holds it; the message names its pid. DirectoryCopied: it is
+        a copy; the message names the remedies. KeyFileError: the signing key is missing or unsafe.
+        DataDirectoryError: it does not exist, or cannot be written."""
         lock = _take_lock(path, create)
         try:
             folder = path / "identity"

@@ -71,11 +71,8 @@ class Identity:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """The identity in ``folder``. Finishes a rotation after a crash.
-
-        Raises: KeyFileError: a file is missing, unreadable, open to others, or the key is not the
-        one in ``node.json``.
-        """
+        """The identity in ``folder``. Finishes a rotation after a crash. Raises KeyFileError: a
+        file is missing, unreadable, open to others, or the key is not the one in ``node.json``."""
         document = read_node_document(folder)
         key = _load_key(folder / KEY_FILE)
         identity = cls(folder, document, key)

@@ -93,12 +93,10 @@ class AppendTransaction(Protocol):
         request that appends in several steps: check ``replayed`` before the first.
 
         ``received_at`` (microseconds) defaults to the log's clock, and never goes back: an earlier
-        time is raised to the last recorded one.
-
-        Raises: IdempotencyConflict: the key was used for a request with another digest.
-        ExpectationFailed: ``expect`` is not met. PayloadTooLarge: a payload is over the format's
-        limit. AppendError: the log already has an event id, a payload could not be read back, or
-        the transaction grows over ``TRANSACTION_EVENTS_MAX``.
+        time is raised to the last recorded one. Raises IdempotencyConflict: the key was used for a
+        request with another digest. ExpectationFailed: ``expect`` is not met. PayloadTooLarge: a
+        payload is over the format's limit. AppendError: the log already has an event id, a payload
+        could not be read back, or the transaction grows over ``TRANSACTION_EVENTS_MAX``.
         """
         ...
 
@@ -113,11 +111,9 @@ class AppendTransaction(Protocol):
         """Append another node's events unchanged, with positions and times of this log.
 
         ``peer``: the node they came through. ``erasable``: ids of events whose payload may be
-        missing, because an erasure names them.
-
-        Raises: CorruptLog: one of them does not continue its stream. ClockSkew: one has a time over
-        300 s ahead. AppendError: the log already has an event id, or the transaction grows too
-        large.
+        missing, because an erasure names them. Raises CorruptLog: one of them does not continue its
+        stream. ClockSkew: one has a time over 300 s ahead. AppendError: the log already has an
+        event id, or the transaction grows too large.
         """
         ...
 
@@ -176,11 +172,9 @@ class CopyableLog(Protocol):
         ...
 
     def copy(self, events: Sequence[Stored], keys: Sequence[KeyCopy] = ()) -> None:
-        """Append another log's events unchanged: positions, times, bytes and hashes.
-
-        Raises: CorruptLog: they do not continue this log; nothing is appended. StorageError: the
-        disk refused.
-        """
+        """Append another log's events unchanged: positions, times, bytes and hashes. Raises
+        CorruptLog: they do not continue this log; nothing is appended. StorageError: the disk
+        refused."""
         ...
 
 

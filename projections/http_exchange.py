@@ -94,14 +94,9 @@ async def exchange(
     waited_seconds: float = 0.0,
     proxy: _Proxy | None = None,
 ) -> HttpAnswer:
-    """The complete answer to one request.
-
-    Args:
-        waited_seconds: how long the host may delay the answer.
-
-    Raises:
-        HttpFault: none came within the limits, or the answer does not give its length.
-    """
+    """The complete answer to one request. ``waited_seconds``: how long the host may delay the
+    answer. Raises HttpFault: none came within the limits, or the answer does not give its
+    length."""
     loop = asyncio.get_running_loop()
     began = loop.time() + waited_seconds
     data = bytearray()

@@ -21,11 +21,8 @@ _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*:[^\s]")
 
 @lru_cache(maxsize=65_536)
 def normalize_uri(text: str) -> str:
-    """The stored form of an entity or source.
-
-    Raises:
-        ValueError: empty, over 2048 characters, or holding control characters.
-    """
+    """The stored form of an entity or source. Raises ValueError: empty, over 2048 characters, or
+    holding control characters."""
     trimmed = text.strip()
     if not trimmed:
         raise ValueError("entity URI must not be empty")
@@ -46,9 +43,8 @@ def normalize_uri(text: str) -> str:
 def normalize_ref(text: str) -> str:
     """The entity of a ``ref`` value, in stored form.
 
-    A ref must be a URI (``scheme:…``): there are no refs without an edge.
-
-    Raises: ValueError: empty or not a URI.
+    A ref must be a URI (``scheme:…``): there are no refs without an edge. Raises ValueError: empty
+    or not a URI.
     """
     normal = normalize_uri(text)
     if _SCHEME.match(normal) is None:

@@ -64,10 +64,8 @@ class _Contents(Struct, frozen=True):
 
 
 def write_sections(path: Path, document: bytes, sections: Iterable[Laid]) -> None:
-    """Write a file and make it durable.
-
-    Raises: OSError: writing failed, or would leave less than ``SPARE_BYTES`` for the log.
-    """
+    """Write a file and make it durable. Raises OSError: writing failed, or would leave less than
+    ``SPARE_BYTES`` for the log."""
     places: dict[str, _Place] = {}
     with path.open("wb") as file:
         os.fchmod(file.fileno(), 0o600)
@@ -148,10 +146,8 @@ class Sections:
 
 
 def open_sections(path: Path) -> Sections:
-    """Map a file; a section is read on first use or by ``check``.
-
-    Raises: OSError: it cannot be read. SealedFault: it is not a complete file of sections.
-    """
+    """Map a file; a section is read on first use or by ``check``. Raises OSError: it cannot be
+    read. SealedFault: it is not a complete file of sections."""
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size < _TAIL:

@@ -61,11 +61,9 @@ class BackupManifest(Struct, frozen=True):
 
 
 def make_backup(data: Path, target: Path, clock: Clock, progress: Progress) -> BackupManifest:
-    """Back up the data directory ``data``, in use or not, to the new folder ``target``.
-
-    Raises: BackupFault: the target is not empty. DataDirectoryError, KeyFileError, StorageError:
-    something cannot be read or written.
-    """
+    """Back up the data directory ``data``, in use or not, to the new folder ``target``. Raises
+    BackupFault: the target is not empty. DataDirectoryError, KeyFileError, StorageError: something
+    cannot be read or written."""
     directory = DataDirectory.inspect(data)
     if target.exists() and any(target.iterdir()):
         raise BackupFault(f"{target} is not empty: a backup needs an empty folder")
@@ -151,11 +149,9 @@ def read_manifest(backup: Path) -> BackupManifest:
 
 
 def check_backup(backup: Path, progress: Progress) -> BackupManifest:
-    """Check every file of a backup, the chains of its log, and the signed heads.
-
-    Raises: BackupFault: a file is missing, altered, or differs from the signed heads; the message
-    names it.
-    """
+    """Check every file of a backup, the chains of its log, and the signed heads. Raises
+    BackupFault: a file is missing, altered, or differs from the signed heads; the message names
+    it."""
     manifest = read_manifest(backup)
     for number, file in enumerate(manifest.files):
         progress(file.name, number, len(manifest.files))
@@ -182,10 +178,8 @@ def restore_backup(
 ) -> BackupManifest:
     """Make the data directory ``data`` from a backup, as the same node in a new epoch.
 
-    ``data`` appears completely or not at all.
-
-    Raises: BackupFault: the backup is damaged, or ``data`` exists. KeyFileError: ``epoch`` is not
-    above the backup's.
+    ``data`` appears completely or not at all. Raises BackupFault: the backup is damaged, or
+    ``data`` exists. KeyFileError: ``epoch`` is not above the backup's.
     """
     data = data.resolve()  # the place that ``.`` or a link names
     if data.exists() and (not data.is_dir() or any(data.iterdir())):

@@ -19,10 +19,9 @@ class CopyDiffers(Exception):
 def copy_log(source: WholeLog, target: WholeLog, progress: Progress) -> int:
     """Append the part of ``source`` that ``target`` lacks; returns the position reached.
 
-    ``target`` may already hold the start of ``source``, so an interrupted copy continues.
-
-    Raises: CopyDiffers: ``target`` holds other events. CorruptLog: ``source`` is damaged; nothing
-    more is copied. StorageError: either cannot be read or written.
+    ``target`` may already hold the start of ``source``, so an interrupted copy continues. Raises
+    CopyDiffers ``target`` holds other events. CorruptLog: ``source`` is damaged; nothing more is
+    copied. StorageError: either cannot be read or written.
     """
     after = target.head().position
     if after and source.read_stored(after - 1, 1) != target.read_stored(after - 1, 1):

@@ -129,9 +129,8 @@ class Cleaner:
     def clean(self, note: Callable[[str], None] = lambda _step: None) -> list[str]:
         """Clean up after every erasure without a receipt; returns those that got one.
 
-        ``note`` is called with the name of each step before it begins.
-
-        Raises: StorageError, WriterDegraded: a file cannot be cleaned now; call again later.
+        ``note`` is called with the name of each step before it begins. Raises StorageError,
+        WriterDegraded: a file cannot be cleaned now; call again later.
         """
         waiting = self.unclean()
         if not waiting:

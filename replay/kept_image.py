@@ -47,10 +47,8 @@ class KeptImage:
         )
 
     def discard(self) -> None:
-        """Remove the files, and unmap them here.
-
-        Raises: OSError: a file cannot be removed. StorageFailed: a running request still reads one.
-        """
+        """Remove the files, and unmap them here. Raises OSError: a file cannot be removed.
+        StorageFailed: a running request still reads one."""
         self.files.discard()
         held: Callable[[], object | None] = self._writer.exclusive(self._image.unmap).result()
         for _ in range(MAPPED_LOOKS):

@@ -87,10 +87,8 @@ def replay_into(
     *,
     tolerant: bool = False,
 ) -> int:
-    """Apply everything after the store's position up to ``until``; returns how many events.
-
-    Raises: ProjectorHalted: a projector cannot apply an event, unless ``tolerant``.
-    """
+    """Apply everything after the store's position up to ``until``; returns how many events. Raises
+    ProjectorHalted: a projector cannot apply an event, unless ``tolerant``."""
     done, start = 0, store.position
     if progress is not None and start < until:
         progress(0, until - start)  # rates count from here
@@ -120,10 +118,8 @@ def build_green(
     path: Path | None = None,
 ) -> Green:
     """A complete file of tables at ``until``, synced to disk: the next generation, or ``path``.
-
-    Raises: UnknownKind: at a local event that this release cannot read. ProjectorHalted: a
-    projector cannot be rebuilt, unless ``tolerant``. In both cases the unfinished file is removed.
-    """
+    Raises UnknownKind: at a local event that this release cannot read. ProjectorHalted: a projector
+    cannot be rebuilt, unless ``tolerant``. In both cases the unfinished file is removed."""
     path = path or new_generation(link)
     start, passed = (None, []) if snapshots is None else snapshots.copy_newest(path, log, until)
     for each in passed:
@@ -170,10 +166,9 @@ def rebuild_serving(
 
     Blue is compared at the position of a read snapshot from the start, so writes continue; damaged
     files cannot be compared. The writer then closes the last gap and switches to green; ``swapped``
-    is called before its first write there, so that no reader continues with blue.
-
-    Raises: DigestMismatch: green differs from blue. WriterBusy, WriterClosed, ProjectorHalted:
-    green cannot take over. In all cases green is removed and blue stays in use.
+    is called before its first write there, so that no reader continues with blue. Raises
+    DigestMismatch: green differs from blue. WriterBusy, WriterClosed, ProjectorHalted: green cannot
+    take over. In all cases green is removed and blue stays in use.
     """
     began = monotonic()
     damaged = False

@@ -84,11 +84,8 @@ def decode_snapshot(data: bytes) -> Snapshot:
 
 
 def described(path: Path, made_at_us: int, *, automatic: bool) -> Snapshot:
-    """The document of a complete file of tables.
-
-    Raises: SnapshotFault: a projector is halted or behind, or other versions made the file.
-    StorageFailed: it cannot be read.
-    """
+    """The document of a complete file of tables. Raises SnapshotFault: a projector is halted or
+    behind, or other versions made the file. StorageFailed: it cannot be read."""
     state, digests = _contents(path)
     if state.halted:
         name, why = next(iter(sorted(state.halted.items())))

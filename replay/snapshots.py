@@ -109,11 +109,9 @@ class Snapshots:
         *,
         automatic: bool = False,
     ) -> Snapshot:
-        """Copy the tables in use, in one read transaction, while writes continue.
-
-        Raises: SnapshotFault: a projector is halted, or nothing has been written yet. StorageError:
-        a file cannot be read or written.
-        """
+        """Copy the tables in use, in one read transaction, while writes continue. Raises
+        SnapshotFault: a projector is halted, or nothing has been written yet. StorageError: a file
+        cannot be read or written."""
 
         def copy(target: Path) -> None:
             progress(0, _STEPS)
@@ -199,10 +197,8 @@ class Snapshots:
         self, target: Path, log: EventLog, until: int
     ) -> tuple[Snapshot | None, list[PassedOver]]:
         """Copy the newest snapshot that fits this release, the log and ``until`` to ``target``;
-        None without one. Also returns the damaged or unfitting ones.
-
-        Raises: StorageFailed: the copy cannot be written.
-        """
+        None without one. Also returns the damaged or unfitting ones. Raises StorageFailed: the copy
+        cannot be written."""
         head = log.head().position
         with self._lock:
             found, passed = self.all()

@@ -51,11 +51,8 @@ class FactChains:
     def proof(
         self, reader: Reader, view: View, authorization: Authorization, moment: Moment
     ) -> dict[str, Any]:
-        """The ``chain_proof`` of all facts that the caller could read at the moment.
-
-        Raises:
-            ApiError: 409 ``fact_chain_mismatch`` if a fact does not match its content id.
-        """
+        """The ``chain_proof`` of all facts that the caller could read at the moment. Raises
+        ApiError 409 ``fact_chain_mismatch`` if a fact does not match its content id."""
         if view.confidential:  # its facts depend on the caller, and may change in the past
             return _proof(_continued(Running(), reader, view, authorization, moment))
         # The chain depends only on the rights to read.

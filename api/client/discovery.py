@@ -14,11 +14,8 @@ EVENTS_WIRE = "engramlog_events"
 
 
 async def discovered(url: str, *, private: bool) -> dict[str, Any] | None:
-    """The discovery document of the node at a URL; None if it is not readable.
-
-    Args:
-        private: whether it may be in private networks and on loopback.
-    """
+    """The discovery document of the node at a URL; None if it is not readable. ``private``: whether
+    it may be in private networks and on loopback."""
     if address_fault(url, private=private) is not None:
         return None
     try:

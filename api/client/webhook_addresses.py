@@ -15,10 +15,8 @@ class AddressRefused(OSError):
 
 
 def address_fault(url: str, *, private: bool) -> str | None:
-    """Why requests to ``url`` are forbidden; None if its text is acceptable.
-
-    Args: private: whether to allow private networks, loopback and plain http.
-    """
+    """Why requests to ``url`` are forbidden; None if its text is acceptable. ``private``: whether
+    to allow private networks, loopback and plain http."""
     try:
         parts = urlsplit(url)
         _ = parts.port

@@ -29,11 +29,8 @@ class Assertion(Struct, frozen=True):
 async def state_fact(
     context: RequestContext, request: AssertRequest, idempotency: Idempotency | None
 ) -> tuple[Done, list[str]]:
-    """State a fact; its outcome, and the warnings for the answer.
-
-    Raises:
-        ApiError: as ``assertion_of``, and if the writer refuses it.
-    """
+    """State a fact; its outcome, and the warnings for the answer. Raises ApiError as
+    ``assertion_of``, and if the writer refuses it."""
     assertion = assertion_of(context, request)
     return await context.do(assertion.command, idempotency=idempotency), assertion.warnings
 
@@ -55,11 +52,8 @@ class Assertions:
         self._sources: dict[str, str] = {}
 
     def of(self, request: AssertRequest) -> Assertion:
-        """The command of one assert request.
-
-        Raises:
-            ApiError: 400, 403, 404 or 413 in the protocol's words.
-        """
+        """The command of one assert request. Raises ApiError 400, 403, 404 or 413 in the protocol's
+        words."""
         context = self._context
         given = request.value.stored()
         check_value(context, given)

@@ -19,12 +19,9 @@ PUBLIC_KEY_BYTES = 32
 def attestation_of(
     context: RequestContext, request: AssertRequest, value: Value
 ) -> Attestation | None:
-    """The verified attestation of a request, if it has one.
-
-    Raises:
-        ApiError: 400 for an unknown or revoked key or a wrong signature, or if a required one is
-            missing; 403 for a key of another entity.
-    """
+    """The verified attestation of a request, if it has one. Raises ApiError 400 for an unknown or
+    revoked key or a wrong signature, or if a required one is missing; 403 for a key of another
+    entity."""
     given = request.attestation
     if given is None:
         check_unattested(context)

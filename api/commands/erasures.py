@@ -28,11 +28,8 @@ TEXT_LENGTH_MIN = 4
 
 
 async def erase(context: RequestContext, request: ErasureRequest) -> ErasureBegun:
-    """Erase; then wait for the cleaning if the request says so.
-
-    Raises:
-        ApiError: 404 ``fact_not_found``, 403 ``scope_forbidden``, 423 ``legal_hold``.
-    """
+    """Erase; then wait for the cleaning if the request says so. Raises ApiError 404
+    ``fact_not_found``, 403 ``scope_forbidden``, 423 ``legal_hold``."""
     service = context.service
     await service.tracker.flush()
     entity = None if request.entity is None else stored_uri(request.entity)

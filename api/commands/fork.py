@@ -36,12 +36,9 @@ class Fork(Struct, rename={"with_": "with"}):
 
 
 def fork(context: RequestContext, body: ForkBody) -> Fork:
-    """The answer without the suppositions, the answer with them, and the difference.
-
-    Raises:
-        ApiError: ``fork_too_large``, ``supposition_refused``, ``as_of_*``, and the question's own
-            errors.
-    """
+    """The answer without the suppositions, the answer with them, and the difference. Raises
+    ApiError ``fork_too_large``, ``supposition_refused``, ``as_of_*``, and the question's own
+    errors."""
     position, instant_us = _moment(context, body)
     node = context.node
     node.reader.image.tail.settle()  # copies the current tables

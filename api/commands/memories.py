@@ -40,11 +40,8 @@ def refusal_of(request: MemoryRequest, owner: str) -> str | None:
 
 
 async def memory_of(context: RequestContext, request: MemoryRequest, owner: str) -> MemoryToStore:
-    """The command of one memory; makes the vectors for its comparisons first.
-
-    Raises:
-        ApiError: as ``assertion_of``.
-    """
+    """The command of one memory; makes the vectors for its comparisons first. Raises ApiError as
+    ``assertion_of``."""
     assertion = assertion_of(context, request.fact(owner))
     fact = assertion.command
     likeness, warnings = await _likeness(context, fact)
@@ -99,11 +96,8 @@ def _likest(semantics: Semantics, text: str, slots: I32) -> list[int]:
 
 
 def merge_of(context: RequestContext, ids: list[str]) -> MergeMemories:
-    """The command of a merge.
-
-    Raises:
-        ApiError: 404 if a memory is not visible; 403 if the caller may not end it.
-    """
+    """The command of a merge. Raises ApiError 404 if a memory is not visible; 403 if the caller may
+    not end it."""
     view = context.view()
     rights = context.authorization.reading()
     shown = readable_of(view, rights.alone(), ids)

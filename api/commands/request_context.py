@@ -91,10 +91,8 @@ class ReadingContext:
     def moment(self, view: View, at: MomentQuery | None = None, *, allowed: bool = True) -> Moment:
         """The moment of a request: now, or its ``as_of`` and ``valid_at``.
 
-        ``allowed``: the setting that lets this route look back.
-
-        Raises:
-            ApiError: 400 ``as_of_*``; 501 or 403 if time travel is off.
+        ``allowed``: the setting that lets this route look back. Raises ApiError 400 ``as_of_*``;
+        501 or 403 if time travel is off.
         """
         now_us = self.node.clock.now_us()
         moment = Moment(view.position, now_us)
@@ -176,14 +174,9 @@ class ReadingContext:
         )
 
     def narrowed(self, scope: str | None, *, for_model: bool = False) -> Authorization:
-        """The caller's rights, narrowed to the scope in a query string.
-
-        Args:
-            for_model: as ``model_authorization``.
-
-        Raises:
-            ApiError: 400 in the protocol's words for a scope that does not exist.
-        """
+        """The caller's rights, narrowed to the scope in a query string. ``for_model``: as
+        ``model_authorization``. Raises ApiError 400 in the protocol's words for a scope that does
+        not exist."""
         rights = self.model_authorization if for_model else self.authorization
         if scope is None:
             return rights

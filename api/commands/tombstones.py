@@ -46,13 +46,10 @@ def entity_meant(context: RequestContext, text: str) -> str:
 
 
 async def set_tombstone(context: RequestContext, request: TombstoneRequest) -> TombstoneMade:
-    """Hide an entity, after erasing it if requested.
-
-    Raises:
-        ApiError: 400 ``tombstone_invalid_scope`` or ``tombstone_entity_uri_invalid``, 403
-            ``scope_forbidden``, 409 ``tombstone_already_exists``, 422 ``erasure_beside_hold``
-            or ``erasure_of_one_scope``, 423 ``legal_hold``.
-    """
+    """Hide an entity, after erasing it if requested. Raises ApiError 400
+    ``tombstone_invalid_scope`` or ``tombstone_entity_uri_invalid``, 403 ``scope_forbidden``, 409
+    ``tombstone_already_exists``, 422 ``erasure_beside_hold`` or ``erasure_of_one_scope``, 423
+    ``legal_hold``."""
     if request.scope not in TOMBSTONE_SCOPES:
         raise plain("tombstone_invalid_scope")
     entity = entity_meant(context, request.entity_uri)
@@ -81,11 +78,8 @@ async def set_tombstone(context: RequestContext, request: TombstoneRequest) -> T
 async def revoke_tombstone(
     context: RequestContext, tombstone_id: str, reason: str
 ) -> RevocationRecord:
-    """Revoke a tombstone: it hides nothing from now on.
-
-    Raises:
-        ApiError: 404 ``tombstone_not_found``, 409 ``tombstone_already_revoked``, 403.
-    """
+    """Revoke a tombstone: it hides nothing from now on. Raises ApiError 404
+    ``tombstone_not_found``, 409 ``tombstone_already_revoked``, 403."""
     named = context.node.reader.ask(tombstones_named, tombstone_id)
     if not named:
         raise plain("tombstone_not_found")

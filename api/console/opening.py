@@ -76,10 +76,8 @@ def node_or_client(
     settings: Settings, opening: Callable[[], Node], wait_seconds: float = HANDOVER_SECONDS_MAX
 ) -> Node | Client:
     """The directory, opened by ``opening``, or a client of the node that serves it. Waits for a
-    process that holds it without answering: another command, or a node that starts or ends.
-
-    Raises: DirectoryLocked: it still does not answer. The errors of ``opening``.
-    """
+    process that holds it without answering: another command, or a node that starts or ends. Raises
+    DirectoryLocked: it still does not answer. The errors of ``opening``."""
     deadline = monotonic() + wait_seconds
     while True:
         try:
@@ -97,11 +95,8 @@ def node_or_client(
 def opened(
     settings: Settings, *, create: bool, embedding: Embedding, wait_seconds: float
 ) -> Generator[Client]:
-    """A client of the directory for the length of a ``with`` block; see ``reach``.
-
-    Raises:
-        DirectoryLocked: another process holds it and does not answer.
-    """
+    """A client of the directory for the length of a ``with`` block; see ``reach``. Raises
+    DirectoryLocked: another process holds it and does not answer."""
     node = node_or_client(settings, lambda: open_node(settings, create=create), wait_seconds)
     if isinstance(node, Client):
         yield node

@@ -55,9 +55,7 @@ def finished(
     job: Callable[[], dict[str, Any]], what: str, bar: Bar | None = None, unit: str = ""
 ) -> dict[str, Any]:
     """The result of a job, which ``job`` reads, once it is done. ``unit``: what the bar counts.
-
-    Raises: CommandError: it failed; the message begins with ``what``.
-    """
+    Raises CommandError: it failed; the message begins with ``what``."""
     while True:
         state = job()
         if state["status"] == "error":

@@ -83,11 +83,8 @@ def identify(
     known: KnownCallers | None = None,
 ) -> Caller:
     """The caller behind an Authorization header. A request with a capability gets the capability's
-    holder or a refusal, even if the node needs no keys.
-
-    Raises:
-        ApiError: 401 in the protocol's words if the node needs a key and this one is not valid.
-    """
+    holder or a refusal, even if the node needs no keys. Raises ApiError 401 in the protocol's words
+    if the node needs a key and this one is not valid."""
     digest = b""
     if known is not None and header:
         digest = hashlib.sha256(header.encode(errors="surrogateescape")).digest()
@@ -162,10 +159,7 @@ def holder(text: str, ring: CapabilityRing, issuers: Mapping[str, Issuer], now_u
     """The caller of a capability: the token's rights and nothing else.
 
     Its principal is the token, not the subject: the holder has neither the subject's keys nor its
-    gardens. It may write as the subject.
-
-    Raises:
-        ApiError: 401 with the reason.
+    gardens. It may write as the subject. Raises ApiError 401 with the reason.
     """
     try:
         verified, grant = ring.accept(text, issuers, now_us)
@@ -194,10 +188,7 @@ def own_issuer(node_id: str, public_key: str) -> dict[str, Issuer]:
 
 def of_held_scopes(caller: Caller, held: frozenset[str], permission: str) -> Caller:
     """The caller on a node that holds some scopes of its log: its rights are limited to these.
-
-    Raises:
-        ApiError: 421 for another node, which needs the whole log.
-    """
+    Raises ApiError 421 for another node, which needs the whole log."""
     if permission in ("peer", "federate", "replicate"):
         raise coded("scope_not_held", scope_not_held(held, "other nodes"))
     rights = caller.authorization.narrowed(held)

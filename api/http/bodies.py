@@ -255,11 +255,8 @@ def unknown_fields(item: BaseModel) -> list[str]:
 
 
 def query_of(model: type[Model], request: web.Request) -> Model:
-    """The query string as ``model`` (empty parameters count as absent).
-
-    Raises:
-        ApiError: 422 for a repeated or ill-typed parameter.
-    """
+    """The query string as ``model`` (empty parameters count as absent). Raises ApiError 422 for a
+    repeated or ill-typed parameter."""
     if not request.query_string:
         return _without_query(model)
     pairs = request.query

@@ -80,11 +80,8 @@ class Call(RequestContext):
         return parsed
 
     def session(self) -> str | None:
-        """The ``Stigmem-Session`` header.
-
-        Raises:
-            ApiError: 400 ``session_id_too_long`` or ``invalid_session_id``.
-        """
+        """The ``Stigmem-Session`` header. Raises ApiError 400 ``session_id_too_long`` or
+        ``invalid_session_id``."""
         text = self.request.headers.get(SESSION_HEADER)
         if text is None:
             return None
@@ -151,11 +148,8 @@ class Call(RequestContext):
         unbound: frozenset[str] = frozenset({"cursor", "limit"}),
     ) -> Cursor:
         """The start of a list's page: after the query's cursor, or at the list's beginning at
-        ``moment``. ``unbound``: parameters that may change between pages.
-
-        Raises:
-            ApiError: ``invalid_cursor`` or ``cursor_expired``.
-        """
+        ``moment``. ``unbound``: parameters that may change between pages. Raises ApiError
+        ``invalid_cursor`` or ``cursor_expired``."""
         given = {name: getattr(query, name) for name in type(query).model_fields}
         digest = filters_digest({name: given[name] for name in given if name not in unbound})
         if given["cursor"] is None:
@@ -186,10 +180,7 @@ class Call(RequestContext):
 
     def idempotency(self) -> Idempotency | None:
         """The ``Idempotency-Key`` header with a digest of this request, whose body has been read.
-
-        Raises:
-            ApiError: 400 for a key that is empty, over 255 characters or not printable ASCII.
-        """
+        Raises ApiError 400 for a key that is empty, over 255 characters or not printable ASCII."""
         key = self.request.headers.get("Idempotency-Key")
         if key is None:
             return None

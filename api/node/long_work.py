@@ -41,14 +41,9 @@ class LongWork:
     async def run(
         self, caller: str, work: Callable[[], Result], *, admitted: bool = False
     ) -> Result:
-        """Do the work in a thread once it is the caller's turn.
-
-        Args: admitted: a further part of work that has begun, or a job with its own bound. It may
-            wait, but is never refused.
-
-        Raises:
-            LongWorkBusy: too much waits.
-        """
+        """Do the work in a thread once it is the caller's turn. ``admitted``: a further part of
+        work that has begun, or a job with its own bound. It may wait, but is never refused. Raises
+        LongWorkBusy: too much waits."""
         if self._free:
             self._free -= 1
         else:

@@ -203,11 +203,8 @@ class Node(ReadingNode):
         self.follower.start()
 
     def promote(self) -> None:
-        """Stop following and take writes under this node's own identity: a new origin.
-
-        Raises:
-            NotAReplica: it is not a replica.
-        """
+        """Stop following and take writes under this node's own identity: a new origin. Raises
+        NotAReplica: it is not a replica."""
         state = self.replica
         if state is None:
             raise NotAReplica("this node is not a replica")

@@ -15,11 +15,8 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read_lines(raw: IO[bytes]) -> Iterator[bytes]:
-    """Lines of a plain or gzip stream, without their ends.
-
-    Raises:
-        FileBroken: a line exceeds 16 MiB, or a gzip stream is damaged.
-    """
+    """Lines of a plain or gzip stream, without their ends. Raises FileBroken: a line exceeds 16
+    MiB, or a gzip stream is damaged."""
     stream: IO[bytes] = raw
     peek = getattr(raw, "peek", None)
     if peek is not None and peek(2)[:2] == _GZIP_MAGIC:

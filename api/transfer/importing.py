@@ -64,11 +64,7 @@ class Sink(Finder, Protocol):
         self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool
     ) -> list[Result]:
         """Write a batch and return once it is durable. ``received_at``: for each line, or the
-        clock's.
-
-        Raises:
-            SinkError: the whole batch failed (disk, connection, shutdown).
-        """
+        clock's. Raises SinkError: the whole batch failed (disk, connection, shutdown)."""
         ...
 
 
@@ -183,11 +179,8 @@ class Importer:
 
     def _hold_back(self, item: Numbered) -> bool:
         """Keep a rule for the end if it would act on lines still to come. Only its last line
-        counts; a rule that the file also removes needs no writing.
-
-        Raises:
-            LineError: it is not a valid rule.
-        """
+        counts; a rule that the file also removes needs no writing. Raises LineError: it is not a
+        valid rule."""
         line = item.line
         rule = line.payload if isinstance(line, PayloadLine) else None
         if not isinstance(rule, ConsolidationRuleSet) or not self._sink.acts_on_rules:

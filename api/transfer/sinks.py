@@ -202,11 +202,8 @@ def result_of(item: dict[str, Any] | None) -> Result:
 
 
 def open_conflict(node: Node, winner: str, loser: str) -> tuple[str, str]:
-    """The open conflict between the values of two facts: its id, and the winning side.
-
-    Raises:
-        LineError: one of the facts is unknown, or they do not contradict.
-    """
+    """The open conflict between the values of two facts: its id, and the winning side. Raises
+    LineError: one of the facts is unknown, or they do not contradict."""
     view, reader = node.reader.pin(), node.reader
     slots: list[int] = []
     for field, fact_id in (("winner", winner), ("loser", loser)):

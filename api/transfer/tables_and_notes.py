@@ -26,10 +26,7 @@ def lines_of_csv(name: str, rows: Iterable[bytes]) -> Iterator[bytes]:
     """A line for each row, by the column names in the first row: ``entity``, ``relation``,
     ``value`` and perhaps ``source``, ``scope``, ``confidence``, ``valid_from``, ``valid_until``. A
     value becomes a JSON number, true or false if it reads as one; a date alone is its first moment.
-
-    Raises:
-        ImportStopped: a required column is missing, or one is unknown.
-    """
+    Raises ImportStopped: a required column is missing, or one is unknown."""
     text = io.StringIO(b"".join(rows).decode("utf-8-sig", "replace"), newline="")
     csv.field_size_limit(LINE_BYTES_MAX)
     table = csv.DictReader(text)

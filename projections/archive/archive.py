@@ -108,10 +108,8 @@ class Archive:
         return self._manifest.segments
 
     def seal(self) -> int:
-        """Seal every full segment; returns how many were sealed.
-
-        Raises: CorruptLog: an event does not continue its stream; its segment is not sealed.
-        """
+        """Seal every full segment; returns how many were sealed. Raises CorruptLog: an event does
+        not continue its stream; its segment is not sealed."""
         count = 0
         while self.seal_next():
             count += 1

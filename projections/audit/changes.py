@@ -95,11 +95,8 @@ class Belief(Struct, frozen=True):
 
 
 def belief_curve(view: View, slot: int, until: int, sweeps: Sequence[int]) -> list[Belief]:
-    """Every change of a fact's confidence up to a position, oldest first.
-
-    Args:
-        sweeps: positions of decay sweeps, ascending.
-    """
+    """Every change of a fact's confidence up to a position, oldest first. ``sweeps``: positions of
+    decay sweeps, ascending."""
     begun, ended = int(view.from_position[slot]), int(view.to_position[slot])
     points = [Belief(begun, round(float(view.base[slot]), CONFIDENCE_DECIMALS), "fact_asserted")]
     one: I32 = np.array([slot], dtype=np.int32)

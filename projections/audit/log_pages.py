@@ -77,11 +77,8 @@ def placed(sources: Sequence[Path], asked: LogFilter, before: int) -> LogFilter:
 
 class Chains:
     """Events as one caller may know of them, what led to them and what followed. A chain ends at
-    the first event that the caller may not know of, as if the log did not have it.
-
-    Args:
-        audits: whether the caller may see events that concern no fact.
-    """
+    the first event that the caller may not know of, as if the log did not have it. ``audits``:
+    whether the caller may see events that concern no fact."""
 
     def __init__(self, journal: Journal, *, audits: bool) -> None:
         self.log = journal.log

@@ -225,12 +225,8 @@ def run_sql(
     limits: StatementLimits,
     started: Callable[[subprocess.Popen[bytes]], None],
 ) -> Table:
-    """Run one statement over the files of ``extract_events`` and ``extract_standing``.
-
-    Args: started: called with the process, which may be killed.
-
-    Raises: StatementRefused: see there.
-    """
+    """Run one statement over the files of ``extract_events`` and ``extract_standing``. ``started``:
+    called with the process, which may be killed. Raises StatementRefused: see there."""
     check_statement(sql)
     statement = SandboxTask(str(events), str(standing), sql, limits)
     with subprocess.Popen(

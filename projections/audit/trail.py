@@ -80,11 +80,8 @@ def trail_of(
     filters: TrailFilters,
     acted: I64 | None = None,
 ) -> Trail:
-    """The trail as of a moment.
-
-    Args:
-        acted: positions of events of one actor (``positions_of_actor``), if requested.
-    """
+    """The trail as of a moment. ``acted``: positions of events of one actor
+    (``positions_of_actor``), if requested."""
     asked: I32 | None = None if filters.slot is None else np.array([filters.slot], dtype=np.int32)
     slots = known(view, authorization, moment, asked)
     slots = saying(view, slots, source=filters.source)

@@ -19,11 +19,8 @@ _log = logging.getLogger(__name__)
 
 
 class CardQueue:
-    """Runs work in one thread: urgent work first, then wishes in order.
-
-    Attributes:
-        refused: wishes refused since start because ``limit`` were waiting.
-    """
+    """Runs work in one thread: urgent work first, then wishes in order. ``refused``: wishes refused
+    since start because ``limit`` were waiting."""
 
     def __init__(self, limit: int = QUEUE_MAX) -> None:
         self.refused = 0
@@ -57,10 +54,8 @@ class CardQueue:
             return True
 
     def run(self, work: Callable[[], Result], timeout_seconds: float) -> Result:
-        """The result of ``work``, done before any wish.
-
-        Raises: TimeoutError: it took longer; it still finishes.
-        """
+        """The result of ``work``, done before any wish. Raises TimeoutError: it took longer; it
+        still finishes."""
         if self._thread is None:
             return work()
         future: Future[Result] = Future()

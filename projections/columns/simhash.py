@@ -123,11 +123,8 @@ class TextSignatures:
         self._signed = 0
 
     def rows(self, texts: Sequence[str], numbers: I32) -> U8:
-        """The signatures of ``numbers``. ``texts`` are all texts; they only grow.
-
-        Raises:
-            StillSigning: the request needs too many new signatures at once; finished ones are kept.
-        """
+        """The signatures of ``numbers``. ``texts`` are all texts; they only grow. Raises
+        StillSigning: the request needs too many new signatures at once; finished ones are kept."""
         wanted = int(numbers.max(initial=-1)) + 1
         last = min(wanted, self._signed + AT_ONCE)
         while self._signed < last:

@@ -117,11 +117,8 @@ def space_named(
     settings: EmbeddingSettings, pinned: Space | None = None
 ) -> tuple[ModelCard, Space]:
     """The model and space of settings that name a provider. Without a model, that of ``pinned`` if
-    it is the provider's, else the provider's default.
-
-    Raises: UnknownModel: the model does not exist. WrongDimensions: it does not have these
-    dimensions.
-    """
+    it is the provider's, else the provider's default. Raises UnknownModel: the model does not
+    exist. WrongDimensions: it does not have these dimensions."""
     default = next(iter(MODELS[settings.provider]))
     if pinned is not None and pinned.provider == settings.provider:
         default = pinned.model

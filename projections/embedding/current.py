@@ -93,12 +93,10 @@ class CurrentEmbeddings:
         pin: Pin,
         environment: Mapping[str, str],
     ) -> CurrentEmbeddings:
-        """Embed by the settings and the log; the first start pins the model.
-
-        Raises: DimensionMismatch, ModelMismatch: settings and log differ: the node must not start.
+        """Embed by the settings and the log; the first start pins the model. Raises
+        DimensionMismatch, ModelMismatch: settings and log differ: the node must not start.
         UnknownModel: the settings name an unknown model, or an API key is missing. ModelFileError:
-        the bundled model is configured and not installed.
-        """
+        the bundled model is configured and not installed."""
         choice = choose(settings, pinned, environment)
         found = cls(folder, log, reader, settings, pin, environment)
         if choice.space is not None:
@@ -141,12 +139,10 @@ class CurrentEmbeddings:
         return None if current is None else current.worker.status()
 
     def reindex(self, settings: EmbeddingSettings, progress: Progress) -> ReindexReport:
-        """Embed all live facts by ``settings``; blocks until recall has switched over.
-
-        Raises: EmbeddingsOff: the settings name no model. UnknownModel, ModelFileError: the model
-        cannot be opened. EmbeddingError: the provider does not answer, so nothing was begun.
-        ReindexStopped: ``close`` was called meanwhile.
-        """
+        """Embed all live facts by ``settings``; blocks until recall has switched over. Raises
+        EmbeddingsOff: the settings name no model. UnknownModel, ModelFileError: the model cannot be
+        opened. EmbeddingError: the provider does not answer, so nothing was begun. ReindexStopped:
+        ``close`` was called meanwhile."""
         with self._reindexing:
             choice = choose(settings, self.space, self._environment, reindex=True)
             if choice.space is None:

@@ -19,11 +19,8 @@ class EmbeddingError(Exception):
 
 
 class ProviderUnavailable(EmbeddingError):
-    """The provider cannot answer at present.
-
-    Attributes:
-        retry_after_seconds: when a retry makes sense, if known.
-    """
+    """The provider cannot answer at present. ``retry_after_seconds``: when a retry makes sense, if
+    known."""
 
     def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)

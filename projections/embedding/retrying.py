@@ -10,11 +10,8 @@ _log = logging.getLogger(__name__)
 
 
 class Retrying:
-    """The failures since the last success.
-
-    Attributes:
-        error: the last failure's message; None after a success.
-    """
+    """The failures since the last success. ``error``: the last failure's message; None after a
+    success."""
 
     def __init__(self) -> None:
         self._failures = 0

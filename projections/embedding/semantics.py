@@ -42,10 +42,7 @@ class Semantics:
 
     def query(self, text: str) -> F32:
         """The unit vector of a question, from a cache of the last ones. Parallel requests for one
-        question share one call.
-
-        Raises: EmbeddingError: the provider does not answer soon.
-        """
+        question share one call. Raises EmbeddingError: the provider does not answer soon."""
         with self._lock:
             known = self._queries.get(text)
             mine = known is None

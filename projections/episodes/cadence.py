@@ -45,10 +45,8 @@ class Cadence(Struct, frozen=True):
 
 def parse_cadence(given: object) -> Cadence:
     """A cadence from its document or text form (``every: 100 episodes``, ``cron: '0 3 * * *'``).
-
-    Raises: CadenceError: neither or both of every and cron, a count under 1, an invalid cron
-    expression, an unknown time zone.
-    """
+    Raises CadenceError: neither or both of every and cron, a count under 1, an invalid cron
+    expression, an unknown time zone."""
     made = _from_text(given) if isinstance(given, str) else given
     if not isinstance(made, Mapping):
         raise CadenceError("must be an object with 'every' or 'cron', or such a text")

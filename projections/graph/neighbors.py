@@ -106,9 +106,7 @@ def neighbors(
     """One page of the entities within ``query.depth`` hops, by shortest path.
 
     If several edges reach an entity in equally few hops, the most confident one is reported, and of
-    equals the oldest.
-
-    Raises: DepthExceeded: depth outside 1 to 3. InvalidRelationFilter: see
+    equals the oldest. Raises DepthExceeded: depth outside 1 to 3. InvalidRelationFilter: see
     ``parse_relation_filter``. GraphError: page size outside 1 to 200.
     """
     if not 1 <= query.depth <= DEPTH_MAX:
@@ -130,11 +128,8 @@ def neighbors(
 
 
 def parse_relation_filter(text: str) -> tuple[str, ...]:
-    """The labels and suffix-``*`` globs of a comma-separated filter.
-
-    Raises:
-        InvalidRelationFilter: an empty label, a ``*`` that is not last, or regex characters.
-    """
+    """The labels and suffix-``*`` globs of a comma-separated filter. Raises InvalidRelationFilter:
+    an empty label, a ``*`` that is not last, or regex characters."""
     patterns = tuple(part.strip() for part in text.split(","))
     for pattern in patterns:
         if not pattern:
@@ -217,11 +212,8 @@ class Reached:
 
 
 def expand(view: View, frontier: I32, walkable: Callable[[I32], I32]) -> tuple[I32, I32]:
-    """The walkable edges at ``frontier``, with the entity at their far end.
-
-    Args:
-        walkable: keeps the slots that the walk may follow; called on edges only.
-    """
+    """The walkable edges at ``frontier``, with the entity at their far end. ``walkable``: keeps the
+    slots that the walk may follow; called on edges only."""
     if len(frontier) <= LOOKUPS_MAX:
         leaving = joined([view.entity_slots(n) for n in frontier.tolist()])
         leaving = leaving[view.object[leaving] >= 0]

@@ -100,14 +100,8 @@ class ImageFiles(KeptImages):
         exclusive: Callable[[Callable[[], Any]], Any] = lambda work: work(),
     ) -> int | None:
         """Write the present image, and remove older files; returns its position. Returns None and
-        writes nothing if facts were erased meanwhile.
-
-        Args:
-            exclusive: runs a function in the writer's thread and returns its result.
-
-        Raises:
-            OSError: a file cannot be written.
-        """
+        writes nothing if facts were erased meanwhile. ``exclusive``: runs a function in the
+        writer's thread and returns its result. Raises OSError: a file cannot be written."""
         with self._lock:
             cut: ImageCut = exclusive(image.cut)
             (event,) = log.read(cut.position - 1, 1)

@@ -173,10 +173,8 @@ class MemoryImage:
         return sections_of(self.facts, cut.facts, np.frombuffer(cut.classification, dtype=np.int8))
 
     def restore(self, cut: ImageCut, sections: Sections) -> None:
-        """Restore a written cut, in place of ``load``.
-
-        Raises: SealedFault, msgspec.MsgspecError: it cannot be read; discard the image.
-        """
+        """Restore a written cut, in place of ``load``. Raises SealedFault, msgspec.MsgspecError: it
+        cannot be read; discard the image."""
         restore(self.facts, cut.facts, sections)
         for name, part in self._small.items():
             part.restore(cut.parts.get(name, b""))

@@ -19,11 +19,8 @@ PAUSE_SECONDS = 1.0
 
 
 class TableTail:
-    """Waiting events. The writer's thread adds; any thread may make the tables follow.
-
-    Attributes:
-        write: puts events into the tables, all or none; set by the writer.
-    """
+    """Waiting events. The writer's thread adds; any thread may make the tables follow. ``write``:
+    puts events into the tables, all or none; set by the writer."""
 
     def __init__(self) -> None:
         self.write: Callable[[Sequence[Recorded]], None] = _no_writer
@@ -54,10 +51,8 @@ class TableTail:
         return max(0.0, self._due - time.monotonic())
 
     def settle(self, position: int | None = None) -> None:
-        """Write waiting events into the tables: all, or those up to ``position``.
-
-        Raises: StorageError: the tables cannot be written; the events keep waiting.
-        """
+        """Write waiting events into the tables: all, or those up to ``position``. Raises
+        StorageError: the tables cannot be written; the events keep waiting."""
         waiting = self._events
         if not waiting or (position is not None and waiting[0].position > position):
             return

@@ -173,11 +173,8 @@ def profile_digest(profile: Profile) -> str:
 
 
 def parse_profile(document: Mapping[str, Any] | bytes) -> Profile:
-    """A checked profile from JSON bytes or the parsed document.
-
-    Raises:
-        ProfileError: naming the path of the field and what is wrong with it.
-    """
+    """A checked profile from JSON bytes or the parsed document. Raises ProfileError: naming the
+    path of the field and what is wrong with it."""
     if isinstance(document, bytes):
         try:
             document = msgspec.json.decode(document)

@@ -109,10 +109,9 @@ def parse_weights(given: Mapping[str, object]) -> Weights:
 
     A request with seed keys alone (``lex``/``lexical``, ``vec``/``vector``, ``graph``) must sum to
     1, and a stage it does not name weighs 0. Any other request may sum to anything, 0 included, and
-    unnamed keys keep the profile's weight.
-
-    Raises: WeightsError: ``invalid_weights`` for a weight that is not a number in [0, 1], one stage
-    under two names, or seed keys whose sum is not 1 within 0.001.
+    unnamed keys keep the profile's weight. Raises WeightsError ``invalid_weights`` for a weight
+    that is not a number in [0, 1], one stage under two names, or seed keys whose sum is not 1
+    within 0.001.
     """
     weights: dict[str, float] = {}
     known = [key for key in given if key in ALIASES or key in WEIGHT_KEYS]

@@ -113,10 +113,8 @@ def narrow(
     capability: Capability, *, grant: Grant | None = None, expires_at_us: int | None = None
 ) -> Capability:
     """The token with one more block; needs no node. Rights in the block beyond the token's have no
-    effect.
-
-    Raises: CapabilityInvalid: it holds no secret to continue with, or has ``BLOCKS_MAX`` blocks.
-    """
+    effect. Raises CapabilityInvalid: it holds no secret to continue with, or has ``BLOCKS_MAX``
+    blocks."""
     if not capability.proof:
         raise CapabilityInvalid("this token cannot be narrowed: it was issued without a next key")
     if len(capability.blocks) >= BLOCKS_MAX:

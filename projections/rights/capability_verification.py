@@ -59,10 +59,8 @@ class VerifiedToken(Struct, frozen=True):
 
 
 def verify(capability: Capability) -> VerifiedToken:
-    """Check a token's cryptography and return its rights.
-
-    Raises: CapabilityInvalid: a signature, form or proof is not valid.
-    """
+    """Check a token's cryptography and return its rights. Raises CapabilityInvalid: a signature,
+    form or proof is not valid."""
     try:
         # From the same dictionary that is checked: a repeated key must not be read two ways.
         root = msgspec.convert(fields_of(capability.root), Root)

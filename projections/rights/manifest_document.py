@@ -49,10 +49,8 @@ def canonical(document: Mapping[str, Any]) -> bytes:
 
 
 def read_manifest(body: Mapping[str, Any]) -> OrgManifest:
-    """The manifest in a request's body with checked types; other fields are left out.
-
-    Raises: ValueError: an impossible value; the message begins with the field's name.
-    """
+    """The manifest in a request's body with checked types; other fields are left out. Raises
+    ValueError: an impossible value; the message begins with the field's name."""
     document = {name: body[name] for name in FIELDS if body.get(name) is not None}
     rotations = tuple(
         {name: event[name] for name in ROTATION_FIELDS if event.get(name) is not None}
@@ -95,11 +93,8 @@ def manifest_fault(manifest: OrgManifest, now_us: int) -> str | None:
 def rotation_fault(
     key_id: str, public_key: str, wanted: tuple[str, str], rotations: Sequence[Mapping[str, Any]]
 ) -> str | None:
-    """Why ``rotations`` do not lead from one key to another; None if they do.
-
-    Args:
-        wanted: id and key at the end.
-    """
+    """Why ``rotations`` do not lead from one key to another; None if they do. ``wanted``: id and
+    key at the end."""
     by_previous = {str(event["previous_key_id"]): event for event in rotations}
     if len(by_previous) != len(rotations):
         return "the rotation events retire one key twice"

@@ -148,10 +148,7 @@ class ReaderPool:
     @contextmanager
     def connection(self, position: int | None = None) -> Generator[apsw.Connection, None, None]:
         """Borrow a connection for a ``with`` block. Its tables show everything up to ``position``,
-        or everything published.
-
-        Raises: StorageError: the tables cannot reach that position.
-        """
+        or everything published. Raises StorageError: the tables cannot reach that position."""
         self._settle(position)
         with self._lock:
             generation = self._generation

@@ -54,11 +54,7 @@ class Projector:
 
 class ImagePart(Protocol):
     """A projection's data in memory. Loading it from the tables and folding it from the events give
-    the same. Only the writer's thread changes it.
-
-    Attributes:
-        kinds: the event kinds it folds.
-    """
+    the same. Only the writer's thread changes it. ``kinds``: the event kinds it folds."""
 
     kinds: ClassVar[frozenset[str]]
 

@@ -45,11 +45,8 @@ def declare(identity: Identity, node_url: str, scopes: list[str], now_us: int) -
 
 
 def declaration_fault(declaration: Declaration, *, insecure: bool = False) -> str | None:
-    """Why a declaration is refused; None if it is accepted.
-
-    Args:
-        insecure: whether plain ``http`` and private addresses are allowed.
-    """
+    """Why a declaration is refused; None if it is accepted. ``insecure``: whether plain ``http``
+    and private addresses are allowed."""
     address = _address_fault(declaration.node_url, insecure=insecure)
     if address is not None:
         return address

@@ -108,10 +108,8 @@ def check_page(
 
 
 def check_stream(stream: str, peer: PeerRow) -> tuple[str, str]:
-    """The partition of a stream: ``("scope", name)`` or ``("garden", id)``.
-
-    Raises: PageFault: ``scope``: the stream is not the peer's, or not granted to it.
-    """
+    """The partition of a stream: ``("scope", name)`` or ``("garden", id)``. Raises PageFault
+    ``scope``: the stream is not the peer's, or not granted to it."""
     parts = stream.removeprefix(f"{peer.node_id}/").split("/")
     own = stream.startswith(f"{peer.node_id}/") and len(parts) == 3
     if not own or not (parts[0].isascii() and parts[0].isdigit()):

@@ -26,10 +26,8 @@ class SnapshotSource(Protocol):
     """A primary's snapshots, over any transport."""
 
     def documents(self) -> list[Snapshot]:
-        """The primary's snapshots, newest first.
-
-        Raises: PrimaryUnreachable: no answer came. SnapshotFault: the answer cannot be read.
-        """
+        """The primary's snapshots, newest first. Raises PrimaryUnreachable: no answer came.
+        SnapshotFault: the answer cannot be read."""
         ...
 
     def contents(self, position: int) -> Iterator[bytes]:
@@ -45,11 +43,7 @@ def fetch_snapshot(
     progress: Progress = lambda _done, _total: None,
 ) -> Snapshot | None:
     """Fetch the newest valid snapshot, to make the tables from it; None if there is none and the
-    log alone must make them.
-
-    Args:
-        progress: called with (bytes so far, all bytes).
-    """
+    log alone must make them. ``progress``: called with (bytes so far, all bytes)."""
     try:
         offered = source.documents()
     except (PrimaryUnreachable, SnapshotFault) as fault:

@@ -32,11 +32,8 @@ class LogSource(Protocol):
     """A primary's log, over any transport."""
 
     def fetch(self, after: int, after_hash: bytes, limit: int, wait_seconds: float) -> CopyPage:
-        """The events after ``after``, waiting at most that long for the first.
-
-        Raises: PrimaryUnreachable: no page came. ReplicationError: the answer can never be
-        followed.
-        """
+        """The events after ``after``, waiting at most that long for the first. Raises
+        PrimaryUnreachable: no page came. ReplicationError: the answer can never be followed."""
         ...
 
     def close(self) -> None: ...

@@ -64,10 +64,8 @@ def read_page(
     public_key: str,
     now_us: int,
 ) -> CopyPage:
-    """The events after ``after`` (at most ``limit``).
-
-    Raises: Diverged: the event at ``after`` is missing, or has another hash than ``after_hash``.
-    """
+    """The events after ``after`` (at most ``limit``). Raises Diverged: the event at ``after`` is
+    missing, or has another hash than ``after_hash``."""
     check_agreement(log, after, after_hash)
     events: list[Stored] = []
     size, place = 0, after

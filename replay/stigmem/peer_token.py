@@ -92,10 +92,8 @@ def check_peer_token(
     find: Callable[[str], ProtocolPeer | None],
     nonces: Nonces,
 ) -> tuple[ProtocolPeer, PeerClaims]:
-    """The peer that signed a token for this node, with its current key, and its claims.
-
-    Raises: PeerTokenError: in the protocol's words.
-    """
+    """The peer that signed a token for this node, with its current key, and its claims. Raises
+    PeerTokenError: in the protocol's words."""
     claims = _parse_token(text)
     peer = find(claims.iss)
     if peer is None:

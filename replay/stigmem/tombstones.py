@@ -67,11 +67,9 @@ class TombstoneBounds(Struct, frozen=True):
 
 
 def command_of(record: dict[str, Any], bounds: TombstoneBounds) -> TombstoneSet | TombstoneRevoked:
-    """The command for a peer's record, limited to its grants.
-
-    Raises: NotTaken: ``tombstone_malformed``, ``tombstone_signature_invalid``,
-    ``tombstone_not_granted`` or ``tombstone_invalid_scope``.
-    """
+    """The command for a peer's record, limited to its grants. Raises NotTaken
+    ``tombstone_malformed``, ``tombstone_signature_invalid``, ``tombstone_not_granted`` or
+    ``tombstone_invalid_scope``."""
     shape = WireRevocation if "tombstone_id" in record else WireTombstone
     try:
         signed = msgspec.convert(record, shape)

@@ -71,11 +71,7 @@ def _apply(content: bytearray, write: _Write) -> None:
 
 class LosingStorage(apsw.VFS):
     """The default VFS while open. ``on_step`` is called after every write, sync, truncation and
-    deletion, in its thread.
-
-    Args:
-        folder: files outside it are not recorded.
-    """
+    deletion, in its thread. ``folder``: files outside it are not recorded."""
 
     def __init__(self, folder: Path, on_step: Callable[[], None]) -> None:
         super().__init__(NAME, "unix", makedefault=True)

@@ -48,12 +48,8 @@ class Failing:
 
 class FailingDisk(apsw.VFS):
     """SQLite's files on a disk that fails on a test's request; the default for all connections
-    while open.
-
-    Attributes:
-        failing: the operation that fails (``write`` or ``sync``), on files with this in their
-            name, and the error; None for no failure.
-    """
+    while open. ``failing``: the operation that fails (``write`` or ``sync``), on files with this in
+    their name, and the error; None for no failure."""
 
     def __init__(self) -> None:
         self._usual = apsw.vfs_names()[0]

@@ -65,11 +65,8 @@ def children(node: NodeProcess, name: bytes = b"recall_workers") -> list[int]:
 
 class Asking:
     """Threads that ask a node one new question after another, in a ``with`` block. Every second
-    question shares no word with a fact, so that only the model finds something.
-
-    Attributes:
-        counts: the number of facts in each answer.
-    """
+    question shares no word with a fact, so that only the model finds something. ``counts``: the
+    number of facts in each answer."""
 
     def __init__(self, node: NodeProcess, threads: int = 3) -> None:
         self._node = node

@@ -50,11 +50,8 @@ class RecallRun:
 def ask(
     context: ReadingContext, body: RecallBody, view: View, moment: Moment, *, explain: bool
 ) -> RecallRun:
-    """Run the pipeline with the caller's present rights.
-
-    Raises:
-        ApiError: 400 for a scope or profile that does not exist, 404 for a garden, 422.
-    """
+    """Run the pipeline with the caller's present rights. Raises ApiError 400 for a scope or profile
+    that does not exist, 404 for a garden, 422."""
     name = body.profile or context.service.settings.recall_profile
     authorization = within(context, context.recall_authorization, body.garden_id)
     authorization = authorization.capped(body.max_classification)

@@ -65,11 +65,8 @@ def sees_all(context: ReadingContext) -> bool:
 
 
 def receipt_named(context: RequestContext, receipt_id: str) -> tuple[RecallAnswered, int | None]:
-    """A receipt that the caller may read, and its position in the log (None: not there yet).
-
-    Raises:
-        ApiError: 404 ``receipt_not_found``: it does not exist, is erased, or is another caller's.
-    """
+    """A receipt that the caller may read, and its position in the log (None: not there yet). Raises
+    ApiError 404 ``receipt_not_found``: it does not exist, is erased, or is another caller's."""
     waiting = context.service.tracker.receipt(receipt_id)
     if waiting is not None:
         found, position = waiting, None
@@ -162,12 +159,9 @@ def moment_of(receipt: RecallAnswered) -> Moment:
 
 
 def replayed(context: ReadingContext, receipt: RecallAnswered) -> ReplayedRecall:
-    """The receipt's question at its own moment and now, compared.
-
-    Raises:
-        ApiError: 404 if the caller is not in its garden; 400 ``unknown_profile``; 400
-            ``as_of_before_retention_floor`` if its moment is too old.
-    """
+    """The receipt's question at its own moment and now, compared. Raises ApiError 404 if the caller
+    is not in its garden; 400 ``unknown_profile``; 400 ``as_of_before_retention_floor`` if its
+    moment is too old."""
     context.check_retained(moment_of(receipt))
     view = context.view()
     body = RecallBody.model_validate({**receipt.request, "query": receipt.query})

@@ -43,11 +43,8 @@ GET_DEPTH_MAX = 2
 
 
 def body_of_query(query: RecallQuery) -> RecallBody:
-    """A GET's question as a POST's, under the seed's limits.
-
-    Raises:
-        ApiError: 400 ``invalid_token_budget``, ``recall_depth_exceeded``, ``invalid_weights``.
-    """
+    """A GET's question as a POST's, under the seed's limits. Raises ApiError 400
+    ``invalid_token_budget``, ``recall_depth_exceeded``, ``invalid_weights``."""
     if query.token_budget < 1:
         raise coded("invalid_token_budget", "token_budget must be at least 1")
     if query.depth is not None and not 0 <= query.depth <= GET_DEPTH_MAX:
@@ -88,11 +85,8 @@ def question_of(
     entity: str | None = None,
     explain: bool,
 ) -> RecallRequest:
-    """The pipeline's request; ``scope`` overrides the body's.
-
-    Raises:
-        ApiError: 400 for a scope that does not exist or an empty entity; 422 for weights.
-    """
+    """The pipeline's request; ``scope`` overrides the body's. Raises ApiError 400 for a scope that
+    does not exist or an empty entity; 422 for weights."""
     try:
         weights = None if body.weights is None else parse_weights(body.weights)
     except WeightsSumError as fault:

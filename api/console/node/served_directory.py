@@ -31,11 +31,8 @@ class ServedDirectory:
         self._open.close()
 
     def client(self) -> Client:
-        """A connection to the node.
-
-        Raises:
-            ClientError: another process holds the directory and does not answer.
-        """
+        """A connection to the node. Raises ClientError: another process holds the directory and
+        does not answer."""
         with self._lock:
             if self._own is None:
                 running = running_node(self._settings.data_dir)

@@ -72,12 +72,8 @@ class CursorSealer:
         return to_url_text(self._mac(body) + body)
 
     def open(self, text: str, *, kind: str, digest: bytes, now_us: int) -> Cursor:
-        """The cursor behind a text.
-
-        Raises:
-            ApiError: ``invalid_cursor`` (altered, foreign, or for another query) or
-                ``cursor_expired``.
-        """
+        """The cursor behind a text. Raises ApiError ``invalid_cursor`` (altered, foreign, or for
+        another query) or ``cursor_expired``."""
         cursor = self._decoded(text)
         if cursor is None or cursor.kind != kind or cursor.digest != digest:
             raise coded("invalid_cursor", "the cursor does not belong to this query")

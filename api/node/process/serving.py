@@ -207,12 +207,9 @@ def check_profile(node: Node, settings: Settings) -> None:
 
 
 def run(node: Node, settings: Settings, on_ready: Callable[[Settings], None]) -> None:
-    """Serve an open node until SIGINT or SIGTERM. The caller closes the node.
-
-    Raises:
-        ServingError: the node is exposed without authentication, the address is taken, or the
-            recall profile does not exist.
-    """
+    """Serve an open node until SIGINT or SIGTERM. The caller closes the node. Raises ServingError:
+    the node is exposed without authentication, the address is taken, or the recall profile does not
+    exist."""
     check_exposure(settings)
     check_profile(node, settings)
     bound = listen(settings.host, settings.port)

@@ -141,11 +141,8 @@ class RecallWorkers:
         verify: bool,
         here: Callable[[], Awaitable[RecallOutcome]],
     ) -> RecallOutcome:
-        """The answer to a recall, from a worker or, by ``here``, from this process.
-
-        Raises:
-            ApiError: as ``answered``.
-        """
+        """The answer to a recall, from a worker or, by ``here``, from this process. Raises ApiError
+        as ``answered``."""
         self._under_way += 1
         try:
             found: RecallOutcome | None = None

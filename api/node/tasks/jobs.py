@@ -133,11 +133,7 @@ class RequestJobs:
         return TaskStatus(self.name, "running" if self._tasks else "idle")
 
     def begin(self, kind: str, owner: bytes, work: Callable[[], Awaitable[Any]]) -> Job:
-        """Begin a job as soon as a running one ends.
-
-        Raises:
-            ApiError: 503 ``too_many_jobs``.
-        """
+        """Begin a job as soon as a running one ends. Raises ApiError 503 ``too_many_jobs``."""
         self._forget()
         if len(self._jobs) >= JOBS_MAX:
             raise coded("too_many_jobs", "too many jobs wait or keep a result; try again later")

@@ -182,11 +182,8 @@ class SummaryFolder(LoopTask):
 
 def summary_files(root: Path) -> FolderOfNotes:
     """The Markdown files of a folder, of its tiers' folders, and of the same under
-    ``consolidation``. Ignores links.
-
-    Raises:
-        OSError: the folder does not exist or is not readable.
-    """
+    ``consolidation``. Ignores links. Raises OSError: the folder does not exist or is not
+    readable."""
     if not root.is_dir():
         raise FileNotFoundError(f"{root} is not a folder")
     found = FolderOfNotes({}, {})

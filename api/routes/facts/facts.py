@@ -79,11 +79,8 @@ async def assert_fact(call: Call, query: WriteQuery, request: AssertRequest) -> 
 
 
 def written_record(call: Call, done: Done, warnings: list[str]) -> FactRecord:
-    """The record of the fact that answers a write, new or not.
-
-    Raises:
-        ApiError: 404 if it no longer exists.
-    """
+    """The record of the fact that answers a write, new or not. Raises ApiError 404 if it no longer
+    exists."""
     event = asserted_event(done)
     if event is not None:
         now = now_of(call, event, done)
@@ -217,11 +214,8 @@ def find(
     authorization: Authorization | None = None,
 ) -> int:
     """The slot behind an id or content id, if visible to the caller (or to ``authorization``, the
-    caller's, narrowed).
-
-    Raises:
-        ApiError: 400 ``cid_malformed``; 404, the same for absent and unreadable.
-    """
+    caller's, narrowed). Raises ApiError 400 ``cid_malformed``; 404, the same for absent and
+    unreadable."""
     rights = authorization or call.authorization
     reader = call.node.reader
     if name.startswith(CID_PREFIX):

@@ -46,11 +46,8 @@ from engramlog.eventlog.log import Head, check_limit
 
 
 class PostgresLog(PostgresReading, StoredLog):
-    """Implements ``EventLog``. Open it with ``PostgresLog.open``.
-
-    Attributes:
-        fault: why nothing can be acknowledged now, or None.
-    """
+    """Implements ``EventLog``. Open it with ``PostgresLog.open``. ``fault``: why nothing can be
+    acknowledged now, or None."""
 
     def __init__(
         self, url: str, clock: Clock, chain: Chain, durability: Durability, held: frozenset[str]
@@ -95,11 +92,9 @@ class PostgresLog(PostgresReading, StoredLog):
 
         Claims an empty log for ``origin``, and checks the last ``TAIL_CHECK_EVENTS`` events.
         Durability is checked before every write, not here: a node may open and report why it does
-        not write.
-
-        Raises: DataDirectoryError: the log does not exist, belongs to another node, or is in a
-        later epoch. CorruptLog: its last events contradict themselves. StorageFailed: the server
-        cannot be reached.
+        not write. Raises DataDirectoryError: the log does not exist, belongs to another node, or is
+        in a later epoch. CorruptLog: its last events contradict themselves. StorageFailed: the
+        server cannot be reached.
         """
         log = cls(url, clock, Chain(origin, epoch, Head(), {}, entropy), durability, held)
         try:
@@ -122,11 +117,9 @@ class PostgresLog(PostgresReading, StoredLog):
 
     def begin(self) -> Transaction:
         """Lock the log and read what others wrote; waits for this process's other transactions.
-
-        Raises: LogBusy: another node does not release the lock in time. NotDurable: the server's
+        Raises LogBusy: another node does not release the lock in time. NotDurable: the server's
         settings could lose acknowledged writes. HistoryChanged: the log is not the one that this
-        node has followed. StorageFailed: the server cannot be reached.
-        """
+        node has followed. StorageFailed: the server cannot be reached."""
         self._turn.take()
         try:
             self._lock()

@@ -288,10 +288,8 @@ REVOKE ALL ON FUNCTION engramlog.erase, engramlog.scrub, engramlog.make_room,
 
 def prepare(url: str, role: str) -> None:
     """Make the tables of an empty log, as the owner in ``url``, for nodes that connect as ``role``.
-
-    Raises: DataDirectoryError: the database already holds a log, or has no such role.
-    StorageFailed: the server cannot be reached or refuses.
-    """
+    Raises DataDirectoryError: the database already holds a log, or has no such role. StorageFailed:
+    the server cannot be reached or refuses."""
     with failures(), connect(url) as db, db.transaction():
         if db.execute("SELECT to_regnamespace('engramlog')").fetchone() != (None,):
             raise DataDirectoryError("the database holds a log already")

@@ -59,11 +59,9 @@ class WritingSession:
         return self._db
 
     def lock(self) -> ServerState:
-        """Begin a transaction that holds the log's lock.
-
-        Raises: LogBusy: another node does not release it in time. NotDurable, HistoryChanged: from
-        ``check``. StorageFailed: the server cannot be reached.
-        """
+        """Begin a transaction that holds the log's lock. Raises LogBusy: another node does not
+        release it in time. NotDurable, HistoryChanged: from ``check``. StorageFailed: the server
+        cannot be reached."""
         started = time.perf_counter()
         try:
             with failures():
@@ -120,12 +118,10 @@ class WritingSession:
         self.commit([(statements.PROVE, ())])
 
     def commit(self, last: Sequence[tuple[str, Sequence[Any]]]) -> None:
-        """Execute the last statements and commit, in one round trip.
-
-        Raises: OutcomeUnknown: the server did not confirm in time, or no standby has it (a
-        cancelled wait ends with a warning, not an error). HistoryChanged, EraseRefused,
-        StorageFull, StorageFailed: nothing was written.
-        """
+        """Execute the last statements and commit, in one round trip. Raises OutcomeUnknown: the
+        server did not confirm in time, or no standby has it (a cancelled wait ends with a warning,
+        not an error). HistoryChanged, EraseRefused, StorageFull, StorageFailed: nothing was
+        written."""
         db, warned, started = self.db, list[str](), time.perf_counter()
 
         def note(notice: psycopg.errors.Diagnostic) -> None:

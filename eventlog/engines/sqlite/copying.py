@@ -13,10 +13,8 @@ ALL_PAGES = -1
 
 def copy_database(source: Path, target: Path) -> None:
     """Copy the committed state of ``source`` to the new file ``target`` with SQLite's backup: one
-    read transaction, so concurrent writes cannot tear it.
-
-    Raises: StorageError: a file cannot be read or written.
-    """
+    read transaction, so concurrent writes cannot tear it. Raises StorageError: a file cannot be
+    read or written."""
     try:
         with closing(apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)) as reader:
             reader.set_busy_timeout(BUSY_TIMEOUT_MS)

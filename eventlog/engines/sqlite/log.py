@@ -77,10 +77,9 @@ class SqliteLog(SqliteReading, StoredLog):
 
         A writing log first checks its last ``TAIL_CHECK_EVENTS`` events. A read-only one checks
         nothing, so that ``verify`` can read damaged logs, and may be open beside a writer in
-        another process.
-
-        Raises: DataDirectoryError: no log, not a log, or of another schema version. CorruptLog: the
-        file or its last events contradict themselves. StorageFailed: the file cannot be opened.
+        another process. Raises DataDirectoryError: no log, not a log, or of another schema version.
+        CorruptLog: the file or its last events contradict themselves. StorageFailed: the file
+        cannot be opened.
         """
         with schema.reading():
             writer = None if read_only else schema.connect_writer(path)

@@ -95,11 +95,8 @@ class HttpClient:
         self._now = now
 
     def post(self, path: str, body: object, purpose: Purpose) -> bytes:
-        """The body of a 200 answer.
-
-        Raises: ProviderUnavailable: no such answer within the patience for ``purpose``.
-        ProviderRefused: the provider refused.
-        """
+        """The body of a 200 answer. Raises ProviderUnavailable: no such answer within the patience
+        for ``purpose``. ProviderRefused: the provider refused."""
         content = msgspec.json.encode(body)
         patience = self._patience[purpose]
         for attempt in range(1, patience.attempts_max + 1):

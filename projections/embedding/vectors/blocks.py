@@ -101,10 +101,8 @@ class VectorBlocks:
 
     def discard_forgotten(self, vectors: Vectors) -> None:
         """Remove the files with a vector that was forgotten since, and all files that this process
-        does not use; release mapped ones.
-
-        Raises: OSError: a file cannot be removed. StorageFailed: a running request still reads one.
-        """
+        does not use; release mapped ones. Raises OSError: a file cannot be removed. StorageFailed:
+        a running request still reads one."""
         with self._lock:
             known = self._written.items()
             stale = [n for n, each in known if each.forgotten != vectors.forgotten(n)]

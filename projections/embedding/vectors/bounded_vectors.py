@@ -112,11 +112,7 @@ class VectorsInFile(Vectors):
 
 class _Search:
     """Finds the ``count`` of some positions (ascending) whose vectors have signs nearest to a
-    query's.
-
-    Attributes:
-        differences: of each position, the number of differing signs, if found.
-    """
+    query's. ``differences``: of each position, the number of differing signs, if found."""
 
     def __init__(self, query: F32, starts: I64, positions: I64, count: int) -> None:
         self._wanted = signs(query[np.newaxis, :])

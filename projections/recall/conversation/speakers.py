@@ -57,11 +57,8 @@ def without_speakers(survey: Survey) -> PlainQuestion:
 
 
 def question_vector(semantics: Semantics, asked: PlainQuestion, name_share: float) -> F32:
-    """The unit vector of a question, with a share of its names.
-
-    Raises:
-        EmbeddingError: it could not be embedded.
-    """
+    """The unit vector of a question, with a share of its names. Raises EmbeddingError: it could not
+    be embedded."""
     vector = semantics.query(asked.text)
     if not asked.names or not name_share:
         return vector

@@ -51,11 +51,8 @@ class Breakdowns:
         self._indices = indices
 
     def of(self, number: int, trust: float) -> dict[str, float]:
-        """The numbers of a fact; for one that no stage found, 0 and factors of 1.
-
-        Args:
-            trust: in the fact's source, at the Moment.
-        """
+        """The numbers of a fact; for one that no stage found, 0 and factors of 1. ``trust``: in the
+        fact's source, at the Moment."""
         parts = _UNFOUND.copy()
         parts["source_trust"] = trust
         if self._indices[number] is None:

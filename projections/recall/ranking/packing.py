@@ -32,11 +32,8 @@ def pack(
     chooser: Chooser, costs: Sequence[int], *, budget: int, limit: int, skips_max: int
 ) -> list[int]:
     """Take proposed candidates while they fit; returns their indices in the order packed.
-
-    Args:
-        skips_max: how many candidates that do not fit may be skipped; at the next one packing
-            stops. 0 stops at the first (the seed's loop).
-    """
+    ``skips_max``: how many candidates that do not fit may be skipped; at the next one packing
+    stops. 0 stops at the first (the seed's loop)."""
     chosen: list[int] = []
     used = skipped = 0
     cheapest = min(costs, default=0)

@@ -77,11 +77,8 @@ def select(survey: Survey, plan: Plan, scored: Scored, rows: Rows) -> list[Selec
 
 
 class _Pool:
-    """The candidates to choose from; their rows are read on request.
-
-    Args:
-        positions: of each, in the order of rank.
-    """
+    """The candidates to choose from; their rows are read on request. ``positions``: of each, in the
+    order of rank."""
 
     def __init__(self, positions: I64, rows: Rows) -> None:
         self._positions = positions

@@ -46,10 +46,8 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates]) -> Candidates:
-    """Facts outside conversations that hold such a name, ascending by slot.
-
-    Raises: StageDisabled: no best hit outside a conversation brings up a name that others hold.
-    """
+    """Facts outside conversations that hold such a name, ascending by slot. Raises StageDisabled:
+    no best hit outside a conversation brings up a name that others hold."""
     found: dict[int, tuple[float, str]] = {}
     lent = list(_lent(survey, parameters, earlier))
     held = distinct(np.concatenate([np.empty(0, dtype=np.int32), *(each.held for each in lent)]))

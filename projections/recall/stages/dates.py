@@ -40,10 +40,8 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates]) -> Candidates:
-    """Facts at or near the dates in the question.
-
-    Raises: StageDisabled: the question names no date.
-    """
+    """Facts at or near the dates in the question. Raises StageDisabled: the question names no
+    date."""
     now = _day(survey.moment.valid_us)
     named = named_dates(survey.request.query, now)
     if not named:

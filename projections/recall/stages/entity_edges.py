@@ -55,9 +55,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
     """The edges on the paths between known names, or else the edges of the first known names.
-
-    Raises: StageDisabled: depth 0, or neighbours not wanted.
-    """
+    Raises StageDisabled: depth 0, or neighbours not wanted."""
     if survey.depth == 0:
         raise StageDisabled("depth is 0")
     if not survey.request.include_neighbors:

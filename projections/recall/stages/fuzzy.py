@@ -63,11 +63,8 @@ def judges(parameters: Parameters) -> bool:
 
 
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
-    """What the searches find, ascending by slot.
-
-    Raises:
-        StageDisabled: the request has no keyword.
-    """
+    """What the searches find, ascending by slot. Raises StageDisabled: the request has no
+    keyword."""
     words = keywords_of(survey.request, parameters.cutting)
     if not words.phrases:
         raise StageDisabled("the request has no keyword")

@@ -45,11 +45,8 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates]) -> Candidates:
-    """Facts of every entity within ``survey.depth`` hops of a seed.
-
-    Raises:
-        StageDisabled: depth 0, or neighbours not wanted.
-    """
+    """Facts of every entity within ``survey.depth`` hops of a seed. Raises StageDisabled: depth 0,
+    or neighbours not wanted."""
     if survey.depth == 0:
         raise StageDisabled("depth is 0")
     if not survey.request.include_neighbors:

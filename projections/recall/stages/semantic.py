@@ -55,11 +55,9 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
-    """Every survivor similar to the query, ascending by slot.
-
-    Raises: StageDisabled: embeddings are off, no survivor has a vector yet, or the query is empty.
-    EmbeddingError: the query could not be embedded.
-    """
+    """Every survivor similar to the query, ascending by slot. Raises StageDisabled: embeddings are
+    off, no survivor has a vector yet, or the query is empty. EmbeddingError: the query could not be
+    embedded."""
     semantics = survey.semantics
     if semantics is None:
         raise StageDisabled("embeddings are off")

@@ -42,9 +42,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
     """The survivors most similar to the question, ascending by slot; among equals the oldest.
-
-    Raises: StageDisabled: the question has nothing to sign, or some facts are not signed yet.
-    """
+    Raises StageDisabled: the question has nothing to sign, or some facts are not signed yet."""
     signature = sign_v1([survey.request.query])[0].tobytes()
     if parameters.version == 2:
         signature = _weighted_signature(survey)

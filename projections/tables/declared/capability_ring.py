@@ -43,11 +43,9 @@ class CapabilityRing:
     def accept(
         self, text: str, issuers: Mapping[str, Issuer], now_us: int
     ) -> tuple[VerifiedToken, Grant]:
-        """A token's claims, and the rights it gives here.
-
-        Raises: CapabilityInvalid: the token is not valid; ``args[0]`` is ``token_expired``,
-        ``token_revoked``, ``token_invalid`` or ``token_issuer_unknown``.
-        """
+        """A token's claims, and the rights it gives here. Raises CapabilityInvalid: the token is
+        not valid; ``args[0]`` is ``token_expired``, ``token_revoked``, ``token_invalid`` or
+        ``token_issuer_unknown``."""
         verified = self.read(text)
         issuer = issuers.get(verified.node_id)
         if issuer is None:

@@ -220,11 +220,8 @@ def hard_digests(member: Member) -> dict[str, str]:
 
 
 def hard_faults(members: list[Member], *, rebuilt: bool) -> list[str]:
-    """What nodes disagree on after a schedule, or hold in damaged form.
-
-    Args:
-        rebuilt: whether to compare their tables with rebuilt ones as well.
-    """
+    """What nodes disagree on after a schedule, or hold in damaged form. ``rebuilt``: whether to
+    compare their tables with rebuilt ones as well."""
     faults = [
         f"the log of {member.name}: {fault}"
         for member in members

@@ -64,10 +64,7 @@ def _signed(who: Member, record: dict[str, Any]) -> dict[str, Any]:
 
 def ask(who: Member, other: Member, liar: random.Random | None = None) -> int:
     """Take another node's tombstones, as the task that asks peers does; returns how many were new.
-
-    Args:
-        liar: draws a lie of the other node.
-    """
+    ``liar``: draws a lie of the other node."""
     grants = other.peer(who).grants
     shared = frozenset(grants.scopes if grants is not None else ()) & frozenset(SCOPES)
     page = msgspec.to_builtins(shared_page(other.node, shared, 0, 1_000_000))

@@ -119,12 +119,9 @@ class Int8Graph(FloatGraph):
 
     A column of the weights and a row of the inputs (one token) are each scaled by their greatest
     number. So a token's numbers do not depend on the other texts of a batch. Everything between the
-    products stays float32.
-
-    Args:
-        signed: whether the weights are signed bytes. The runtime multiplies unsigned by signed
-            bytes fastest, but sums pairs in 16 bits where the processor lacks an instruction, and
-            cuts large sums off. With unsigned weights it never does.
+    products stays float32. ``signed``: whether the weights are signed bytes. The runtime multiplies
+    unsigned by signed bytes fastest, but sums pairs in 16 bits where the processor lacks an
+    instruction, and cuts large sums off. With unsigned weights it never does.
     """
 
     def __init__(self, tensors: Mapping[str, F32], *, signed: bool) -> None:

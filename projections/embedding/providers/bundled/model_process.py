@@ -71,10 +71,9 @@ class ModelProcess:
         """See ``Provider``.
 
         A question is retried once if its process ends: it has no other attempt, and probably did
-        not cause the end.
-
-        Raises: ModelFileError: the model's files are missing or not the right ones.
-        ProviderUnavailable: the process died or does not answer; the next call starts another.
+        not cause the end. Raises ModelFileError: the model's files are missing or not the right
+        ones. ProviderUnavailable: the process died or does not answer; the next call starts
+        another.
         """
         if not texts:
             return np.empty((0, self.dimensions), dtype=np.float32)
