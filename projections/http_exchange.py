@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
+import selectors
+import sys
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -302,19 +305,35 @@ _loop_lock = threading.Lock()
 def background_loop() -> asyncio.AbstractEventLoop:
     """The loop of all blocking requests; its thread ends with the process."""
     with _loop_lock:  # a second loop could never use the sessions of the first
-        return _started_loop()
+        return _started_loop()[0]
 
 
 @cache
-def _started_loop() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
+def _started_loop() -> tuple[asyncio.AbstractEventLoop, selectors.DefaultSelector]:
+    selector = selectors.DefaultSelector()
+    loop = asyncio.SelectorEventLoop(selector)
     threading.Thread(target=loop.run_forever, name="http", daemon=True).start()
-    return loop
+    return loop, selector
 
 
 def _begin_again() -> None:
+    if _started_loop.cache_info().currsize:
+        _leave_to_parent(*_started_loop())
     _started_loop.cache_clear()
     _loop_lock.release()
+
+
+def _leave_to_parent(loop: asyncio.AbstractEventLoop, selector: selectors.DefaultSelector) -> None:
+    """Let a child drop its copies of the parent's connections. An epoll is shared with the parent,
+    which would hear no more of a connection that the child takes from it: the child gets another
+    under the same number."""
+    loop.set_exception_handler(_ignore)  # gets each copy that was not closed
+    if sys.platform == "linux":
+        with select.epoll() as own:
+            os.dup2(own.fileno(), selector.fileno(), inheritable=False)
+
+
+def _ignore(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None: ...
 
 
 # A forked child has the loop without its thread: a caller would wait for it forever.

@@ -1,9 +1,12 @@
 """Connections from verbs to a node: one coroutine, in the background loop."""
 
 import asyncio
+import atexit
+import os
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
 
 from msgspec import Struct
 
@@ -19,6 +22,7 @@ from engramlog.projections.http_exchange import (
 Result = TypeVar("Result")
 
 _LIMITS = AnswerLimits()
+_open: WeakSet[BlockingHttp] = WeakSet()
 
 
 class NodeAnswer(Struct, frozen=True):
@@ -60,6 +64,7 @@ class HttpTransport:
             raise ClientError(str(fault)) from fault
         self.place = self._http.url
         self.owner = owner
+        _open.add(self._http)
 
     async def exchange(
         self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]
@@ -88,3 +93,14 @@ class HttpTransport:
 def begun(work: Coroutine[Any, Any, Result]) -> Future[Result]:
     """Run a coroutine in the background loop."""
     return asyncio.run_coroutine_threadsafe(work, background_loop())
+
+
+def _at_exit() -> None:
+    """Close what a script left open: aiohttp would print a warning for each."""
+    for each in list(_open):
+        each.close()
+
+
+atexit.register(_at_exit)
+# The connections of the process that forked are its own.
+os.register_at_fork(after_in_child=_open.clear)

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from selectors import DefaultSelector
 
 import pytest
 
@@ -148,15 +149,15 @@ def test_threads_that_ask_first_at_the_same_time_share_one_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[asyncio.AbstractEventLoop] = []
-    new_loop = asyncio.new_event_loop
+    new_loop = asyncio.SelectorEventLoop
 
-    def slowly() -> asyncio.AbstractEventLoop:
+    def slowly(selector: DefaultSelector) -> asyncio.AbstractEventLoop:
         threading.Event().wait(0.05)
-        made.append(new_loop())
+        made.append(new_loop(selector))
         return made[-1]
 
     http_exchange._started_loop.cache_clear()  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(http_exchange.asyncio, "new_event_loop", slowly)
+    monkeypatch.setattr(http_exchange.asyncio, "SelectorEventLoop", slowly)
     with host(lambda connection: connection.sendall(b"HTTP/1.1 204 OK\r\n\r\n")) as url:
         clients = [BlockingHttp(url) for _ in range(4)]
         asked = [

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.worlds.forking import LIVES
+from tests.worlds.processes import serving
 
 SECONDS_MAX = 200.0
 
@@ -25,3 +26,28 @@ def test_a_fork_leaves_the_memory_to_its_parent(life: str, tmp_path: Path) -> No
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+SCRIPT = """
+import os, sys
+from engramlog import Memory
+memory = Memory(sys.argv[1])
+memory.facts()
+if os.fork() == 0:
+    sys.exit()
+os.wait()
+memory.facts()
+"""
+"""The child drops its copy of a kept connection, and none of the two closes the memory."""
+
+
+def test_a_child_that_ends_leaves_the_connection_to_its_parent(tmp_path: Path) -> None:
+    with serving(tmp_path / "node", "--no-auth") as node:
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, node.url],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
