@@ -87,7 +87,8 @@ class Archive:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         # An earlier process's tail may be of another log, and its extracts of a killed statement.
         for folder in (self._tail_folder, self.extracts_folder):
-            shutil.rmtree(folder, ignore_errors=True)
+            if folder.exists():
+                shutil.rmtree(folder)
         self._tail_folder.mkdir(mode=0o700)
         self._manifest = self._read_manifest()
         self._remove_unlisted_files()

@@ -303,12 +303,13 @@ def test_hot_statements_use_their_index(path: Path, statement: str, index: str) 
     assert "SCAN e" not in str(plan)
 
 
+@pytest.mark.parametrize("words", ["unable to open database file", "not an error"])
 @pytest.mark.parametrize("fault", [apsw.CantOpenError, apsw.ReadOnlyError])
 def test_a_directory_without_the_right_to_write_says_why_reading_needs_it(
-    fault: type[apsw.Error],
+    fault: type[apsw.Error], words: str
 ) -> None:
     with (
-        pytest.raises(StorageFailed, match="into the log's directory, even to read"),
+        pytest.raises(StorageFailed, match="database file: even to read, the process"),
         sqlite_schema.reading(),
     ):
-        raise fault("unable to open database file")
+        raise fault(words)

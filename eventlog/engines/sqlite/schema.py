@@ -179,7 +179,11 @@ def storage_error(fault: apsw.Error) -> StorageError:
     if isinstance(fault, apsw.FullError):
         return StorageFull(f"no space left for the log: {fault}")
     if isinstance(fault, apsw.CantOpenError | apsw.ReadOnlyError):
-        return StorageFailed(f"{fault}: SQLite writes into the log's directory, even to read")
+        words = str(fault).replace("not an error", "unable to open database file")
+        return StorageFailed(
+            f"{words}: even to read, the process must be able to write log.db, the -wal and -shm "
+            "files beside it, and their directory"
+        )
     return StorageFailed(f"{type(fault).__name__}: {fault}")
 
 

@@ -281,6 +281,20 @@ def test_large_events_share_no_file(node: Node, monkeypatch: pytest.MonkeyPatch)
     assert len(rows(archive, head)) == head
 
 
+def test_a_tail_that_cannot_be_removed_is_the_fault_that_is_named(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(node)
+
+    def refused(folder: Path, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(module.shutil, "rmtree", refused)
+    with pytest.raises(PermissionError, match=r"archive/tail"):
+        opened(node)
+
+
 def test_files_stay_where_they_are_while_somebody_reads(node: Node) -> None:
     write(node, 4)
     archive = opened(node)
