@@ -44,6 +44,7 @@ def recalled_json(
         "score": item.score,
         "score_breakdown": item.score_breakdown,
         "hop_distance": item.hop_distance,
+        "hops": item.hop_distance,  # the seed's name (§20.3.5)
         "token_estimate": item.token_estimate,
         "fact": item.fact,
         "why": each.why,

@@ -61,6 +61,7 @@ def test_the_answer_holds_every_published_shape(atlas: LiveNode) -> None:
         ]  # fmt: skip
         assert flat["fact"] == scored["fact"]
         assert flat["id"] == scored["fact"]["id"]
+        assert flat["hops"] == flat["hop_distance"] == scored["hop_distance"]  # seed §20.3.5
         assert isinstance(flat["why"], list)
     assert body["content"] == body["facts"]
     assert body["instructions"] == []
