@@ -70,13 +70,14 @@ def tokens_of(text: str) -> int:
 
 
 def write_card(
-    key: CardKey, groups: Sequence[Group], *, facts: int, contradictions: int
+    key: CardKey, groups: Sequence[Group], *, facts: int, contradictions: int, denied: bool = False
 ) -> Card | None:
     """The card of ``groups``, or None if it would be empty.
 
     Args:
         facts: the number of all members, in ``groups`` or not.
         contradictions: the number of all open contradictions.
+        denied: whether another source denies a member.
     """
     if not facts:
         return None
@@ -106,7 +107,7 @@ def write_card(
         facts=facts,
         omitted=omitted,
         avg_confidence=round(sum(standing) / len(standing), 6) if standing else 0.0,
-        has_contradictions=contradictions > 0,
+        has_contradictions=contradictions > 0 or denied,
         hlc=0 if newest is None else newest.hlc,
         recorded_at=0 if newest is None else newest.recorded_at,
         position=0 if newest is None else newest.position,

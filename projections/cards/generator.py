@@ -48,13 +48,14 @@ def card_of(view: View, rows: Rows, key: CardKey, inputs: CardInputs) -> Card | 
         [group for group in written if group],
         facts=len(inputs.members),
         contradictions=len(np.unique(view.key[inputs.contested])),
+        denied=bool((inputs.disputed & ~inputs.opposed).any()),
     )
 
 
 def _groups(view: View, inputs: CardInputs) -> list[list[int]]:
     """Indices into the inputs, in groups, best first; as many as can matter."""
     slots = inputs.slots
-    keys: I64 = np.where(inputs.disputed, view.key[slots], -1).astype(np.int64)
+    keys: I64 = np.where(inputs.opposed, view.key[slots], -1).astype(np.int64)
     order = np.lexsort((slots, -view.hlc[slots], -inputs.effective))
     sides: dict[int, list[int]] = {}
     for index in order[keys[order] >= 0].tolist():

@@ -12,7 +12,7 @@ from msgspec import Struct
 from engramlog.projections.arrays import F64, I32, Bool
 from engramlog.projections.authorization import OPEN_CLASS, Authorization
 from engramlog.projections.graph.neighbors import hidden_relations
-from engramlog.projections.image.contradicted_facts import are_contradicted
+from engramlog.projections.image.contradicted_facts import are_contradicted, are_denied
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import live
 from engramlog.projections.moment import Moment
@@ -26,8 +26,8 @@ EFFECTIVE_DECIMALS = 6
 class CardInputs(Struct, frozen=True):
     """Parallel arrays over the live facts of a key, ascending by slot.
 
-    ``member``: confident enough for the card. ``disputed``: another live value contradicts it.
-    ``aside``: it lost a settled conflict.
+    ``member``: confident enough for the card. ``opposed``: another live value contradicts it.
+    ``disputed``: that, or another source denies it. ``aside``: it lost a settled conflict.
     """
 
     slots: I32
@@ -35,6 +35,7 @@ class CardInputs(Struct, frozen=True):
     trust: F64
     effective: F64
     member: Bool
+    opposed: Bool
     disputed: Bool
     aside: Bool
 
@@ -45,8 +46,8 @@ class CardInputs(Struct, frozen=True):
 
     @property
     def contested(self) -> I32:
-        """Slots of members in an open contradiction."""
-        return self.slots[self.member & self.disputed]
+        """Slots of members with another side in an open contradiction."""
+        return self.slots[self.member & self.opposed]
 
     def fingerprint(self) -> bytes:
         """Equal exactly if the text is equal."""
@@ -77,17 +78,21 @@ def card_inputs(
     trust = view.trust(slots, moment)
     effective: F64 = np.round(confidence * trust, EFFECTIVE_DECIMALS)
     aside: Bool = view.set_aside[slots] <= moment.position
-    disputed = are_contradicted(view, slots, moment, narrow) & ~aside
+    contradicted = are_contradicted(view, slots, moment, narrow) & ~aside
     member = effective >= EFFECTIVE_MIN
-    disputed &= np.isin(view.key[slots], _contested_keys(view, slots, disputed, member))
+    contested = _contested_keys(view, slots, contradicted, member)
+    opposed = contradicted & np.isin(view.key[slots], contested)
+    # A denial has no other value to show: the denied fact alone is marked (wire 5.2).
+    disputed = opposed | (member & are_denied(view, slots, moment, narrow))
     # A weak fact counts only as the other side of a member's contradiction.
-    kept = member | disputed
+    kept = member | opposed
     return CardInputs(
         slots[kept],
         confidence[kept],
         trust[kept],
         effective[kept],
         member[kept],
+        opposed[kept],
         disputed[kept],
         aside[kept],
     )

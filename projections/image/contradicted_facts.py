@@ -18,17 +18,19 @@ def are_contradicted(view: View, slots: I32, moment: Moment, authorization: Auth
         asked = np.flatnonzero(crowded & view.unexpired_claims(slots, moment))
         if len(asked):
             flags[asked] = _disputed(view, slots[asked], moment, authorization)
+    return flags | are_denied(view, slots, moment, authorization, ~flags)
+
+
+def are_denied(
+    view: View, slots: I32, moment: Moment, authorization: Authorization, asked: Bool | None = None
+) -> Bool:
+    """Which of ``slots``, or of those ``asked``, are live facts that another source denies."""
+    denied: Bool = np.zeros(len(slots), dtype=np.bool_)
     if view.denials:
-        for index in _ever_denied(view, slots, ~flags, moment).tolist():
-            flags[index] = len(deniers(view, int(slots[index]), moment, authorization)) > 0
-    return flags
-
-
-def _ever_denied(view: View, slots: I32, asked: Bool, moment: Moment) -> I32:
-    """Indexes of live facts with a denial by the moment, open or not."""
-    asked &= np.isin(slots, view.denials.targets())
-    asked &= view.claimed(slots, moment)
-    return np.flatnonzero(asked).astype(np.int32)
+        ever = np.isin(slots, view.denials.targets()) & view.claimed(slots, moment)
+        for index in np.flatnonzero(ever if asked is None else ever & asked).tolist():
+            denied[index] = len(deniers(view, int(slots[index]), moment, authorization)) > 0
+    return denied
 
 
 def deniers(view: View, slot: int, moment: Moment, authorization: Authorization) -> I32:

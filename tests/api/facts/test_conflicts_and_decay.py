@@ -54,6 +54,26 @@ def test_a_conflict_is_resolved_once(live: LiveNode) -> None:
     assert settled["resolved_by"] == body["resolution_fact_id"]
 
 
+def test_a_card_marks_a_denied_fact_and_replaces_nothing_in_recall(live: LiveNode) -> None:
+    """Wire 5.2: denied facts are in contradiction; seed §20.4.2: cards settle none silently."""
+    role = live.state(v="CEO")
+    live.state(entity="stigmem://t/user/bo", v="CEO")
+    path = f"/v1/cards/{role['entity']}?scope=company"
+    assert live.call("GET", path).json()["has_contradictions"] is False
+    marker = live.state(v="CEO", source="agent:b", confidence=0.0)
+    card = live.call("GET", path).json()
+    assert (card["has_contradictions"], card["contradictions"]) == (True, [])
+    assert card["summary"].endswith("memory:role: CEO (conf=1.00) [contradicted]")
+    assert "| memory:role | CEO | 1.00 | contradicted |" in card["markdown"]
+    assert "omitted" not in card["markdown"]
+    asked = {"query": "CEO", "scope": "company", "profile": "stigmem"}
+    found = live.call("POST", "/v1/recall", json=asked).json()["facts"]
+    raw = [item["fact"]["entity"] for item in found if not item["from_card"]]
+    assert raw == [role["entity"]]
+    live.call("POST", f"/v1/facts/{marker['id']}/retract", json={})
+    assert live.call("GET", path).json()["has_contradictions"] is False
+
+
 def test_a_conflict_is_resolved_by_a_new_value(live: LiveNode) -> None:
     live.state(v="A")
     live.state(v="B")
