@@ -81,12 +81,18 @@ class ConflictRow(Struct, frozen=True):
 
 
 class Conflict(Struct, frozen=True):
-    """A conflict at a moment: the slots of the newer and the older side."""
+    """A conflict at a moment: the slots of the newer and the older value's side. A value is as old
+    as its last claim, which may have expired: ``newest_first`` compares the sides themselves."""
 
     row: ConflictRow
     status: Status
     newer: int
     older: int
+
+    def newest_first(self, view: View) -> tuple[int, int]:
+        """Both sides, in the protocol's order (wire 2.2)."""
+        turned = view.hlc[self.older] > view.hlc[self.newer]
+        return (self.older, self.newer) if turned else (self.newer, self.older)
 
 
 def conflicts(

@@ -128,7 +128,7 @@ def _contradictions(room: _Room) -> list[LintFinding]:
     wanted = (each for each in open_ones if _wanted(room.view, each.newer, request))
     for each in islice(wanted, FINDINGS_MAX + 1):
         newer, older = room.reader.every_row(
-            [int(room.view.from_position[slot]) for slot in (each.newer, each.older)]
+            [int(room.view.from_position[slot]) for slot in each.newest_first(room.view)]
         )
         detail = f"{_shortened(newer.value_v)} (newer) against {_shortened(older.value_v)}"
         findings.append(

@@ -72,7 +72,7 @@ def list_conflicts(call: Call, query: ConflictsQuery) -> ConflictPage:
 def _wire(
     call: Call, view: View, moment: Moment, shown: Sequence[Conflict]
 ) -> list[ConflictRecord]:
-    slots = [slot for each in shown for slot in (each.newer, each.older)]
+    slots = [slot for each in shown for slot in each.newest_first(view)]
     records = call.records(view, slots, moment)
     return [
         ConflictRecord(

@@ -36,6 +36,20 @@ def test_a_conflict_pairs_the_newer_with_the_older(live: LiveNode) -> None:
     assert (found["status"], found["resolved_by"]) == ("unresolved", None)
 
 
+def test_the_newer_side_comes_first_also_if_an_expired_fact_restates_the_older_value(
+    live: LiveNode,
+) -> None:
+    """Wire 2.2: fact_a is the newer one, fact_b the older."""
+    older = live.state(v="A")
+    newer = live.state(v="B", source="agent:b")
+    live.state(v="A", source="agent:c", valid_until="2001-01-01T00:00:00Z")
+    (found,) = conflicts(live, status="unresolved")["conflicts"]
+    assert (found["fact_a"]["id"], found["fact_b"]["id"]) == (newer["id"], older["id"])
+    linted = live.call("POST", "/v1/lint", json={"scope": "company"}).json()["findings"]
+    (contradiction,) = (each for each in linted if each["check"] == "contradiction")
+    assert contradiction["fact_ids"] == [newer["id"], older["id"]]
+
+
 def test_a_conflict_is_resolved_once(live: LiveNode) -> None:
     older = live.state(v="A")
     live.state(v="B")
