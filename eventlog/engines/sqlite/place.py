@@ -11,11 +11,12 @@ from engramlog.eventlog.errors import StorageFailed
 
 
 class LogFiles:
-    """The database at ``path`` and its write-ahead log, as first seen."""
+    """The database at ``path``, which is open, and its write-ahead log, as first seen."""
 
     def __init__(self, path: Path) -> None:
         self._paths = (str(path), f"{path}-wal")
         self._inodes: dict[str, int] = {}
+        self.check()  # as they are now, and not only at the first write
 
     def check(self) -> None:
         """Raises StorageFailed if one of them was removed or replaced."""

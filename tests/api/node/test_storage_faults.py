@@ -5,6 +5,7 @@ Full and read-only file systems: ``tests/system/test_disk_full.py``.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -120,6 +121,30 @@ def test_a_log_that_is_moved_away_takes_no_writes_until_it_returns(tmp_path: Pat
     finally:
         live.close()
     check_log(tmp_path / "data")
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_directory_that_vanishes_before_the_first_write_takes_none(
+    tmp_path: Path, how: str
+) -> None:
+    data = tmp_path / "data"
+    live = LiveNode(data)
+    assert written(live, 0) == 201
+    live.close()
+    live = LiveNode(data)
+    try:
+        data.rename(tmp_path / "elsewhere")
+        if how == "replaced":
+            shutil.copytree(tmp_path / "elsewhere", data)
+        assert written(live, 1) == 503
+        if how == "replaced":
+            shutil.rmtree(data)
+        (tmp_path / "elsewhere").rename(data)
+        assert written(live, 2) == 201
+        assert held(live) == {"fact 0", "fact 2"}
+    finally:
+        live.close()
+    check_log(data)
 
 
 def test_lost_tables_are_made_again_at_the_next_start(tmp_path: Path) -> None:
