@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Coroutine
 from datetime import datetime
-from functools import update_wrapper
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from engramlog.api.python.async_memory import AsyncMemory, AsyncMemoryView
 from engramlog.api.python.transport import begun
@@ -16,29 +16,16 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
-class _Waiting(Generic[Given, Result]):
+def _waiting(
+    twin: Callable[Concatenate[Any, Given], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[Any, Given], Result]:
     """A method that waits for its twin's answer."""
 
-    def __init__(
-        self, twin: Callable[Concatenate[Any, Given], Coroutine[Any, Any, Result]]
-    ) -> None:
-        self._twin = twin
-        self.__doc__ = twin.__doc__
-        self.__wrapped__ = twin  # from which ``inspect`` takes the signature
+    @wraps(twin)
+    def verb(self: MemoryView, *args: Given.args, **options: Given.kwargs) -> Result:
+        return begun(twin(self.awaited, *args, **options)).result()
 
-    @overload
-    def __get__(self, instance: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, instance: MemoryView, owner: type) -> Callable[Given, Result]: ...
-    def __get__(self, instance: MemoryView | None, owner: type) -> Self | Callable[Given, Result]:
-        if instance is None:
-            return self
-        twin = self._twin
-
-        def verb(*args: Given.args, **options: Given.kwargs) -> Result:
-            return begun(twin(instance.awaited, *args, **options)).result()
-
-        return update_wrapper(verb, twin.__get__(instance.awaited))
+    return verb
 
 
 class MemoryView:
@@ -50,11 +37,11 @@ class MemoryView:
     def __repr__(self) -> str:
         return repr(self.awaited).replace("Async", "", 1)
 
-    recall = _Waiting(AsyncMemoryView.recall)
-    facts = _Waiting(AsyncMemoryView.facts)
-    neighbors = _Waiting(AsyncMemoryView.neighbors)
-    card = _Waiting(AsyncMemoryView.card)
-    history = _Waiting(AsyncMemoryView.history)
+    recall = _waiting(AsyncMemoryView.recall)
+    facts = _waiting(AsyncMemoryView.facts)
+    neighbors = _waiting(AsyncMemoryView.neighbors)
+    card = _waiting(AsyncMemoryView.card)
+    history = _waiting(AsyncMemoryView.history)
 
     def as_of(
         self, moment: MomentLike | None = None, *, valid_at: datetime | str | None = None
@@ -89,11 +76,11 @@ class Memory(MemoryView):
         super().__init__(awaited)
         begun(awaited.__aenter__()).result()
 
-    remember = _Waiting(AsyncMemory.remember)
-    assert_fact = _Waiting(AsyncMemory.assert_fact)
-    retract = _Waiting(AsyncMemory.retract)
-    forget = _Waiting(AsyncMemory.forget)
-    close = _Waiting(AsyncMemory.close)
+    remember = _waiting(AsyncMemory.remember)
+    assert_fact = _waiting(AsyncMemory.assert_fact)
+    retract = _waiting(AsyncMemory.retract)
+    forget = _waiting(AsyncMemory.forget)
+    close = _waiting(AsyncMemory.close)
 
     def __enter__(self) -> Self:
         return self

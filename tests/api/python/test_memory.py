@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import pickle
 from collections.abc import Iterator
 from copy import deepcopy
@@ -10,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import create_autospec
 
 import pytest
 
@@ -192,6 +194,14 @@ def test_entities_are_linked(memory: Memory, user: str) -> None:
     with pytest.raises(ClientError, match="depth") as refused:
         memory.neighbors(f"user:{user}", depth=4)
     assert refused.value.code == "graph_depth_exceeded"
+
+
+def test_help_and_stand_ins_know_the_arguments_of_a_verb() -> None:
+    assert list(inspect.signature(Memory.retract).parameters) == ["self", "fact", "reason"]
+    stand_in = create_autospec(Memory, instance=True)
+    stand_in.recall("who plays the cello?", user="ann")
+    with pytest.raises(TypeError, match="usr"):
+        stand_in.recall("who plays the cello?", usr="ann")
 
 
 def test_a_card_sums_an_entity_up(memory: Memory, user: str) -> None:
