@@ -1,7 +1,5 @@
 """``python -m benchmarks``: run some or all benchmarks and print their figures."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import platform

@@ -7,8 +7,6 @@ recalls. In the end it asks every question again as of its moment. Answers are c
 byte, except generated names, durations, and the repeated question.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

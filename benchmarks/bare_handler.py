@@ -1,7 +1,5 @@
 """The minimum cost of an answer over HTTP: aiohttp reads JSON and writes JSON of a given size."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

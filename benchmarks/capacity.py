@@ -1,8 +1,6 @@
 """The cost of a fact: bytes of log, tables, image file and memory, and processor time, as the node
 grows."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time

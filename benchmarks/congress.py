@@ -3,8 +3,6 @@
 Baseline: a store that knows only the current state answers 47 % of the probes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -5,8 +5,6 @@ machine; requests and bytes do not depend on the machine. ``ENGRAMLOG_CONSOLE_DA
 directory that keeps the memory for later runs.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable

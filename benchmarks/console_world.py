@@ -1,7 +1,5 @@
 """A large memory to view: many entities, one hub, conflicts, retractions, over 900 days."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from pathlib import Path

@@ -5,8 +5,6 @@ the rest are recorded as such (``noop``), and the worst case, in which every epi
 one. The baselines are the classifier alone, in memory, and plain assertions of as many facts.
 """
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from collections.abc import Iterator

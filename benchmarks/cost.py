@@ -8,8 +8,6 @@ node embeds questions, each for the first time. With ``STIGMEM_EMBED_PROVIDER=no
 embedded.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

@@ -5,8 +5,6 @@ The ceiling is the float32 product of the model's own shapes. All are timed in t
 load affects them alike.
 """
 
-from __future__ import annotations
-
 import random
 import tempfile
 from collections.abc import Callable, Sequence

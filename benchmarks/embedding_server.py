@@ -1,7 +1,5 @@
 """A stand-in for an embedding model: made-up vectors over Ollama's protocol, at once."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Generator

@@ -4,8 +4,6 @@ under writes, and a new peer's catch-up (two processes).
 ``python -m benchmarks.federation --events 500000`` measures a larger catch-up.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two real nodes on loopback: a peer's lag, and a new peer's catch-up."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 import threading

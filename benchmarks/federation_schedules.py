@@ -7,8 +7,6 @@ lists of facts and recall answers (ids, scores, order), once trust, access count
 instant are. ``--congress`` splits the congress stream among four origins.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ python -m benchmarks.first_hour                    first answer, tokens of MCP r
 python -m benchmarks.first_hour --install dist     also a fresh environment from these wheels
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import os

@@ -3,8 +3,6 @@
 Each arrangement is its own baseline: the last tenth of the writes against the first.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from pathlib import Path

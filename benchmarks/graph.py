@@ -5,8 +5,6 @@ same hub's edges read from ``entity_edges`` by SQL in both directions, deduplica
 Python, without rights, history or trust.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from pathlib import Path

@@ -3,8 +3,6 @@
 Writes are measured in processor time: other load on the machine would hide their growth.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from pathlib import Path

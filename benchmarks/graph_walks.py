@@ -4,8 +4,6 @@ The SQL has the table's indexes and neither rights, history, decay nor trust. St
 entities, so most are small and reach the hubs at the second hop.
 """
 
-from __future__ import annotations
-
 import random
 import tempfile
 from collections.abc import Callable, Iterable, Sequence

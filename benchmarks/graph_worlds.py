@@ -1,7 +1,5 @@
 """Graphs to walk: a real one that changed for years, and a made-up one with few large hubs."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterator

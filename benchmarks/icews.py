@@ -4,8 +4,6 @@ Baseline: a store that knows facts but not their validity answers with every obj
 That is right for questions whose answer never changed.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """A node behind HTTP in this process; the benchmark sets its clock."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Generator

@@ -4,8 +4,6 @@ Baselines of the same run: the same rows into one SQLite table, 1,000 per durabl
 that only decodes; SHA-256 over the same bytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tempfile

@@ -10,8 +10,6 @@ With ``--everything`` two nodes that hold all scopes join as well: one replays t
 begins with the first one's snapshot.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

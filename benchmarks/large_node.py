@@ -4,8 +4,6 @@
 texts in a day. A folder that holds a store is not loaded again.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

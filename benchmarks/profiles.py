@@ -5,8 +5,6 @@ All answer with twenty facts; a profile that counts tokens gets plenty of them. 
 processor, which other load on the machine does not lengthen.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ One fact per turn, in order; the speaker is the entity and the session the sourc
 fact with its own entity and source. Nothing of the questions is written.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

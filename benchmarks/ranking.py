@@ -1,7 +1,5 @@
 """The quality of a ranking, question by question, and the comparison of two."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

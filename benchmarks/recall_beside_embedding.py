@@ -1,8 +1,6 @@
 """Recall on the node as it ships while it embeds what was just written, compared with a resting
 node, and embedding beside recalls, compared with embedding alone."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """Parallel recalls, with and without writes, against a served node."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

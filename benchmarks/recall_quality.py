@@ -6,8 +6,6 @@ Ours are the profiles as shipped; the baselines are plain BM25, meaning alone, e
 are kept in the temporary folder for the next run: half an hour's work the first time.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.resources import files

@@ -6,8 +6,6 @@ FTS5's own bm25 for the best 50. Embedding is excluded: each question is embedde
 timed.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 import time

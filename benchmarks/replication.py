@@ -4,8 +4,6 @@
 on this machine, which share its cores.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

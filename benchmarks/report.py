@@ -1,7 +1,5 @@
 """Figures of a run, and how they are printed."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from time import perf_counter

@@ -6,8 +6,6 @@ All nodes, servers and clients share the machine's cores, so throughput says lit
 machines; processor time per recall, added up over the nodes, does.
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

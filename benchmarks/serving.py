@@ -1,7 +1,5 @@
 """A real node process to measure, and a raw keep-alive client with little cost."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -6,8 +6,6 @@ requests. Both must be new and empty; they take turns, so that other load affect
 and in milliseconds below 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

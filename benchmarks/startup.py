@@ -5,8 +5,6 @@ and of processor time, which other load changes less. A node that closed normall
 memory image; ``from the tables`` is the same store without them.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

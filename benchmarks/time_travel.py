@@ -6,8 +6,6 @@ questions live, in the same run, in turns, so that both meet the same load. Each
 time and processor time of all threads of the node, which other load hardly changes.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import tempfile

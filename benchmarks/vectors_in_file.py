@@ -6,8 +6,6 @@ made up (see ``recall_world``). Real ones, if an earlier run of ``recall_quality
 machine, test the preselection by signs on a model's vectors.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Callable, Iterable

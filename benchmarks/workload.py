@@ -1,7 +1,5 @@
 """Facts to write: realistic in size and repetition, the same for the same seed."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any

@@ -4,8 +4,6 @@ Baselines: the same rows into SQLite (WAL, FULL), one commit each, from one thre
 handler that parses and answers bodies of the same size, under the same clients.
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import tempfile

@@ -3,8 +3,6 @@
 This module is the public door. Users reach everything else through it; the rest is internal.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,5 @@
 """``python -m engramlog``: the ``engramlog`` command."""
 
-from __future__ import annotations
-
 import sys
 
 from engramlog.api.console.main import main

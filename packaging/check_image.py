@@ -7,8 +7,6 @@ the image's environment alone, until the image's health check passes. Nothing is
     packaging/release.sh && python packaging/check_image.py
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

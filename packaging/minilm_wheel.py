@@ -7,8 +7,6 @@ that the node checks before use. The same input makes the same wheel.
     python packaging/minilm_wheel.py --out dist
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import hashlib

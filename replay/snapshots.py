@@ -5,8 +5,6 @@ file without its document is unfinished, and removed at the next start. An erasu
 snapshot with the erased text before the tables are rewritten.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 import threading

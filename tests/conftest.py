@@ -5,8 +5,6 @@ Hypothesis draws the same examples in every run, so that a run says the same of 
 ``--hypothesis-profile=random`` draws others, and more. How long each test took is kept in
 ``.pytest_cache/durations.tsv``, the slowest first."""
 
-from __future__ import annotations
-
 import gc
 from collections import defaultdict
 from collections.abc import Iterator

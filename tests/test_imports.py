@@ -5,8 +5,6 @@ imports go down only and never in a circle, inside a room neither. What is liste
 to be mended; the lists only get shorter.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """``import engramlog`` shows what ``__all__`` names, no more and no less, and loads little."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from types import ModuleType

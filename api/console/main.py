@@ -4,8 +4,6 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Failures are one l
 stderr; ``--traceback`` shows where an unexpected one came from.
 """
 
-from __future__ import annotations
-
 import argparse
 import codecs
 import gc

@@ -1,7 +1,5 @@
 """Requests of a memory's verbs, and their JSON."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Mapping, Sequence

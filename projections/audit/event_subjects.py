@@ -1,7 +1,5 @@
 """An event's subject in a few words, unless the subject is one fact."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

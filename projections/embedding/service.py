@@ -1,7 +1,5 @@
 """Embeddings in one space: provider, cache, table, vectors and worker."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable
 from pathlib import Path
 

@@ -8,8 +8,6 @@ they follow with the tail, in batches, before anything reads them. A crash befor
 loses nothing acknowledged; after one, start-up catches up from the log.
 """
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ log and this release's projectors made it. It must match its document, and its r
 document's digests. Otherwise the log is replayed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """Fixtures: a live node without authentication, one for requests that it refuses, and a maker of
 nodes with other settings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``abmind`` as its users type it."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

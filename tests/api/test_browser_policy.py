@@ -1,7 +1,5 @@
 """Access of web pages to a node: their own origin's, allowed ones, and no others."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Settings: which source wins, refusals, and the docs' list."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

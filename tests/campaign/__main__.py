@@ -1,7 +1,5 @@
 """``python -m tests.campaign``: every part of the campaign, or one of them, from printed seeds."""
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

@@ -1,7 +1,5 @@
 """Events in earlier releases' formats: of each kind and version, in a log of today."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Generator, Sequence

@@ -1,8 +1,6 @@
 """Schedules of three to five nodes that write, erase, hide, grant, lie, restart and are
 disconnected."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

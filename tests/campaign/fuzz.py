@@ -4,8 +4,6 @@ Each reader has a small corpus below ``corpus/``; inputs come from changing, cut
 joining it (``guided`` makes them by coverage). A reader may refuse only with its own errors.
 """
 
-from __future__ import annotations
-
 import random
 import time
 import zlib

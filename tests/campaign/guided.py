@@ -4,8 +4,6 @@
 each reader has its own. Inputs that reach new code go into ``FOLDER``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import subprocess

@@ -1,7 +1,5 @@
 """kill -9 inside backup, restore, rotation and promotion, at every share of their steps."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import tempfile

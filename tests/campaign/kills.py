@@ -1,7 +1,5 @@
 """kill -9 at random moments under writers, rebuilds, snapshots and erasures."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import tempfile

@@ -4,8 +4,6 @@ It begins with a node of release 0.1.0 and continues in each earlier version of 
 (``earlier_formats``), then in today's.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 import tarfile

@@ -3,8 +3,6 @@
 After a cut the log verifies, the node starts, and every fact acknowledged before is there.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Property tests with more examples, which ``make test`` does not draw."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Faults under writers that share a log in PostgreSQL (``tests/worlds/log_faults``)."""
 
-from __future__ import annotations
-
 from tests.worlds import postgres_servers
 from tests.worlds.log_faults.cluster import Cluster
 from tests.worlds.log_faults.schedule import Schedule

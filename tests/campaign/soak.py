@@ -1,7 +1,5 @@
 """Soak: a node under mixed load, and whether its memory, files and lag stay flat."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import tempfile

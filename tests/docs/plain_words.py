@@ -4,8 +4,6 @@ those that do not.
 ``docs/words.txt`` lists the replaced words, each with a better one.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import sys

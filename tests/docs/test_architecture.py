@@ -1,7 +1,5 @@
 """The two walks of ``docs/architecture.md`` are those that a node really takes."""
 
-from __future__ import annotations
-
 import ast
 import re
 import threading

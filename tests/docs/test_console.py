@@ -1,7 +1,5 @@
 """The pages' examples work as shown."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Nothing a user can meet is missing from the pages."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Words that the glossary replaced are found; ``make lint`` looks for them in every file."""
 
-from __future__ import annotations
-
 from tests.docs.plain_words import WORDS, found_in, prose_of, replaced_words
 
 

@@ -1,7 +1,5 @@
 """Follows the pages on adding things, step by step, in a copy of the repository."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Makes pytest explain the contract's assertions as it does those of test files."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.register_assert_rewrite("tests.eventlog.contract")

@@ -1,7 +1,5 @@
 """The contract of every event log engine. Each engine's test class inherits it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Two engines given the same operations must give the same answers, in any order."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every broken link is refused with the reason."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """Hybrid clocks order events and survive bad peers, and identifiers follow time."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Decoding: future kinds are kept, wrong kinds refused, and damage names its position."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """A copy of a log equals it, byte for byte and position for position, or is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A data directory belongs to one process and one place; copies are detected, moves are allowed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

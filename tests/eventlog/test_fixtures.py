@@ -3,8 +3,6 @@
 The hashes are computed here with hashlib alone, by FORMAT.md.
 """
 
-from __future__ import annotations
-
 import json
 from hashlib import sha256
 from pathlib import Path

@@ -1,7 +1,5 @@
 """FORMAT.md says what the code does: its tables, its limits and its worked example."""
 
-from __future__ import annotations
-
 import json
 import re
 from hashlib import sha256

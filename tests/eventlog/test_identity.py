@@ -1,7 +1,5 @@
 """The signing key: private, never overwritten, and provably the same node after rotation."""
 
-from __future__ import annotations
-
 import stat
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The log in memory keeps the contract."""
 
-from __future__ import annotations
-
 import pytest
 
 from engramlog.eventlog.clock import FixedClock

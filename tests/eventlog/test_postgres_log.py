@@ -1,7 +1,5 @@
 """The log in PostgreSQL keeps the contract, and the promises for several writers."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The documentation of what ``eventlog`` raises."""
 
-from __future__ import annotations
-
 import inspect
 
 from engramlog.eventlog import errors

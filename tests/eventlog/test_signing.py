@@ -1,7 +1,5 @@
 """Signed heads: one canonical text, one signature, and proof of who may sign."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """The log in SQLite keeps the contract, and the promises of a file."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Iterator

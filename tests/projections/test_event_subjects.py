@@ -1,7 +1,5 @@
 """Every event has a subject in a few words, or names the facts that it touched."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

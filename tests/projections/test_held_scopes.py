@@ -1,7 +1,5 @@
 """The views of a node with some scopes of a log equal those of the whole log, without the rest."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

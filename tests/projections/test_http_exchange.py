@@ -1,7 +1,5 @@
 """Requests to other machines: no host blocks a thread beyond its limits."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

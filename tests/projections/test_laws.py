@@ -1,7 +1,5 @@
 """The laws of the projections, over random histories."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

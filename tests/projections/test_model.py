@@ -1,7 +1,5 @@
 """A node against a model of plain lists: live facts, contradictions, visible facts."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager

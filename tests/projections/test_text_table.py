@@ -1,7 +1,5 @@
 """Texts and their numbers in arrays: each finds the other, for any texts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

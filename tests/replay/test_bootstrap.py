@@ -1,7 +1,5 @@
 """Which of a primary's snapshots a new replica takes, and when it replays the log instead."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A log moves between SQLite and PostgreSQL and stays the same log, or the copy is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import psycopg

@@ -1,7 +1,5 @@
 """Tables that are damaged while an image file hides it: reads say so, and a rebuild mends them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import apsw

@@ -1,7 +1,5 @@
 """Which moment a text means, and which texts mean none."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

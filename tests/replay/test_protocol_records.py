@@ -1,7 +1,5 @@
 """Every input from a peer becomes a fact or a refusal, never an exception."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Failing rebuilds leave the tables in use unchanged."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from collections.abc import Iterator

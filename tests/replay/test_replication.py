@@ -1,7 +1,5 @@
 """Pages of a log, and following them: unfitting pages are refused, failures retried."""
 
-from __future__ import annotations
-
 import threading
 import zlib
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Snapshots: when a rebuild starts from one, and when it skips one."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """``verify`` finds the first fault of a log, names its position, and never raises."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Callable

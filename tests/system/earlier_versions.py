@@ -4,8 +4,6 @@
 code: a data directory with a long history, its export, and the result of ``observed``.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """A running node answers every request as its OpenAPI document says."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import suppress
 

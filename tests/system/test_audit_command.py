@@ -1,7 +1,5 @@
 """``engramlog audit`` over a directory and over a running node."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Backups of a running node: made, restored, and refused if incomplete."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``engramlog capability``: from the first token to its end, with and without a node."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

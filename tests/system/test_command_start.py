@@ -1,7 +1,5 @@
 """Modules that a command loads before it runs."""
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Every command once against real data: help, answers, exit codes, and one-line errors."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

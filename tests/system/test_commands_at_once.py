@@ -1,7 +1,5 @@
 """Several commands at once on a directory that no node serves: each waits for its turn."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

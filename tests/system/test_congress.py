@@ -1,7 +1,5 @@
 """Real history: every question about the past gets the answer that the revision itself had."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from bisect import bisect_left

@@ -1,7 +1,5 @@
 """Killed while it consolidates: a pass is complete or absent, and continues afterwards."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import time

@@ -4,8 +4,6 @@ Each round writes from several connections, kills the node with SIGKILL shortly 
 random number of acknowledgements, and starts it again on the same directory.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bytes that changed on disk: noticed by whatever reads them, with the next step in the message."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

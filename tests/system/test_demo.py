@@ -1,7 +1,5 @@
 """The demo in one process: loads, queries over HTTP, prints, and can be repeated with curl."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

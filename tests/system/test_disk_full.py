@@ -1,8 +1,6 @@
 """A full disk: writes are refused with a clear error, reads continue, and everything recovers with
 free space."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

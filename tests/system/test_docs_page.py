@@ -1,7 +1,5 @@
 """The page at /docs, as a browser shows it, with nothing but the node to ask."""
 
-from __future__ import annotations
-
 import html
 import shutil
 import subprocess

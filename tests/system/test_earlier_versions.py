@@ -1,7 +1,5 @@
 """Data directories and exports of earlier versions keep their meaning."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import Counter

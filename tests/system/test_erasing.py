@@ -1,7 +1,5 @@
 """Erasing as its users meet it: by command, with recall workers, and with a replica."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

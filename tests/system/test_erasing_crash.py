@@ -1,7 +1,5 @@
 """An erasure interrupted by ``kill -9`` at any step completes at the next start."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

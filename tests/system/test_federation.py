@@ -1,7 +1,5 @@
 """Nodes that replay each other, as processes with sockets between them."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Generator

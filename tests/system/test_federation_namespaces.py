@@ -1,7 +1,5 @@
 """Three nodes as processes in network their own namespaces, over a wire with every fault."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path

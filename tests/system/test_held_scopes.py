@@ -1,7 +1,5 @@
 """Nodes that hold some scopes of a log in PostgreSQL, next to one that holds all."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``engramlog hook recall`` and ``engramlog profile`` as an agent's host and a user run them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

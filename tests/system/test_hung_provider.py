@@ -1,7 +1,5 @@
 """A provider of embeddings that takes requests and never answers holds up no stop."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """Dated events: ``valid_at`` gives the facts that were valid on a day. One question in three is
 asked; ``benchmarks icews`` asks all."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator

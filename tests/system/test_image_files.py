@@ -1,7 +1,5 @@
 """Recall workers start from the node's files, and release them after an erasure."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from engramlog.api.node.node import Node

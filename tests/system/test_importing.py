@@ -1,7 +1,5 @@
 """Importing and exporting with the real command: accepted and refused input, and continuing."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

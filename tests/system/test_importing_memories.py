@@ -1,7 +1,5 @@
 """Episodes and their facts through files, with real commands and nodes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

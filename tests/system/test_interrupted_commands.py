@@ -1,7 +1,5 @@
 """Commands that are killed while they run; ``tests/campaign`` kills them at every step."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.worlds.interrupted import Household

@@ -1,7 +1,5 @@
 """``engramlog recall --translated``: abmind's output from a real process."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A quorum of real servers under faults: no acknowledged event is lost, doubled or out of order."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator

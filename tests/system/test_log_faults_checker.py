@@ -1,7 +1,5 @@
 """The checker of the fault schedules finds each fault that it is there to find."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """``engramlog mcp`` with the SDK's own client, over stdio and over HTTP, against a real node."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """``engramlog memory store``: abmind's output and manners, from a real process."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Real nodes over one log in PostgreSQL: each shows every node's writes, exactly once."""
 
-from __future__ import annotations
-
 import threading
 import urllib.request
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The files that commands write: a failed or killed command leaves the earlier file."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

@@ -1,7 +1,5 @@
 """The benchmark of profiles: the parts it removes, and its measures of one conversation."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

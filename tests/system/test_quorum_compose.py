@@ -1,7 +1,5 @@
 """The set-up of ``packaging/quorum``: its scripts and commands, run on servers of this machine."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

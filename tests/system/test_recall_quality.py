@@ -1,7 +1,5 @@
 """The benchmark's measures, and their values for one conversation if its data exists."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Recalls in their own processes: the same answers, always current, and independent of a worker's
 failures."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A replica in its own process: the same answers as its primary, through crashes of either."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

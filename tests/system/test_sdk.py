@@ -1,7 +1,5 @@
 """The protocol's published Python SDK, unmodified, against a real node process."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 

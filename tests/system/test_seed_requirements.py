@@ -4,8 +4,6 @@ Each test names the paragraph: §20.x is Spec-X11 (recall and graph), §07 the b
 The tables that §20 prescribes are read from the node's files; the rest is tested over HTTP.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import time

@@ -1,7 +1,5 @@
 """A node as a process: it says when it is ready, stops politely, and keeps others out."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

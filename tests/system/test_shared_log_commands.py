@@ -1,7 +1,5 @@
 """The commands that make a log in PostgreSQL and move logs there and back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import psycopg

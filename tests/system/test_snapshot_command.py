@@ -1,7 +1,5 @@
 """``engramlog snapshot`` and ``engramlog rebuild``, of a directory, served or not."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

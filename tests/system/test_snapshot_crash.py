@@ -1,7 +1,5 @@
 """``kill -9`` while a snapshot is taken or rebuilt tables are swapped in: the node continues."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

@@ -1,7 +1,5 @@
 """A node's output as it starts and stops, and the state after a failed start."""
 
-from __future__ import annotations
-
 import json
 import logging
 import socket

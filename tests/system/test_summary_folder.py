@@ -1,8 +1,6 @@
 """A serving node and a folder of Markdown files: recall follows each change of the folder, and the
 past keeps the earlier texts."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """The verbs of the command line: single facts and queries."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -6,8 +6,6 @@ own ``.pth`` files this way, so this checkout's editable install stays out of re
 no copy.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """A log that has only hashes."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

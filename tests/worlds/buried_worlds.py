@@ -1,7 +1,5 @@
 """Two worlds that differ in the facts that a tombstone hides."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager

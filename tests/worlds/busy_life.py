@@ -1,7 +1,5 @@
 """A history with every kind of step."""
 
-from __future__ import annotations
-
 from tests.worlds.private_steps import Step
 
 BUSY = [

@@ -1,7 +1,5 @@
 """Ways in which a disk damages a database."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 DAMAGES = ("cut in half", "overwritten", "zeros behind the first page")

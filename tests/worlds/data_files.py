@@ -1,7 +1,5 @@
 """The bytes in the files of a data directory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

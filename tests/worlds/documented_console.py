@@ -1,7 +1,5 @@
 """Running the ``console`` blocks of a page as a reader would, in order, in one folder."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import re

@@ -1,7 +1,5 @@
 """An erasure that ends at a given step."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from unittest import mock
 

@@ -1,8 +1,6 @@
 """Lives that end by ``kill -9`` at a given point: each in a separate process, forked from one that
 has loaded the modules."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

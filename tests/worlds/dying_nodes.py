@@ -1,7 +1,5 @@
 """Writers that continue until their node dies, and checks of what is left."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A snapshot or a rebuild that ends at a given point."""
 
-from __future__ import annotations
-
 import os
 import signal
 from importlib import import_module

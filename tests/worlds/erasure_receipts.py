@@ -1,7 +1,5 @@
 """Checks the receipts of erasures."""
 
-from __future__ import annotations
-
 import base64
 
 import msgspec

@@ -4,8 +4,6 @@ memory, as ``multiprocessing`` does.
 Each life has a process of its own: a fork copies the locks that any other thread holds.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import sys
 import time

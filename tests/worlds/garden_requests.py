@@ -1,7 +1,5 @@
 """Gardens over HTTP: created, joined and listed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.worlds.live import LiveNode

@@ -1,7 +1,5 @@
 """Random histories: sequences of commands over few names, so that the commands interact."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

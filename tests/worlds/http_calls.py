@@ -3,8 +3,6 @@
 Tests ask thousands of questions and need only the returned bytes.
 """
 
-from __future__ import annotations
-
 import json
 import select
 from collections import deque

@@ -1,8 +1,6 @@
 """The content of each part of a memory image, in names and positions: two images of the same memory
 may number texts and slots differently, and must still agree."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lines of files to import."""
 
-from __future__ import annotations
-
 import json
 
 

@@ -4,8 +4,6 @@ After every kill the node's log verifies, acknowledged facts are there, and the 
 it and sees no second history.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 import time

@@ -1,7 +1,5 @@
 """A node served on a real socket in a thread, for tests of the API."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from pathlib import Path

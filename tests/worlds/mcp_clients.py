@@ -1,7 +1,5 @@
 """The SDK's client, connected to ``engramlog mcp`` over stdio or HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import json

@@ -1,7 +1,5 @@
 """Episodes and their contents, for laws over whole histories."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import apsw

@@ -1,7 +1,5 @@
 """Episodes and deltas over HTTP."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.worlds.live import LiveNode

@@ -4,8 +4,6 @@ the caller beside open ones, in one scope, under the same names.
 A variant of ``private_worlds``: private steps are others' classified facts and events about them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

@@ -4,8 +4,6 @@
 compare the output with FORMAT.md before storing it.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from hashlib import sha256

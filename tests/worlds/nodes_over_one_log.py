@@ -1,7 +1,5 @@
 """Nodes over one log in PostgreSQL, and requests to them."""
 
-from __future__ import annotations
-
 import json
 import urllib.error
 import urllib.request

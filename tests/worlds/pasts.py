@@ -5,8 +5,6 @@ only the beginning of the log.
 erased payloads) after position N and opens a node on it.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager

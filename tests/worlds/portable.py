@@ -4,8 +4,6 @@ Facts and episodes are named by their place among those that travel, and positio
 rule's watermark is named by the last episode before it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Generator

@@ -1,7 +1,5 @@
 """Every possible request, sent to two worlds that differ in private facts."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

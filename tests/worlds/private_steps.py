@@ -1,7 +1,5 @@
 """The steps of pairs of worlds that differ only in private facts: few names, so that they meet."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ step: a garden, its members, facts, retractions, settlements, sweeps, reviews, r
 Positions, times and identifiers stay the same. A non-member gets the same bytes in both.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Callable, Generator, Sequence

@@ -1,7 +1,5 @@
 """Peers of the protocol's own federation, declared over HTTP."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 

@@ -1,8 +1,6 @@
 """A provider without a model: a text's vector is a function of its words, and failures are
 scripted. Texts with common words have similar vectors."""
 
-from __future__ import annotations
-
 import threading
 import zlib
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ by byte; the server may also be absent. Each test scripts the next answers; with
 server answers as documented.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

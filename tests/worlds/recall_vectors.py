@@ -1,7 +1,5 @@
 """A world of facts to recall, with vectors of their words."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from engramlog.projections.embedding.cache import EmbeddingCache

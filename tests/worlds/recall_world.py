@@ -1,7 +1,5 @@
 """A tiny world of facts in a real memory image, for tests of its readers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from engramlog.eventlog.event import Header, Recorded

@@ -4,8 +4,6 @@ Written from the wire description alone, over plain sockets: unpadded clock read
 text, content ids over numbers as written, no check of what it sends.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

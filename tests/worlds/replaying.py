@@ -1,7 +1,5 @@
 """Histories run once and replayed in other ways."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager

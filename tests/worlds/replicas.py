@@ -1,7 +1,5 @@
 """A primary and replicas that follow it, as processes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Logs and events for examples: a fixed origin, a fixed clock, readable identifiers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from itertools import count

@@ -1,7 +1,5 @@
 """The project's own source files and their imports."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping
 from functools import cache

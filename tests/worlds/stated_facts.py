@@ -1,7 +1,5 @@
 """Facts to state, with their content ids."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

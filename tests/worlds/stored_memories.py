@@ -1,7 +1,5 @@
 """Storing memories over HTTP, and looking at what happened to them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import convert

@@ -1,7 +1,5 @@
 """Hypothesis strategies in the words of the domain, for every room's tests."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from engramlog.eventlog.event import NODE_STREAM, Draft, scope_partition

@@ -1,7 +1,5 @@
 """Tombstones over HTTP."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.worlds.live import CONTROL_TOKEN, LiveNode

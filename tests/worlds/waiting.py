@@ -4,8 +4,6 @@ The bound ends only a test that would never end. It is far above the needs of a 
 the only place where tests read a clock: benchmarks measure speed.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import TypeVar

@@ -8,8 +8,6 @@ Run as a program, this module is the forking process. ``WarmCommand`` is a comma
 interface; ``shim`` writes an ``engramlog`` for shells.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import select

@@ -1,7 +1,5 @@
 """A receiver of webhooks on a socket of this machine."""
 
-from __future__ import annotations
-
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -1,7 +1,5 @@
 """A provider whose vectors are the words of a text, and nodes that use it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.worlds.live import LiveNode

@@ -3,8 +3,6 @@
 # pyright: basic, reportMissingImports=false
 # Type checks run without the framework.
 
-from __future__ import annotations
-
 from typing import Any
 
 from engramlog.api.python.adapters.found import metadata_of, text_of_fact

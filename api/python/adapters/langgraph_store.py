@@ -7,8 +7,6 @@ An item is one fact: its namespace and key are the entity, its value the text (J
 # pyright: basic, reportMissingImports=false
 # Type checks run without the framework.
 
-from __future__ import annotations
-
 import json
 import operator
 from collections.abc import Callable, Iterable

@@ -3,8 +3,6 @@
 # pyright: basic, reportMissingImports=false
 # Type checks run without the framework.
 
-from __future__ import annotations
-
 from engramlog.api.python.adapters.found import metadata_of, text_of_fact
 from engramlog.api.python.adapters.given_memory import awaited_view
 from engramlog.api.python.adapters.missing import needs

@@ -5,8 +5,6 @@ events and the moved head in one transaction. A commit whose answer is lost is u
 acknowledged; the next transaction reads the head again and so learns its outcome.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Collection, Sequence

@@ -1,7 +1,5 @@
 """A node's one writing connection: the log's lock, and commits that wait for durability."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress

@@ -5,8 +5,6 @@ fsync (WAL, ``synchronous=FULL``). After a failed commit the heads are read from
 next transaction, so that memory and disk agree.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager

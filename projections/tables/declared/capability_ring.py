@@ -1,7 +1,5 @@
 """Which capabilities this node accepts now: trusted issuers and revocations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 
 from msgspec import Struct

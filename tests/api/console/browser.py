@@ -1,7 +1,5 @@
 """Chromium on the console: the system's own browser, driven by Playwright, which fetches none."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Generator

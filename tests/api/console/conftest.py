@@ -1,7 +1,5 @@
 """One browser per worker, a node per writing test, and one with history to read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path

@@ -3,8 +3,6 @@
 Run it with ``make screenshots``.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

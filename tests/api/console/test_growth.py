@@ -1,8 +1,6 @@
 """The console's work does not grow with the memory: answers keep their size, and read as few facts
 and events as in a small one. ``python -m benchmarks console`` measures a million facts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

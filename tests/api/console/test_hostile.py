@@ -1,8 +1,6 @@
 """Facts are text: none runs in the page, fetches anything, or disguises itself. More than sixty
 facts try, in every view that shows facts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Long lists draw few rows, acts show before the answer, and the address keeps what was chosen."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from playwright.sync_api import Page, Route, expect

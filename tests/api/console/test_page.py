@@ -1,7 +1,5 @@
 """The console as a page: its address is its state, and it shows the newest request's answer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The view of peers on two nodes that replay each other, and on a peer that signs two histories."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Every view at every size: it fits, works with the keyboard and a screen reader, makes few
 requests, and has no errors."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

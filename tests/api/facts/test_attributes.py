@@ -1,7 +1,5 @@
 """Attributes of facts over HTTP: accepted and rejected ones, and where they appear."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

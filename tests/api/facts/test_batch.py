@@ -1,7 +1,5 @@
 """Batches: order, per-item answers, and all or nothing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Memory cards over HTTP: the protocol's answer, every row of recall's table (seed §20.4.4)."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections.abc import Callable, Iterator

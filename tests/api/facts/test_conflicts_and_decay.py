@@ -1,7 +1,5 @@
 """Contradictions, decay and declared cardinality over HTTP."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sanitizer modes, reviews, instructions and explanations over HTTP, on a real socket."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,8 +1,6 @@
 """An erasure between a read's choice of facts and its look at their rows: the answer is that of
 after the erasure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager

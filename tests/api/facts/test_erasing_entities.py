@@ -1,7 +1,5 @@
 """What goes with an entity: what names it in any spelling, no more, and only with authority."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

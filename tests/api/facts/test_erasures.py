@@ -1,7 +1,5 @@
 """Erasing facts over HTTP: gone from every answer at once, and then from every file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

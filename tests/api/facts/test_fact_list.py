@@ -1,7 +1,5 @@
 """The list of facts: filters, contradictions, totals and cursors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

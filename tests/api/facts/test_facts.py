@@ -1,7 +1,5 @@
 """Stating, looking up and retracting facts over HTTP."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Feedback on recalls over HTTP: by ids, by the answer's text, and its refusals."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

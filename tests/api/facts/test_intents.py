@@ -1,7 +1,5 @@
 """Intents: an envelope becomes facts, and permitted callers read it from them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

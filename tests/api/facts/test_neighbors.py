@@ -1,7 +1,5 @@
 """Pages of neighbours: the cursor's promises, and the visibility of edges."""
 
-from __future__ import annotations
-
 import base64
 import tempfile
 from collections.abc import Callable

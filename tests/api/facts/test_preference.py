@@ -1,7 +1,5 @@
 """The side of a contradiction that shows, against the rule written out naively."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Provenance over HTTP: the walk, its hidden parts, and rejected cycles."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

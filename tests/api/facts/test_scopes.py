@@ -1,7 +1,5 @@
 """Lint and synthesis of a scope."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

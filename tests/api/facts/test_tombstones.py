@@ -1,7 +1,5 @@
 """Tombstones over HTTP: their effect, from whom they hide, since when, and their end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """A peer's name that later resolves elsewhere: each connection checks its address."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Declarations: allowed addresses, one answer for every failure, and a limit on their number."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The pause that a busy peer requests is a number of seconds, and limited."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tombstones between peers, over real sockets: served, pulled, pushed, and refused."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Access: keys, permissions by route, and invisible facts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

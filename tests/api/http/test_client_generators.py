@@ -1,7 +1,5 @@
 """Generators of clients, run on the document that a node serves: not one warning."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

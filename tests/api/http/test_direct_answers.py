@@ -1,7 +1,5 @@
 """Answers written in one go equal aiohttp's own."""
 
-from __future__ import annotations
-
 import socket
 from urllib.parse import urlsplit
 

@@ -1,7 +1,5 @@
 """Large bodies as gzip, and parameters that nothing reads."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import urllib.request

@@ -1,7 +1,5 @@
 """``/openapi.json`` is complete for people and for client generators."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -4,8 +4,6 @@
 They are replayed in order; the recording's ids become ours as they appear.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Small promises of the protocol that its clients rely on, one by one over HTTP."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Generator

@@ -1,7 +1,5 @@
 """Quotas of keys: 429 with the time to wait, over HTTP, and the bucket's own arithmetic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

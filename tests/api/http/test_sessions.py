@@ -1,7 +1,5 @@
 """The feedback-loop rule: a session writes facts that it read only with provenance."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Callers that hold connections: unfinished headers, stopped bodies, idleness, sheer number."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import socket

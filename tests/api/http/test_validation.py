@@ -1,7 +1,5 @@
 """Refusals: their status, and the field that they name."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,7 +1,5 @@
 """Keys that memories belong to."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.worlds.live import LiveNode

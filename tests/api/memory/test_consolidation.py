@@ -1,7 +1,5 @@
 """Consolidation: rules fire on their cadence, read every episode once, and lose none."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -1,8 +1,6 @@
 """A conversation from its first words to a question about the past: recorded, consolidated on a
 cadence, recalled under every profile, corrected, decayed, and queried as of three moments."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Deltas over HTTP: their facts, their refusals, and the lineage from a fact to its episodes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

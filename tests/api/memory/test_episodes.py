@@ -1,7 +1,5 @@
 """Episodes over HTTP: written with three names, read by the first one, two or three."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

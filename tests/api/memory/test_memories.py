@@ -1,7 +1,5 @@
 """Memories over HTTP: stored, repeated and ended ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -5,8 +5,6 @@ A text's vector is the sum of its words', so reordered words have the cosine 1, 
 common word one near 0.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Two memories become one."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 from typing import Any

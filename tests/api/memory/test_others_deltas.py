@@ -1,8 +1,6 @@
 """Deltas of other sources: they neither block a source's own, nor stand for them, nor end what it
 said, also where a rule makes them of episodes that any writer may record."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

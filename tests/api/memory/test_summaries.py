@@ -1,7 +1,5 @@
 """Summaries over HTTP: their paragraphs, who sees them, and the rest after an erasure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

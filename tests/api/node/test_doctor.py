@@ -1,7 +1,5 @@
 """The self-check, and the routes that the protocol requires of every node."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

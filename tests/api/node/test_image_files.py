@@ -1,7 +1,5 @@
 """A node starts from the files of its memory image, and an erasure removes them."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Sweeps and lint over many facts are jobs: accepted, worked off, fetched by who started them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Long work waits in its own queue: bounded, and fair between callers."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable

@@ -1,7 +1,5 @@
 """The node's own routes: discovery, health, metrics, rebuild, description and docs."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 from importlib import import_module

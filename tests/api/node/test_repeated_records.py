@@ -1,7 +1,5 @@
 """The error log has a limit."""
 
-from __future__ import annotations
-
 import logging
 
 from engramlog.api.node.process.repeated_records import EACH_PER_MINUTE, Repeated

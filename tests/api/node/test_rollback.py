@@ -1,7 +1,5 @@
 """A log that was cut back under its tables: refused, or accepted in a new epoch."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

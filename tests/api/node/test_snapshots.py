@@ -1,7 +1,5 @@
 """Snapshots over HTTP: by hand, automatic, and in a rebuild's report."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

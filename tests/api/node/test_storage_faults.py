@@ -3,8 +3,6 @@
 Full and read-only file systems: ``tests/system/test_disk_full.py``.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files next to the databases are synced, and so are their folders."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

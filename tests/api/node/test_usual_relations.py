@@ -1,7 +1,5 @@
 """Declarations of a new node at its first start; an existing log keeps its meaning."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from engramlog.api.console.opening import open_node

@@ -1,8 +1,6 @@
 """A tombstone hides its entity everywhere: every route answers the same bytes whether or not the
 entity ever had facts."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Single cases of hidden data: settlements, receipts, cycles, repetitions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

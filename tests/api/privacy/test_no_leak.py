@@ -1,8 +1,6 @@
 """Only a garden's members see its facts: to all others, every route answers the same bytes whether
 or not the facts exist. The twin worlds come from ``private_worlds``."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Unreadable facts show in no answer to a write, and in no read of a key that has readable facts
 too."""
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile

@@ -1,7 +1,5 @@
 """Adapters with the real libraries, which `make test` installs; without one, what to install."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import json

@@ -1,7 +1,5 @@
 """Places of a memory: opened here, served by a node, or held by a process that does not serve."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A process that forks, as ``multiprocessing`` does, while it holds a memory."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

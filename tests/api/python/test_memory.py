@@ -1,7 +1,5 @@
 """The verbs of a memory, in this process and over HTTP: one suite for both."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import pickle

@@ -1,7 +1,5 @@
 """Stargraph's own code and cases over a node."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Iterator
 from datetime import UTC, datetime, timedelta

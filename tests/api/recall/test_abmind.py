@@ -1,7 +1,5 @@
 """Recall by keywords over HTTP: abmind's profiles, its filters, and refusals."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

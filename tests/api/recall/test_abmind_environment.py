@@ -1,7 +1,5 @@
 """abmind's variables as numbers of a profile: each in its place, and unusable ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

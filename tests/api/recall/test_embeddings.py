@@ -1,7 +1,5 @@
 """Embeddings as a user of the node meets them, with providers on real sockets."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Iterator

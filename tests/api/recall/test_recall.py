@@ -1,7 +1,5 @@
 """Recall and the graph over HTTP: shapes, leniencies, codes."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,6 @@
 """Receipts of recalls: their owners and content, found before and after they are logged, and
 replayed."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable

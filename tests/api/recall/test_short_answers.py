@@ -1,7 +1,5 @@
 """Answers in few words: ``compact`` stays within the budget, ``facts`` has each fact once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """The protocol's adversarial classes that abuse retraction and contradiction. A trusted agent's
 fact stays in the top 3, and the flood stays under 0.75 of its weighted score."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

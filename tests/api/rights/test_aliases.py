@@ -1,7 +1,5 @@
 """Aliases over HTTP: the meaning of a name in writes, in every kind of query, and in the past."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Who may end a fact, hide it or weaken it: the table of ``docs/ending-facts.md``, row by row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

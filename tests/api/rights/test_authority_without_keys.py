@@ -1,8 +1,6 @@
 """The table of ``docs/ending-facts.md`` on a node without keys. The source of a write decides;
 routes by id belong to the operator; ``admin`` routes need the operator's token."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from itertools import count
 from typing import Any

@@ -1,7 +1,5 @@
 """Capability tokens over HTTP: no more than their issuer's rights, nowhere but where they say."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path

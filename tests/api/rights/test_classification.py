@@ -1,7 +1,5 @@
 """Classification: who reads which facts, by every route, now and in the past."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

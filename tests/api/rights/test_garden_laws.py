@@ -1,7 +1,5 @@
 """The laws of the projections, over histories that happen in gardens too."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Gardens and their members over HTTP: who may do what, in the protocol's words."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Manifests: signed by their key, in force for a time, replaced only by the key's owner."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

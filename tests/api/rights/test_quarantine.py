@@ -1,7 +1,5 @@
 """Quarantine gardens: pending facts, their reviewers, and the outcomes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

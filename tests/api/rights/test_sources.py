@@ -1,7 +1,5 @@
 """The allowed sources of facts: sources bound to keys, and sources that sign."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Trust over HTTP: operators' settings, computed trust, and its effect on lists."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -7,8 +7,6 @@ names and times that an answer generates: receipt ids, cursors, milliseconds, an
 a recall repeats.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile

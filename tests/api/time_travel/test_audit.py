@@ -1,7 +1,5 @@
 """The protocol's audit routes: the trail of facts and the journal, by rights and in pages."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Forks: answers after hypothetical writes, without any effect."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

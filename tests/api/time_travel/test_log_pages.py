@@ -1,7 +1,5 @@
 """The log over HTTP: the subject of each event, filters for rare events, and the past."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

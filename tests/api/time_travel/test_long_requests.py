@@ -1,7 +1,5 @@
 """Long requests delay no other reads, and are refused if too many wait."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """How far back ``as_of`` may go, on every route that takes it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """What a subscriber may read decides at the moment of each delivery, and for each key."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

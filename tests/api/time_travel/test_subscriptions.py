@@ -1,7 +1,5 @@
 """Subscriptions: who receives which events, by webhook, by page and as a stream."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

@@ -1,7 +1,5 @@
 """Time travel and audit over HTTP: states, differences, lives, and SQL."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Import lines that are not JSON are refused as such, and dates in lines are parsed."""
 
-from __future__ import annotations
-
 import pytest
 
 from engramlog.api.transfer.lines.base import LineError

@@ -1,7 +1,5 @@
 """An exported and imported log keeps its meaning: lives of all kinds, written and read back."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

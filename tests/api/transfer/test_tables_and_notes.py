@@ -1,7 +1,5 @@
 """Tables and notes as lines of an import."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The archive equals the log, and its damage is found, named and repaired."""
 
-from __future__ import annotations
-
 import base64
 import os
 import threading

@@ -1,7 +1,5 @@
 """What an event changed is what SQLite says its tables changed by, event after event."""
 
-from __future__ import annotations
-
 from collections import Counter
 from contextlib import closing
 from pathlib import Path

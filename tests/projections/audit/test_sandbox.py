@@ -1,7 +1,5 @@
 """Audit statements give the right answers and reach nothing else."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The text of a card, against texts and counts worked out by hand."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 from uuid import UUID, uuid5

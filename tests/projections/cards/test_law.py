@@ -1,7 +1,5 @@
 """A card at any moment equals that of a naive writer over its reader's facts."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The queue of cards: limited, closable, and safe from faulty work."""
 
-from __future__ import annotations
-
 import pytest
 
 from engramlog.projections.cards.queue import CardQueue

@@ -1,7 +1,5 @@
 """When a card is fresh, stale or dropped, and who may get one (seed §20.4.3, §20.4.5)."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Vectors of cards: they live as long as their cards, and can raise their facts' scores."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Vectors within a budget: the excess is in a file, and every answer is the same."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

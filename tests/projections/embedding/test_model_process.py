@@ -1,7 +1,5 @@
 """The bundled model in its own process."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Blocks of vectors in files: the vectors as written, or not used."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from pathlib import Path
 

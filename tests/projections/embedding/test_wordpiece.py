@@ -1,7 +1,5 @@
 """Our tokenizer against the library it replaces: equal numbers for every text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

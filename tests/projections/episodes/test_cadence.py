@@ -1,7 +1,5 @@
 """Cadences: their grammar, and the hours that clocks skip and repeat."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

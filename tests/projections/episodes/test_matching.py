@@ -1,7 +1,5 @@
 """Matchers: which one decides, and what its templates give."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Laws of episodes, deltas and rules over random histories."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """Names, keys and prefixes: no key is the prefix of another."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Provenance as text: one rule per type, and no guessing."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum

@@ -1,7 +1,5 @@
 """Questions about episodes and deltas find their rows by an index."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

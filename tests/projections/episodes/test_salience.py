@@ -1,7 +1,5 @@
 """Salience: the goldens of the formula, its bounds, and recency that never grows with age."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Search as you type reads few facts if many match, and all if few do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

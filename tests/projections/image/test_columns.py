@@ -1,7 +1,5 @@
 """The memory image's storage grows under readers, and their pinned data stays."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

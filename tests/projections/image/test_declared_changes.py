@@ -1,7 +1,5 @@
 """Keys, gardens and aliases after each change are those of a node that loads all of them."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Iterator

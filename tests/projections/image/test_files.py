@@ -1,7 +1,5 @@
 """The memory image in files: equal to that from tables and from events, or not used."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager

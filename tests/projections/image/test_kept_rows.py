@@ -1,7 +1,5 @@
 """Cached rows: found again, bounded, and dropped with an erasure."""
 
-from __future__ import annotations
-
 import pytest
 
 from engramlog.projections.image import kept_rows

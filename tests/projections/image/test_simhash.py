@@ -1,7 +1,5 @@
 """abmind's signature, bit for bit (the vectors agree with its own JavaScript)."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

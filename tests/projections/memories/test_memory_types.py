@@ -1,7 +1,5 @@
 """Effective confidence by memory type: the goldens of abmind A12 and further invariants."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

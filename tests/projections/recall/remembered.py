@@ -1,7 +1,5 @@
 """Plain arrays of abmind's inputs, for tests of formulas."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The profiles of abmind through the whole pipeline: its black-box cases."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """abmind's profiles over facts with vectors: confirming, refuting, and waiting for vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """abmind's formula for full-text hits, by its published numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

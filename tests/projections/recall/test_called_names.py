@@ -1,7 +1,5 @@
 """A name that others use for a speaker is read as the speaker's own name."""
 
-from __future__ import annotations
-
 import pytest
 
 from engramlog.projections.moment import Moment

@@ -1,7 +1,5 @@
 """The citation detector, by its two rules."""
 
-from __future__ import annotations
-
 import pytest
 
 from engramlog.projections.recall.citation import is_cited

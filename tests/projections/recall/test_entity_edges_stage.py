@@ -1,7 +1,5 @@
 """S8: short paths and edges of the entities in a question. Expectations by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

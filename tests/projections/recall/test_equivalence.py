@@ -1,7 +1,5 @@
 """The fast paths of recall against a plain implementation of the same definitions."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Fusion by reciprocal ranks: the seed's numbers, and invariants."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

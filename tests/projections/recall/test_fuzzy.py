@@ -1,7 +1,5 @@
 """Sf alone: abmind's black-box cases, and further ones for its faults."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

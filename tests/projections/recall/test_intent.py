@@ -1,8 +1,6 @@
 """Ambient and explicit questions: which words are dropped, when no search runs, and whose facts
 decide."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """A stage that misses its deadline costs an answer its share, never the whole answer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from threading import Event, current_thread, main_thread

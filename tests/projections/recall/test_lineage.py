@@ -1,7 +1,5 @@
 """Derivation depth: counted by hand over small families of facts."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

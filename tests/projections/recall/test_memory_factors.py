@@ -1,7 +1,5 @@
 """abmind's factors, by its published numbers and cases worked out by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which candidates' rows are read, and what their values cost without them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

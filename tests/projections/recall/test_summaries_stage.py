@@ -1,7 +1,5 @@
 """S6 over paragraphs that are facts: keywords, order, limit, and exclusions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

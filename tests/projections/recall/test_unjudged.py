@@ -1,7 +1,5 @@
 """The other stages judge a fact that has no vector yet."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

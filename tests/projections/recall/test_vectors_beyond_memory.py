@@ -1,7 +1,5 @@
 """Recall over vectors beyond memory gives the answers of a node with them in memory."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 

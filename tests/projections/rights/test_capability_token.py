@@ -1,7 +1,5 @@
 """Capabilities: their rights after narrowing, and forgeries that must fail."""
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Trust: the formula by hand, and the same numbers in tables, memory image and past."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

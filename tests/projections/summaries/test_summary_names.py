@@ -1,8 +1,6 @@
 """Which paths are summaries, their periods, and how their text is split. Dates by a printed
 calendar."""
 
-from __future__ import annotations
-
 from datetime import date
 
 import pytest

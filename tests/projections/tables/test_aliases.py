@@ -1,7 +1,5 @@
 """The alias book against a plain model, and similar names."""
 
-from __future__ import annotations
-
 import msgspec
 import numpy as np
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Attributes through the log: at any position, rebuilt, erased, and from whose events."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

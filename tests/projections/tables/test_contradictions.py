@@ -1,7 +1,5 @@
 """Contradictions once missed or wrongly reported; each by name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Connections have the settings of their openers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

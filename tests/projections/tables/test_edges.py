@@ -1,7 +1,5 @@
 """Edges over random histories: the promises of §20.1.3 beyond mirroring their facts."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 import threading

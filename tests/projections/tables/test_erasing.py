@@ -1,7 +1,5 @@
 """Who may erase which fact, and what else is erased with it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Past faults around the writer that hit the wrong caller, or all callers."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """When recalls returned facts, and their feedback: live, at any position, rebuilt."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

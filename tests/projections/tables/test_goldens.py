@@ -1,7 +1,5 @@
 """Values worked out by hand from the protocol: identifiers, names, decay, targets, instants."""
 
-from __future__ import annotations
-
 import json
 from hashlib import sha256
 

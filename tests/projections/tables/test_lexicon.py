@@ -1,7 +1,5 @@
 """The full-text index: the terms of each fact's text."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """The statements of the write path find their rows by an index."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import apsw

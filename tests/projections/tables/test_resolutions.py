@@ -1,7 +1,5 @@
 """A resolution's note is about the facts it settled, in any order of arrival."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Verdicts as rows, in the memory image, under review, and what they hide before counting."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """What the sanitizer finds, what it does not touch, and what it passes to models."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

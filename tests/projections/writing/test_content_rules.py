@@ -1,7 +1,5 @@
 """Content rules: each by itself, and that HTTP accepts nothing that breaks one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

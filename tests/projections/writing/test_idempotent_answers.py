@@ -1,7 +1,5 @@
 """A repeated request is answered from the log, item by item, and writes nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4

@@ -1,7 +1,5 @@
 """The tables follow the log in batches: readers see no difference, and nothing is lost."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,6 @@
 """The writer under faults: acknowledged writes are durable, and a failure affects only its own
 caller."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import shutil

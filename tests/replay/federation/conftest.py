@@ -1,7 +1,5 @@
 """Fixtures: a node on a real socket, and a forger on another."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

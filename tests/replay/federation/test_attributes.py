@@ -1,7 +1,5 @@
 """Attributes between nodes: a source's own travel and hide, those of others do not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """Answers of a hostile peer on a real socket: none has an effect."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import zlib

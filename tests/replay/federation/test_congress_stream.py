@@ -1,7 +1,5 @@
 """Real changes, stated by several origins, give the same everywhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

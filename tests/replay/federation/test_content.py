@@ -1,7 +1,5 @@
 """Peers' events that break a content rule are kept and chained, and have no meaning."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import msgspec

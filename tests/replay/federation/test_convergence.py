@@ -1,7 +1,5 @@
 """Nodes with the same streams agree, in any order of arrival."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 from uuid import uuid4

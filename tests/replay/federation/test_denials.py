@@ -1,7 +1,5 @@
 """A peer's events against our facts: a denial, another value, another source's name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

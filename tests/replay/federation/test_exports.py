@@ -1,7 +1,5 @@
 """Exports hold peers' events that have effect here, in any order of arrival."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

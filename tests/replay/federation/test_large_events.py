@@ -1,7 +1,5 @@
 """Pages are limited in bytes; a peer that accepts less is asked for less."""
 
-from __future__ import annotations
-
 import tracemalloc
 import zlib
 from collections.abc import Iterator

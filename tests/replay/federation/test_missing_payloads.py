@@ -1,7 +1,5 @@
 """An erasure in any stream explains a missing payload; until then its stream waits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4

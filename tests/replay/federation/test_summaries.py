@@ -1,7 +1,5 @@
 """Summaries travel with their scope: the same paragraphs, and never the end of another owner's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from engramlog.projections.authorization import everything

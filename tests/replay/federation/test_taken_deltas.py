@@ -1,7 +1,5 @@
 """Deltas of a granted peer affect no fact that others state, and take none of their names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ids belong to their origin: a granted peer's event under another's id blocks nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from msgspec.structs import replace

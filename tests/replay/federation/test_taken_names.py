@@ -1,8 +1,6 @@
 """A granted peer's facts in a source's name are not that source's: they neither stand for what it
 states nor stand between it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

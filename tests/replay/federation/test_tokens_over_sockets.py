@@ -1,7 +1,5 @@
 """Who may request streams: the socket refuses every invalid token."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable
 from typing import Any

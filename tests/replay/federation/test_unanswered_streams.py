@@ -1,7 +1,5 @@
 """A peer that cannot answer for one stream is asked for the others, and asked again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

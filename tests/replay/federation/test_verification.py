@@ -1,8 +1,6 @@
 """A peer's page is checked before any of it is stored: altered bytes and misplaced events are
 refused."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """An operator's change takes effect at once, even while a peer delays its answer."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable

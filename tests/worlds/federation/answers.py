@@ -1,7 +1,5 @@
 """A node's answers, lists of facts and recall, as plain data to compare nodes by."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 A plain set computes the expected result from the lines alone.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

@@ -1,7 +1,5 @@
 """A replica without sockets: follows a node in the same process, a few pages at a time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from engramlog.api.node.node import Node

@@ -1,7 +1,5 @@
 """Streams made by hand, with content that no honest node would write."""
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 from typing import Any, Literal

@@ -6,8 +6,6 @@ revoked, requested and lied about, and a replica follows the first node. In the 
 every grant, streams held because of lies are released, and all replay all.
 """
 
-from __future__ import annotations
-
 import random
 from contextlib import closing
 from pathlib import Path

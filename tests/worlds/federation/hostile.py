@@ -1,7 +1,5 @@
 """A peer on a real socket with a real key, whose answers the test controls."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable

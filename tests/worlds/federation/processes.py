@@ -1,7 +1,5 @@
 """Node processes that are peers of each other."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Random schedules: nodes write, contradict, retract, settle, replay each other, restart."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The facts that a node shows."""
 
-from __future__ import annotations
-
 from engramlog.api.client.client import Client
 
 

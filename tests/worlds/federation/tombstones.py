@@ -1,7 +1,5 @@
 """Tombstones in a network of nodes without sockets: set, revoked, requested, and lied about."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -5,8 +5,6 @@ rules of each pair. The kernel needs only namespaces and TUN, and the faults are
 ``tc`` or its modules.
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import heapq

@@ -5,8 +5,6 @@ So linearizability means: every acknowledged operation is in the log once, at th
 answer, and before every operation that began after its end.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Three servers, each behind a proxy: failing over as an operator should, and repair."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import LiteralString
 

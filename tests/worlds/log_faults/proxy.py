@@ -1,7 +1,5 @@
 """A TCP proxy that can drop bytes in one direction or both, or reset connections."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

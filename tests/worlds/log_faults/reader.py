@@ -7,8 +7,6 @@ A ``from`` line opens each history that it follows: if the log turns out to be a
 from the beginning, like a restarted node.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

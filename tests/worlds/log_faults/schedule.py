@@ -6,8 +6,6 @@ direction or both, or connections reset; the primary's disk is full. At most one
 time, since a quorum of two of three survives no more. Disks keep synced data.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

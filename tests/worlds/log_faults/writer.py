@@ -6,8 +6,6 @@ One JSON line before each attempt and one after each acknowledgement, on a clock
 of a machine share. It continues where its history ends, with the same key.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sys

@@ -4,8 +4,6 @@
 waits for documents.
 """
 
-from __future__ import annotations
-
 import os
 import queue
 import signal

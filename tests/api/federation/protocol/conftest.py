@@ -1,7 +1,5 @@
 """A node and a peer that speaks the protocol alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

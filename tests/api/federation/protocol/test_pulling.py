@@ -1,7 +1,5 @@
 """Pulling by the protocol over real sockets, from a node that has the reference's faults."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Being pushed to by the protocol, and peers of the registry."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Being pulled by the protocol: tokens, scopes, cursors and pages."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any
