@@ -278,7 +278,9 @@ class AsyncMemory(AsyncMemoryView):
         owner = given_user(user) or given_name("entity", entity)
         what = {"fact_ids": [_id(fact) for fact in facts]} if facts else {"entity": owner}
         body = {**what, "wait": True, "timeout_s": ERASING_SECONDS}
-        answer = await self.requests.ask("POST", "/v1/erasures", body=body)
+        answer = await self.requests.ask(
+            "POST", "/v1/erasures", body=body, waited_seconds=ERASING_SECONDS
+        )
         clean = answer["status"] == "clean"
         return convert({**answer, "clean": clean, "record": answer}, ErasedFacts)
 

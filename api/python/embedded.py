@@ -78,7 +78,12 @@ class EmbeddedNode:
         return cls(path, node, runner, token)
 
     async def exchange(
-        self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]
+        self,
+        method: str,
+        target: str,
+        content: bytes | None,
+        headers: Mapping[str, str],
+        waited_seconds: float = 0.0,  # noqa: ARG002  # there is no connection to give up
     ) -> NodeAnswer:
         server = self._runner.server
         assert server is not None

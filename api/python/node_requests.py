@@ -53,12 +53,14 @@ class NodeRequests:
         body: object = None,
         writes: bool = False,
         accept: Sequence[int] = (),
+        waited_seconds: float = 0.0,
     ) -> dict[str, Any]:
         """One request and its JSON. Raises ClientError.
 
         Args:
             writes: send an idempotency key.
             accept: statuses over 400 to return as answers.
+            waited_seconds: how long the node may take by the request itself.
         """
         transport = await self.transport()
         target = path + query_text(given_fields(query or {}))
@@ -69,7 +71,7 @@ class NodeRequests:
         if writes:
             headers["Idempotency-Key"] = str(uuid4())
         answer = await asyncio.wrap_future(
-            begun(transport.exchange(method, target, content, headers))
+            begun(transport.exchange(method, target, content, headers, waited_seconds))
         )
         try:
             decoded: Any = msgspec.json.decode(answer.body) if answer.body else {}

@@ -41,9 +41,18 @@ class Transport(Protocol):
     """The source of writes without one; None if the key decides."""
 
     async def exchange(
-        self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]
+        self,
+        method: str,
+        target: str,
+        content: bytes | None,
+        headers: Mapping[str, str],
+        waited_seconds: float = 0.0,
     ) -> NodeAnswer:
-        """One request. Runs only in the background loop. Raises ClientError without an answer."""
+        """One request. Runs only in the background loop. Raises ClientError without an answer.
+
+        Args:
+            waited_seconds: how long the node may take by the request itself.
+        """
         ...
 
     async def close(self) -> None:
@@ -67,22 +76,35 @@ class HttpTransport:
         _open.add(self._http)
 
     async def exchange(
-        self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]
+        self,
+        method: str,
+        target: str,
+        content: bytes | None,
+        headers: Mapping[str, str],
+        waited_seconds: float = 0.0,
     ) -> NodeAnswer:
         """See ``Transport``. Writes have an idempotency key, so they can be repeated if the node
         has closed the connection."""
         try:
             try:
-                return await self._once(method, target, content, headers)
+                return await self._once(method, target, content, headers, waited_seconds)
             except HostHungUp:
-                return await self._once(method, target, content, headers)
+                return await self._once(method, target, content, headers, waited_seconds)
         except HttpFault as fault:
             raise ClientError(f"cannot reach {self.place}: {fault}") from fault
 
     async def _once(
-        self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]
+        self,
+        method: str,
+        target: str,
+        content: bytes | None,
+        headers: Mapping[str, str],
+        waited_seconds: float,
     ) -> NodeAnswer:
-        future = self._http.begin(method, target, headers=headers, content=content, limits=_LIMITS)
+        future = self._http.begin(
+            method, target, headers=headers, content=content, limits=_LIMITS,
+            waited_seconds=waited_seconds,
+        )  # fmt: skip
         answer = await asyncio.wrap_future(future)
         return NodeAnswer(answer.status, answer.body)
 

@@ -2,6 +2,9 @@
 
 import subprocess
 import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,9 @@ from engramlog import ClientError, EventLogError, Memory
 from engramlog.api.node.node import Node
 from engramlog.api.node.process.control_file import CONTROL_NAME, Control, write_control
 from engramlog.api.node.process.serving import serve_in_background
+from engramlog.api.python import transport
 from engramlog.api.settings import Settings
+from engramlog.projections.http_exchange import AnswerLimits
 from tests.worlds.processes import environment, serving
 
 
@@ -68,6 +73,35 @@ def test_a_key_is_for_a_url_and_a_url_is_one(tmp_path: Path) -> None:
         nowhere.facts()
     assert fault.value.status == 0
     assert "cannot reach http://127.0.0.1:9" in str(fault.value)
+
+
+class SlowEraser(BaseHTTPRequestHandler):
+    """A node that answers an erasure when it is done."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        time.sleep(3 * IMPATIENT.silence_seconds)
+        body = b'{"erasure_id": "e", "facts": 7, "status": "clean", "receipt": null}'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+IMPATIENT = AnswerLimits(silence_seconds=0.2, whole_seconds=0.2)
+
+
+def test_an_erasure_may_take_as_long_as_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "_LIMITS", IMPATIENT)
+    with ThreadingHTTPServer(("127.0.0.1", 0), SlowEraser) as node:
+        threading.Thread(target=node.serve_forever, daemon=True).start()
+        with Memory(f"http://127.0.0.1:{node.server_port}") as memory:
+            assert memory.forget(user="ann").facts == 7
+            with pytest.raises(ClientError, match="too slowly"):
+                memory.recall("tea?")
+        node.shutdown()
 
 
 FORGOTTEN = """
