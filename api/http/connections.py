@@ -30,6 +30,8 @@ STALLED_WINDOWS_MAX = 3
 SWEEP_SECONDS = 1.0
 DESCRIPTORS_KEPT = 256
 """File descriptors reserved from callers: for the log, the tables and new work."""
+CALLERS_SHARE = 4
+"""Where few files may be open, callers get one of this many."""
 BACKLOG = 128
 
 _BUSY = (
@@ -47,7 +49,8 @@ class Connections:
     """
 
     def __init__(self, most: int, most_each: int) -> None:
-        self.most = min(most, descriptors() - DESCRIPTORS_KEPT)
+        files = descriptors()
+        self.most = min(most, max(files - DESCRIPTORS_KEPT, files // CALLERS_SHARE))
         self.most_each = most_each
         self.refused = 0
         self.ended = 0

@@ -127,6 +127,16 @@ def test_one_address_cannot_take_every_connection(port: int) -> None:
     assert status(port) == 200
 
 
+@pytest.mark.parametrize(
+    ("files", "callers"), [(100_000, 1_000), (1_024, 768), (256, 64), (64, 16)]
+)
+def test_where_few_files_may_be_open_callers_still_get_some(
+    monkeypatch: pytest.MonkeyPatch, files: int, callers: int
+) -> None:
+    monkeypatch.setattr(connections, "descriptors", lambda: files)
+    assert connections.Connections(1_000, 500).most == callers
+
+
 def test_a_compressed_body_is_limited_before_it_is_inflated(port: int) -> None:
     body = gzip.compress(json.dumps({"query": "x" * 900_000}).encode())
     assert len(body) * 100 < 900_000
