@@ -44,12 +44,8 @@ _SHOWN = ("query", "scope", "as_of")
 
 
 def run_demo(*, port: int, once: bool, data: Path | None) -> int:
-    """Load, serve, ask, print; then serve until interrupted unless ``once``.
-
-    Raises:
-        ServingError: the port is in use.
-        CommandError: the directory is not new, or an answer is empty.
-    """
+    """Load, serve, ask, print; then serve until interrupted unless ``once``. Raises ServingError:
+    the port is in use; CommandError: the directory is not new, or an answer is empty."""
     if data is not None and data.exists() and any(data.iterdir()):
         raise CommandError(f"{data} is not empty; the demo needs a new directory")
     with ExitStack() as stack:

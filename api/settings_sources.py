@@ -33,15 +33,10 @@ def load_settings(
     *,
     config: Path | None = None,
 ) -> tuple[Settings, list[str]]:
-    """The settings in force, and warnings about unknown variables.
-
-    Args:
-        flags: values of command-line flags; ``None`` means not given.
-        config: the TOML file; by default ``engramlog.toml`` of the data directory, if it exists.
-
-    Raises:
-        SettingsError: the file is unreadable or has an unknown key, or a value is not usable.
-    """
+    """The settings in force, and warnings about unknown variables. ``flags``: values of
+    command-line flags; ``None`` means not given. ``config``: the TOML file; by default
+    ``engramlog.toml`` of the data directory, if it exists. Raises SettingsError: the file is
+    unreadable or has an unknown key, or a value is not usable."""
     given = {name: value for name, value in flags.items() if value is not None}
     path = config if config is not None else _default_file(given)
     in_file = {} if path is None else _read_file(path)

@@ -110,12 +110,8 @@ class HistoryChanged(StorageError):
 
 
 class CorruptLog(EventLogError):
-    """Stored bytes contradict themselves.
-
-    Attributes:
-        position: the first position at fault (0 if no single one is).
-        reason: the contradiction, in words.
-    """
+    """Stored bytes contradict themselves. ``position``: the first position at fault (0 if no single
+    one is). ``reason``: the contradiction, in words."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"position {position}: {reason}")

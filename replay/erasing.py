@@ -197,8 +197,6 @@ class Cleaner:
         named = [event_id for erasure in erasures for event_id in event_ids_of(erasure.events)]
         return sorted(self._log.positions_of(named).values())
 
-    # -- the steps ------------------------------------------------------------------------
-
     def _erase_receipts(self, waiting: list[str]) -> None:
         """Erase the receipts of recalls that returned an erased fact, because the question may
         repeat it."""
@@ -237,8 +235,6 @@ class Cleaner:
         )
         self._vectors().purge(self._log.head().position, gone, said)
 
-    # -- the receipt ----------------------------------------------------------------------
-
     def _certify(self, erasure_id: str, steps: list[str]) -> None:
         row = self._reader.ask(find_erasure, erasure_id)
         assert row is not None
@@ -270,8 +266,6 @@ class Cleaner:
             ErasureCertified(erasure_id=erasure_id, document=text.decode(), signature=signature)
         )
         _log.info("erasure %s is clean", erasure_id)
-
-    # -- queries --------------------------------------------------------------------------
 
     def _events(self, erasure_id: str) -> list[tuple[Recorded, FactErased]]:
         return [

@@ -35,12 +35,8 @@ def open_tables(
     images: ImageFiles | None = None,
 ) -> tuple[ProjectionStore, MemoryImage]:
     """The projections file at the log's head, and its memory image. Damaged tables are made again:
-    they are a view of the log.
-
-    Args:
-        snapshots: a faster source for new tables.
-        images: a source for the memory image in place of the tables.
-    """
+    they are a view of the log. ``snapshots``: a faster source for new tables. ``images``: a source
+    for the memory image in place of the tables."""
     for attempt in (1, 2):
         store: ProjectionStore | None = None
         try:

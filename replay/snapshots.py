@@ -60,8 +60,6 @@ class Snapshots:
         self.folder = data.path / FOLDER
         self._lock = threading.RLock()
 
-    # -- listing --------------------------------------------------------------------------
-
     def all(self) -> tuple[list[Snapshot], list[PassedOver]]:
         """Every snapshot, newest first, and those with an unreadable document."""
         found: list[Snapshot] = []
@@ -97,8 +95,6 @@ class Snapshots:
     def path(self, position: int) -> Path:
         return self.folder / f"{name_of(position)}.db"
 
-    # -- taking ---------------------------------------------------------------------------
-
     def take(
         self,
         link: Path,
@@ -127,15 +123,9 @@ class Snapshots:
         automatic: bool = False,
         expected: Snapshot | None = None,
     ) -> Snapshot:
-        """A snapshot of the tables that ``fill`` writes to the given path.
-
-        Args:
-            expected: the tables' digests, if another node made them.
-
-        Raises:
-            SnapshotFault: the file cannot be a snapshot, or is not ``expected``.
-            StorageError: a file cannot be read or written.
-        """
+        """A snapshot of the tables that ``fill`` writes to the given path. ``expected``: the
+        tables' digests, if another node made them. Raises SnapshotFault: the file cannot be a
+        snapshot, or is not ``expected``; StorageError: a file cannot be read or written."""
         with self._lock:
             self.folder.mkdir(mode=0o700, exist_ok=True)
             target = self.folder / UNFINISHED
@@ -170,8 +160,6 @@ class Snapshots:
         file.rename(self.path(snapshot.position))
         sync_folder(self.folder)
         replace(self._document(snapshot.position), encode_snapshot(snapshot))
-
-    # -- using ----------------------------------------------------------------------------
 
     def fault(self, snapshot: Snapshot, log: EventLog) -> str | None:
         """Why a snapshot is unusable, after reading every row; None if it is usable."""
@@ -231,8 +219,6 @@ class Snapshots:
             return snapshot, self.path(position).open("rb")
         except OSError as fault:
             raise SnapshotFault(f"snapshot {position}: its file cannot be read") from fault
-
-    # -- removing -------------------------------------------------------------------------
 
     def remove(self, position: int) -> None:
         """Remove a snapshot, damaged or not. Raises SnapshotFault without one."""

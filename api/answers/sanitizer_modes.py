@@ -145,12 +145,8 @@ def screen(
     cleaned: bool = False,
     whole: bool = False,
 ) -> Screen:
-    """The mode's changes to the facts of ``slots``, in order.
-
-    Args:
-        cleaned: the values are for a model.
-        whole: omit nothing (answers to the writer, and to reviewers).
-    """
+    """The mode's changes to the facts of ``slots``, in order. ``cleaned``: the values are for a
+    model. ``whole``: omit nothing (answers to the writer, and to reviewers)."""
     flags = view.flags(slots)
     if mode == "off" or not any((flags & NOTED).tolist()):
         return Screen()

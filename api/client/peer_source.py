@@ -39,11 +39,8 @@ class HttpFactSource:
 
 
 class PeerSession:
-    """Requests to peers, created and closed in a running loop.
-
-    Args: private: whether peers may use plain http and private addresses; every connection checks
-        its address.
-    """
+    """Requests to peers, created and closed in a running loop. ``private``: whether peers may use
+    plain http and private addresses; every connection checks its address."""
 
     def __init__(self, *, private: bool) -> None:
         self._private = private

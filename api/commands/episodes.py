@@ -56,9 +56,6 @@ def writable(context: RequestContext, scope: str, garden: str | None) -> Where:
     return Where(scope, None if garden is None else entered_garden(context, garden).id)
 
 
-# -- episodes -----------------------------------------------------------------------------
-
-
 def recording_of(
     context: RequestContext, where: Where, episodes: Sequence[EpisodeBody]
 ) -> RecordEpisodes:
@@ -79,9 +76,6 @@ def recording_of(
             for episode in episodes
         ),
     )
-
-
-# -- deltas -------------------------------------------------------------------------------
 
 
 def application_of(context: RequestContext, request: DeltasRequest) -> ApplyDeltas:
@@ -191,9 +185,6 @@ def _promotion(
     ]
     delta_id = str(uuid5(_TRIPLES, "\n".join((*parts, statement, repr(triple.confidence)))))
     return Proposal(delta, place, delta_id, source, lineage=lineage)
-
-
-# -- facts --------------------------------------------------------------------------------
 
 
 def memory_facts(

@@ -99,9 +99,6 @@ def memory_card_of(served: Served | None, mode: Mode) -> dict[str, Any]:
     }
 
 
-# -- as facts -----------------------------------------------------------------------------
-
-
 def card_record(
     context: RequestContext, view: View, moment: Moment, card_id: str
 ) -> FactRecord | None:

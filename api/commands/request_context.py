@@ -83,8 +83,6 @@ class ReadingContext:
         """The episodes and deltas that the caller may see."""
         return Shown(view, self.authorization)
 
-    # -- when to look ---------------------------------------------------------------------
-
     def view(self) -> View:
         return self.node.reader.pin()
 
@@ -128,8 +126,6 @@ class ReadingContext:
             raise coded(
                 "time_travel_plugin_disabled", "this route does not take as_of on this node"
             )
-
-    # -- rights ---------------------------------------------------------------------------
 
     def check_held(self, scope: object) -> None:
         """Raises ApiError 421 if this node does not hold ``scope`` of its log."""
@@ -193,11 +189,8 @@ class ReadingContext:
         whole: bool = False,
         rows: Sequence[FactRow] | None = None,
     ) -> list[FactRecord]:
-        """Full records of slots, in order, under the sanitizer mode.
-
-        Args: whole: for their writer.
-            rows: of the slots, if the caller has them.
-        """
+        """Full records of slots, in order, under the sanitizer mode. ``whole``: for their writer.
+        ``rows``: of the slots, if the caller has them."""
         reader, node_id = self.node.reader, self.node.node_id
         chosen: I32 = np.asarray(slots, dtype=np.int32)
         records = records_of(reader, view, chosen, moment, self.authorization, node_id, rows)

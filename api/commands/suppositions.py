@@ -44,14 +44,10 @@ class SupposedOutcome(Struct):
 def suppose(
     context: RequestContext, scratch: RequestContext, items: list[Supposed]
 ) -> list[SupposedOutcome]:
-    """Write everything in the scratch node, in order; the outcome of each.
-
-    Args: context: the caller at the node itself, for the present rights.
-        scratch: the same caller at the scratch node.
-
-    Raises:
-        ApiError: with the refusal's status, ``supposition_refused`` and the supposition's index.
-    """
+    """Write everything in the scratch node, in order; the outcome of each. ``context``: the caller
+    at the node itself, for the present rights. ``scratch``: the same caller at the scratch node.
+    Raises ApiError: with the refusal's status, ``supposition_refused`` and the supposition's
+    index."""
     results: list[SupposedOutcome] = []
     for index, item in enumerate(items):
         try:

@@ -133,9 +133,6 @@ def _check_rights(context: RequestContext, entity: str, scope: str) -> None:
         raise coded("entity_forbidden", f"this capability does not cover entity {entity!r}")
 
 
-# -- notices ------------------------------------------------------------
-
-
 def notices_over(view: View, authorization: Authorization, slots: I32) -> list[TombstoneNotice]:
     """The tombstones that hide some of ``slots`` that the caller could otherwise read; empty except
     for admins."""

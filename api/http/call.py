@@ -47,8 +47,6 @@ class Call(RequestContext):
         """A part of the path."""
         return self.request.match_info[name]
 
-    # -- the request --------------------------------------------------------------------
-
     async def raw(self, limit: int | None = None) -> bytes:
         """The raw body, at most ``limit`` bytes. Raises ApiError 413."""
         if not self._body:
@@ -137,8 +135,6 @@ class Call(RequestContext):
         """The job that the path names. Raises ApiError 404."""
         return self.service.jobs.get(self.segment("job_id"), kind, self.credential()).record()
 
-    # -- lists, page by page ----------------------------------------------------------------
-
     def walk(
         self,
         kind: str,
@@ -175,8 +171,6 @@ class Call(RequestContext):
         row's sort key, after which to continue."""
         shown = found[:limit]
         return shown, None if len(found) <= limit else self.cursor_after(walk, place(shown[-1]))
-
-    # -- repeated requests ------------------------------------------------------------------
 
     def idempotency(self) -> Idempotency | None:
         """The ``Idempotency-Key`` header with a digest of this request, whose body has been read.

@@ -42,11 +42,8 @@ _BODY = b'{"detail":{"code":"too_many_connections","message":"too many connectio
 
 
 class Connections:
-    """All connections of one listening socket. Used in the event loop alone.
-
-    Args: most: how many in all; fewer if the process may not open so many files.
-        most_each: how many per address.
-    """
+    """All connections of one listening socket. Used in the event loop alone. ``most``: how many in
+    all; fewer if the process may not open so many files. ``most_each``: how many per address."""
 
     def __init__(self, most: int, most_each: int) -> None:
         files = descriptors()
@@ -108,8 +105,6 @@ class ClientConnection(asyncio.Protocol):
         self._stalled = 0
         self._unsent = 0
 
-    # -- called by asyncio --------------------------------------------------------------
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
@@ -145,8 +140,6 @@ class ClientConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._inner.resume_writing()
 
-    # -- called by the application ------------------------------------------------------
-
     def begin(self, request: web.Request) -> None:
         """Note that a request's header has come."""
         self._request = request
@@ -158,8 +151,6 @@ class ClientConnection(asyncio.Protocol):
         self._request = None
         self._idle = True
         self._deadline = monotonic() + IDLE_SECONDS_MAX
-
-    # -- time -----------------------------------------------------------------------------
 
     def overdue(self, now: float) -> bool:
         """Whether the caller is out of time. Called every ``SWEEP_SECONDS``."""

@@ -148,11 +148,7 @@ _ASKING = frozenset({"read", "audit.read", "any", "none"})
 
 
 class Routes:
-    """The rows of one file in source order.
-
-    Args:
-        group: their docs chapter.
-    """
+    """The rows of one file in source order. ``group``: their docs chapter."""
 
     def __init__(self, group: str) -> None:
         self.rows: list[Route] = []

@@ -201,8 +201,6 @@ class Consolidator:
         report.proposals = list(step.apply.proposals)
         return report
 
-    # -- parts ----------------------------------------------------------------------------
-
     def _turn(self, rule: Rule) -> asyncio.Lock:
         return self._turns.setdefault(rule.id, asyncio.Lock())
 

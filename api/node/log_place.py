@@ -108,12 +108,9 @@ def open_log(
     """The log of an open data directory; ``url`` is empty for one in the directory.
 
     ``scopes`` are those that the node holds, ``*`` all; empty: as before. If they change, this
-    removes the directory's views; the node makes them again.
-
-    Raises:
-        DataDirectoryError: the directory's log is another one, or ``scopes`` are given for a log in
-            the directory.
-        CorruptLog, StorageFailed: the log does not open.
+    removes the directory's views; the node makes them again. Raises DataDirectoryError: the
+    directory's log is another one, or ``scopes`` are given for a log in the directory; CorruptLog,
+    StorageFailed: the log does not open.
     """
     if not url:
         if scopes:
@@ -163,11 +160,8 @@ def settled_log(
 
     If it does, acknowledged events are lost here, and peers may hold them. Further writes under the
     same epoch would give their streams two histories. ``accept_rollback`` begins another epoch
-    instead.
-
-    Raises:
-        LogCutBack: the log ends before the tables, and ``accept_rollback`` is off.
-        DataDirectoryError, CorruptLog, StorageFailed: as ``open_log``.
+    instead. Raises LogCutBack: the log ends before the tables, and ``accept_rollback`` is off;
+    DataDirectoryError, CorruptLog, StorageFailed as ``open_log``.
     """
     log = open_log(directory, clock, url, durability, scopes)
     try:

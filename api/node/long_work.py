@@ -22,12 +22,7 @@ class LongWorkBusy(Exception):
 
 
 class LongWork:
-    """See the module.
-
-    Args:
-        name: of the threads.
-        threads: how many pieces run at a time.
-    """
+    """See the module. ``name``: of the threads. ``threads``: how many pieces run at a time."""
 
     def __init__(self, name: str, threads: int) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)

@@ -246,12 +246,8 @@ class Node(ReadingNode):
         automatic: bool = False,
     ) -> Snapshot:
         """Take a snapshot of the current tables, or of tables built from the log up to a past
-        position.
-
-        Raises:
-            SnapshotFault: the log is empty, or has no such position.
-            ProjectorHalted, StorageError: building or copying the tables failed.
-        """
+        position. Raises SnapshotFault: the log is empty, or has no such position; ProjectorHalted,
+        StorageError: building or copying the tables failed."""
         link, now_us = self.directory.projections_path, self.clock.now_us()
         self.reader.image.tail.settle()
         if position is None:

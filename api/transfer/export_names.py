@@ -41,12 +41,8 @@ class Sieve:
 
 
 class Names:
-    """Exported facts, episodes and gardens.
-
-    Attributes:
-        values: of a fact, the type and text of its value.
-        slugs: of gardens, by id.
-    """
+    """Exported facts, episodes and gardens. ``values``: of a fact, the type and text of its value.
+    ``slugs``: of gardens, by id."""
 
     def __init__(self, sieve: Sieve) -> None:
         self.sieve = sieve
@@ -59,8 +55,6 @@ class Names:
         self._episodes: set[str] = set()
         self._places: list[int] = []
         self._in_order: list[str] = []
-
-    # -- facts ----------------------------------------------------------------------------
 
     def add_fact(self, key: str, value: tuple[str, str], origin: str) -> None:
         self.values[key] = value
@@ -105,8 +99,6 @@ class Names:
             return parent.fact_id
         return self._episode_of_hash.get(parent.hash, parent)
 
-    # -- episodes -------------------------------------------------------------------------
-
     def add_episode(self, key: str, hash: str, position: int) -> None:
         self._episode_of_hash[hash] = key
         self._episodes.add(key)
@@ -121,8 +113,6 @@ class Names:
         """The last one up to a position."""
         found = bisect_right(self._places, position)
         return self._in_order[found - 1] if found else None
-
-    # -- gardens --------------------------------------------------------------------------
 
     def garden(self, garden_id: str | None) -> str | None:
         return None if garden_id is None else self.slugs.get(garden_id, garden_id)

@@ -75,11 +75,9 @@ def export_lines(
     left_out: Counter[str] | None = None,
     sieve: Sieve | None = None,
 ) -> Iterator[tuple[int, bytes]]:
-    """(position, line) of every event that import can repeat, up to ``until``.
-
-    Args: left_out: receives the counts of all other events (``COUNTED``).
-        sieve: the caller's rights to read; None for everything.
-    """
+    """(position, line) of every event that import can repeat, up to ``until``. ``left_out``:
+    receives the counts of all other events (``COUNTED``). ``sieve``: the caller's rights to read;
+    None for everything."""
     exporter = _Exporter(sieve or Sieve())
     position = 0
     events, ahead = tee(log.iterate(0, until))

@@ -45,8 +45,6 @@ class MemoryLog(AppendingLog):
         self._turn = WriterTurn()
         self._signal = CommitSignal(live=True)
 
-    # -- writing
-
     def begin(self) -> Transaction:
         self._turn.take()
         if self._closed:
@@ -106,8 +104,6 @@ class MemoryLog(AppendingLog):
 
     def scrub(self) -> None:
         self._require_open()
-
-    # -- reading
 
     def read(
         self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None

@@ -37,15 +37,11 @@ class OverlayLog(MemoryLog):
         self._head = head
         self._stream_heads = dict(streams)
 
-    # -- writing
-
     def holds(self, event_id: bytes) -> bool:
         return super().holds(event_id) or bool(self._base_positions([event_id]))
 
     def recorded(self, first: int, last: int) -> list[Recorded]:
         return self.read(first - 1, last - first + 1)
-
-    # -- reading
 
     def read(
         self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None

@@ -181,8 +181,6 @@ class Archive:
         self._drop_tail()
         self._erased -= wanted
 
-    # -- sealing --------------------------------------------------------------------------
-
     def _seal_next(self) -> bool:
         """Seal the events of a segment: as one file, or as several if they are large."""
         last = self._manifest.last + self._segment_events
@@ -248,8 +246,6 @@ class Archive:
         segments[index] = written
         self._record(tuple(segments))
 
-    # -- the tail -------------------------------------------------------------------------
-
     def _extend_tail(self, position: int) -> None:
         """Write chunks of the unsealed tail up to ``position``; full chunks are kept."""
         if self._tail and not self._tail[-1].full:
@@ -282,8 +278,6 @@ class Archive:
         for path in self._left:
             path.unlink(missing_ok=True)
         self._left = []
-
-    # -- opening --------------------------------------------------------------------------
 
     def _read_manifest(self) -> ArchiveManifest:
         path = self._folder / MANIFEST

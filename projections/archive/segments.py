@@ -47,15 +47,9 @@ class Segment(Struct, frozen=True):
 
 
 def write_segment(folder: Path, events: Sequence[Stored], tips: dict[str, Tip]) -> Segment:
-    """Verify events against the chain and write them as one file, durably.
-
-    Args:
-        events: consecutive positions, at least one.
-        tips: the state of every stream before them.
-
-    Raises:
-        CorruptLog: an event does not continue its stream.
-    """
+    """Verify events against the chain and write them as one file, durably. ``events``: consecutive
+    positions, at least one. ``tips``: the state of every stream before them. Raises CorruptLog: an
+    event does not continue its stream."""
     after = verified_tips(events, tips)
     first, last = events[0].position, events[-1].position
     name = f"events-{first:012d}-{last:012d}.parquet"

@@ -67,12 +67,9 @@ class AuditDesk:
         sql: str,
         limits: StatementLimits,
     ) -> Table:
-        """Answer one statement over the events up to the moment that the caller may read.
-
-        Raises:
-            StatementRefused: it is not a statement, is wrong, or uses too much.
-            StorageError: the files for it cannot be written.
-        """
+        """Answer one statement over the events up to the moment that the caller may read. Raises
+        StatementRefused: it is not a statement, is wrong, or uses too much; StorageError: the files
+        for it cannot be written."""
         check_statement(sql)
         with self._lock:
             with _file_errors():

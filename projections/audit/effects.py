@@ -67,12 +67,8 @@ def lookups_of(projector: Projector, kind: str) -> list[Lookup]:
 def effects(
     db: apsw.Connection, entry: JournalEntry, readable: Callable[[str], bool]
 ) -> dict[str, Effect]:
-    """What an event changed, by projection.
-
-    Args:
-        entry: the event as the caller may know it.
-        readable: whether the caller may read a fact.
-    """
+    """What an event changed, by projection. ``entry``: the event as the caller may know it.
+    ``readable``: whether the caller may read a fact."""
     event = entry.event
     named = _bindings(event, entry.fact_ids)
     found: dict[str, Effect] = {}

@@ -123,13 +123,9 @@ def extract_events(
     sees: Callable[[str, dict[str, Any]], bool] | None = None,
 ) -> None:
     """Write the events up to ``position`` that a caller with these rights may read, without the
-    exact bytes, and without fields that identify keys.
-
-    Args:
-        hidden: positions of facts hidden from the caller besides those of ``rights``: events
-            about them alone are left out, and others do not name them.
-        sees: whether the caller sees the content of a memory's event (kind, payload).
-    """
+    exact bytes, and without fields that identify keys. ``hidden``: positions of facts hidden from
+    the caller besides those of ``rights``: events about them alone are left out, and others do not
+    name them. ``sees``: whether the caller sees the content of a memory's event (kind, payload)."""
     import duckdb
 
     files = f"read_parquet([{', '.join(literal(str(path)) for path in sources)}])"

@@ -113,8 +113,6 @@ class Cards:
         self.queue.close()
         self.embedding.close(CLOSING_SECONDS)
 
-    # -- reading --------------------------------------------------------------------------
-
     def serve(
         self,
         view: View,
@@ -221,8 +219,6 @@ class Cards:
                 self.embedding.wish(key, lambda: self._embed(key))
         return card
 
-    # -- refreshing -----------------------------------------------------------------------
-
     def committed(self, events: Sequence[Recorded]) -> None:
         """Queue a refresh of every cached card that these events may touch."""
         if FactErased in {type(event.payload) for event in events}:
@@ -282,8 +278,6 @@ class Cards:
         served = self._serve_cached(view, key, inputs, moment)
         if served.card is None or served.stale:
             self._write_and_keep(view, key, authorization, moment, inputs)
-
-    # -- vectors --------------------------------------------------------------------------
 
     def _embed(self, key: CardKey) -> None:
         """Embed the cached card. If the provider does not answer, it has no vector until its next

@@ -88,9 +88,6 @@ def _only(texts: list[str], numbers: set[int]) -> list[str]:
     return [text if number in numbers else "" for number, text in enumerate(texts)]
 
 
-# -- writing ------------------------------------------------------------------------------
-
-
 def sections_of(facts: FactColumns, cut: FactsCut, classification: I8) -> Iterator[Laid]:
     """The large sections. ``classification``: a copy of that column as of the cut."""
     live = facts.arrays["scope"][: cut.count] != NOWHERE
@@ -213,9 +210,6 @@ def _by_row(grown: Grown, rows: I64) -> tuple[I64, I64, I32, I64]:
     at = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(begun - ends + lengths, lengths)
     of = np.repeat(np.arange(len(order)), lengths)
     return rows[order], lengths, grown.slots[at], of
-
-
-# -- reading ------------------------------------------------------------------------------
 
 
 def restore(facts: FactColumns, cut: FactsCut, sections: Sections) -> None:

@@ -124,8 +124,6 @@ class Postings:
         sealed = (name for name in self._sealed.names() if len(self.slots(name, 1 << 31)))
         return iter(dict.fromkeys(chain(sealed, self._lists)))
 
-    # -- sealing --------------------------------------------------------------------------
-
     @property
     def sealed(self) -> SealedSlots | None:
         """The sealed lists."""

@@ -38,15 +38,9 @@ class Embeddings:
         file: str,
         memory_bytes: int | None = None,
     ) -> None:
-        """Open the files in ``folder`` and start the worker.
-
-        Args:
-            file: of the table of vectors; a replacement of another has its own.
-            memory_bytes: see ``BoundedVectors``.
-
-        Raises:
-            DimensionMismatch, ModelMismatch: ``vec_facts`` holds vectors of another space.
-        """
+        """Open the files in ``folder`` and start the worker. ``file``: of the table of vectors; a
+        replacement of another has its own. ``memory_bytes``: see ``BoundedVectors``. Raises
+        DimensionMismatch, ModelMismatch: ``vec_facts`` holds vectors of another space."""
         space = choice.space
         assert space is not None
         self.space = space

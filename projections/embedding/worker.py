@@ -107,8 +107,6 @@ class EmbeddingWorker:
         self._changes = PublishedChanges()
         self._thread = threading.Thread(target=self._run, name="embedding", daemon=True)
 
-    # -- for others -----------------------------------------------------------------------
-
     def start(self) -> None:
         """Load the table into memory, find what is missing, and follow the log."""
         self._reader.followers.append(self._changes.note)
@@ -169,8 +167,6 @@ class EmbeddingWorker:
         if not self._waiting:
             return self._seen_position
         return int(self._reader.pin().from_position[min(self._waiting)]) - 1
-
-    # -- following ------------------------------------------------------------------------
 
     def _run(self) -> None:
         change: Change | None = None
@@ -297,8 +293,6 @@ class EmbeddingWorker:
             self._table.write(position=self._seen_position)
         with self._condition:
             self._condition.notify_all()
-
-    # -- embedding ------------------------------------------------------------------------
 
     def _embed_waiting(self) -> None:
         """Embed waiting facts in order, while the provider answers."""

@@ -159,9 +159,6 @@ def _note(standing: CurrentFacts, place: MemoryPlace, source: str, delta: Memory
             standing.state((place, source, subject, predicate), payload["id"])
 
 
-# -- the seed's classifier ----------------------------------------------------------------
-
-
 def key_of(rule: Rule, episode: Episode) -> KeyOfFact | None:
     """The key of the fact that an episode would give; None without subject and predicate."""
     subject, predicate = episode.text("subject"), episode.text("predicate")
@@ -238,9 +235,6 @@ def check_payload(payload: Mapping[str, Any]) -> None:
     content = payload.get("content")
     if stated is None and (not isinstance(content, str) or not content):
         raise UnusableEpisode("a fact needs an object or a content")
-
-
-# -- matchers -----------------------------------------------------------------------------
 
 
 def _match_delta(

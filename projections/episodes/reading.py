@@ -75,9 +75,6 @@ def rights(authorization: Authorization, table: str) -> tuple[str, dict[str, Any
     return _READABLE.format(t=table), bindings
 
 
-# -- episodes -----------------------------------------------------------------------------
-
-
 def recent(
     db: apsw.Connection,
     authorization: Authorization,

@@ -64,12 +64,9 @@ def walk(
     *,
     depth: int,
 ) -> Walk:
-    """The ancestors of ``root`` within ``depth`` hops; cycles end where they close.
-
-    Args:
-        root: a visible fact; of its content, only its own ``derived_from`` is followed.
-        depth: 1 to ``DEPTH_MAX``.
-    """
+    """The ancestors of ``root`` within ``depth`` hops; cycles end where they close. ``root``: a
+    visible fact; of its content, only its own ``derived_from`` is followed. ``depth``: 1 to
+    ``DEPTH_MAX``."""
     start = content_hash(root)
     ancestors = {start: Ancestor(start, 0, root)}
     links: dict[Link, None] = {}

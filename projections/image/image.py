@@ -155,8 +155,6 @@ class MemoryImage:
         changing = (event.position for event in events if event.header.kind in self._facts_kinds)
         self._publish(position, max(changing, default=self.facts_position))
 
-    # -- in files -------------------------------------------------------------------------
-
     def cut(self) -> ImageCut:
         """The image's state. Call in the writer's thread; ``sections`` gives the large arrays, in
         any thread and while events are folded."""
@@ -191,8 +189,6 @@ class MemoryImage:
         unmap(self.facts, sections)
         self.remembered.clear()
         return sections.held()
-
-    # -- folding --------------------------------------------------------------------------
 
     def _fold(self, events: Sequence[Recorded]) -> None:
         seen = [

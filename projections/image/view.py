@@ -42,8 +42,6 @@ class View(ColumnView):
         self.said: Sequence[str] = image.facts.said
         """By value number: the lexicon's text of the value."""
 
-    # -- age ------------------------------------------------------------------------------
-
     def ages(self, slots: I32) -> Keys:
         """Sort keys of facts, for ``np.lexsort``: the older first, by the clock of the node that
         stated them. Unlike the order of slots, which is that of arrival, this order is the same on
@@ -66,8 +64,6 @@ class View(ColumnView):
     def confidential(self) -> bool:
         """Whether the classification of any fact restricts who may read it."""
         return self._image.attributes.confidential
-
-    # -- gardens --------------------------------------------------------------------------
 
     @property
     def has_quarantine(self) -> bool:
@@ -116,8 +112,6 @@ class View(ColumnView):
         """Facts that ever had attributes, ascending."""
         slots = np.array(list(self._image.attributes.by_slot), dtype=np.int32)
         return np.sort(slots[slots < self.count])
-
-    # -- slot lists ---------------------------------------------------------------------
 
     def entity_slots(self, entity: int) -> I32:
         """Facts about an entity."""
@@ -247,8 +241,6 @@ class View(ColumnView):
     def flagged(self) -> I32:
         """Facts with findings of the sanitizer."""
         return np.flatnonzero(self._flags[: self.count]).astype(np.int32)
-
-    # -- facts at a moment -------------------------------------------------------------------
 
     def ended(self, slots: I32, moment: Moment) -> Bool:
         """Which facts were retracted by the moment."""

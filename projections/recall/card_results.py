@@ -130,9 +130,6 @@ def _with_wanted(
     return sorted(kept, key=lambda each: -float(scored.score[each.index or 0]))
 
 
-# -- the fast path ------------------------------------------------------------------------
-
-
 def fast_path(
     survey: Survey, plan: Plan, results: tuple[Recalled, ...], cards: CardSource
 ) -> tuple[Recalled, ...]:

@@ -42,12 +42,9 @@ _TEXTS: tuple[Which, ...] = ("content", "original")
 
 
 class Ambient(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """When a term is too common to distinguish facts.
-
-    Attributes:
-        ceiling: the largest share of the facts that may hold it; a more common term is dropped.
-        facts_min: among fewer facts, no term counts as common.
-    """
+    """When a term is too common to distinguish facts. ``ceiling``: the largest share of the facts
+    that may hold it; a more common term is dropped. ``facts_min``: among fewer facts, no term
+    counts as common."""
 
     ceiling: Annotated[float, Meta(gt=0, le=1)] = 0.5
     facts_min: Annotated[int, Meta(ge=1, le=1_000_000)] = 10

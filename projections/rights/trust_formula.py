@@ -95,12 +95,8 @@ def warrant_of(
     *, source: str, entity: str, scope: str, actor: str, keyed: bool, received: bool
 ) -> int:
     """A small number for what vouches for a fact. A fact's trust depends only on it, on operators'
-    settings, and on the sources with keys.
-
-    Args:
-        keyed: whether the actor held a key of this node when it wrote.
-        received: whether the fact came from a peer.
-    """
+    settings, and on the sources with keys. ``keyed``: whether the actor held a key of this node
+    when it wrote. ``received``: whether the fact came from a peer."""
     if not received and (actor == source or not keyed):
         return WRITTEN_HERE
     first = RECEIVED if received else CLAIMED

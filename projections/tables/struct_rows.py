@@ -36,12 +36,8 @@ def insert_row(
 ) -> None:
     """Insert the row of an event. A column takes its value from ``values``, else from the field of
     its name in ``part``, the payload, the header or the event, else it keeps its default.
-    ``from_position`` is the event's.
-
-    Args:
-        part: the part of the payload that the row is about.
-        or_ignore: leave an existing row with the same key.
-    """
+    ``from_position`` is the event's. ``part``: the part of the payload that the row is about.
+    ``or_ignore``: leave an existing row with the same key."""
     assert isinstance(event.payload, Payload)
     sources = (event.payload if part is None else part, event.payload, event.header, event)
     key = (table, or_ignore, *map(type, sources), *values)

@@ -34,12 +34,9 @@ _log = logging.getLogger(__name__)
 
 
 class CatchesUp:
-    """A log with its tables and memory image, which one thread keeps up to date.
-
-    Attributes:
-        degraded: why the node cannot serve fully, or None; each write tries to repair it.
-        broken: why the node must be restarted, or None.
-    """
+    """A log with its tables and memory image, which one thread keeps up to date. ``degraded``: why
+    the node cannot serve fully, or None; each write tries to repair it. ``broken``: why the node
+    must be restarted, or None."""
 
     def __init__(
         self,

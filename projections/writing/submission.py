@@ -67,12 +67,8 @@ def _call(loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
 
 
 class Submission:
-    """One caller's commands, to be written together.
-
-    Attributes:
-        outcome: receives the outcome.
-        answer: a future of it; only if no ``outcome`` was given.
-    """
+    """One caller's commands, to be written together. ``outcome``: receives the outcome. ``answer``:
+    a future of it; only if no ``outcome`` was given."""
 
     __slots__ = ("actor", "answer", "atomic", "commands", "idempotency", "outcome", "received_at")
 

@@ -40,12 +40,8 @@ WAITING_SUBMISSIONS_MAX = 10_000
 
 class Writer(CatchesUp):
     """Decides and writes all submissions. ``on_commit`` is called in the writer's thread after each
-    publication.
-
-    Attributes:
-        primary: the URL of the node that takes the writes, if this one is its replica.
-        groups, submissions: counters since start.
-    """
+    publication. ``primary``: the URL of the node that takes the writes, if this one is its replica.
+    ``groups``, ``submissions``: counters since start."""
 
     def __init__(
         self,
@@ -219,8 +215,6 @@ class Writer(CatchesUp):
             self._queue.put(None)
         if self._thread.is_alive():
             self._thread.join()
-
-    # -- the thread -----------------------------------------------------------------------
 
     def _run(self) -> None:
         self._work()

@@ -41,10 +41,7 @@ def comparison(
     peer: str, node_id: str, ours: PeerDigests, theirs: PeerDigests
 ) -> list[HoldingsCompared]:
     """What one node owns and the other takes, streams first; in the same order on both nodes.
-
-    Args:
-        peer, node_id: the nodes of the digests ``theirs`` and ``ours``.
-    """
+    ``peer``, ``node_id``: the nodes of the digests ``theirs`` and ``ours``."""
     found = [
         *(
             HoldingsCompared(peer, stream, here, there)

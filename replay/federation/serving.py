@@ -17,12 +17,9 @@ def offered(
     scopes: Collection[str],
     gardens: Collection[str],
 ) -> list[str]:
-    """This node's own streams that a peer may replay.
-
-    Args:
-        scopes: those that may leave this node and that the peer's token names.
-        gardens: ids of the gardens of scopes that may leave this node.
-    """
+    """This node's own streams that a peer may replay. ``scopes``: those that may leave this node
+    and that the peer's token names. ``gardens``: ids of the gardens of scopes that may leave this
+    node."""
     grants = peer.grants
     if not peer.active or grants is None or not grants.serve:
         return []

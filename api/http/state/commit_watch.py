@@ -7,10 +7,8 @@ from engramlog.eventlog.event import Recorded
 
 
 class CommitWatch:
-    """Waits in one event loop; the writer's thread calls ``committed`` with events.
-
-    Attributes: ending: whether waiting has ended.
-    """
+    """Waits in one event loop; the writer's thread calls ``committed`` with events. ``ending``:
+    whether waiting has ended."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None

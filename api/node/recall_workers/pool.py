@@ -64,11 +64,9 @@ _log = logging.getLogger(__name__)
 
 
 class RecallWorkers:
-    """See the module. Without ``start`` this process answers everything.
-
-    Args: count: how many processes, which then answer every recall they can; None: decided by the
-        machine and the facts; they then answer overlapping recalls.
-    """
+    """See the module. Without ``start`` this process answers everything. ``count``: how many
+    processes, which then answer every recall they can; None: decided by the machine and the facts;
+    they then answer overlapping recalls."""
 
     name = "recall_workers"
 
@@ -224,8 +222,6 @@ class RecallWorkers:
         except (EmbeddingError, TimeoutError):
             return None
 
-    # -- their lives ----------------------------------------------------------------------
-
     def _begin(self) -> None:
         self._begun = True
         self._listen(self._broadcast)
@@ -259,8 +255,6 @@ class RecallWorkers:
         self._workers.remove(worker)
         if self._open:
             self._spawn(PAUSE_SECONDS)
-
-    # -- vectors --------------------------------------------------------------------------
 
     def _semantics(self) -> Semantics | None:
         embeddings = self._node.embeddings

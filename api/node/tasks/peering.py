@@ -69,8 +69,6 @@ class PeerReplay:
         self._threads: dict[str, _Replaying] = {}
         self._running = False
 
-    # -- the book -------------------------------------------------------------------------
-
     def rows(self) -> dict[str, PeerRow]:
         return {row.node_id: row for row in self._node.reader.known_peers}
 
@@ -85,8 +83,6 @@ class PeerReplay:
         """Scopes that may leave this node."""
         team = ("team",) if self._settings.federation_allow_team else ()
         return frozenset((*SHARED_SCOPES, *team))
-
-    # -- replaying ------------------------------------------------------------------------
 
     @property
     def wanted(self) -> bool:

@@ -87,11 +87,7 @@ async def take(node: Node, command: ReceiveForeign) -> dict[str, str]:
 
 
 class ProtocolFederation(LoopTask):
-    """See the module.
-
-    Attributes:
-        states: by node id, the state of pulling each peer.
-    """
+    """See the module. ``states``: by node id, the state of pulling each peer."""
 
     def __init__(self, node: Node, settings: Settings, peers: PeerBook) -> None:
         super().__init__("peer_pulls")

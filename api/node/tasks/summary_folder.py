@@ -232,12 +232,8 @@ def state_of(path: Path) -> RecordedFile | None:
 
 
 def read_summary(path: Path, value_bytes_max: int) -> Summary:
-    """A file's text, with its time and size at the reading.
-
-    Raises:
-        OSError: the file is not readable.
-        UnusableSummary: too long, or no text in UTF-8.
-    """
+    """A file's text, with its time and size at the reading. Raises OSError: the file is not
+    readable; UnusableSummary: too long, or no text in UTF-8."""
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
         data = file.read(FILE_BYTES_MAX + 1)

@@ -109,10 +109,8 @@ def _granted(row: PeerRow) -> bool:
 
 
 class TombstonePuller(LoopTask):
-    """Reads the tombstones of every peer that may hide facts here, at intervals.
-
-    Args: shared: the subset of a peer's scopes that may be shared.
-    """
+    """Reads the tombstones of every peer that may hide facts here, at intervals. ``shared``: the
+    subset of a peer's scopes that may be shared."""
 
     def __init__(
         self, node: Node, settings: Settings, shared: Callable[[frozenset[str]], frozenset[str]]

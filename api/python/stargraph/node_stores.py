@@ -107,7 +107,7 @@ class NodeMemoryStore(_NodeStore):
 
     async def consolidate(self, rule: ConsolidationRule) -> list[AnyDelta]:
         """See ``MemoryStore``. Installs the rule, disabled, so that the node never runs it
-        automatically; this needs the permission ``admin``. Raises ConsolidationRuleError
+        automatically; this needs the permission ``admin``. Raises ConsolidationRuleError:
         ``when_filter`` is not empty."""
         if rule.when_filter:
             reason = "when_filter must be empty: rules hold no SQL"

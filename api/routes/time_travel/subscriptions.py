@@ -197,9 +197,6 @@ def _record(call: Call, row: SubscriptionRow) -> SubscriptionRecord:
     )
 
 
-# -- events -------------------------------------------------------------------------------
-
-
 @routes.add("GET /v1/subscriptions/{subscription_id}/events", permission="read", errors=(400,))
 def list_events(call: Call, query: SubscriptionEventsQuery) -> SubscriptionEvents:
     """Events since the subscription began, since an instant, or after a cursor."""

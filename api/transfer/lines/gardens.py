@@ -31,11 +31,8 @@ class GardenLine(Line, frozen=True, kw_only=True, tag="garden"):
 
 
 class Destination(Struct, frozen=True):
-    """What lines need of the node that takes them.
-
-    Attributes: find_garden: by slug or id.
-        position_of: the position of an episode, by its key here.
-    """
+    """What lines need of the node that takes them. ``find_garden``: by slug or id. ``position_of``:
+    the position of an episode, by its key here."""
 
     value_bytes_max: int
     find_garden: Callable[[str], Garden | None]

@@ -102,9 +102,6 @@ class PayloadLine(Line, frozen=True, kw_only=True, tag="payload"):
 _PLAIN = Shape()
 
 
-# -- reading and writing ------------------------------------------------------------------
-
-
 def read_line(op: str, fields: dict[str, Any]) -> PayloadLine:
     """The line in a JSON object. Raises LineError."""
     kind = PAYLOADS[op]
@@ -227,9 +224,6 @@ def _line_error(fault: msgspec.ValidationError, shape: Shape) -> LineError:
 
 def instant_text(instant_us: int) -> str:
     return format_instant(instant_us).replace("+00:00", "Z")
-
-
-# -- from the line to the payload of this log ---------------------------------------------
 
 
 def settled_payload(line: PayloadLine, node: Destination) -> Payload:

@@ -24,12 +24,9 @@ _log = logging.getLogger(__name__)
 
 class Listener:
     """Calls ``seen`` with the server's state whenever the log may have grown, and at least every
-    ``POLL_SECONDS``; calls ``lost`` with the reason while the server does not answer.
-
-    Attributes:
-        leads: whether this connection, of all nodes', has the lead; never if it may not.
-        standby_lag_bytes: how far the fastest standby is behind; None if unknown.
-    """
+    ``POLL_SECONDS``; calls ``lost`` with the reason while the server does not answer. ``leads``:
+    whether this connection, of all nodes', has the lead; never if it may not.
+    ``standby_lag_bytes``: how far the fastest standby is behind; None if unknown."""
 
     def __init__(
         self,

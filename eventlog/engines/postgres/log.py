@@ -111,8 +111,6 @@ class PostgresLog(PostgresReading, StoredLog):
             raise
         return log
 
-    # -- writing
-
     def begin(self) -> Transaction:
         """Lock the log and read what others wrote; waits for this process's other transactions.
         Raises LogBusy: another node does not release the lock in time. NotDurable: the server's
@@ -258,8 +256,6 @@ class PostgresLog(PostgresReading, StoredLog):
         self._changed = self.fault = reason
         return HistoryChanged(reason)
 
-    # -- heads
-
     def _load(self, db: Connection, state: ServerState) -> None:
         """Read the log's heads on opening, under the lock."""
         self._timeline = state.timeline
@@ -304,8 +300,6 @@ class PostgresLog(PostgresReading, StoredLog):
     def _lost(self, reason: str) -> None:
         self.fault = self._changed or f"the log's server cannot be reached: {reason}"
         self._readers.drop_idle()
-
-    # -- following
 
     @property
     def leads(self) -> bool:
@@ -354,8 +348,6 @@ class PostgresLog(PostgresReading, StoredLog):
                 if page[-1].position > self._mark[0]:
                     self._mark = (page[-1].position, page[-1].hash)
         return page[after - first :]
-
-    # -- reading
 
     def head(self) -> Head:
         """The log's end, as last seen by this process."""

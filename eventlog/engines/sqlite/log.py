@@ -96,8 +96,6 @@ class SqliteLog(SqliteReading, StoredLog):
             raise
         return log
 
-    # -- writing
-
     def begin(self) -> Transaction:
         """Open the one writing transaction; waits for that of another thread."""
         self._turn.take()
@@ -230,8 +228,6 @@ class SqliteLog(SqliteReading, StoredLog):
             return foreign or is_named(db, stored.position)
 
         check_tail((Stored(*row) for row in rows), after, may_be_erased)
-
-    # -- reading
 
     def head(self) -> Head:
         self._require_open()

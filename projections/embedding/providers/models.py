@@ -51,15 +51,9 @@ MODELS: dict[str, dict[str, ModelCard]] = {
 
 
 def card_of(provider: str, model: str, dimensions: int | None = None) -> ModelCard:
-    """The card of a model.
-
-    Args:
-        dimensions: as the operator declares them; needed for a model not listed here.
-
-    Raises:
-        UnknownModel: not listed, and no dimensions declared.
-        WrongDimensions: listed with others.
-    """
+    """The card of a model. ``dimensions``: as the operator declares them; needed for a model not
+    listed here. Raises UnknownModel: not listed, and no dimensions declared; WrongDimensions:
+    listed with others."""
     known = MODELS.get(provider, {}).get(model.removesuffix(":latest"))
     if known is None and dimensions is not None:
         return ModelCard(dimensions)

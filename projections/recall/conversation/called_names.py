@@ -41,12 +41,8 @@ _GREETINGS = (
 
 
 def read_as(survey: Survey, rows: Rows, calls_min: int) -> dict[str, str]:
-    """The question's words that are such names, each with the speaker's own name.
-
-    Args:
-        rows: rows of facts by position, in that order.
-        calls_min: least facts that must call the speaker so.
-    """
+    """The question's words that are such names, each with the speaker's own name. ``rows``: rows of
+    facts by position, in that order. ``calls_min``: least facts that must call the speaker so."""
     found: dict[str, str] = {}
     for word in capitalised_words(survey.request.query):
         if not is_speaker(survey, word):

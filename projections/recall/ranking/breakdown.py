@@ -31,12 +31,8 @@ SCALED_MAX, CERTAIN_BELOW = 2.0**40, 0.499
 
 
 class Breakdowns:
-    """The breakdowns of one answer's facts.
-
-    Args:
-        choices: the profile's factors.
-        indices: of each fact among the scored; None for one that no stage found.
-    """
+    """The breakdowns of one answer's facts. ``choices``: the profile's factors. ``indices``: of
+    each fact among the scored; None for one that no stage found."""
 
     def __init__(
         self, scored: Scored, choices: Sequence[FactorChoice], indices: Sequence[int | None]

@@ -70,12 +70,9 @@ def run_stages(
     executor: Executor | None,
 ) -> tuple[dict[str, Candidates], tuple[StageOutcome, ...]]:
     """Every stage's gated candidates, and every stage's outcome, both in the profile's order.
-
-    Args:
-        weights: by stage name.
-        executor: runs stages in parallel, each up to its deadline; brief ones over few facts
-            run in this thread. None runs one after the other in this thread, to the end.
-    """
+    ``weights``: by stage name. ``executor``: runs stages in parallel, each up to its deadline;
+    brief ones over few facts run in this thread. None runs one after the other in this thread, to
+    the end."""
     asked = surveyed.request.stages
     wanted = wanted_stages(choices, weights, asked)
     ran: dict[str, _Ran] = {}

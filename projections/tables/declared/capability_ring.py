@@ -21,12 +21,8 @@ class Issuer(Struct, frozen=True):
 
 class CapabilityRing:
     """The writer replaces it as a whole, so readers need no lock. Verified texts are cached, so
-    each token's signatures are computed once.
-
-    Args:
-        revoked: ids of revocations by issuing node. Without it, no token is accepted.
-        issued: the token of an id that this node signed.
-    """
+    each token's signatures are computed once. ``revoked``: ids of revocations by issuing node.
+    Without it, no token is accepted. ``issued``: the token of an id that this node signed."""
 
     def __init__(
         self,

@@ -266,13 +266,9 @@ class TrustPart(SmallPart):
         slots: I32 | slice = slice(None),
     ) -> F64:
         """Trust in each fact's source at a position, times the trust in the peer that it came
-        through.
-
-        Args:
-            sources, warrants, peers: by fact, the number of its source, ``warrant_of``, and the
-                peer's number as a source; -1 for facts stated here.
-            slots: which of these facts.
-        """
+        through. ``sources``, ``warrants``, ``peers``: by fact, the number of its source,
+        ``warrant_of``, and the peer's number as a source; -1 for facts stated here. ``slots``:
+        which of these facts."""
         warrants = warrants[slots]
         policy = self.policy(position)
         if policy.mode == "off":

@@ -98,12 +98,8 @@ def swept_rows(
     sweeps: Mapping[str, tuple[int, DecaySwept]], rows: Iterable[Sequence[Any]]
 ) -> tuple[list[tuple[int, int]], list[tuple[float, int]]]:
     """What sweeps do to rows: (positions and the rows ended there, new confidences and rows).
-
-    Args:
-        sweeps: each with its position, by scope.
-        rows: an identity, relation, scope, asserted and current confidence, and ``recorded_at``.
-            None is exempt.
-    """
+    ``sweeps``: each with its position, by scope. ``rows``: an identity, relation, scope, asserted
+    and current confidence, and ``recorded_at``. None is exempt."""
     groups: dict[tuple[str, str], list[Sequence[Any]]] = {}
     for row in rows:
         groups.setdefault((row[1], row[2]), []).append(row)

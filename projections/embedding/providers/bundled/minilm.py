@@ -51,12 +51,8 @@ class _TokenizerFile(Struct, frozen=True):
 
 
 class MiniLM:
-    """The provider. Loading takes about a second.
-
-    Args:
-        model: ``INT8`` or ``FLOAT32``: the same weights, computed in other numbers.
-        folder: defaults to the installed package's.
-    """
+    """The provider. Loading takes about a second. ``model``: ``INT8`` or ``FLOAT32``: the same
+    weights, computed in other numbers. ``folder``: defaults to the installed package's."""
 
     name = "minilm"
     dimensions = 384

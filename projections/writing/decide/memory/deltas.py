@@ -138,8 +138,6 @@ class _Batch:
         payload = FactRetracted(fact_ids=self._ended, reason="replaced")
         return [self._context.draft(payload, self._partition, self._cause)]
 
-    # -- one delta ------------------------------------------------------------------------
-
     def _apply(self, proposal: Proposal) -> AppliedDelta:
         delta, place = proposal.delta, proposal.place
         payload = payload_of(delta)
@@ -308,8 +306,6 @@ class _Batch:
         if self._command.run_id is not None:
             bundle["run_id"] = self._command.run_id
         return {**bundle, **self._command.bundle}
-
-    # -- answers --------------------------------------------------------------------------
 
     def _answer(
         self,
