@@ -72,17 +72,24 @@ def resources(ask: Requester) -> list[Resource]:
 
 def read(ask: Requester, uri: str) -> TextResourceContents:
     """The content of a resource. Raises ToolFailure ``resource_not_found``."""
-    if uri.startswith(ENTITY_PREFIX):
-        entity = unquote(uri.removeprefix(ENTITY_PREFIX))
+    entity, card_of = _named(uri, ENTITY_PREFIX), _named(uri, CARD_PREFIX)
+    if entity:
         query = {"entity": entity, "limit": ENTITY_FACTS, "fields": "compact"}
         page = ask(NodeRequest(method="GET", path="/v1/facts", query=query))
         if page["total"]:
             return TextResourceContents(uri=uri, mime_type="text/plain", text=page["text"])
-    elif uri.startswith(CARD_PREFIX):
-        entity = quote(unquote(uri.removeprefix(CARD_PREFIX)), safe=":/")
-        card = ask(NodeRequest(method="GET", path=f"/v1/cards/{entity}"))
+    elif card_of:
+        path = f"/v1/cards/{quote(card_of, safe=':/')}"
+        card = ask(NodeRequest(method="GET", path=path))
         return TextResourceContents(uri=uri, mime_type="text/markdown", text=card["summary"])
     raise ToolFailure(404, "resource_not_found", f"no resource {uri}")
+
+
+def _named(uri: str, prefix: str) -> str:
+    """The entity that a resource is about; empty for another kind. An empty name would ask for
+    every entity."""
+    name = unquote(uri.removeprefix(prefix)) if uri.startswith(prefix) else ""
+    return name if name.strip() else ""
 
 
 def prompt(ask: Requester, question: str) -> GetPromptResult:

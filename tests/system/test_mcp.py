@@ -189,8 +189,9 @@ def test_resources_and_the_prompt(way: Any) -> None:
         assert "memory:river" in card.text
         templates = (await client.list_resource_templates()).resource_templates
         assert [each.name for each in templates] == ["entity", "card"]
-        with pytest.raises(MCPError, match="resource_not_found"):
-            await client.read_resource("engramlog://entity/city:nowhere")
+        for absent in ("entity/city:nowhere", "entity/", "entity/%20", "card/", "other/city:graz"):
+            with pytest.raises(MCPError, match="resource_not_found"):
+                await client.read_resource(f"engramlog://{absent}")
         (prompt,) = (await client.list_prompts()).prompts
         said = await client.get_prompt(prompt.name, {"question": "Which river flows in Graz?"})
         content = said.messages[0].content
