@@ -41,10 +41,8 @@ Link = tuple[Recorded, Stored]
 
 
 class Chain:
-    """The heads of the log and its streams in the one writing thread.
-
-    ``entropy`` gives the salts; fixtures pass a fixed one.
-    """
+    """The heads of the log and its streams in the one writing thread. ``entropy`` gives the salts;
+    fixtures pass a fixed one."""
 
     def __init__(
         self,
@@ -90,10 +88,8 @@ class Chain:
         now_us: int,
         idempotency_key: str | None,
     ) -> list[Link]:
-        """Continue the log with ``drafts`` and their encoded payloads.
-
-        All share one ``received_at``: ``now_us``, or the last recorded one if that is later.
-        """
+        """Continue the log with ``drafts`` and their encoded payloads. All share one
+        ``received_at``: ``now_us``, or the last recorded one if that is later."""
         if not drafts:
             return []
         kinds = [kind_and_version(draft) for draft in drafts]
@@ -271,10 +267,8 @@ def check_link(previous: StreamHead | None, stored: Stored) -> str | None:
 def link_fault(
     previous: StreamHead | None, stored: Stored, header: Header, *, erasable: bool = False
 ) -> str | None:
-    """``check_link`` with a decoded header.
-
-    ``erasable``: payload and salt may both be missing, as after an erasure.
-    """
+    """``check_link`` with a decoded header. ``erasable``: payload and salt may both be missing, as
+    after an erasure."""
     if header_hash(stored.header) != stored.hash:
         return HEADER_ALTERED
     if header.format != FORMAT_VERSION:

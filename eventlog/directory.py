@@ -48,12 +48,9 @@ class IdentityPlace(Struct, frozen=True):
     machine: str
 
     def is_copy_at(self, here: IdentityPlace) -> bool:
-        """Whether ``here`` is another copy of the key file.
-
-        A file restored over a deleted one may get the same inode, but in another generation. On
-        another machine both may be equal by accident, but not the time of the last change as well:
-        no copying program can set that.
-        """
+        """Whether ``here`` is another copy of the key file. A file restored over a deleted one may
+        get the same inode, but in another generation. On another machine both may be equal by
+        accident, but not the time of the last change as well: no copying program can set that."""
         if (self.key_inode, self.key_generation) != (here.key_inode, here.key_generation):
             return True
         return self.machine != here.machine and self.key_changed_ns != here.key_changed_ns
@@ -120,12 +117,9 @@ class HeldDirectory(DataDirectory):
 
     @classmethod
     def accept_copy(cls, path: Path) -> Identity:
-        """Continue as the same node from a copy, in the next epoch.
-
-        Only right when the original is lost: its events after the copy was made are lost unless
-        peers hold them. They keep their streams (the old epoch), and new events cannot be confused
-        with them. Raises as ``open``.
-        """
+        """Continue as the same node from a copy, in the next epoch. Only right when the original is
+        lost: its events after the copy was made are lost unless peers hold them. They keep their
+        streams (the old epoch), and new events cannot be confused with them. Raises as ``open``."""
         lock = _take_lock(path, create=False)
         try:
             identity = Identity.load(path / "identity")
@@ -137,10 +131,8 @@ class HeldDirectory(DataDirectory):
 
     @classmethod
     def new_identity(cls, path: Path) -> Identity:
-        """Make the copy an independent node: another id, epoch 1, the same memory so far.
-
-        Renames the copied keys to ``identity.replaced-N``. Raises as ``open``.
-        """
+        """Make the copy an independent node: another id, epoch 1, the same memory so far. Renames
+        the copied keys to ``identity.replaced-N``. Raises as ``open``."""
         lock = _take_lock(path, create=False)
         try:
             number = len(list(path.glob("identity.replaced-*"))) + 1

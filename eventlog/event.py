@@ -61,11 +61,9 @@ class Draft(Struct, frozen=True, gc=False):
 
 
 class Stored(Struct, frozen=True, gc=False):
-    """An event exactly as stored: the hashed bytes and the local columns.
-
-    ``position``, ``received_at`` (microseconds), ``received_hlc`` and ``peer`` are this node's and
-    outside the hash.
-    """
+    """An event exactly as stored: the hashed bytes and the local columns. ``position``,
+    ``received_at`` (microseconds), ``received_hlc`` and ``peer`` are this node's and outside the
+    hash."""
 
     position: int
     received_at: int

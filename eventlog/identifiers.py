@@ -20,10 +20,8 @@ _VERSION_BYTE, _VARIANT_BYTE = 6, 8
 
 
 class IdentifierSource:
-    """Issues ids of one origin that increase strictly within one process.
-
-    ``entropy`` is a parameter so that tests are deterministic.
-    """
+    """Issues ids of one origin that increase strictly within one process. ``entropy`` is a
+    parameter so that tests are deterministic."""
 
     _BLOCK = 64
     _WORDS = Struct(f">{_BLOCK}Q")

@@ -133,10 +133,8 @@ class Identity:
 
     def backup(self, to: Path) -> None:
         """Copy keys and document to the new folder ``to``. Raises KeyFileError unless it is empty:
-        a private key must not lie among other files.
-
-        The document first and retired keys last: if the key changes meanwhile, the copy is of a
-        rotation under way, which ``load`` finishes."""
+        a private key must not lie among other files. The document first and retired keys last: if
+        the key changes meanwhile, the copy is of a rotation under way, which ``load`` finishes."""
         to.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(to.iterdir()):
             raise KeyFileError(f"{to} is not empty: keys are never overwritten; name a new folder")

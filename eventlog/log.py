@@ -213,11 +213,8 @@ class ReadableLog(Protocol):
     def read_stream(
         self, stream: str, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
     ) -> list[Stored]:
-        """Events of one stream after a sequence, in order, undecoded.
-
-        ``bytes_max``: returns only the first event, and those whose headers and payloads together
-        fit; reads no further.
-        """
+        """Events of one stream after a sequence, in order, undecoded. ``bytes_max``: returns only
+        the first event, and those whose headers and payloads together fit; reads no further."""
         ...
 
     def iterate(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:

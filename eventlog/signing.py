@@ -31,10 +31,8 @@ class SignedHead(Struct, frozen=True):
 
 
 class SignedHeads(Struct, frozen=True):
-    """A node's signed statement about its streams at ``position``.
-
-    ``rotations`` lead from the key that ``node_id`` comes from to ``public_key``.
-    """
+    """A node's signed statement about its streams at ``position``. ``rotations`` lead from the key
+    that ``node_id`` comes from to ``public_key``."""
 
     node_id: str
     epoch: int
@@ -73,11 +71,9 @@ def sign_heads(
 
 
 def signature_fault(heads: SignedHeads, public_keys: frozenset[str] | None = None) -> str | None:
-    """Why the statement is not the node's; None if it is.
-
-    ``public_keys``: the trusted keys (base64) of this node; without them the node id itself
-    decides, since it comes from the node's first key.
-    """
+    """Why the statement is not the node's; None if it is. ``public_keys``: the trusted keys
+    (base64) of this node; without them the node id itself decides, since it comes from the node's
+    first key."""
     try:
         if not signed_by(heads.public_key, base64.b64decode(heads.signature), signed_bytes(heads)):
             return "the signature of the exported heads does not hold"

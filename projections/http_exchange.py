@@ -45,11 +45,9 @@ class AnswerTooLarge(HttpFault):
 
 
 class AnswerLimits(Struct, frozen=True):
-    """How long an answer may take, beyond the wait requested from the host.
-
-    After ``silence_seconds`` without a byte the request ends. After the same time an average under
-    ``bytes_per_second`` ends it, and after ``whole_seconds`` it ends in any case.
-    """
+    """How long an answer may take, beyond the wait requested from the host. After
+    ``silence_seconds`` without a byte the request ends. After the same time an average under
+    ``bytes_per_second`` ends it, and after ``whole_seconds`` it ends in any case."""
 
     silence_seconds: float = 30.0
     whole_seconds: float = 120.0

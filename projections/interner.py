@@ -13,10 +13,8 @@ _CHOICES_MAX = 64
 
 
 class Interner:
-    """Numbers texts 0, 1, 2 … in order of first appearance. One thread adds; any may read.
-
-    The first texts may lie in a sealed table; ``rest`` swaps in another copy of it.
-    """
+    """Numbers texts 0, 1, 2 … in order of first appearance. One thread adds; any may read. The
+    first texts may lie in a sealed table; ``rest`` swaps in another copy of it."""
 
     def __init__(self) -> None:
         self._sealed = TextTable()

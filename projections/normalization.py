@@ -41,11 +41,8 @@ def normalize_uri(text: str) -> str:
 
 
 def normalize_ref(text: str) -> str:
-    """The entity of a ``ref`` value, in stored form.
-
-    A ref must be a URI (``scheme:…``): there are no refs without an edge. Raises ValueError: empty
-    or not a URI.
-    """
+    """The entity of a ``ref`` value, in stored form. A ref must be a URI (``scheme:…``): there are
+    no refs without an edge. Raises ValueError: empty or not a URI."""
     normal = normalize_uri(text)
     if _SCHEME.match(normal) is None:
         raise ValueError("a ref must be an entity URI, such as stigmem://authority/type/id")
@@ -70,11 +67,9 @@ def matches_label(pattern: str, relation: str) -> bool:
 
 
 def lies_under(entity: str, prefix: str) -> bool:
-    """Whether ``entity`` equals ``prefix`` or lies below it.
-
-    Prefixes end at the end of a name: ``…/user/al`` does not cover ``…/user/alice``. A prefix that
-    ends in ``/`` or ``:`` covers everything after it.
-    """
+    """Whether ``entity`` equals ``prefix`` or lies below it. Prefixes end at the end of a name:
+    ``…/user/al`` does not cover ``…/user/alice``. A prefix that ends in ``/`` or ``:`` covers
+    everything after it."""
     if prefix.endswith(("/", ":")):
         return entity.startswith(prefix)
     return entity == prefix or entity.startswith(prefix + "/")

@@ -176,11 +176,9 @@ def check_backup(backup: Path, progress: Progress) -> BackupManifest:
 def restore_backup(
     backup: Path, data: Path, progress: Progress, *, epoch: int | None = None
 ) -> BackupManifest:
-    """Make the data directory ``data`` from a backup, as the same node in a new epoch.
-
-    ``data`` appears completely or not at all. Raises BackupFault: the backup is damaged, or
-    ``data`` exists. KeyFileError: ``epoch`` is not above the backup's.
-    """
+    """Make the data directory ``data`` from a backup, as the same node in a new epoch. ``data``
+    appears completely or not at all. Raises BackupFault: the backup is damaged, or ``data`` exists.
+    KeyFileError: ``epoch`` is not above the backup's."""
     data = data.resolve()  # the place that ``.`` or a link names
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise BackupFault(f"{data} exists: a restore needs a new directory")

@@ -127,11 +127,9 @@ class Cleaner:
         self._further = further or {}
 
     def clean(self, note: Callable[[str], None] = lambda _step: None) -> list[str]:
-        """Clean up after every erasure without a receipt; returns those that got one.
-
-        ``note`` is called with the name of each step before it begins. Raises StorageError,
-        WriterDegraded: a file cannot be cleaned now; call again later.
-        """
+        """Clean up after every erasure without a receipt; returns those that got one. ``note`` is
+        called with the name of each step before it begins. Raises StorageError, WriterDegraded: a
+        file cannot be cleaned now; call again later."""
         waiting = self.unclean()
         if not waiting:
             return []

@@ -140,11 +140,9 @@ def build_green(
 def rebuild_offline(
     link: Path, log: EventLog, progress: Progress | None, snapshots: Snapshots | None
 ) -> Path:
-    """Build green up to the log's head while writes wait; the caller points the link to it.
-
-    Accepts projectors that halt: a node that starts with one reports it in ``/readyz`` and serves
-    the rest. Raises DigestMismatch: green differs from blue; green is removed.
-    """
+    """Build green up to the log's head while writes wait; the caller points the link to it. Accepts
+    projectors that halt: a node that starts with one reports it in ``/readyz`` and serves the rest.
+    Raises DigestMismatch: green differs from blue; green is removed."""
     until = log.head().position
 
     def build(start: Snapshots | None) -> Green:

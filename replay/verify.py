@@ -50,11 +50,8 @@ def verify(
     public_keys: Collection[str] | None = None,
     progress: Progress | None = None,
 ) -> VerifyReport:
-    """Check the whole log as of now; never raises for damage.
-
-    ``public_keys`` (base64): the trusted keys of the node of ``against``; by default its node id
-    decides.
-    """
+    """Check the whole log as of now; never raises for damage. ``public_keys`` (base64): the trusted
+    keys of the node of ``against``; by default its node id decides."""
     check = _Check(log, against)
     fault = check.run(progress)
     if fault is None and against is not None:
@@ -71,10 +68,8 @@ def verify_file(
     against: SignedHeads | None = None,
     progress: Progress | None = None,
 ) -> VerifyReport:
-    """``verify`` for a ``log.db`` that may be too damaged to open, or in use by a server.
-
-    Raises DataDirectoryError without a log.
-    """
+    """``verify`` for a ``log.db`` that may be too damaged to open, or in use by a server. Raises
+    DataDirectoryError without a log."""
     try:
         log = SqliteLog.open(path, origin=origin, epoch=epoch, clock=SystemClock(), read_only=True)
     except CorruptLog as damage:

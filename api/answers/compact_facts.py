@@ -54,11 +54,9 @@ statement = attrgetter(*ShortFact.__struct_fields__)
 
 
 def packed_lines(records: Sequence[Stated], budget: int, notes: Sequence[str] = ()) -> CompactText:
-    """As many records as fit ``budget`` tokens, in order, one per line; then the notes.
-
-    The first line about an entity has its full name, later ones its short name if no other entity
-    shares it. Cuts a value that exceeds the budget alone.
-    """
+    """As many records as fit ``budget`` tokens, in order, one per line; then the notes. The first
+    line about an entity has its full name, later ones its short name if no other entity shares it.
+    Cuts a value that exceeds the budget alone."""
     short = _short_names(records)
     closing = "".join(f"\n{' '.join(note.split())}" for note in notes)
     left = budget - tokens_of(closing) - 1

@@ -16,11 +16,8 @@ def stored_uri(text: str) -> str:
 
 
 def entity_named(context: ReadingContext, text: str, position: int) -> str:
-    """The entity that a name means at a position.
-
-    Sources have no aliases: keys decide who may write as which source. Raises ApiError 400
-    ``invalid_entity_uri``.
-    """
+    """The entity that a name means at a position. Sources have no aliases: keys decide who may
+    write as which source. Raises ApiError 400 ``invalid_entity_uri``."""
     return context.node.reader.aliases.resolve(stored_uri(text), position)
 
 

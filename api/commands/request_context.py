@@ -87,11 +87,9 @@ class ReadingContext:
         return self.node.reader.pin()
 
     def moment(self, view: View, at: MomentQuery | None = None, *, allowed: bool = True) -> Moment:
-        """The moment of a request: now, or its ``as_of`` and ``valid_at``.
-
-        ``allowed``: the setting that lets this route look back. Raises ApiError 400 ``as_of_*``;
-        501 or 403 if time travel is off.
-        """
+        """The moment of a request: now, or its ``as_of`` and ``valid_at``. ``allowed``: the setting
+        that lets this route look back. Raises ApiError 400 ``as_of_*``; 501 or 403 if time travel
+        is off."""
         now_us = self.node.clock.now_us()
         moment = Moment(view.position, now_us)
         if at is None:

@@ -14,12 +14,9 @@ UNFINISHED = ".unfinished"
 
 @contextmanager
 def output_file(path: Path) -> Generator[IO[bytes]]:
-    """Write a file for the length of a ``with`` block.
-
-    It appears complete when the block ends: a command that fails or is killed leaves the earlier
-    file, which may be the user's only copy. Pipes, devices, and files in a folder that takes no
-    other files are written at once.
-    """
+    """Write a file for the length of a ``with`` block. It appears complete when the block ends: a
+    command that fails or is killed leaves the earlier file, which may be the user's only copy.
+    Pipes, devices, and files in a folder that takes no other files are written at once."""
     target = path.resolve()  # a link stays one
     if target.exists() and not (target.is_file() and os.access(target.parent, os.W_OK)):
         with target.open("wb") as out:

@@ -28,11 +28,9 @@ def print_json(body: object) -> int:
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str = "") -> None:
-    """Print aligned columns, or ``empty`` if there are no rows.
-
-    Leaves out what a terminal obeys. Cuts cells at 200 characters, so that one long value does not
-    pad every line. On a terminal, cuts the widest columns until the lines fit, but no ids.
-    """
+    """Print aligned columns, or ``empty`` if there are no rows. Leaves out what a terminal obeys.
+    Cuts cells at 200 characters, so that one long value does not pad every line. On a terminal,
+    cuts the widest columns until the lines fit, but no ids."""
     if not rows and empty:
         print(empty)
         return

@@ -47,10 +47,8 @@ _PLAIN_DETAIL = {404: "Not Found", 405: "Method Not Allowed"}
 def create_app(
     node: Node, settings: Settings, *, control_token: str | None = None
 ) -> web.Application:
-    """The application over an open node. The caller closes the node.
-
-    ``control_token``: a bearer token with every right, for the machine's own command line.
-    """
+    """The application over an open node. The caller closes the node. ``control_token``: a bearer
+    token with every right, for the machine's own command line."""
     complete_struct_types()
     service = create_service(node, settings, control_token=control_token)
     resources, patterns = routing()

@@ -156,11 +156,9 @@ class KnownCallers:
 
 
 def holder(text: str, ring: CapabilityRing, issuers: Mapping[str, Issuer], now_us: int) -> Caller:
-    """The caller of a capability: the token's rights and nothing else.
-
-    Its principal is the token, not the subject: the holder has neither the subject's keys nor its
-    gardens. It may write as the subject. Raises ApiError 401 with the reason.
-    """
+    """The caller of a capability: the token's rights and nothing else. Its principal is the token,
+    not the subject: the holder has neither the subject's keys nor its gardens. It may write as the
+    subject. Raises ApiError 401 with the reason."""
     try:
         verified, grant = ring.accept(text, issuers, now_us)
     except CapabilityInvalid as fault:

@@ -54,10 +54,8 @@ def serve_http(
     server: Server[Any], address: HttpAddress, on_ready: Callable[[HttpAddress], None]
 ) -> None:
     """Serve many clients until SIGINT or SIGTERM. Raises ServingError if the address is in use.
-
     Calls share no state, so it does not use the protocol's sessions: clients continue after a
-    restart of this server.
-    """
+    restart of this server."""
     bound = listen(address.host, address.port)
     address = HttpAddress(host=address.host, port=bound.getsockname()[1], names=address.names)
     app = server.streamable_http_app(

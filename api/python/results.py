@@ -110,11 +110,9 @@ class Facts(Listing[Fact]):
         return [item.entity, item.relation, _value_text(item.value), _day(item.at), item.source]
 
     def text(self, max_tokens: int | None = None) -> str:
-        """The facts for a prompt, one per line, best first; empty without facts.
-
-        ``max_tokens``: limit; omits facts that do not fit. The first line tells the model that the
-        others are data.
-        """
+        """The facts for a prompt, one per line, best first; empty without facts. ``max_tokens``:
+        limit; omits facts that do not fit. The first line tells the model that the others are
+        data."""
         if not self:
             return ""
         budget = _UNBOUNDED if max_tokens is None else max_tokens

@@ -35,10 +35,8 @@ Stones: TypeAlias = dict[tuple[str, str | None], list[TombstoneLine]]
 
 
 def declared_lines(event: Recorded, names: Names, stones: Stones) -> list[AnyLine]:
-    """Lines of a declaration, or of an event about exported facts.
-
-    ``stones``: the exported tombstones, by id and signer; changes in place.
-    """
+    """Lines of a declaration, or of an event about exported facts. ``stones``: the exported
+    tombstones, by id and signer; changes in place."""
     payload = event.payload
     if isinstance(payload, GardenCreated | GardenDeleted):
         return _garden(payload, names)

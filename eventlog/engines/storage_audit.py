@@ -8,10 +8,8 @@ from engramlog.eventlog.event import Stored
 
 
 class Row(Stored, frozen=True, gc=False):
-    """A stored event with the columns that repeat parts of its header.
-
-    The columns are unchecked: damage can leave any type in them.
-    """
+    """A stored event with the columns that repeat parts of its header. The columns are unchecked:
+    damage can leave any type in them."""
 
     stream: str
     stream_seq: int

@@ -85,9 +85,8 @@ def check_tail(
     tail: Iterable[Stored], after: int, may_be_erased: Callable[[Stored, Header], bool]
 ) -> None:
     """Raises CorruptLog if the last events, which follow a position, contradict themselves.
-
-    ``may_be_erased``: whether an event without payload is one that an erasure names, or will name.
-    """
+    ``may_be_erased``: whether an event without payload is one that an erasure names, or will
+    name."""
     tips: dict[str, StreamHead] = {}
     for stored in tail:
         if stored.position != after + 1:

@@ -9,11 +9,8 @@ from engramlog.eventlog.kinds.payload import EpisodeKey, GardenId, InstantUs, Pa
 
 class EpisodeRecorded(Payload, frozen=True, gc=False, tag="episode_recorded"):
     """Something happened in a session of an agent with a user. Its key is the event id; ``id`` is
-    the recorder's name for it, unique among the episodes of its scope or garden.
-
-    ``at_us``: when it happened, microseconds UTC. ``run_id`` and ``step``: the agent's run that
-    produced it.
-    """
+    the recorder's name for it, unique among the episodes of its scope or garden. ``at_us``: when it
+    happened, microseconds UTC. ``run_id`` and ``step``: the agent's run that produced it."""
 
     replicated: ClassVar[bool] = True
     line: ClassVar[str] = "episode"
@@ -137,11 +134,9 @@ class SetAsideEpisode(Struct, frozen=True):
 
 
 class ConsolidationRan(Payload, frozen=True, tag="consolidation_ran"):
-    """A rule read the episodes after ``from_position`` up to ``to_position``.
-
-    Long runs leave several of these with one ``run_id``. ``replay`` marks a repetition, which moves
-    no watermark. ``scheduled_us``: the timetable's instant for it.
-    """
+    """A rule read the episodes after ``from_position`` up to ``to_position``. Long runs leave
+    several of these with one ``run_id``. ``replay`` marks a repetition, which moves no watermark.
+    ``scheduled_us``: the timetable's instant for it."""
 
     line: ClassVar[str] = "run"
     rule_id: str

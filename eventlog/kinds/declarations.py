@@ -8,11 +8,9 @@ from engramlog.eventlog.kinds.payload import EntityUri, InstantUs, Payload
 
 
 class DecayPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How facts lose confidence. ``*`` matches every relation or scope.
-
-    ``confidence`` mode: half-life ``half_life_s`` with ``min_confidence`` as the floor. ``retract``
-    mode: retract facts older than ``ttl_s`` or with confidence below ``min_confidence``.
-    """
+    """How facts lose confidence. ``*`` matches every relation or scope. ``confidence`` mode:
+    half-life ``half_life_s`` with ``min_confidence`` as the floor. ``retract`` mode: retract facts
+    older than ``ttl_s`` or with confidence below ``min_confidence``."""
 
     id: str
     relation: str = "*"
@@ -25,10 +23,8 @@ class DecayPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DecaySwept(Payload, frozen=True, tag="decay_swept"):
-    """One sweep of one scope at ``at_us``, with the policies of that time.
-
-    Covers facts outside gardens, and those of ``gardens`` (ids, or ``*`` for all).
-    """
+    """One sweep of one scope at ``at_us``, with the policies of that time. Covers facts outside
+    gardens, and those of ``gardens`` (ids, or ``*`` for all)."""
 
     version: ClassVar[int] = 2
     line: ClassVar[str] = "sweep"
@@ -124,10 +120,8 @@ class TrustPolicySet(Payload, frozen=True, tag="trust_policy_set"):
 
 class EmbeddingModelPinned(Payload, frozen=True, tag="embedding_model_pinned"):
     """This model embeds facts from now on; vectors of other models are not compared.
-
     ``truncated_dimensions``: how many numbers of each vector are kept, null for all. ``recipe``:
-    the rule that turns a fact into the embedded text.
-    """
+    the rule that turns a fact into the embedded text."""
 
     provider: str
     model: str
@@ -137,11 +131,9 @@ class EmbeddingModelPinned(Payload, frozen=True, tag="embedding_model_pinned"):
 
 
 class SubscriptionSet(Payload, frozen=True, tag="subscription_set"):
-    """A subscription to changes, or its end if ``ended``.
-
-    ``key_id``: the key that made it (null without one); that key's rights at delivery decide what
-    is delivered. ``target``: a scope or an entity.
-    """
+    """A subscription to changes, or its end if ``ended``. ``key_id``: the key that made it (null
+    without one); that key's rights at delivery decide what is delivered. ``target``: a scope or an
+    entity."""
 
     subscription_id: str
     subscriber: str

@@ -172,9 +172,8 @@ class FactErased(Payload, frozen=True, tag="fact_erased"):
 
 
 class LegalHoldSet(Payload, frozen=True, tag="legal_hold_set"):
-    """A fact, or all facts about an entity, may not be erased from now on, or may again.
-
-    Version 1 had no ``reason``."""
+    """A fact, or all facts about an entity, may not be erased from now on, or may again. Version 1
+    had no ``reason``."""
 
     version: ClassVar[int] = 2
     line: ClassVar[str] = "hold"
@@ -185,10 +184,8 @@ class LegalHoldSet(Payload, frozen=True, tag="legal_hold_set"):
 
 
 class ErasureCertified(Payload, frozen=True, tag="erasure_certified"):
-    """The receipt of an erasure: no file of this node holds anything of it.
-
-    ``document`` is the signed JSON text, ``signature`` the node's Ed25519 over its bytes (base64).
-    """
+    """The receipt of an erasure: no file of this node holds anything of it. ``document`` is the
+    signed JSON text, ``signature`` the node's Ed25519 over its bytes (base64)."""
 
     erasure_id: str
     document: str

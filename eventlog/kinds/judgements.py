@@ -8,10 +8,8 @@ from engramlog.eventlog.kinds.payload import FactId, GardenId, InstantUs, Payloa
 
 
 class RecallUse(Struct, frozen=True, omit_defaults=True):
-    """One fact's share in a batch of recalls.
-
-    ``earlier_us``: the instants before the last, oldest first, up to a limit.
-    """
+    """One fact's share in a batch of recalls. ``earlier_us``: the instants before the last, oldest
+    first, up to a limit."""
 
     fact_id: FactId
     count: int

@@ -26,10 +26,8 @@ class NodeKeyRotated(Payload, frozen=True, tag="node_key_rotated"):
 
 
 class ReplicaPromoted(Payload, frozen=True, tag="replica_promoted"):
-    """The former replica writes under its own origin from now on.
-
-    ``position``: the last one copied from the primary.
-    """
+    """The former replica writes under its own origin from now on. ``position``: the last one copied
+    from the primary."""
 
     primary_node_id: str
     primary_url: str

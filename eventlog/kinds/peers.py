@@ -29,9 +29,7 @@ class PeerGrants(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class PeerDeclared(Payload, frozen=True, tag="peer_declared"):
     """Another node asks to become a peer; ``signature`` is that node's, over the declaration.
-
-    ``fault``: why it was rejected at once, if it was.
-    """
+    ``fault``: why it was rejected at once, if it was."""
 
     peer_id: str
     node_id: str
@@ -44,11 +42,9 @@ class PeerDeclared(Payload, frozen=True, tag="peer_declared"):
 
 
 class PeerStateSet(Payload, frozen=True, tag="peer_state_set"):
-    """A peer was approved or revoked, or its grants, key or address changed.
-
-    With ``stream``, one stream of it was held (its events are refused, for ``reason``) or released.
-    A null field is unchanged.
-    """
+    """A peer was approved or revoked, or its grants, key or address changed. With ``stream``, one
+    stream of it was held (its events are refused, for ``reason``) or released. A null field is
+    unchanged."""
 
     peer_id: str
     state: Literal["active", "revoked"] | None = None
@@ -69,10 +65,8 @@ class RefusedEvent(Struct, frozen=True, array_like=True):
 
 class PeerPageReceived(Payload, frozen=True, tag="peer_page_received"):
     """Events of a peer's stream arrived and were verified; ``statement`` is its signed head.
-
     ``rules``: the version of the content rules that judged them; 0: none. ``refused``: those that
-    break a rule; they are kept, chained, and projected as nothing.
-    """
+    break a rule; they are kept, chained, and projected as nothing."""
 
     version: ClassVar[int] = 2
     node_id: str

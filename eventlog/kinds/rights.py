@@ -8,11 +8,9 @@ from engramlog.eventlog.kinds.payload import EntityUri, GardenId, Payload, Scope
 
 
 class KeyIssued(Payload, frozen=True, tag="key_issued"):
-    """An API key was issued; only its SHA-256 is kept.
-
-    ``sources``: further sources that the key may write as (exact, or suffix-``*`` globs).
-    ``max_classification``: 0 to 2; facts classified higher do not exist for it.
-    """
+    """An API key was issued; only its SHA-256 is kept. ``sources``: further sources that the key
+    may write as (exact, or suffix-``*`` globs). ``max_classification``: 0 to 2; facts classified
+    higher do not exist for it."""
 
     version: ClassVar[int] = 3
     key_id: str
@@ -78,11 +76,9 @@ class GardenDeleted(Payload, frozen=True, tag="garden_deleted"):
 
 
 class CapabilityIssued(Payload, frozen=True, tag="capability_issued"):
-    """A capability token was signed. Only the token's SHA-256 (hex) is kept.
-
-    ``verb`` and ``object``: its rights in the protocol's words. ``key_id``: the API key that
-    requested it; revoking the key revokes the token.
-    """
+    """A capability token was signed. Only the token's SHA-256 (hex) is kept. ``verb`` and
+    ``object``: its rights in the protocol's words. ``key_id``: the API key that requested it;
+    revoking the key revokes the token."""
 
     token_id: str
     issuer: str
@@ -98,9 +94,7 @@ class CapabilityIssued(Payload, frozen=True, tag="capability_issued"):
 class CapabilityRevoked(Payload, frozen=True, tag="capability_revoked"):
     """A capability of this event's origin, and all derived from it, is revoked. Recorded once in
     the stream of each scope that the token covers, so that a replay of the scope shows it.
-
-    ``revocation_id``: a token id, or the digest (hex) of a derived token's last block.
-    """
+    ``revocation_id``: a token id, or the digest (hex) of a derived token's last block."""
 
     replicated: ClassVar[bool] = True
     revocation_id: str

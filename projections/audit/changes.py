@@ -27,11 +27,9 @@ class ChangeFilters(Struct, frozen=True, kw_only=True):
 
 
 class Changes(Struct, frozen=True):
-    """Slots by their change after the earlier position, up to the later one.
-
-    A fact asserted and retracted in between is in both ``added`` and ``retracted``. ``decayed``
-    facts are live at both ends, with another confidence; ``resolved`` ones lost a conflict.
-    """
+    """Slots by their change after the earlier position, up to the later one. A fact asserted and
+    retracted in between is in both ``added`` and ``retracted``. ``decayed`` facts are live at both
+    ends, with another confidence; ``resolved`` ones lost a conflict."""
 
     added: I32
     retracted: I32

@@ -20,10 +20,8 @@ _ENTRY_BYTES = 2_048
 
 
 class CachedCard(Struct, frozen=True):
-    """A card with its inputs, to check whether it is still valid.
-
-    ``authorization``: that of its first reader, which its refresh uses too.
-    """
+    """A card with its inputs, to check whether it is still valid. ``authorization``: that of its
+    first reader, which its refresh uses too."""
 
     card: Card
     fingerprint: bytes
@@ -40,11 +38,9 @@ class CachedCard(Struct, frozen=True):
         return _ENTRY_BYTES + text + shown + self.members.nbytes
 
     def divergent(self, view: View, now: CardInputs) -> I32 | None:
-        """The facts that make the card untrue (seed §20.4.5); None if it is only stale.
-
-        A card is untrue if a fact under it is gone, also the weak side of a contradiction, or if a
-        fact that it does not show disputes it. The result holds both sides of such disputes.
-        """
+        """The facts that make the card untrue (seed §20.4.5); None if it is only stale. A card is
+        untrue if a fact under it is gone, also the weak side of a contradiction, or if a fact that
+        it does not show disputes it. The result holds both sides of such disputes."""
         gone = np.concatenate(
             (
                 ~np.isin(self.members, now.members, assume_unique=True),

@@ -24,11 +24,9 @@ EFFECTIVE_DECIMALS = 6
 
 
 class CardInputs(Struct, frozen=True):
-    """Parallel arrays over the live facts of a key, ascending by slot.
-
-    ``member``: confident enough for the card. ``opposed``: another live value contradicts it.
-    ``disputed``: that, or another source denies it. ``aside``: it lost a settled conflict.
-    """
+    """Parallel arrays over the live facts of a key, ascending by slot. ``member``: confident enough
+    for the card. ``opposed``: another live value contradicts it. ``disputed``: that, or another
+    source denies it. ``aside``: it lost a settled conflict."""
 
     slots: I32
     confidence: F64

@@ -91,11 +91,8 @@ class FactColumns(Columns):
 
 
 class ColumnView:
-    """The columns up to one count of rows; the length never changes.
-
-    Later events may still close ``to_position`` and ``set_aside``, but only with their own, later
-    positions.
-    """
+    """The columns up to one count of rows; the length never changes. Later events may still close
+    ``to_position`` and ``set_aside``, but only with their own, later positions."""
 
     def __init__(self, facts: FactColumns, count: int) -> None:
         arrays = facts.arrays

@@ -7,11 +7,9 @@ from typing import Any
 
 
 class Remembered:
-    """A cache of answers that drops the least recently used first. Safe from any thread.
-
-    A key must name everything that its answer depends on, above all the position: then no cached
-    answer is stale.
-    """
+    """A cache of answers that drops the least recently used first. Safe from any thread. A key must
+    name everything that its answer depends on, above all the position: then no cached answer is
+    stale."""
 
     def __init__(self, kept_max: int) -> None:
         self._kept_max = kept_max

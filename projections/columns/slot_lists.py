@@ -34,11 +34,9 @@ class SealedSlots(Protocol):
 
 
 class Postings:
-    """Lists of increasing slots by number or term, limited to the rows that a reader pinned.
-
-    A list of one slot is stored as a plain integer: most lists have one, and an array takes four
-    times the memory. The sealed part comes first and is older than every reader.
-    """
+    """Lists of increasing slots by number or term, limited to the rows that a reader pinned. A list
+    of one slot is stored as a plain integer: most lists have one, and an array takes four times the
+    memory. The sealed part comes first and is older than every reader."""
 
     def __init__(self) -> None:
         self._lists: dict[Any, int | array[int]] = {}

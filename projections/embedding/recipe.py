@@ -20,10 +20,8 @@ def composed(entity: str, relation: str, value_v: str) -> str:
 
 
 class Space(Struct, frozen=True):
-    """Vectors of one space are comparable: one model, used in one way.
-
-    ``truncated``: the number of dimensions kept of a Matryoshka model's, None for all.
-    """
+    """Vectors of one space are comparable: one model, used in one way. ``truncated``: the number of
+    dimensions kept of a Matryoshka model's, None for all."""
 
     provider: str
     model: str

@@ -18,11 +18,8 @@ QUERIES_KEPT_MAX = 256
 
 
 class Semantics:
-    """Recall reads it from any thread.
-
-    ``vectors``: those of facts. ``min_confidence``: live facts above it get one. ``cards``: the
-    vectors of memory cards.
-    """
+    """Recall reads it from any thread. ``vectors``: those of facts. ``min_confidence``: live facts
+    above it get one. ``cards``: the vectors of memory cards."""
 
     def __init__(
         self,

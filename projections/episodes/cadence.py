@@ -117,10 +117,8 @@ def next_fire(cadence: Cadence, after_us: int) -> int:
 
 
 def due_fire(cadence: Cadence, since_us: int, now_us: int) -> int | None:
-    """The last instant in ``(since_us, now_us]`` at which a timetable fired, or None.
-
-    Several missed fires count as one: the last reads everything that the first would have.
-    """
+    """The last instant in ``(since_us, now_us]`` at which a timetable fired, or None. Several
+    missed fires count as one: the last reads everything that the first would have."""
     assert cadence.cron is not None
     zone = _zone(cadence.tz)
     # Backwards from now: a node that was off for years need not count all missed fires.

@@ -43,11 +43,8 @@ class UnusableEpisode(ValueError):
 
 class CurrentFacts:
     """The current facts of a (place, source, subject, predicate), newest last, by their names in
-    deltas.
-
-    ``look_up`` returns the facts before this pass, as (name, fact id); this object adds the pass's
-    own.
-    """
+    deltas. ``look_up`` returns the facts before this pass, as (name, fact id); this object adds the
+    pass's own."""
 
     def __init__(self, look_up: Mapping[KeyOfFact, Sequence[tuple[str, str]]]) -> None:
         self._names: dict[KeyOfFact, list[str]] = {}
@@ -91,10 +88,8 @@ def emit(
     standing: CurrentFacts,
     salience: Mapping[str, float] | None = None,
 ) -> Emitted:
-    """The deltas of ``rule`` for ``episodes``, oldest first.
-
-    An unusable episode goes to quarantine with the reason; the others continue.
-    """
+    """The deltas of ``rule`` for ``episodes``, oldest first. An unusable episode goes to quarantine
+    with the reason; the others continue."""
     version = rule.version
     matchers = in_order(rule.matchers)
     classify: Callable[[Episode], MemoryDelta] = (

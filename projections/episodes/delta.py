@@ -91,11 +91,9 @@ MemoryDelta: TypeAlias = AddDelta | UpdateDelta | DeleteDelta | NoopDelta
 
 
 class Proposal(Struct, frozen=True, gc=False):
-    """A delta for the writer.
-
-    ``delta_id`` identifies repetitions. ``inherited``: the payload's content is that of its source
-    episode and need not be stored twice. ``lineage``: for a delta without source episodes.
-    """
+    """A delta for the writer. ``delta_id`` identifies repetitions. ``inherited``: the payload's
+    content is that of its source episode and need not be stored twice. ``lineage``: for a delta
+    without source episodes."""
 
     delta: MemoryDelta
     place: MemoryPlace

@@ -53,9 +53,7 @@ class Episode(Struct, frozen=True, kw_only=True, gc=False):
 
 class MemoryFact(Struct, frozen=True, kw_only=True, gc=False):
     """A fact that a delta wrote: ``id`` is its name in deltas, ``fact_id`` its id on the node.
-
-    ``lineage`` leads to episodes and run; ``version`` counts the facts with this ``id`` so far.
-    """
+    ``lineage`` leads to episodes and run; ``version`` counts the facts with this ``id`` so far."""
 
     id: str
     fact_id: str

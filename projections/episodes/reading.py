@@ -89,11 +89,9 @@ def recent(
     before: tuple[int, int] | None = None,
     shown: Shown | None = None,
 ) -> list[Episode]:
-    """A user's episodes, newest first; of one session or agent if given.
-
-    ``before``: (instant, position) of the last one on the previous page. ``shown``: what the caller
-    sees; None for the node's own work.
-    """
+    """A user's episodes, newest first; of one session or agent if given. ``before``: (instant,
+    position) of the last one on the previous page. ``shown``: what the caller sees; None for the
+    node's own work."""
     allowed, bindings = rights(authorization, "e")
     sql = f"""
     SELECT {_COLUMNS} FROM episodes e

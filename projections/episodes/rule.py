@@ -84,11 +84,9 @@ class ConsolidationGate(_Part, frozen=True):
 
 
 class Rule(_Part, frozen=True):
-    """One rule. ``cadence`` in its document form; ``timetable`` is its parsed form.
-
-    ``user`` and ``agent`` limit the episodes read. ``source``: who states the facts; by default the
-    episode's source. ``single_valued`` relations refuse a second value.
-    """
+    """One rule. ``cadence`` in its document form; ``timetable`` is its parsed form. ``user`` and
+    ``agent`` limit the episodes read. ``source``: who states the facts; by default the episode's
+    source. ``single_valued`` relations refuse a second value."""
 
     id: RuleId
     cadence: Any

@@ -29,12 +29,9 @@ class SalienceWeights(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SalienceContext(Struct, frozen=True, kw_only=True):
-    """The inputs of salience besides the episode.
-
-    ``now_us`` and ``last_access_us`` are microseconds UTC; ``tau_seconds``: the time in which
-    recency falls to 1/e. ``relevance``: the cosine of question and episode. Raises ValueError
-    unless ``tau_seconds`` is above 0.
-    """
+    """The inputs of salience besides the episode. ``now_us`` and ``last_access_us`` are
+    microseconds UTC; ``tau_seconds``: the time in which recency falls to 1/e. ``relevance``: the
+    cosine of question and episode. Raises ValueError unless ``tau_seconds`` is above 0."""
 
     now_us: int
     last_access_us: int

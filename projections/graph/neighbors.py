@@ -64,11 +64,9 @@ class Mark(Struct, frozen=True):
 
 
 class NeighborQuery(Struct, frozen=True, kw_only=True):
-    """The entity, the distance, and the edges to follow.
-
-    ``entity`` is in stored form. Edges under ``min_confidence`` or ``min_trust`` are not followed
-    at all. ``after`` continues a page; use the Moment of the first page.
-    """
+    """The entity, the distance, and the edges to follow. ``entity`` is in stored form. Edges under
+    ``min_confidence`` or ``min_trust`` are not followed at all. ``after`` continues a page; use the
+    Moment of the first page."""
 
     entity: str
     scope: str

@@ -50,10 +50,8 @@ def search(
     aliases: Iterable[tuple[str, str]],
     limit: int,
 ) -> SearchHits:
-    """At most ``limit`` entities and facts that hold every word of ``text``.
-
-    ``aliases``: the live names at the moment, and the entities they mean.
-    """
+    """At most ``limit`` entities and facts that hold every word of ``text``. ``aliases``: the live
+    names at the moment, and the entities they mean."""
     pieces = strip_diacritics(text).split()[:PIECES_MAX]
     if not pieces:
         return SearchHits([], np.empty(0, dtype=np.int32))

@@ -10,11 +10,9 @@ SPARE_NAMES = 8
 
 
 def first_names(interner: Interner, numbers: I32, after: str, wanted: int) -> list[str]:
-    """The ``wanted`` smallest names of ``numbers`` after ``after``, in order.
-
-    A sample gives a name with about enough names before it. One comparison each then skips the
-    others, in the order of memory.
-    """
+    """The ``wanted`` smallest names of ``numbers`` after ``after``, in order. A sample gives a name
+    with about enough names before it. One comparison each then skips the others, in the order of
+    memory."""
     step = len(numbers) // SAMPLE_NAMES
     if step > 1:
         texts = interner.texts(numbers[::step].tolist())

@@ -34,11 +34,9 @@ def are_denied(
 
 
 def deniers(view: View, slot: int, moment: Moment, authorization: Authorization) -> I32:
-    """The records that deny a fact at the moment, those that the caller may read.
-
-    A denial ends once its record has ended or was set aside, and once the fact's source has
-    restated the value.
-    """
+    """The records that deny a fact at the moment, those that the caller may read. A denial ends
+    once its record has ended or was set aside, and once the fact's source has restated the
+    value."""
     markers = view.denials.markers(slot, moment.position)
     markers = markers[markers < view.count]
     markers = markers[authorization.mask(view, markers)]

@@ -102,11 +102,9 @@ class GateChoice(_Part, frozen=True):
 
 
 class DiversityChoice(_Part, frozen=True):
-    """Maximal marginal relevance over the best ``pool`` candidates.
-
-    ``scale`` ``max`` divides scores by the highest before weighing them against similarities, so
-    that both are in [0, 1] after any factors.
-    """
+    """Maximal marginal relevance over the best ``pool`` candidates. ``scale`` ``max`` divides
+    scores by the highest before weighing them against similarities, so that both are in [0, 1]
+    after any factors."""
 
     lambda_mmr: Fraction = msgspec.field(default=0.7, name="lambda")
     similarity: str = "jaccard"

@@ -40,11 +40,9 @@ SKEW_US = 60_000_000
 
 
 class VerifiedToken(Struct, frozen=True):
-    """A token with valid signatures, and its rights after all narrowing.
-
-    ``revocation_ids`` are the token id and the digest (hex) of every block: revoking one revokes it
-    and everything derived from it. Times in microseconds.
-    """
+    """A token with valid signatures, and its rights after all narrowing. ``revocation_ids`` are the
+    token id and the digest (hex) of every block: revoking one revokes it and everything derived
+    from it. Times in microseconds."""
 
     token_id: str
     node_id: str

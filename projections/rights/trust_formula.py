@@ -32,11 +32,9 @@ _FORMAL = "stigmem://"
 
 
 class TrustEvidence(Struct, frozen=True, kw_only=True):
-    """This node's record of a source and the peer it came through.
-
-    ``observations``: facts received from the peer. ``failures``: those that did not verify.
-    ``signed``: a registered key of the source signed the fact.
-    """
+    """This node's record of a source and the peer it came through. ``observations``: facts received
+    from the peer. ``failures``: those that did not verify. ``signed``: a registered key of the
+    source signed the fact."""
 
     identity: Identity = "bare"
     observations: int = 0

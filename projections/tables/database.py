@@ -126,10 +126,8 @@ def opened_or_remade(path: Path, opened: Callable[[], AnyOpened]) -> AnyOpened:
 
 class ReaderPool:
     """Read-only connections, each lent to one thread at a time; all reopened after a swap.
-
     ``settle`` is called before each loan, with the position that the reader needs (None: everything
-    published). ``opened`` opens another connection.
-    """
+    published). ``opened`` opens another connection."""
 
     def __init__(
         self,

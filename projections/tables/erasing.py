@@ -50,12 +50,9 @@ class Touched(Struct, frozen=True):
 
 
 class Erased(Struct, frozen=True):
-    """What one ``fact_erased`` event removes.
-
-    ``facts`` and ``events`` are ids, ``positions`` those of the erased events. ``touched``: the
-    facts that the tables still held. ``before`` returns the events at positions without this
-    erasure.
-    """
+    """What one ``fact_erased`` event removes. ``facts`` and ``events`` are ids, ``positions`` those
+    of the erased events. ``touched``: the facts that the tables still held. ``before`` returns the
+    events at positions without this erasure."""
 
     facts: list[str]
     events: list[str]

@@ -160,11 +160,9 @@ class ProjectionStore:
         )
 
     def apply(self, events: Sequence[Recorded]) -> None:
-        """Apply events to every projector inside the caller's transaction.
-
-        A projector that raises is halted at its last good position with the reason, and its rows of
-        these events are undone. The others continue.
-        """
+        """Apply events to every projector inside the caller's transaction. A projector that raises
+        is halted at its last good position with the reason, and its rows of these events are
+        undone. The others continue."""
         start = 0
         for index, event in enumerate(events):
             if isinstance(event.payload, FactErased) and event.peer is None:

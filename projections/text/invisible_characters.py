@@ -67,10 +67,8 @@ _KINDS: tuple[tuple[int, int, str], ...] = (
 
 
 def strip(text: str) -> tuple[str, frozenset[str]]:
-    """``text`` without characters that only hide, and codes of what was found.
-
-    Idempotent and never longer; a text without them is returned unchanged.
-    """
+    """``text`` without characters that only hide, and codes of what was found. Idempotent and never
+    longer; a text without them is returned unchanged."""
     if plain(text):
         return text, frozenset()
     bare = _NEVER.sub("", text)

@@ -200,10 +200,8 @@ def _has_mark(low: str) -> bool:
 
 def clean(text: str) -> str:
     """``text`` as served to models: without invisible characters outside its spelling, and with a
-    space for every token that marks a turn in a chat template.
-
-    Idempotent and never longer; a faultless text is returned as the same object.
-    """
+    space for every token that marks a turn in a chat template. Idempotent and never longer; a
+    faultless text is returned as the same object."""
     return TEMPLATE_TOKEN.sub(" ", strip(text)[0])
 
 

@@ -12,11 +12,9 @@ TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2"])
 
 
 def lexical_text(entity: str, relation: str, value_type: str, value_v: str) -> str:
-    """The searched text of a fact: entity path, relation label and value.
-
-    URIs lose scheme and authority, which all facts of a node share; the tokenizer itself splits at
-    every other punctuation mark.
-    """
+    """The searched text of a fact: entity path, relation label and value. URIs lose scheme and
+    authority, which all facts of a node share; the tokenizer itself splits at every other
+    punctuation mark."""
     named = f"{uri_path(entity)} {relation}"
     said = searchable_value(value_type, value_v)
     return f"{named} {said}" if said else named

@@ -106,11 +106,9 @@ class RetractMatching(OwnShape, frozen=True, kw_only=True, gc=False):
 
 
 class ResolveConflict(OwnShape, frozen=True, kw_only=True):
-    """Settle a contradiction in favour of one of its facts, or of a new value.
-
-    ``fact_id``: the fact of the disputed value, for a caller who may not see the whole key. The
-    command then settles the conflict that the caller sees, not the one in the table.
-    """
+    """Settle a contradiction in favour of one of its facts, or of a new value. ``fact_id``: the
+    fact of the disputed value, for a caller who may not see the whole key. The command then settles
+    the conflict that the caller sees, not the one in the table."""
 
     conflict_id: str
     source: str
@@ -193,10 +191,8 @@ class Unsubscribe(OwnShape, frozen=True, kw_only=True):
 
 
 class Refused(Struct, frozen=True):
-    """Why a command was refused; it wrote nothing.
-
-    ``code`` is a stable snake_case name (``docs/errors.md``), ``field`` the request field.
-    """
+    """Why a command was refused; it wrote nothing. ``code`` is a stable snake_case name
+    (``docs/errors.md``), ``field`` the request field."""
 
     code: str
     message: str

@@ -33,11 +33,9 @@ class RecordEpisodes(OwnShape, frozen=True, kw_only=True):
 
 
 class RecordSummary(OwnShape, frozen=True, kw_only=True):
-    """Replace a summary's text from now on; ``text`` None removes the summary.
-
-    ``name`` is its path in the summaries' folder (``summaries.naming``), ``owner`` (stored form)
-    the source of its paragraphs.
-    """
+    """Replace a summary's text from now on; ``text`` None removes the summary. ``name`` is its path
+    in the summaries' folder (``summaries.naming``), ``owner`` (stored form) the source of its
+    paragraphs."""
 
     name: str
     text: str | None
@@ -115,11 +113,9 @@ class RestatedFact(Struct, frozen=True, kw_only=True):
 
 
 class RestateBatch(OwnShape, frozen=True, kw_only=True):
-    """Deltas or a summary from another log, with the facts that they stated and ended.
-
-    A key of ``then`` in ``payload`` means the fact that this command states for it. Deltas that
-    were already applied here are skipped. ``detail.facts``: fact ids by key.
-    """
+    """Deltas or a summary from another log, with the facts that they stated and ended. A key of
+    ``then`` in ``payload`` means the fact that this command states for it. Deltas that were already
+    applied here are skipped. ``detail.facts``: fact ids by key."""
 
     payload: DeltaApplied | SummaryRecorded
     then: tuple[RestatedFact, ...] = ()

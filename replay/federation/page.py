@@ -46,10 +46,8 @@ class ClockAwaited(Awaited):
 
 
 class StreamPage(Struct, frozen=True, array_like=True):
-    """Events of ``stream`` after a sequence; ``statement`` signs the last of them.
-
-    ``erased``: ids of events without payload, because an erasure names them.
-    """
+    """Events of ``stream`` after a sequence; ``statement`` signs the last of them. ``erased``: ids
+    of events without payload, because an erasure names them."""
 
     format: int
     stream: str
@@ -68,11 +66,8 @@ def encode_page(page: StreamPage) -> bytes:
 
 
 def decode_page(data: bytes) -> StreamPage:
-    """A page from its bytes. Raises PageFault ``malformed`` or ``oversized``.
-
-    The lengths of lists are checked before their entries are decoded: a small page may compress
-    millions.
-    """
+    """A page from its bytes. Raises PageFault ``malformed`` or ``oversized``. The lengths of lists
+    are checked before their entries are decoded: a small page may compress millions."""
     try:
         unpacker = zlib.decompressobj()
         plain = unpacker.decompress(data, PAGE_BYTES_MAX)

@@ -90,10 +90,8 @@ class Pulled(Struct, frozen=True):
 
 
 class Here(Struct, frozen=True):
-    """The node that replays.
-
-    ``waits``: since when (microseconds) each stream waits, kept between rounds.
-    """
+    """The node that replays. ``waits``: since when (microseconds) each stream waits, kept between
+    rounds."""
 
     log: EventLog
     submit: Submit

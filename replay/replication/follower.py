@@ -173,10 +173,8 @@ class PrimaryFollower:
 
 
 def catch_up(follower: PrimaryFollower, progress: Callable[[int, int], None]) -> None:
-    """Copy until the copy has everything of the primary, for a start with much to copy.
-
-    Raises as ``PrimaryFollower.step``.
-    """
+    """Copy until the copy has everything of the primary, for a start with much to copy. Raises as
+    ``PrimaryFollower.step``."""
     while not follower.step(0.0):
         status = follower.status
         progress(status.primary_position - status.lag, status.primary_position)

@@ -35,11 +35,8 @@ class Diverged(ReplicationError):
 
 
 class CopyPage(Struct, frozen=True, array_like=True):
-    """Events after a position, and the primary's head.
-
-    ``head``: the primary's last position. ``now_us``: its clock. ``node_id`` and ``public_key``
-    (base64): the log's node.
-    """
+    """Events after a position, and the primary's head. ``head``: the primary's last position.
+    ``now_us``: its clock. ``node_id`` and ``public_key`` (base64): the log's node."""
 
     format: int
     node_id: str

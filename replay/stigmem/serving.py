@@ -36,11 +36,9 @@ def facts_page(
     cursor: int,
     limit: int,
 ) -> FactsPage:
-    """The facts that this node stated or retracted after a clock reading, in some scopes.
-
-    Readings of this node ascend with its positions, so a page begins at a position and no fact is
-    skipped or sent twice.
-    """
+    """The facts that this node stated or retracted after a clock reading, in some scopes. Readings
+    of this node ascend with its positions, so a page begins at a position and no fact is skipped or
+    sent twice."""
     start = position_of(log, cursor)
     rights = Authorization(node_id, frozenset({"read"}), scopes, ceiling=OPEN_CLASS)
     slots = known(view, rights, Moment(view.position, 0))

@@ -113,11 +113,9 @@ def logged(context: ReadingContext, position: int) -> RecallAnswered | None:
 def wire_receipt(
     context: ReadingContext, view: View, receipt: RecallAnswered, position: int | None
 ) -> Receipt:
-    """A receipt in the form of answers, with those returned facts that the caller may read.
-
-    For others than its own caller, numbers and ranks are null and facts are in order of id:
-    unreadable facts influenced both.
-    """
+    """A receipt in the form of answers, with those returned facts that the caller may read. For
+    others than its own caller, numbers and ranks are null and facts are in order of id: unreadable
+    facts influenced both."""
     own = receipt.principal == context.caller.principal
     shown = _recorded(context, view, receipt)
     cards = {each.fact_id for each in receipt.returned if each.card}

@@ -248,11 +248,8 @@ def local_url(settings: Settings) -> str:
 def serve_in_background(
     node: Node, settings: Settings, bound: socket.socket | None = None
 ) -> Generator[Control]:
-    """Serve an open node from a thread within a ``with`` block.
-
-    For commands on a directory that no node serves, so that they always use HTTP. ``bound``: a
-    listening socket, if one is open.
-    """
+    """Serve an open node from a thread within a ``with`` block. For commands on a directory that no
+    node serves, so that they always use HTTP. ``bound``: a listening socket, if one is open."""
     bound = bound or listen(settings.host, settings.port)
     settings = settings.model_copy(update={"port": bound.getsockname()[1]})
     token = secrets.token_urlsafe(32)

@@ -341,10 +341,8 @@ class _Worker:
         self, question: Question, vector: Callable[[str], Awaitable[bytes | None]]
     ) -> FromWorker:
         """The answer to a question; ``vector`` makes the vectors that the worker requests. If the
-        worker answers without a vector, this does not wait for it.
-
-        Raises OSError or EOFError if the process has ended.
-        """
+        worker answers without a vector, this does not wait for it. Raises OSError or EOFError if
+        the process has ended."""
         assert self._writer is not None
         self._writer.write(framed(question))
         await self._writer.drain()

@@ -238,9 +238,7 @@ def _check_replaceable(call: Call, rule_id: str) -> None:
 
 def _placed(call: Call, rule: Rule) -> Rule:
     """The rule with its garden by id and its source in stored form; the caller may write there.
-
-    Raises ApiError 403, 404.
-    """
+    Raises ApiError 403, 404."""
     call.check_scope(rule.scope)
     source = rule.source
     if source is not None:

@@ -111,11 +111,8 @@ class AttributesLine(Line, frozen=True, kw_only=True, tag="attributes"):
 
 
 def assert_command(line: AssertLine, value_bytes_max: int) -> AssertFact:
-    """The command of an ``assert`` line.
-
-    Keeps intervals that end before they start: they are recorded history, and such a fact is never
-    valid.
-    """
+    """The command of an ``assert`` line. Keeps intervals that end before they start: they are
+    recorded history, and such a fact is never valid."""
     entity, source = line_uri(line.entity, "entity"), line_uri(line.source, "source")
     relation = label(line.relation, "relation")
     value = stored_value(line.value, "value")

@@ -168,11 +168,9 @@ def recorded_us(line: Line) -> int:
 
 
 def command_of(line: AnyLine, node: Destination) -> Command:
-    """The writer's command of a line whose keys are replaced. Raises LineError.
-
-    ``resolve`` lines have none: their conflict must be looked up first. Neither have ``tombstone``
-    lines: the node signs the record.
-    """
+    """The writer's command of a line whose keys are replaced. Raises LineError. ``resolve`` lines
+    have none: their conflict must be looked up first. Neither have ``tombstone`` lines: the node
+    signs the record."""
     return _COMMANDS[type(line)](line, node)
 
 

@@ -55,10 +55,8 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
 
 def connect(url: str, **server_settings: str) -> Connection:
-    """A connection to the server that takes writes, among those in ``url``.
-
-    ``server_settings`` are set for the session. Raises psycopg.Error.
-    """
+    """A connection to the server that takes writes, among those in ``url``. ``server_settings`` are
+    set for the session. Raises psycopg.Error."""
     given = conninfo_to_dict(url)
     options = [str(given.get("options", ""))]
     options += [f"-c {name}={value}" for name, value in server_settings.items()]

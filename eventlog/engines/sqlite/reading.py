@@ -105,10 +105,8 @@ class SqliteReading(Closable):
         return [Row(*row) for row in rows]
 
     def storage_fault(self) -> str | None:
-        """The file's fault by SQLite's or our schema's checks; None without one.
-
-        Reads everything once, indexes included: seconds for millions of events.
-        """
+        """The file's fault by SQLite's or our schema's checks; None without one. Reads everything
+        once, indexes included: seconds for millions of events."""
         with self._reader() as db, schema.reading():
             fault = schema.schema_fault(db)
             if fault is None:

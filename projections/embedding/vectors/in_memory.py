@@ -31,9 +31,7 @@ class VectorBlock(Struct, frozen=True):
 
 class Vectors:
     """One writer, any number of readers: a slot's row is written before it is marked as present.
-
-    ``on_put`` and ``on_forget`` are called with each change, in the writer's thread.
-    """
+    ``on_put`` and ``on_forget`` are called with each change, in the writer's thread."""
 
     def __init__(self, dimensions: int) -> None:
         self.dimensions = dimensions

@@ -26,12 +26,9 @@ SHARES_KEPT_MAX = 16
 
 
 class Shares:
-    """The shares of the members of some conversations.
-
-    Parallel stages may both find the same numbers, which are then equal. ``lengths``: terms of
-    every fact by slot. ``steps``: the distances from which a fact gets something (below 0: before
-    it).
-    """
+    """The shares of the members of some conversations. Parallel stages may both find the same
+    numbers, which are then equal. ``lengths``: terms of every fact by slot. ``steps``: the
+    distances from which a fact gets something (below 0: before it)."""
 
     def __init__(self, talk: Conversations, context: ConversationContext, lengths: I32) -> None:
         shares = shares_of(context)

@@ -82,11 +82,9 @@ class Crowding(Struct, frozen=True):
 
 
 class ByMarginalRelevance:
-    """``argmax of lambda * score - (1 - lambda) * max similarity to the taken``.
-
-    Among equals it proposes the first candidate. Candidates after ``firsts`` are proposed only when
-    no earlier one is left. ``crowding`` lowers the others of a taken fact's conversation.
-    """
+    """``argmax of lambda * score - (1 - lambda) * max similarity to the taken``. Among equals it
+    proposes the first candidate. Candidates after ``firsts`` are proposed only when no earlier one
+    is left. ``crowding`` lowers the others of a taken fact's conversation."""
 
     def __init__(
         self,

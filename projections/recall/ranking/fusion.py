@@ -72,11 +72,9 @@ def redistribute(
     fallback: Mapping[str, float],
     adding: Collection[str] = (),
 ) -> dict[str, float]:
-    """The weights of ``completed`` stages and ``adding`` factors, scaled to sum to 1.
-
-    If the caller gave all those stages 0, ``fallback`` (the profile's own weights) is scaled
-    instead; if that is 0 too, all stages count alike.
-    """
+    """The weights of ``completed`` stages and ``adding`` factors, scaled to sum to 1. If the caller
+    gave all those stages 0, ``fallback`` (the profile's own weights) is scaled instead; if that is
+    0 too, all stages count alike."""
     alike = dict.fromkeys(completed, 1.0)
     for source in (weights, fallback, alike):
         if sum(source.get(name, 0.0) for name in completed) > 0:

@@ -42,10 +42,7 @@ _FIND = "SELECT entity, scope, garden_id FROM cards WHERE card_id=?"
 
 class CardKey(Struct, frozen=True):
     """Names a card: an entity in one scope and at most one garden. Cards never mix scopes or
-    gardens.
-
-    ``ceiling``: the highest classification that the card shows; None for no limit.
-    """
+    gardens. ``ceiling``: the highest classification that the card shows; None for no limit."""
 
     entity: str
     scope: str

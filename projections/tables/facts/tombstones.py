@@ -33,10 +33,7 @@ HERE = ""
 
 class TombstoneRow(Struct, frozen=True):
     """A tombstone that hides facts of ``scopes`` (none if its peer may not hide any). It is in
-    force while ``to_position`` is ``LIVE``.
-
-    ``node_id``: its signer, None for this node.
-    """
+    force while ``to_position`` is ``LIVE``. ``node_id``: its signer, None for this node."""
 
     tombstone_id: str
     entity: str

@@ -93,11 +93,8 @@ ON content_reviews.fact_id=verdicts.fact_id AND to_position=?
 
 
 class VerdictsPart(SmallPart):
-    """Flags by slot: eight bits per fact, zero for nearly all.
-
-    Readers may hold the array, so nothing changes inside it: a review makes a new array. Slots
-    beyond its end have no flags.
-    """
+    """Flags by slot: eight bits per fact, zero for nearly all. Readers may hold the array, so
+    nothing changes inside it: a review makes a new array. Slots beyond its end have no flags."""
 
     kinds = VerdictsProjector.kinds
 

@@ -66,10 +66,8 @@ def unwrapped(event: Recorded) -> Recorded:
 def admitted(
     events: Sequence[Recorded], stands_at: Callable[[bytes], int | None]
 ) -> Sequence[Recorded]:
-    """Events as projectors see them: foreign facts unwrapped, each of them once.
-
-    ``stands_at``: the position at which an event id's fact was applied, or None.
-    """
+    """Events as projectors see them: foreign facts unwrapped, each of them once. ``stands_at``: the
+    position at which an event id's fact was applied, or None."""
     if not [e for e in events if type(e.payload) is FactAsserted and e.payload.foreign is not None]:
         return events
     kept: list[Recorded] = []

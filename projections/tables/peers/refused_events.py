@@ -38,9 +38,7 @@ def refused_places(event: Recorded) -> list[Place]:
 
 def meaning(events: Sequence[Recorded], is_refused: Callable[[Place], bool]) -> Sequence[Recorded]:
     """Events without those that a receipt refuses, including receipts among ``events``.
-
-    ``is_refused``: the refusals of earlier receipts.
-    """
+    ``is_refused``: the refusals of earlier receipts."""
     if {event.peer for event in events} <= _OWN:
         return events
     fresh: set[Place] = set()

@@ -46,11 +46,8 @@ class Undecided:
 
 class Context(Struct, frozen=True):
     """The input of a decision: the tables, the clock's reading, the caller, and the log as
-    committed before this group.
-
-    ``tables`` brings the tables up to everything recorded so far. A decision that does not need
-    them leaves them behind.
-    """
+    committed before this group. ``tables`` brings the tables up to everything recorded so far. A
+    decision that does not need them leaves them behind."""
 
     tables: Callable[[], apsw.Connection]
     image: MemoryImage

@@ -65,11 +65,8 @@ def verified(folder: Path, name: str) -> memoryview:
 
 
 def float_tensors(content: memoryview) -> dict[str, F32]:
-    """The float32 tensors of a safetensors file, as views of its bytes.
-
-    The format: eight bytes with the length of a JSON header, the header with the place of each
-    tensor, then the tensors.
-    """
+    """The float32 tensors of a safetensors file, as views of its bytes. The format: eight bytes
+    with the length of a JSON header, the header with the place of each tensor, then the tensors."""
     start = 8 + int.from_bytes(content[:8], "little")
     header: dict[str, Any] = msgspec.json.decode(content[8:start])
     tensors: dict[str, F32] = {}

@@ -58,10 +58,7 @@ def check_writing(
     context: Context, rights: Authorization | None, garden_id: str | None, scope: str
 ) -> None:
     """Raises CommandRefused if the caller may not state a fact of this scope in a garden. Outside
-    gardens it may.
-
-    To a non-member the garden does not exist.
-    """
+    gardens it may. To a non-member the garden does not exist."""
     if garden_id is None:
         return
     state = garden_state(context.db, garden_id)

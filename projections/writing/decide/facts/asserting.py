@@ -128,10 +128,7 @@ def _repetition(
     command: AssertFact, same: str, stated: str, context: Context
 ) -> tuple[AssertFact, bool]:
     """Whether the command only repeats an equal live fact. If not, the command, classified at least
-    as high as that fact: restating does not declassify.
-
-    Absent attributes are no change.
-    """
+    as high as that fact: restating does not declassify. Absent attributes are no change."""
     given = command.attributes
     if given is None or encoded(given) == stated:
         return command, True

@@ -22,11 +22,9 @@ _ABSENT = Refused("fact_not_found", "fact not found", "fact_id")
 
 
 def set_attributes(command: SetAttributes, context: Context) -> Decision | Refused:
-    """Record a fact's attributes from now on; records nothing without a change.
-
-    A classification only rises, and trust above a peer's is not lent, except by an admin. A fact
-    may be classified too high for its scope: it is then hidden there, on peers as well.
-    """
+    """Record a fact's attributes from now on; records nothing without a change. A classification
+    only rises, and trust above a peer's is not lent, except by an admin. A fact may be classified
+    too high for its scope: it is then hidden there, on peers as well."""
     row = query_one(context.db, _PLACE, (command.fact_id,))
     rights = command.rights
     if row is None or not covers_scope(rights, row[0]):

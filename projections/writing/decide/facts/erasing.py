@@ -80,10 +80,8 @@ WHERE parent_hash IN (SELECT value FROM json_each(?))
 
 
 def erase_facts(command: EraseFacts, context: Context) -> Decision | Refused:
-    """Erase facts and every copy of them; all or nothing.
-
-    Refuses: ``fact_not_found``, ``scope_forbidden``, ``legal_hold`` and ``too_many_targets``.
-    """
+    """Erase facts and every copy of them; all or nothing. Refuses: ``fact_not_found``,
+    ``scope_forbidden``, ``legal_hold`` and ``too_many_targets``."""
     db = context.db
     if command.entity is not None:
         chosen = facts_about(db, command.entity, mentions=command.mentions)
@@ -129,10 +127,8 @@ def erase_facts(command: EraseFacts, context: Context) -> Decision | Refused:
 
 def foreign_erasures(context: Context) -> list[Draft]:
     """Local events for erasures of other nodes that may take effect here, except on held facts.
-
     Erased events of this node's own streams are named in those streams, so a peer that replays only
-    this node can explain missing payloads. The others are named in the node's own stream.
-    """
+    this node can explain missing payloads. The others are named in the node's own stream."""
     drafts: list[Draft] = []
     for event_id, facts in erasures_taking_effect(context.db).items():
         claim = _committed(event_id, context)

@@ -91,11 +91,9 @@ class KnownDelta(Struct, frozen=True, gc=False):
 
 
 class DeltaBook:
-    """Facts by name and id. Read once for a whole batch, then updated in memory.
-
-    Any writer may use a name or repeat another's delta. So a delta looks first at facts that its
-    source or caller may end, and only its own source has stated what it states.
-    """
+    """Facts by name and id. Read once for a whole batch, then updated in memory. Any writer may use
+    a name or repeat another's delta. So a delta looks first at facts that its source or caller may
+    end, and only its own source has stated what it states."""
 
     def __init__(self, command: ApplyDeltas, context: Context) -> None:
         self._db = context.db

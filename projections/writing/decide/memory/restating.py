@@ -31,11 +31,9 @@ _THERE = "SELECT id, to_position FROM fact_rows WHERE id IN (SELECT value FROM j
 
 
 def restate_batch(command: RestateBatch, context: Context) -> Decision:
-    """The event, then the facts that it ended and stated, in the given order.
-
-    Refuses: ``fact_not_found`` if a fact is neither here nor among the new ones, and the refusals
-    of ``check_writing``.
-    """
+    """The event, then the facts that it ended and stated, in the given order. Refuses:
+    ``fact_not_found`` if a fact is neither here nor among the new ones, and the refusals of
+    ``check_writing``."""
     payload = command.payload
     check_writing(context, None, payload.garden_id, payload.scope)
     ids, payload = _without_known(command, context)

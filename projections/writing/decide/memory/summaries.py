@@ -37,9 +37,7 @@ class _Change(Struct, frozen=True):
 def record_summary(command: RecordSummary, context: Context) -> Decision | Refused:
     """``detail``: the summary's ``tier`` and ``period_start``, the number of its paragraphs
     (``paragraphs``), how many are new (``asserted``), and how many old ones ended (``retracted``).
-
-    Refuses: ``invalid_summary``, and the refusals of ``check_writing``.
-    """
+    Refuses: ``invalid_summary``, and the refusals of ``check_writing``."""
     period = period_of_name(command.name)
     if period is None:
         return Refused("invalid_summary", f"{command.name!r} is not the name of a summary", "name")

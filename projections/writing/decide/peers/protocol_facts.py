@@ -25,11 +25,9 @@ _LOCAL_SOURCE = "SELECT 1 FROM key_sources WHERE source=?"
 
 
 def receive_foreign(command: ask.ReceiveForeign, context: Context) -> Decision:
-    """Wrap new facts, and record the page with every refusal.
-
-    A record of confidence 0 ends facts of its source that the same foreign node stated, and denies
-    those of others. Only this node may state facts of a source with a key of this node.
-    """
+    """Wrap new facts, and record the page with every refusal. A record of confidence 0 ends facts
+    of its source that the same foreign node stated, and denies those of others. Only this node may
+    state facts of a source with a key of this node."""
     drafts: list[Draft] = []
     refused = list(command.refused)
     states: dict[str, str] = {item.fact_id: item.code for item in command.refused}
