@@ -86,6 +86,36 @@ def test_a_card_marks_a_denied_fact_and_replaces_nothing_in_recall(live: LiveNod
     assert live.call("GET", path).json()["has_contradictions"] is False
 
 
+@pytest.mark.parametrize("wins", ["fact_a", "fact_b", None])
+def test_a_resolution_settles_the_two_values_that_the_conflict_shows(
+    live: LiveNode, wins: str | None
+) -> None:
+    """Wire 5.1: the newest value against each other one, where both are valid at some time; 2.2:
+    the winner is one of the two shown."""
+    live.state(v="B", valid_from="2020-01-01T00:00:00Z")
+    live.state(v="C", source="agent:c")
+    live.state(v="A", source="agent:a", valid_from="2090-01-01T00:00:00Z")
+    live.state(v="B", source="agent:b", valid_until="2080-01-01T00:00:00Z")
+    shown = {
+        frozenset({each["fact_a"]["value"]["v"], each["fact_b"]["value"]["v"]}): each
+        for each in conflicts(live, status="unresolved")["conflicts"]
+    }
+    assert set(shown) == {frozenset("AB"), frozenset("BC")}
+    found = shown[frozenset("AB")]
+    choice: dict[str, Any] = {"new_value": {"type": "string", "v": "D"}}
+    if wins is not None:
+        choice = {"winning_fact_id": found[wins]["id"]}
+    path = f"/v1/conflicts/{found['conflict_id']}/resolve"
+    assert live.call("POST", path, json=choice).status_code == 200
+    left = {
+        each["value"]["v"]
+        for each in conflicts(live, status="unresolved")["conflicts"]
+        for each in (each["fact_a"], each["fact_b"])
+    }
+    kept = {"fact_a": "A", "fact_b": "B", None: "D"}[wins]
+    assert left == {kept, "C"}, "C is as it was"
+
+
 def test_a_conflict_is_resolved_by_a_new_value(live: LiveNode) -> None:
     live.state(v="A")
     live.state(v="B")

@@ -33,7 +33,7 @@ _SHOWN = f"""
 SELECT entity, relation, scope, garden_id, id, {LIVE}, NULL FROM fact_rows WHERE id=?
 """
 _FACT_COLUMNS = """id, entity, relation, scope, garden_id, value_type, value_v, interpret_as,
-    valid_from_us, valid_until_us"""
+    valid_from_us, valid_until_us, hlc"""
 _FACT = f"""
 SELECT {_FACT_COLUMNS} FROM fact_rows
 WHERE id=? AND to_position={LIVE} AND set_aside={LIVE} AND base_confidence>0
@@ -72,6 +72,7 @@ class _Side(Struct, frozen=True):
     interpret_as: Any
     valid_from_us: int
     valid_until_us: int
+    hlc: int
 
     @property
     def key(self) -> Key:
@@ -159,8 +160,9 @@ def _asked(command: ResolveConflict) -> tuple[str, tuple[str, ...]]:
 def _sides(
     key: Key, fact: str, context: Context, rights: Authorization | None
 ) -> tuple[_Side, _Side] | None:
-    """The newest other fact and the newest of the conflict's value, as the caller sees them: both
-    valid now, and together at some time. None if a value is no longer claimed."""
+    """The two sides that the caller sees (``conflicts._open_at``): the conflict's value against one
+    claimed later, each by its newest fact, both valid now, and together at some time. None if a
+    value is no longer claimed."""
     value = query_one(context.db, _VALUE_OF, (fact,))
     claimants = [_Side(*row) for row in query(context.db, _CLAIMANTS, (*key, context.now_us))]
     shown = readable(context, rights, [side.id for side in claimants])
@@ -169,9 +171,13 @@ def _sides(
     rivals = [side for side in claimants if side.value != value]
     if not mine or not rivals:
         return None
+    last = max(side.hlc for side in mine)
+    later = {side.value for side in rivals if side.hlc > last}
+    rivals = [side for side in rivals if side.value in later] or rivals
     for own in mine:
         for rival in rivals:
-            if own.overlaps(rival):
+            unexpired = min(own.valid_until_us, rival.valid_until_us) > context.now_us
+            if unexpired and own.overlaps(rival):
                 return rival, own
     return rivals[0], mine[0]
 
