@@ -2,17 +2,30 @@
 one."""
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 
 def write_new(path: Path, data: bytes) -> None:
     """Create ``path`` with mode 0600 and sync it. Raises FileExistsError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
+    with naming(path), os.fdopen(descriptor, "wb") as file:
         os.fchmod(descriptor, 0o600)
         file.write(data)
         file.flush()
         os.fsync(descriptor)
+
+
+@contextmanager
+def naming(path: Path) -> Generator[None]:
+    """Name the file in errors of writing, which know its descriptor only."""
+    try:
+        yield
+    except OSError as fault:
+        if fault.filename is None:
+            fault.filename = str(path)
+        raise
 
 
 def replace(path: Path, data: bytes) -> None:

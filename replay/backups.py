@@ -7,7 +7,7 @@ backup are unknown.
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -61,20 +61,40 @@ class BackupManifest(Struct, frozen=True):
 
 
 def make_backup(data: Path, target: Path, clock: Clock, progress: Progress) -> BackupManifest:
-    """Back up the data directory ``data``, in use or not, to the new folder ``target``. Raises
-    BackupFault: the target is not empty. DataDirectoryError, KeyFileError, StorageError: something
-    cannot be read or written."""
+    """Back up the data directory ``data``, in use or not, to the new folder ``target``, which a
+    failure leaves empty or removes.
+
+    Raises BackupFault: the target is not empty. DataDirectoryError, KeyFileError, StorageError:
+    something cannot be read or written."""
     directory = DataDirectory.inspect(data)
-    if target.exists() and any(target.iterdir()):
-        raise BackupFault(f"{target} is not empty: a backup needs an empty folder")
-    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    existed = target.exists()
+    if existed and any(target.iterdir()):
+        unfinished = "" if (target / MANIFEST).exists() else f", and this one has no {MANIFEST}"
+        raise BackupFault(f"{target} is not empty: a backup needs an empty folder{unfinished}")
     sources = _databases(directory)
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        return _fill(directory, sources, target, clock, progress)
+    except BaseException:  # it may hold the keys
+        shutil.rmtree(target, ignore_errors=True)
+        if existed:
+            target.mkdir(mode=0o700, exist_ok=True)
+        raise
+
+
+def _fill(
+    directory: DataDirectory,
+    sources: Sequence[tuple[str, Path]],
+    target: Path,
+    clock: Clock,
+    progress: Progress,
+) -> BackupManifest:
     copied: list[str] = []
     for number, (name, source) in enumerate(sources):
         progress(name, number, len(sources))
         if _copied(directory, source, target / name):
             copied.append(name)
-    Identity.load(data / "identity").backup(target / "identity")
+    Identity.load(directory.path / "identity").backup(target / "identity")
     identity = Identity.load(target / "identity")
     position, heads = _statement(target / "log.db", identity, clock)
     keys = [f"identity/{path.name}" for path in sorted((target / "identity").iterdir())]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from engramlog.eventlog.durable_file import sync_folder
+from engramlog.eventlog.durable_file import naming, sync_folder
 
 UNFINISHED = ".unfinished"
 
@@ -19,12 +19,12 @@ def output_file(path: Path) -> Generator[IO[bytes]]:
     Pipes, devices, and files in a folder that takes no other files are written at once."""
     target = path.resolve()  # a link stays one
     if target.exists() and not (target.is_file() and os.access(target.parent, os.W_OK)):
-        with target.open("wb") as out:
+        with naming(target), target.open("wb") as out:
             yield out
         return
     unfinished = target.with_name(target.name + UNFINISHED)
     try:
-        with unfinished.open("wb") as out:
+        with naming(target), unfinished.open("wb") as out:
             if target.exists():
                 shutil.copymode(target, unfinished)
             yield out

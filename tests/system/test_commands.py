@@ -282,6 +282,21 @@ def test_a_copied_directory_is_refused_until_it_is_accepted(data: Path, tmp_path
     assert engramlog("facts", "--data", copy).returncode == 0
 
 
+def test_a_log_is_not_copied_into_another_node(data: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    refused = engramlog("copy-log", data, target)
+    assert refused.returncode == 1
+    assert f"engramlog identity backup {target / 'identity'}" in refused.stderr
+    assert not target.exists()
+
+
+def test_indexing_without_a_model_is_refused_in_one_line(data: Path) -> None:
+    refused = engramlog("embeddings", "reindex", "--data", data)
+    assert refused.returncode == 1
+    assert "name a provider" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 def test_a_key_reaches_a_node_by_url(data: Path) -> None:
     raw_key = engramlog("key", "create", "--data", data, "--entity-uri", "agent:bo").stdout.strip()
     with serving(data) as node:

@@ -80,6 +80,17 @@ def test_a_backup_without_room_says_so(disk: Path, tmp_path: Path) -> None:
     made = engramlog("backup", str(disk / "backup"), "--data", str(tmp_path / "data"))
     assert made.returncode == 1
     assert "no space left to copy" in made.stderr
+    assert not (disk / "backup").exists()
+    for args in (
+        ("export", "--output", disk / "e.jsonl"),
+        ("replay", "heads", "--out", disk / "h.json"),
+        ("identity", "backup", disk / "keys"),
+    ):
+        fill_up(disk / "filler")
+        refused = engramlog(*args, "--data", tmp_path / "data")
+        assert refused.returncode == 1
+        assert f"{args[-1]}" in refused.stderr
+        assert "No space left on device" in refused.stderr
 
 
 def test_a_statement_without_room_for_its_files_is_refused(disk: Path, tmp_path: Path) -> None:

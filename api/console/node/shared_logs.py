@@ -68,11 +68,7 @@ def _source(address: str, target: Path, stack: ExitStack) -> tuple[WholeLog, Ide
     PostgreSQL needs no quorum."""
     if is_log_url(address):
         folder = target / "identity"
-        if not folder.is_dir():
-            raise CommandError(
-                f"{folder} does not hold the identity of the log's node: put it there with "
-                f"'engramlog identity backup {folder}'"
-            )
+        _require_identity(folder)
         identity = Identity.inspect(folder)
         return stack.enter_context(log_shared(address, identity, SystemClock())), identity
     directory = DataDirectory.inspect(Path(address))
@@ -80,9 +76,19 @@ def _source(address: str, target: Path, stack: ExitStack) -> tuple[WholeLog, Ide
     return stack.enter_context(log), directory.identity
 
 
+def _require_identity(folder: Path) -> None:
+    """Raises CommandError without one: a new directory would get its own, and be another node."""
+    if not folder.is_dir():
+        raise CommandError(
+            f"{folder} does not hold the identity of the log's node: put it there with "
+            f"'engramlog identity backup {folder}'"
+        )
+
+
 def _target(address: str, identity: Identity, stack: ExitStack) -> WholeLog:
     if is_log_url(address):
         return stack.enter_context(log_shared(address, identity, SystemClock()))
+    _require_identity(Path(address) / "identity")
     directory = HeldDirectory.open(Path(address))
     stack.callback(directory.close)
     if directory.identity.node_id != identity.node_id:

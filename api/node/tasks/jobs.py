@@ -25,7 +25,9 @@ from engramlog.eventlog.errors import EventLogError
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import ContentReviewed, FactAttributesSet, FactErased, TombstoneSet
 from engramlog.projections.authorization import OPEN_CLASS
+from engramlog.projections.embedding.errors import EmbeddingError
 from engramlog.projections.moment import format_instant
+from engramlog.replay.digest_comparison import DigestMismatch
 
 KEPT_S = 600.0
 RUNNING_MAX = 2
@@ -58,6 +60,10 @@ class JobAccepted(Struct):
     estimated_s: int
 
 
+_EXPLAINED = (EventLogError, EmbeddingError, DigestMismatch)
+"""Failures whose message is complete."""
+
+
 class Job(Struct, kw_only=True):
     """One job. ``owner``: digest of the credential that may read it; empty for any. ``hidings``:
     see ``RequestJobs``."""
@@ -86,7 +92,7 @@ class Job(Struct, kw_only=True):
         """The reason to report: callers see no internal errors."""
         if isinstance(fault, ApiError):
             return _message_of(fault)
-        if isinstance(fault, EventLogError) and not self.owner:  # its message is complete
+        if isinstance(fault, _EXPLAINED) and not self.owner:
             _log.warning("%s failed: %s", self.kind, fault)
             return str(fault)
         _log.exception("job %s (%s) failed", self.job_id, self.kind)
