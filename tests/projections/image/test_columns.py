@@ -1,5 +1,6 @@
 """The memory image's storage grows under readers, and their pinned data stays."""
 
+import random
 import threading
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from engramlog.projections.columns.columns import ROW_FIELDS, Columns
 from engramlog.projections.columns.fact_columns import FactColumns
-from engramlog.projections.columns.slot_counts import SlotCounts
+from engramlog.projections.columns.slot_counts import SUMMED_ROWS, SlotCounts
 from engramlog.projections.columns.slot_lists import Postings
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.image.view import View
@@ -89,6 +90,33 @@ def test_slot_lists_may_be_read_while_they_grow() -> None:
         assert found.tolist() == list(range(len(found)))
     writer.join()
     assert len(lists.slots("x", 5_000)) == 5_000
+
+
+def test_counts_of_many_events_are_the_sums_at_each_position() -> None:
+    dice, rows = random.Random(3), list[tuple[int, int, int]]()
+    counts = SlotCounts()
+    slots = np.arange(60, dtype=np.int32)
+
+    def check(position: int) -> None:
+        wanted = [sum(n for at, slot, n in rows if slot == s and at <= position) for s in range(60)]
+        assert counts.at(slots, position).tolist() == wanted
+
+    last = 3 * SUMMED_ROWS // 4
+    for position in range(1, last):
+        uses = [(dice.randrange(position % 50 + 1), dice.randrange(1, 9)) for _ in range(3)]
+        counts.add(position, uses)
+        rows += [(position, *use) for use in uses]
+        if position % 37 == 0:
+            check(position)
+            check(dice.randrange(position))
+    again = SlotCounts()
+    again.restore(counts.state())
+    counts = again
+    check(last // 2)
+    check(last - 1)
+    counts.add(last, [(59, 7)])
+    rows.append((last, 59, 7))
+    check(last)
 
 
 def test_counts_and_trust_are_those_of_the_position_asked() -> None:
