@@ -1,5 +1,6 @@
 """Classification: who reads which facts, by every route, now and in the past."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from msgspec import convert
 
 from engramlog.api.routes.facts.attributes import AttributesTaken
 from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
+from tests.worlds.portable import exported, read_back
 
 ENTITY = "stigmem://t.example/user/alice"
 
@@ -223,3 +225,33 @@ def test_a_caller_cannot_end_a_fact_that_it_may_not_read(
     secret = state(live, 3, owner, relation="memory:secret")
     done = live.call("POST", f"/v1/facts/{secret}/retract", json={}, key=owner)
     assert done.status_code == 200, done.text
+
+
+@pytest.mark.parametrize("wins", [True, False])
+def test_reclassifying_hides_the_notes_of_settlements_as_well(
+    live: LiveNode, tmp_path: Path, wins: bool
+) -> None:
+    owner = live.mint("read", "write", entity="agent:owner", sources=["agent:two"])
+    other = live.mint("read", "write", entity="agent:other", sources=[])
+    kept = state(live, 1, owner, v="a merger")
+    rival = state(live, 1, owner, "two", v="no merger")
+    (dispute,) = live.call("GET", "/v1/conflicts", key=owner).json()["conflicts"]
+    path = f"/v1/conflicts/{dispute['conflict_id']}/resolve"
+    winner = {"winning_fact_id": kept if wins else rival}
+    note = live.call("POST", path, key=owner, json=winner).json()["resolution_fact_id"]
+    everything = {"include_retracted": True}
+    assert listed(live, other, **everything) == {kept, rival, note}
+    path, once = f"/v1/facts/{kept}/attributes", {"Idempotency-Key": "once"}
+    secret, again = (
+        live.call("PATCH", path, key=owner, json={"classification": 2}, headers=once)
+        for _ in range(2)
+    )
+    assert secret.status_code == again.status_code == 200, again.text
+    for moment in ({}, {"as_of": f"position:{secret.json()['position'] - 1}"}):
+        assert listed(live, other, **everything, **moment) == {rival}
+    assert note in listed(live, owner, **everything)
+    with read_back(exported(live.node), tmp_path / "copy") as (copy, report):
+        assert report.failed == 0
+        with copy.reader.pool.connection() as db:
+            levels = db.execute("SELECT attributes FROM fact_attributes").fetchall()
+        assert len(levels) >= 2, "those of the fact and of its note"

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from engramlog.eventlog.event import fact_partition
+from engramlog.eventlog.event import Draft, fact_partition
 from engramlog.eventlog.kinds import FactAttributes, FactAttributesSet
 from engramlog.projections.memories.attribute_rules import (
     PLAIN,
@@ -10,7 +10,7 @@ from engramlog.projections.memories.attribute_rules import (
     UNTRUSTED_TRUST_MAX,
     settled,
 )
-from engramlog.projections.tables.database import query_one
+from engramlog.projections.tables.database import query_column, query_one
 from engramlog.projections.tables.facts.attributes import present_attributes
 from engramlog.projections.writing.commands import CommandRefused, Refused, SetAttributes
 from engramlog.projections.writing.decide.authority import covers_scope
@@ -18,6 +18,11 @@ from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import check_touching
 
 _PLACE = "SELECT scope, garden_id FROM fact_rows WHERE id = ?"
+_NOTES = """
+SELECT note.id FROM resolved_facts AS settled
+JOIN fact_rows AS note ON note.id = settled.note_id AND note.origin = settled.origin
+WHERE settled.fact_id = ?
+"""
 _ABSENT = Refused("fact_not_found", "fact not found", "fact_id")
 
 
@@ -43,9 +48,30 @@ def set_attributes(command: SetAttributes, context: Context) -> Decision | Refus
         return Decision([], fact_id=command.fact_id, created=False)
     if rights is not None and not rights.may("admin"):
         _check_change(standing, wanted)
-    payload = FactAttributesSet(fact_id=command.fact_id, attributes=wanted)
-    draft = context.draft(payload, fact_partition(scope, garden))
-    return Decision([draft], fact_id=command.fact_id)
+    drafts = attributes_set(command.fact_id, wanted, fact_partition(scope, garden), context)
+    return Decision(drafts, fact_id=command.fact_id)
+
+
+def attributes_set(
+    fact: str,
+    attributes: FactAttributes,
+    partition: str,
+    context: Context,
+    cause: bytes | None = None,
+) -> list[Draft]:
+    """Events that set a fact's attributes. Notes of settlements between it and others speak of it,
+    and may repeat its text: they are classified at least as high."""
+    payload = FactAttributesSet(fact_id=fact, attributes=attributes)
+    drafts = [context.draft(payload, partition, cause)]
+    level = attributes.classification
+    notes = query_column(context.db, _NOTES, (fact,)) if level > PLAIN.classification else []
+    for note in notes:
+        standing = present_attributes(context.db, note) or PLAIN
+        if standing.classification < level:
+            raised = msgspec.structs.replace(standing, classification=level)
+            payload = FactAttributesSet(fact_id=note, attributes=raised)
+            drafts.append(context.draft(payload, partition, cause or drafts[0].event_id))
+    return drafts
 
 
 def _check_change(standing: FactAttributes, wanted: FactAttributes) -> None:

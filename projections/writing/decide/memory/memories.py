@@ -12,7 +12,7 @@ import msgspec
 
 from engramlog.eventlog.event import Draft, fact_partition
 from engramlog.eventlog.identifiers import id_bytes
-from engramlog.eventlog.kinds import FactAttributesSet, FactRetracted
+from engramlog.eventlog.kinds import FactRetracted
 from engramlog.projections.arrays import I32
 from engramlog.projections.image.view import View
 from engramlog.projections.memories.attribute_rules import CONFIDENTIAL, PLAIN, misplaced
@@ -36,6 +36,7 @@ from engramlog.projections.writing.comparison_window import (
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import check_writing
 from engramlog.projections.writing.decide.facts.asserting import MISPLACED, assert_fact
+from engramlog.projections.writing.decide.facts.attributing import attributes_set
 from engramlog.projections.writing.memory_commands import StoreMemory
 
 _LOOKED_AT = 1_000
@@ -91,8 +92,7 @@ def _skipped(fact: AssertFact, view: View, slot: int, context: Context) -> Decis
     if given > standing.classification:
         raised = msgspec.structs.replace(standing, classification=given)
         partition = fact_partition(fact.scope, fact.garden_id)
-        payload = FactAttributesSet(fact_id=name, attributes=raised)
-        drafts.append(context.draft(payload, partition))
+        drafts = attributes_set(name, raised, partition, context)
     return Decision(drafts, fact_id=name, created=False)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from engramlog.eventlog.event import fact_partition
 from engramlog.eventlog.identifiers import id_bytes
-from engramlog.eventlog.kinds import FactAttributes, FactAttributesSet, MemoriesMerged, Parent
+from engramlog.eventlog.kinds import FactAttributes, MemoriesMerged, Parent
 from engramlog.projections.arrays import I32
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import known, live
@@ -22,6 +22,7 @@ from engramlog.projections.writing.commands import AssertFact, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import check_touching
 from engramlog.projections.writing.decide.facts.asserting import assert_fact, restating
+from engramlog.projections.writing.decide.facts.attributing import attributes_set
 from engramlog.projections.writing.decide.memory.memories import ending
 from engramlog.projections.writing.memory_commands import MergeMemories
 
@@ -81,8 +82,7 @@ def _merged(
         counted = context.draft(counters)
         drafts, first = [counted], counted.event_id
         if attributes != standing[1]:
-            payload = FactAttributesSet(fact_id=kept, attributes=attributes)
-            drafts.append(context.draft(payload, partition, first))
+            drafts += attributes_set(kept, attributes, partition, context, first)
     confidential = attributes.classification >= CONFIDENTIAL
     end = ending("merged into", kept, gone, confidential=confidential)
     drafts.append(context.draft(end, partition, None if confidential else first))
