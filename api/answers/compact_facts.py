@@ -7,10 +7,10 @@ can end its line or imitate another.
 import re
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from engramlog.api.answers.fact_record import FactRecord, ShortFact, WireValue
 from engramlog.projections.normalization import entity_display
@@ -49,8 +49,12 @@ def tokens_of(text: str) -> int:
 
 
 Stated: TypeAlias = FactRecord | ShortFact
-statement = attrgetter(*ShortFact.__struct_fields__)
-"""The fields of a ``ShortFact``, of a record."""
+_statement = attrgetter(*ShortFact.__struct_fields__[:-1])
+
+
+def statement(record: FactRecord) -> tuple[Any, ...]:
+    """The fields of a ``ShortFact``, of a record."""
+    return (*_statement(record), record.received_from or UNSET)
 
 
 def packed_lines(records: Sequence[Stated], budget: int, notes: Sequence[str] = ()) -> CompactText:
@@ -107,6 +111,8 @@ def line_of(record: Stated, name: str, value: str | None = None) -> str:
         parts.append("contradicted")
     if record.value.interpret_as == "instruction":
         parts.append("instruction")
+    if record.received_from:
+        parts.append(f"through {_bare(record.received_from)}")
     parts += [_bare(record.source), record.id]
     return SEPARATOR.join(parts)
 

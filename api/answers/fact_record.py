@@ -99,7 +99,8 @@ def wire_moment(moment: Moment) -> MomentRecord:
 
 
 class ShortFact(Struct):
-    """The statement of a fact."""
+    """The statement of a fact; ``received_from``: the peer that it came through, which may name any
+    source. Absent for facts stated here."""
 
     id: str
     entity: str
@@ -112,3 +113,4 @@ class ShortFact(Struct):
     confidence: float
     scope: Scope
     contradicted: bool
+    received_from: str | UnsetType | None = UNSET

@@ -122,7 +122,7 @@ class RecalledLines(ShortRecall):
     returned: int
 
 
-class ScoredShortFact(ShortFact):
+class ScoredShortFact(ShortFact, kw_only=True):
     """A recalled fact's statement and score."""
 
     score: float

@@ -67,3 +67,22 @@ def test_a_peers_facts_stand_in_no_conversation_of_the_sources_own(
     question["query"] = "violin"
     found = live.call("POST", "/v1/recall", json=question).json()["facts"]
     assert [each["fact"]["id"] for each in found][-1] == last["id"]
+
+
+def test_short_answers_say_which_facts_came_through_a_peer(live: LiveNode, hostile: Make) -> None:
+    peer = hostile()
+    peer.befriend(live, scopes=["company"])
+    node_id = peer.forger.id
+    arrive(live, peer, "tea for two")
+    mine = live.state(source=ANN, entity="user:b", type="text", v="tea for three")
+    asked = {"query": "tea", "scope": "company"}
+    for path, body in (("/v1/recall", asked), ("/v1/facts", None)):
+        lines, facts = (
+            live.call("POST" if body else "GET", path, params={"fields": fields}, json=body).json()
+            for fields in ("compact", "facts")
+        )
+        shown = {line.split(" | ")[2]: line for line in lines["text"].splitlines()[1:]}
+        assert f" | through {node_id} | {ANN} | " in shown['"tea for two"']
+        assert shown['"tea for three"'].endswith(f" | {ANN} | {mine['id']}")
+        came = {each["value"]["v"]: each.get("received_from", "") for each in facts["facts"]}
+        assert came == {"tea for two": node_id, "tea for three": ""}
