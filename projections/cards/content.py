@@ -125,6 +125,11 @@ def sides_of(group: Group) -> list[CardFact]:
 
 
 def _best_two_sides(group: Group, room: Room) -> Group:
-    """Two sides of a contradiction that does not fit completely, or none."""
-    sides = sides_of(group)[:2]
-    return sides if len(sides) == 2 and room.take(sides, sides) else []
+    """Two sides of a contradiction that does not fit completely, of two sources if it has two; or
+    none."""
+    sides = sides_of(group)
+    if len(sides) < 2:
+        return []
+    first, others = sides[0], sides[1:]
+    both = [first, next((each for each in others if each.source != first.source), others[0])]
+    return both if room.take(both, both) else []

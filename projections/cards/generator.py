@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from engramlog.projections.arrays import I64
+from engramlog.projections.arrays import F64, I32, I64, Bool
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.cards.content import Card, write_card
 from engramlog.projections.cards.fact import CardFact, Status
@@ -53,13 +53,18 @@ def card_of(view: View, rows: Rows, key: CardKey, inputs: CardInputs) -> Card | 
 
 
 def _groups(view: View, inputs: CardInputs) -> list[list[int]]:
-    """Indices into the inputs, in groups, best first; as many as can matter."""
+    """Indices into the inputs, in groups, best first; as many as can matter.
+
+    Of equal confidence, voices take turns, newest first: none fills the card alone.
+    """
     slots = inputs.slots
     keys: I64 = np.where(inputs.opposed, view.key[slots], -1).astype(np.int64)
     order = np.lexsort((slots, -view.hlc[slots], -inputs.effective))
     sides: dict[int, list[int]] = {}
     for index in order[keys[order] >= 0].tolist():
         sides.setdefault(int(keys[index]), []).append(index)
+    turns = _turns(view.voices(slots[order]), inputs.effective[order])
+    order = order[np.lexsort((turns, -inputs.effective[order]))]
     groups: list[list[int]] = []
     fetched = 0
     for index in order[inputs.member[order]].tolist():
@@ -75,13 +80,28 @@ def _groups(view: View, inputs: CardInputs) -> list[list[int]]:
 
 
 def _best_sides(view: View, inputs: CardInputs, group: list[int]) -> list[int]:
-    """The best facts of a contradiction, with at least two values."""
-    best = group[:GROUP_MAX]
-    value = view.value[inputs.slots]
-    if len({int(value[index]) for index in best}) == 1:
-        other = next((n for n in group if value[n] != value[best[0]]), None)
-        best = best if other is None else [*best[:-1], other]
-    return best
+    """As many facts of a contradiction as are read, best first. Voices take turns with their
+    values, so that none takes the others' sides away."""
+    if len(group) <= GROUP_MAX:
+        return group
+    slots = inputs.slots[group]
+    again = _turns(view.value[slots]) > 0  # values once, before any of them twice
+    turns = _turns(view.voices(slots), again)
+    kept: list[int] = np.sort(np.lexsort((turns, again))[:GROUP_MAX]).tolist()
+    return [group[n] for n in kept]
+
+
+def _turns(*columns: I32 | I64 | F64 | Bool) -> I64:
+    """How many rows with equal columns come before each."""
+    order = np.lexsort(columns)  # stable
+    begins = np.zeros(len(order), dtype=np.bool_)
+    begins[:1] = True
+    for column in columns:
+        begins[1:] |= column[order][1:] != column[order][:-1]
+    places: I64 = np.arange(len(order), dtype=np.int64)
+    turns: I64 = np.empty(len(order), dtype=np.int64)
+    turns[order] = places - np.maximum.accumulate(np.where(begins, places, 0))
+    return turns
 
 
 def _fact(row: FactRow, inputs: CardInputs, index: int) -> CardFact:

@@ -27,15 +27,9 @@ class World:
     def say(
         self, key: str | None, source: str, v: str, confidence: float = 1.0, **more: Any
     ) -> dict[str, Any]:
+        said = {"entity": "project:atlas", "relation": "memory:chief-engineer", "type": "text"}
         return self.node.state(
-            key=key,
-            entity="project:atlas",
-            relation="memory:chief-engineer",
-            type="text",
-            v=v,
-            source=source,
-            confidence=confidence,
-            **more,
+            key=key, v=v, source=source, confidence=confidence, **{**said, **more}
         )
 
     def recalled(self, profile: str = "default") -> list[dict[str, Any]]:
@@ -108,3 +102,26 @@ def test_many_facts_of_one_source_do_not_drown_anothers(world: World, profile: s
         world.say(world.hostile, HOSTILE, v, valid_until=until)
     found = world.recalled(profile=profile)
     assert world.canonical["id"] in [each["fact"]["id"] for each in found[:3]]
+
+
+@pytest.mark.parametrize("confidence", [1.0, 0.9])
+def test_a_flood_takes_no_side_of_a_contradiction_out_of_the_card(
+    world: World, confidence: float
+) -> None:
+    world.say(world.trusted, TRUSTED, "Bo", confidence, entity="project:zeus")
+    for number in range(110):
+        world.say(world.hostile, HOSTILE, f"Eve {number} {'x' * 300}", entity="project:zeus")
+    assert "Bo" in card(world, "project:zeus")
+
+
+def test_a_flood_takes_no_fact_out_of_the_card(world: World) -> None:
+    for number in range(110):
+        world.say(world.hostile, HOSTILE, "x" * 300, relation=f"memory:{number}")
+    assert "The chief engineer of atlas is Mara" in card(world, "project:atlas")
+
+
+def card(world: World, entity: str) -> str:
+    where = {"scope": "company", "refresh": True}
+    answer = world.node.call("GET", f"/v1/cards/{entity}", key=world.trusted, params=where)
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["markdown"])
