@@ -210,11 +210,11 @@ class DecayPart(SmallPart):
 
     def load(self, db: apsw.Connection) -> None:
         for position, sweep in _sweeps(db):
-            self._add(position, sweep)
+            self._add(sweep, [position], [sweep.at_us])
 
     def fold_event(self, event: Recorded) -> None:
         assert isinstance(event.payload, DecaySwept)
-        self._add(event.position, event.payload)
+        self._add(event.payload, [event.position], [event.payload.at_us])
 
     def state(self) -> bytes:
         kept = [(each.sweep, each.positions, each.instants) for each in self._regimes.values()]
@@ -222,14 +222,13 @@ class DecayPart(SmallPart):
 
     def restore(self, state: bytes) -> None:
         for sweep, positions, instants in _decode_state(state):
-            for position, instant in zip(positions, instants, strict=True):
-                self._add(position, msgspec.structs.replace(sweep, at_us=instant))
+            self._add(sweep, positions, instants)
 
-    def _add(self, position: int, sweep: DecaySwept) -> None:
+    def _add(self, sweep: DecaySwept, positions: Sequence[int], instants: Sequence[int]) -> None:
         name = repr((sweep.scope, sweep.gardens, sweep.policies))
         regime = self._regimes.setdefault(name, _Regime(sweep))
-        regime.positions.append(position)
-        regime.instants.append(sweep.at_us)
+        regime.positions.extend(positions)
+        regime.instants.extend(instants)
 
     def positions(self, until: int) -> list[int]:
         """Positions of all sweeps up to one, ascending."""
