@@ -9,6 +9,7 @@ An item is one fact: its namespace and key are the entity, its value the text (J
 
 import json
 import operator
+import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -42,7 +43,10 @@ RELATION = "langgraph:item"
 ITEMS_MAX = 100_000
 RECALLED_MAX = 500
 RECALLED_TOKENS = 200_000
+CROWD = 50
+"""So many facts of a recall that it may have left others out."""
 _KEPT = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-._~")
+_WORD = re.compile(r"\w+")
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "$eq": operator.eq, "$ne": operator.ne, "$gt": operator.gt, "$gte": operator.ge,
     "$lt": operator.lt, "$lte": operator.le,
@@ -87,6 +91,8 @@ class EngramlogStore(BaseStore):
         entity = _entity(op.namespace, op.key)
         before = await self._live(entity)
         if op.value is not None:
+            if not isinstance(op.value, dict):
+                raise TypeError(f"value: give a dict, not a {type(op.value).__name__}")
             text = json.dumps(op.value, ensure_ascii=False, sort_keys=True)
             if [fact.value for fact in before] == [text]:
                 return
@@ -101,12 +107,7 @@ class EngramlogStore(BaseStore):
                     raise
 
     async def _search(self, op: SearchOp) -> list[SearchItem]:
-        if op.query:
-            facts = await self._memory.recall(
-                op.query, relation=RELATION, limit=RECALLED_MAX, max_tokens=RECALLED_TOKENS
-            )
-        else:
-            facts = await self._live()
+        facts = await self._recalled(op.query) if op.query else await self._live()
         depth = len(op.namespace_prefix)
         newest = {fact.entity: fact for fact in sorted(facts, key=operator.attrgetter("at"))}
         found = [
@@ -115,6 +116,20 @@ class EngramlogStore(BaseStore):
             if item.namespace[:depth] == op.namespace_prefix and _fits(item.value, op.filter)
         ]
         return found[op.offset : op.offset + op.limit]
+
+    async def _recalled(self, query: str) -> list[Fact]:
+        """Facts of items, best first. A recall is over the whole store and ends after some hundred
+        facts: where it may have left items of a namespace out, all others follow, without score,
+        by the words that they share with the query."""
+        found = await self._memory.recall(
+            query, relation=RELATION, limit=RECALLED_MAX, max_tokens=RECALLED_TOKENS
+        )
+        if len(found) < CROWD:
+            return [*found]
+        known, asked = {fact.entity for fact in found}, _words(query)
+        others = [fact for fact in await self._live() if fact.entity not in known]
+        others.sort(key=lambda fact: len(asked & _words(str(fact.value))), reverse=True)
+        return [*found, *others]
 
     async def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         facts = await self._live()
@@ -133,6 +148,10 @@ def _entity(namespace: tuple[str, ...], key: str) -> str:
 def _encoded(part: str) -> str:
     """A part in characters that an entity keeps: no capitals, no ``/``."""
     return "".join(chr(byte) if chr(byte) in _KEPT else f"%{byte:02x}" for byte in part.encode())
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text.casefold()))
 
 
 def _item(fact: Fact) -> SearchItem:

@@ -225,3 +225,30 @@ def test_langgraph_keeps_an_item_through_puts_at_the_same_time(memory: Memory) -
     assert [item.value for item in store.search(("race",))] == [{"tea": "the last"}]
     store.delete(("race",), "k")
     assert store.get(("race",), "k") is None
+
+
+def test_langgraph_finds_a_namespace_in_a_crowd_of_others(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recall is over the whole store, and its answer has an end."""
+    store = adapter("langgraph").EngramlogStore(memory)
+    for limit in ("RECALLED_MAX", "CROWD"):
+        monkeypatch.setattr(f"engramlog.api.python.adapters.langgraph_store.{limit}", 3)
+    store.put(("crowd", "ann"), "old", {"drinks": "lapsang, " + "a word " * 20})
+    store.put(("crowd", "ann"), "new", {"drinks": "water"})
+    for number in range(5):
+        store.put(("crowd", "bo"), f"k{number}", {"drinks": f"lapsang {number}"})
+    found = store.search(("crowd", "ann"), query="who drinks lapsang?")
+    assert [(item.key, item.score) for item in found] == [("old", None), ("new", None)]
+    every = store.search(("crowd",), query="who drinks lapsang?")
+    assert len({(item.namespace, item.key) for item in every}) == len(every) == 7
+    assert [item.score is None for item in every] == [False] * 3 + [True] * 4
+
+
+@pytest.mark.parametrize("value", [["tea"], "tea", 3])
+def test_langgraph_refuses_a_value_that_is_no_dict(memory: Memory, value: Any) -> None:
+    """One such item would break every search with a filter."""
+    store = adapter("langgraph").EngramlogStore(memory)
+    with pytest.raises(TypeError, match="value: give a dict"):
+        store.put(("odd",), "k", value)
+    assert store.search(("odd",), filter={"tea": 1}) == []
