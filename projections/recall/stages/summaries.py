@@ -1,8 +1,8 @@
 """Paragraphs of summaries that hold a keyword of the question (abmind's S6).
 
 A paragraph matches if any keyword is a substring of it, ignoring case. All score the same. The
-newest periods come first; of paragraphs of one period with the same beginning only the first
-counts.
+newest periods come first; of one source's paragraphs of one period with the same beginning only the
+first counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 KEYWORDS_MAX = 64
 BEGINNING = 80
-"""How many first characters of a paragraph must differ within one period."""
+"""How many first characters of a source's paragraphs must differ within one period."""
 
 _OPERATORS = re.compile(r"\b(?:OR|AND|NOT)\b")
 _QUOTED = re.compile(r'"([^"]*)"')
@@ -48,20 +48,21 @@ class _Passage(Struct, frozen=True):
     """A paragraph that matched."""
 
     slot: int
+    voice: int
     period: Period
     text: str
     keyword: str
 
     @property
-    def key(self) -> tuple[int, str]:
+    def key(self) -> tuple[int, int, str]:
         """Its identity, apart from its slot."""
-        return self.period.start_us, self.text[:BEGINNING]
+        return self.voice, self.period.start_us, self.text[:BEGINNING]
 
 
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
     """The newest paragraphs that hold a keyword, among the survivors that pass the gate."""
     keywords = looked_for(survey.request, parameters.keyword_length)
-    found: dict[tuple[int, str], _Passage] = {}
+    found: dict[tuple[int, int, str], _Passage] = {}
     for each in _matching(survey, _paragraphs_passing(survey), keywords):
         found.setdefault(each.key, each)
         if len(found) == parameters.results:
@@ -123,7 +124,8 @@ def _matching(survey: Survey, slots: I32, keywords: list[str]) -> Iterator[_Pass
         lowered = text.lower()
         keyword = next((each for each in keywords if each in lowered), None)
         if keyword is not None:
-            yield _Passage(slot, period, text, keyword)
+            (voice,) = view.voices(np.array([slot], dtype=np.int32)).tolist()
+            yield _Passage(slot, voice, period, text, keyword)
 
 
 def _by_period(survey: Survey, slots: I32) -> Iterator[tuple[int, Period]]:

@@ -91,6 +91,14 @@ def test_equal_beginnings_count_once_a_period() -> None:
     assert found(world, "one OR two") == [first, other, differs]
 
 
+def test_another_sources_equal_beginning_hides_no_paragraph() -> None:
+    world = World()
+    start = "x" * 80
+    theirs = weekly(world, "2026-06-15", start + " poisoned deploy", source="agent:max")
+    ours = weekly(world, "2026-06-15", start + " deploy", source="agent:ann")
+    assert found(world, "deploy") == [theirs, ours]
+
+
 def test_unreadable_paragraphs_take_no_place() -> None:
     world = World()
     mine = weekly(world, "2026-01-05", "deploy")
