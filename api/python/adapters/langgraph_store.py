@@ -89,7 +89,7 @@ class EngramlogStore(BaseStore):
 
     async def _put(self, op: PutOp) -> None:
         entity = _entity(op.namespace, op.key)
-        before = await self._live(entity)
+        before, made = await self._live(entity), None
         if op.value is not None:
             if not isinstance(op.value, dict):
                 raise TypeError(f"value: give a dict, not a {type(op.value).__name__}")
@@ -98,8 +98,10 @@ class EngramlogStore(BaseStore):
                 return
             first = (before[0].valid_from if before else None) or datetime.now(UTC)
             value = {"type": "text", "v": text}
-            await self._memory.assert_fact(entity, RELATION, value, valid_from=first)
+            made = await self._memory.assert_fact(entity, RELATION, value, valid_from=first)
         for fact in before:
+            if fact == made:  # puts at the same time left several, and this is the newest again
+                continue
             try:
                 await self._memory.retract(fact, "put again" if op.value is not None else "deleted")
             except ClientError as fault:

@@ -221,6 +221,8 @@ def test_langgraph_keeps_an_item_through_puts_at_the_same_time(memory: Memory) -
     assert kept["tea"] in range(5)
     assert [item.value for item in store.search(("race",))] == [kept]
     assert [item.value for item in store.search(("race",), query="tea")] == [kept]
+    store.put(("race",), "k", kept)
+    assert store.get(("race",), "k").value == kept
     store.put(("race",), "k", {"tea": "the last"})
     assert [item.value for item in store.search(("race",))] == [{"tea": "the last"}]
     store.delete(("race",), "k")
