@@ -21,36 +21,44 @@ from engramlog.projections.tables.registry import PROJECTORS
 _MODULUS = 2**256
 _encode = msgspec.msgpack.Encoder().encode
 
+_WITH_STREAM = {
+    "facts": (
+        "fact_rows",
+        """id, entity, relation, value_type, value_v, interpret_as, source, scope, garden_id,
+        base_confidence, valid_from, valid_until, hlc, recorded_at, cid, derived_from, write_mode,
+        origin, stream, stream_seq, attestation""",
+    ),
+    "episodes": (
+        "episodes",
+        """key, id, scope, garden_id, user, session, agent, at_us, content, source_node, metadata,
+        run_id, step, actor, hlc, recorded_at, origin, stream, stream_seq""",
+    ),
+    "deltas": (
+        "deltas",
+        """delta_id, number, kind, scope, garden_id, user, agent, rule_id, run_id, promotion_us,
+        confidence, sources, replaces, name, subject, fact_id, retracted, payload, provenance,
+        lineage, actor, hlc, origin, stream, stream_seq""",
+    ),
+    "summaries": (
+        "summaries",
+        """name, tier, period_start, owner, scope, garden_id, removed, actor, hlc,
+        origin, stream, stream_seq""",
+    ),
+}
+"""Tables whose rows name their stream, with the columns that peers share."""
 _SHARED = {
-    "facts": """
-        SELECT id, entity, relation, value_type, value_v, interpret_as, source, scope, garden_id,
-            base_confidence, valid_from, valid_until, hlc, recorded_at, cid, derived_from,
-            write_mode, origin, stream, stream_seq, attestation FROM fact_rows""",
-    "fact_retractions": """
-        SELECT fact_id FROM fact_retractions WHERE cause = 'retraction'""",
+    **{name: f"SELECT {columns} FROM {table}" for name, (table, columns) in _WITH_STREAM.items()},
+    "fact_retractions": "SELECT fact_id FROM fact_retractions WHERE cause = 'retraction'",
     "denials": "SELECT fact_id, marker_id FROM denials",
     "set_aside": f"SELECT id FROM fact_rows WHERE set_aside <> {LIVE}",
-    "episodes": """
-        SELECT key, id, scope, garden_id, user, session, agent, at_us, content, source_node,
-            metadata, run_id, step, actor, hlc, recorded_at, origin, stream, stream_seq
-        FROM episodes""",
-    "deltas": """
-        SELECT delta_id, number, kind, scope, garden_id, user, agent, rule_id, run_id,
-            promotion_us, confidence, sources, replaces, name, subject, fact_id, retracted,
-            payload, provenance, lineage, actor, hlc, origin, stream, stream_seq
-        FROM deltas""",
-    "summaries": """
-        SELECT name, tier, period_start, owner, scope, garden_id, removed, actor, hlc, origin,
-            stream, stream_seq FROM summaries""",
     "attributes": "SELECT fact_id, json_remove(attributes, '$.trust') FROM fact_attributes",
     "derivations": "SELECT DISTINCT child_hash, parent_hash FROM derivations",
 }
-
 _OF_STREAMS = {
-    "facts": """
-        SELECT stream, id, entity, relation, value_type, value_v, interpret_as, source, scope,
-            garden_id, base_confidence, valid_from, valid_until, hlc, recorded_at, cid,
-            derived_from, write_mode, origin, stream_seq, attestation FROM fact_rows""",
+    **{
+        name: f"SELECT stream, {columns.replace('stream, ', '', 1)} FROM {table}"
+        for name, (table, columns) in _WITH_STREAM.items()
+    },
     "retracted": """
         SELECT facts.stream, facts.id FROM fact_retractions
         JOIN fact_rows AS facts ON facts.id = fact_id WHERE cause = 'retraction'""",
@@ -58,18 +66,6 @@ _OF_STREAMS = {
         SELECT facts.stream, fact_id, marker_id FROM denials
         JOIN fact_rows AS facts ON facts.id = marker_id""",
     "set aside": f"SELECT stream, id FROM fact_rows WHERE set_aside <> {LIVE}",
-    "episodes": """
-        SELECT stream, key, id, scope, garden_id, user, session, agent, at_us, content,
-            source_node, metadata, run_id, step, actor, hlc, recorded_at, origin, stream_seq
-        FROM episodes""",
-    "deltas": """
-        SELECT stream, delta_id, number, kind, scope, garden_id, user, agent, rule_id, run_id,
-            promotion_us, confidence, sources, replaces, name, subject, fact_id, retracted,
-            payload, provenance, lineage, actor, hlc, origin, stream_seq
-        FROM deltas""",
-    "summaries": """
-        SELECT stream, name, tier, period_start, owner, scope, garden_id, removed, actor, hlc,
-            origin, stream_seq FROM summaries""",
 }
 """Rows that must be equal on nodes with the same streams, with the stream of each row."""
 

@@ -135,25 +135,16 @@ _TYPES = {
 """Kinds of events with a name in the protocol."""
 _KINDS = {name: kind for kind, name in _TYPES.items()}
 
+_RENAMED = {"principal_entity_uri": "entity_uri", "principal_oidc_sub": "oidc_sub"}
 EXPORTED = {
-    "id": "id",
-    "fact_id": "fact_id",
-    "event_type": "event_type",
-    "principal_entity_uri": "entity_uri",
-    "principal_oidc_sub": "oidc_sub",
-    "source": "source",
-    "attested_key_id": "attested_key_id",
-    "attested_key_entity_uri": "attested_key_entity_uri",
-    "attested_key_description": "attested_key_description",
-    "fact_entity": "fact_entity",
-    "fact_relation": "fact_relation",
-    "fact_value_type": "fact_value_type",
-    "fact_value_v": "fact_value_v",
-    "fact_scope": "fact_scope",
-    "ts": "ts",
-    "position": "position",
-    "reason": "reason",
-}
+    name: _RENAMED.get(name, name)
+    for name in (
+        "id", "fact_id", "event_type", "principal_entity_uri", "principal_oidc_sub", "source",
+        "attested_key_id", "attested_key_entity_uri", "attested_key_description", "fact_entity",
+        "fact_relation", "fact_value_type", "fact_value_v", "fact_scope", "ts", "position",
+        "reason",
+    )
+}  # fmt: skip
 """Columns of the CSV in the protocol's names and order, ours last, with their fields."""
 
 

@@ -2,8 +2,6 @@
 
 import hashlib
 import random
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 from uuid import UUID
 
@@ -36,13 +34,6 @@ SLUGS = ("herbs", "roses")
 CHANGES: list[Literal["add", "change", "remove"]] = ["add", "change", "remove"]
 ROLES: list[Literal["admin", "writer", "reader"]] = ["admin", "writer", "reader"]
 STEPS = 150
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node.open(tmp_path / "data")
-    yield node
-    node.close()
 
 
 def step(dice: random.Random) -> Command:

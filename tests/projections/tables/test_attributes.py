@@ -1,6 +1,5 @@
 """Attributes through the log: at any position, rebuilt, erased, and from whose events."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,6 @@ from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.facts.attributes import cleared_rows
 from engramlog.projections.writing.commands import Done, EraseFacts, Refused, SetAttributes
 from tests.worlds.histories import asserted
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node.open(tmp_path / "data")
-    yield node
-    node.close()
 
 
 def stated(node: Node, v: str, attributes: FactAttributes | None = None, **more: Any) -> str:

@@ -1,7 +1,6 @@
 """Past faults around the writer that hit the wrong caller, or all callers."""
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,6 @@ from engramlog.projections.writing.submission import Submission
 from engramlog.projections.writing.writer_errors import WriterClosed
 from tests.worlds.failing_storage import FailingOnce
 from tests.worlds.histories import START_US, asserted
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node.open(tmp_path / "data")
-    yield node
-    node.close()
 
 
 def role(v: str, **more: Any) -> AssertFact:

@@ -1,10 +1,8 @@
 """When recalls returned facts, and their feedback: live, at any position, rebuilt."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from engramlog.api.node.node import Node
 from engramlog.eventlog.kinds import FactFeedback, RecallServed, RecallUse, Value
@@ -12,13 +10,6 @@ from engramlog.projections.arrays import I32
 from engramlog.projections.moment import Moment
 from engramlog.projections.writing.commands import Done, Refused
 from tests.worlds.histories import asserted
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node.open(tmp_path / "data")
-    yield node
-    node.close()
 
 
 def stated(node: Node, v: str) -> str:

@@ -1,6 +1,5 @@
 """A resolution's note is about the facts it settled, in any order of arrival."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,13 +24,6 @@ TOMBSTONE = TombstoneSet(
     scopes=sorted(ALL_SCOPES), created_at="2026-01-01T00:00:00Z", signed_by="agent:t",
     key_id="", signature="", legal_hold=False,
 )  # fmt: skip
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node.open(tmp_path / "data")
-    yield node
-    node.close()
 
 
 @pytest.fixture

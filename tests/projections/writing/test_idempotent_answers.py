@@ -1,6 +1,5 @@
 """A repeated request is answered from the log, item by item, and writes nothing."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -19,13 +18,6 @@ from tests.worlds.histories import asserted
 ACTOR = "stigmem://t/agent/a"
 KEY = Idempotency(ACTOR, "request-1", b"digest")
 SCOPES = frozenset({"local"})
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node.open(tmp_path / "data")
-    yield node
-    node.close()
 
 
 def says(v: str, *, confidence: float = 1.0) -> AssertFact:

@@ -1,7 +1,6 @@
 """The tables follow the log in batches: readers see no difference, and nothing is lost."""
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,6 @@ from tests.worlds.waiting import until
 def behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables that follow only on request."""
     monkeypatch.setattr(table_tail, "SECONDS_MAX", 3_600.0)
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node.open(tmp_path / "data")
-    yield node
-    node.close()
 
 
 def fact(number: int, **more: Any) -> Any:

@@ -4,7 +4,6 @@ caller."""
 import asyncio
 import hashlib
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +27,6 @@ from engramlog.replay.rebuild import ProjectorHalted
 from tests.worlds.failing_storage import FailingOnce
 from tests.worlds.histories import asserted
 from tests.worlds.waiting import until
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node.open(tmp_path / "data")
-    yield node
-    node.close()
 
 
 def role(v: str, **more: Any) -> Any:
