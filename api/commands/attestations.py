@@ -30,7 +30,7 @@ def attestation_of(
     if key is None:
         raise ApiError(400, f"attestation.key_id {given.key_id!r} not found")
     if key.status == "revoked":
-        raise ApiError(400, f"attestation.key_id {given.key_id!r} is revoked")
+        raise ApiError(400, f"attestation.key_id {given.key_id!r} has been revoked")
     if key.entity_uri != context.caller.principal:
         raise ApiError(403, "attestation key belongs to a different entity")
     message = "\n".join((request.entity, request.relation, value.type, value.v, request.source))

@@ -130,7 +130,7 @@ def test_an_invalid_attestation_gets_a_reason(node: LiveNode) -> None:
     assert node.call("DELETE", path, key=agent.key).status_code == 204
     assert node.call("DELETE", path, key=agent.key).status_code == 409
     name = agent.record["id"]
-    assert refused(good) == (400, f"attestation.key_id {name!r} is revoked")
+    assert refused(good) == (400, f"attestation.key_id {name!r} has been revoked")  # wire 1.6
     listed = node.call("GET", "/v1/auth/agent-keys", key=agent.key).json()
     assert [each["status"] for each in listed] == ["revoked"]
     absent = node.call("DELETE", "/v1/auth/agent-keys/none", key=agent.key)
