@@ -42,6 +42,9 @@ class Fact(Struct, frozen=True, kw_only=True, eq=False):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Fact) and other.id == self.id
 
+    def __ne__(self, other: object) -> bool:  # the one of Struct compares identities
+        return not self == other
+
     def __hash__(self) -> int:
         return hash(self.id)
 

@@ -69,6 +69,15 @@ def test_a_repeated_text_is_one_fact(memory: Memory, user: str) -> None:
     assert memory.remember("I drink tea", user=user) == first
 
 
+def test_a_fact_is_the_one_of_its_id(memory: Memory, user: str) -> None:
+    first = memory.remember("I drink tea", user=user)
+    (again,) = memory.facts(user=user)
+    assert again is not first
+    assert again == first
+    assert not again != first  # noqa: SIM202
+    assert len({first, again, memory.remember("I drink water", user=user)}) == 2
+
+
 def test_a_text_about_another_entity_is_found_with_it(memory: Memory, user: str) -> None:
     topic = memory.remember("due in May", user=user, about=f"project:{user}", tags=["deadline"])
     assert topic.entity == f"project:{user}"
