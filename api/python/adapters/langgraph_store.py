@@ -80,7 +80,7 @@ class EngramlogStore(BaseStore):
 
     async def _live(self, entity: str | None = None) -> list[Fact]:
         """Facts of items, newest first. Puts at the same time leave several for one item, which
-        contradict each other: the newest is the item, and the next put ends them all."""
+        contradict each other: the newest is the item, and the next put ends the others."""
         query = {"entity": entity, "relation": RELATION, "include_contradicted": "true"}
         found, _ = await self._memory.requests.items(
             "/v1/facts", "facts", query, ITEMS_MAX, PAGE_FACTS
@@ -99,9 +99,16 @@ class EngramlogStore(BaseStore):
             first = (before[0].valid_from if before else None) or datetime.now(UTC)
             value = {"type": "text", "v": text}
             made = await self._memory.assert_fact(entity, RELATION, value, valid_from=first)
-        for fact in before:
-            if fact == made:  # puts at the same time left several, and this is the newest again
-                continue
+        try:
+            await self._end([fact for fact in before if fact != made], op)
+        except ClientError:  # such as facts of another key, which only that one may end
+            if made is not None and made not in before:
+                await self._memory.retract(made, "put refused")
+            raise
+
+    async def _end(self, facts: list[Fact], op: PutOp) -> None:
+        """Retract them, the newest last: until then the item is as it was."""
+        for fact in reversed(facts):
             try:
                 await self._memory.retract(fact, "put again" if op.value is not None else "deleted")
             except ClientError as fault:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from engramlog import Memory, Ref
+from engramlog import ClientError, Memory, Ref
 from tests.api.console.browser import REQUIRED
+from tests.worlds.live import LiveNode
 
 FRAMEWORKS = {
     "langgraph": "langgraph.store.base",
@@ -227,6 +228,28 @@ def test_langgraph_keeps_an_item_through_puts_at_the_same_time(memory: Memory) -
     assert [item.value for item in store.search(("race",))] == [{"tea": "the last"}]
     store.delete(("race",), "k")
     assert store.get(("race",), "k") is None
+
+
+def test_langgraph_leaves_an_item_as_it_was_if_a_key_may_not_end_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = adapter("langgraph").EngramlogStore
+    monkeypatch.setenv("STIGMEM_EMBED_ENABLED", "false")
+    live = LiveNode(tmp_path / "shared", auth_required=True)
+    keys = [live.mint("read", "write", entity=f"agent:{name}", sources=[]) for name in "ab"]
+    with Memory(live.url, key=keys[0]) as first, Memory(live.url, key=keys[1]) as second:
+        ours, theirs = make(first), make(second)
+        ours.put(("shared",), "k", {"tea": 1})
+        for change in (
+            lambda: theirs.put(("shared",), "k", {"tea": 2}),
+            lambda: theirs.delete(("shared",), "k"),
+        ):
+            with pytest.raises(ClientError, match="agent:a"):
+                change()
+            assert [item.value for item in theirs.search(("shared",))] == [{"tea": 1}]
+        ours.delete(("shared",), "k")
+        assert theirs.get(("shared",), "k") is None
+    live.close()
 
 
 def test_langgraph_finds_a_namespace_in_a_crowd_of_others(
