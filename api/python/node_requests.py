@@ -73,6 +73,10 @@ class NodeRequests:
         answer = await asyncio.wrap_future(
             begun(transport.exchange(method, target, content, headers, waited_seconds))
         )
+        if 300 <= answer.status < 400:
+            raise ClientError(
+                f"{transport.place} redirects: give the URL that it leads to", answer.status
+            )
         try:
             decoded: Any = msgspec.json.decode(answer.body) if answer.body else {}
         except msgspec.DecodeError as fault:

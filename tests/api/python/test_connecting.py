@@ -76,7 +76,7 @@ def test_a_key_is_for_a_url_and_a_url_is_one(tmp_path: Path) -> None:
 
 
 class SlowEraser(BaseHTTPRequestHandler):
-    """A node that answers an erasure when it is done."""
+    """A node that answers an erasure when it is done, and sends other requests elsewhere."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -87,13 +87,19 @@ class SlowEraser(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def do_GET(self) -> None:
+        self.send_response(308)
+        self.send_header("Location", "https://memory.example/v1/facts")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
     def log_message(self, format: str, *args: object) -> None: ...
 
 
 IMPATIENT = AnswerLimits(silence_seconds=0.2, whole_seconds=0.2)
 
 
-def test_an_erasure_may_take_as_long_as_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_erasures_are_awaited_and_redirects_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "_LIMITS", IMPATIENT)
     with ThreadingHTTPServer(("127.0.0.1", 0), SlowEraser) as node:
         threading.Thread(target=node.serve_forever, daemon=True).start()
@@ -101,6 +107,8 @@ def test_an_erasure_may_take_as_long_as_was_asked(monkeypatch: pytest.MonkeyPatc
             assert memory.forget(user="ann").facts == 7
             with pytest.raises(ClientError, match="too slowly"):
                 memory.recall("tea?")
+            with pytest.raises(ClientError, match="redirects: give the URL"):
+                memory.facts()
         node.shutdown()
 
 
