@@ -107,7 +107,7 @@ class EngramlogStore(BaseStore):
             raise
 
     async def _end(self, facts: list[Fact], op: PutOp) -> None:
-        """Retract them, the newest last: until then the item is as it was."""
+        """Retract them, the newest last: until then the item stays."""
         for fact in reversed(facts):
             try:
                 await self._memory.retract(fact, "put again" if op.value is not None else "deleted")
