@@ -106,20 +106,28 @@ def _with_wanted(
     wanted: Iterable[int],
     rows: Rows,
 ) -> list[Selected]:
-    """``selected`` with the wanted facts added; the last of the others make room."""
+    """``selected`` with the wanted facts added; the last of the others make room. Wanted facts
+    displace at most half of the answer, or as much as one contradiction takes: any writer may
+    contradict, itself too."""
+    estimate = ESTIMATORS[plan.profile.packing.estimator]
     have = {each.slot: each for each in selected}
     candidates = scored.fused.slots
-    missing = [n for n in dict.fromkeys(wanted) if n not in have and n in candidates]
-    pinned = [have[n] for n in dict.fromkeys(wanted) if n in have]
+    wanted = [slot for slot in dict.fromkeys(wanted) if slot in have or slot in candidates]
+    missing = [slot for slot in wanted if slot not in have]
     if not missing:
         return selected
-    estimate = ESTIMATORS[plan.profile.packing.estimator]
     slots: I32 = np.array(missing, dtype=np.int32)
     for row in rows(survey.view.from_position[slots].tolist()):
-        slot = survey.view.slot_at(row.position)
+        slot, cost = survey.view.slot_at(row.position), estimate(row.value_v)
         assert slot is not None
-        index = int(np.searchsorted(candidates, slot))
-        pinned.append(Selected(slot, row, estimate(row.value_v), index))
+        have[slot] = Selected(slot, row, cost, int(np.searchsorted(candidates, slot)))
+    pinned: list[Selected] = []
+    room = min(max(2, plan.limit // 2), plan.limit - 1)
+    budget = plan.token_budget // 2
+    for each in (have[slot] for slot in wanted if slot in have):
+        if len(pinned) < room and each.tokens <= budget:
+            pinned.append(each)
+            budget -= each.tokens
     kept: list[Selected] = []
     tokens = 0
     others = [each for each in selected if each not in pinned]

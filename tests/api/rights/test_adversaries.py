@@ -125,3 +125,20 @@ def card(world: World, entity: str) -> str:
     answer = world.node.call("GET", f"/v1/cards/{entity}", key=world.trusted, params=where)
     assert answer.status_code == 200, answer.text
     return str(answer.json()["markdown"])
+
+
+def test_contradictions_of_one_source_take_at_most_half_of_an_answer(world: World) -> None:
+    """An entity's card brings both sides of each contradiction into the answer."""
+    for number in range(40):
+        for v in ("a", "b"):
+            relation = f"memory:dispute-{number}"
+            world.say(world.hostile, HOSTILE, f"{v}{number}", relation=relation)
+    card(world, "project:atlas")
+    about = {"entity": "project:atlas", "force_refresh": True, "token_budget": 500}
+    body = {"query": QUERY, "scope": "company", **about}
+    for limit in (1, 2, 3, 100):
+        answer = world.node.call(
+            "POST", "/v1/recall", key=world.trusted, json={**body, "limit": limit}
+        ).json()
+        assert answer["memory_card"] is not None
+        assert answer["facts"][0]["fact"]["id"] == world.canonical["id"]
