@@ -15,6 +15,7 @@ from engramlog.api.python.values import PlainValue, instant, plain_value
 Item = TypeVar("Item")
 
 _ROWS_SHOWN = 20
+_SHOWN_CHARACTERS = 500
 _UNBOUNDED = 2**31
 
 
@@ -53,7 +54,7 @@ class Fact(Struct, frozen=True, kw_only=True, eq=False):
 
     def __repr__(self) -> str:
         score = "" if self.score is None else f", score {self.score:.3f}"
-        return f"<Fact {self} ({_day(self.at)}, {self.source}{score})>"
+        return f"<Fact {_shown(str(self))} ({_day(self.at)}, {self.source}{score})>"
 
     def _repr_html_(self) -> str:
         return Facts([self]).html()
@@ -82,7 +83,7 @@ class Listing(Sequence[Item]):
         return self._items[index]
 
     def __repr__(self) -> str:
-        lines = [f"  {item}" for item in self._items[:_ROWS_SHOWN]]
+        lines = [f"  {_shown(str(item))}" for item in self._items[:_ROWS_SHOWN]]
         if len(self) > _ROWS_SHOWN:
             lines.append(f"  … and {len(self) - _ROWS_SHOWN} more")
         return "\n".join([f"<{type(self).__name__}: {len(self)}>", *lines])
@@ -93,7 +94,7 @@ class Listing(Sequence[Item]):
     def html(self) -> str:
         """The items as a table for notebooks."""
         head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
-        rows = (self.cells(item) for item in self._items)
+        rows = (map(_shown, self.cells(item)) for item in self._items)
         body = "".join(
             f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>" for cells in rows
         )
@@ -207,7 +208,7 @@ class HistoryEvent(Struct, frozen=True, kw_only=True):
         return f"{_day(self.at)} {self.kind} {what}{why}, by {self.actor}"
 
     def __repr__(self) -> str:
-        return f"<HistoryEvent {self}>"
+        return f"<HistoryEvent {_shown(str(self))}>"
 
 
 class EntityHistory(Listing[HistoryEvent]):
@@ -279,6 +280,11 @@ def history_of(life: dict[str, Any], fact: Callable[[str], Fact | None]) -> Enti
 
 def _value_text(value: PlainValue) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def _shown(text: str) -> str:
+    """For a console or notebook: a value may have 256 KiB. ``value`` and ``record`` have it all."""
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def _day(at: datetime | None) -> str:

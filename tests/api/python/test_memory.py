@@ -78,6 +78,14 @@ def test_a_fact_is_the_one_of_its_id(memory: Memory, user: str) -> None:
     assert len({first, again, memory.remember("I drink water", user=user)}) == 2
 
 
+def test_long_values_are_shown_in_short(memory: Memory, user: str) -> None:
+    kept = memory.assert_fact(f"user:{user}", "test:long", "tea " * 10_000)
+    facts = memory.facts(f"user:{user}")
+    shown = (repr(kept), repr(facts), facts.html(), repr(memory.history(kept)[0]))
+    assert all("tea tea" in text and "…" in text and len(text) < 2_000 for text in shown)
+    assert facts[0].value == "tea " * 10_000
+
+
 def test_a_text_about_another_entity_is_found_with_it(memory: Memory, user: str) -> None:
     topic = memory.remember("due in May", user=user, about=f"project:{user}", tags=["deadline"])
     assert topic.entity == f"project:{user}"
