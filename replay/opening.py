@@ -6,8 +6,9 @@ from pathlib import Path
 
 import apsw
 
-from engramlog.eventlog.log import EventLog, ReadableLog, holds_event
-from engramlog.projections.image.files import ImageFiles
+from engramlog.eventlog.directory import HeldDirectory
+from engramlog.eventlog.log import EventLog, holds_event
+from engramlog.projections.image.files import ImageFiles, KeptImages
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.tables.database import open_reader, remove_database
 from engramlog.projections.tables.file_state import file_state
@@ -114,18 +115,18 @@ def _rebuild_reason(store: ProjectionStore, log: EventLog) -> str | None:
     return None if belongs_to(store, log) else "they were made from another log"
 
 
-def tables_beyond(link: Path, log: ReadableLog) -> int:
-    """The tables' position if the log ends before it; 0 if it does not, or without readable
-    tables."""
-    path = current_generation(link)
+def views_reach(data: HeldDirectory) -> int:
+    """The position that the log of a directory had, by its tables and its image file; 0 without
+    readable ones. Both follow the log's commits."""
+    of_image = KeptImages(data.path).position
+    path = current_generation(data.projections_path)
     if path is None:
-        return 0
+        return of_image
     try:
         with closing(open_reader(path)) as db:
-            reached = file_state(db).position
+            return max(of_image, file_state(db).position)
     except apsw.Error:
-        return 0
-    return reached if reached > log.head().position else 0
+        return of_image
 
 
 def belongs_to(store: ProjectionStore, log: EventLog) -> bool:

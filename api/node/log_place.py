@@ -26,7 +26,7 @@ from engramlog.projections.embedding.vectors.blocks import remove_blocks
 from engramlog.projections.image.files import ImageFiles
 from engramlog.projections.tables.database import remove_database
 from engramlog.projections.tables.store import generations
-from engramlog.replay.opening import tables_beyond
+from engramlog.replay.opening import views_reach
 from engramlog.replay.snapshots import Snapshots
 
 if TYPE_CHECKING:
@@ -163,31 +163,37 @@ def settled_log(
     instead. Raises LogCutBack: the log ends before the tables, and ``accept_rollback`` is off;
     DataDirectoryError, CorruptLog, StorageFailed as ``open_log``.
     """
+    if not url:
+        require_own_log(directory.path)
+    absent = not url and not directory.log_path.exists()
+    if absent and not accept_rollback and (reached := views_reach(directory)):
+        raise _cut_back(directory, url, 0, reached)  # before an empty log takes its place
     log = open_log(directory, clock, url, durability, scopes)
     try:
-        reached = tables_beyond(directory.projections_path, log)
-        head = log.head().position
+        reached, head = views_reach(directory), log.head().position
     except BaseException:
         log.close()
         raise
-    if not reached:
+    if reached <= head:
         return log
     log.close()
     if not accept_rollback:
-        remedy = (
-            "Bring back the server that has them"
-            if url
-            else "Put the whole log.db back, or restore a backup"
-        )
-        raise LogCutBack(
-            f"the log of {directory.path} ends at position {head}, its tables reach {reached}: "
-            f"acknowledged events are missing. {remedy}. If the events are lost for good, "
-            "continue in a new epoch: 'engramlog serve --accept-rollback'"
-        )
+        raise _cut_back(directory, url, head, reached)
     identity = directory.identity
     identity.start_epoch(identity.epoch + 1, "restored")
     _remove_vectors(directory)  # vectors go by positions, which other events will reuse
     return open_log(directory, clock, url, durability, scopes)
+
+
+def _cut_back(directory: HeldDirectory, url: str, head: int, reached: int) -> LogCutBack:
+    remedy = "Put the whole log.db back, or restore a backup"
+    if url:
+        remedy = "Bring back the server that has them"
+    return LogCutBack(
+        f"the log of {directory.path} ends at position {head}, its tables reach {reached}: "
+        f"acknowledged events are missing. {remedy}. If the events are lost for good, "
+        "continue in a new epoch: 'engramlog serve --accept-rollback'"
+    )
 
 
 def open_log_to_read(directory: DataDirectory, clock: Clock, url: str) -> ReadableLog:

@@ -46,8 +46,27 @@ def test_a_log_that_ends_before_its_tables_is_refused(cut_back: tuple[Path, str,
 def test_a_missing_log_under_its_tables_is_refused(cut_back: tuple[Path, str, str]) -> None:
     data, _, _ = cut_back
     (data / "log.db").unlink()
-    with pytest.raises(LogCutBack):
+    with pytest.raises(LogCutBack, match=r"ends at position 0.*reach 3"):
         Node.open(data)
+    assert not (data / "log.db").exists(), "an export would find it empty, and say nothing"
+
+
+def test_an_image_file_shows_a_cut_back_log_without_tables(tmp_path: Path) -> None:
+    data, earlier = tmp_path / "data", tmp_path / "earlier.db"
+    node = Node.open(data)
+    state(node, "kept")
+    node.close()
+    shutil.copy(data / "log.db", earlier)
+    node = Node.open(data)
+    state(node, "lost")
+    assert node.kept_image.write()
+    node.close()
+    shutil.copy(earlier, data / "log.db")
+    (data / "projections.db").unlink()
+    with pytest.raises(LogCutBack, match=r"ends at position 2.*reach 3"):
+        Node.open(data)
+    Node.open(data, accept_rollback=True).close()
+    Node.open(data).close()
 
 
 def test_an_accepted_rollback_continues_in_a_new_epoch(cut_back: tuple[Path, str, str]) -> None:
