@@ -128,7 +128,7 @@ class Call(RequestContext):
         """The result of work on so many facts, or a job if these are many."""
         if facts <= self.service.settings.job_facts_min:
             return answer(await work())
-        job = self.service.jobs.begin(kind, self.credential(), work)
+        job = self.service.jobs.begin(kind, self.credential(), work, self.authorization.ceiling)
         return answer(accepted(job, facts), 202)
 
     def job(self, kind: str) -> JobRecord:

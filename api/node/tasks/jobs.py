@@ -11,6 +11,7 @@ thread, with its progress.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
@@ -24,7 +25,7 @@ from engramlog.api.node.tasks.task import TaskStatus
 from engramlog.eventlog.errors import EventLogError
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import ContentReviewed, FactAttributesSet, FactErased, TombstoneSet
-from engramlog.projections.authorization import OPEN_CLASS
+from engramlog.projections.authorization import CEILING, OPEN_CLASS, SECRET_CLASS
 from engramlog.projections.embedding.errors import EmbeddingError
 from engramlog.projections.moment import format_instant
 from engramlog.replay.digest_comparison import DigestMismatch
@@ -65,11 +66,12 @@ _EXPLAINED = (EventLogError, EmbeddingError, DigestMismatch)
 
 
 class Job(Struct, kw_only=True):
-    """One job. ``owner``: digest of the credential that may read it; empty for any. ``hidings``:
-    see ``RequestJobs``."""
+    """One job. ``owner``: digest of the credential that may read it; empty for any. ``ceiling``:
+    the highest class of facts that its owner reads; ``hidings``: see ``RequestJobs``."""
 
     kind: str
     owner: bytes = b""
+    ceiling: int = CEILING
     hidings: int = 0
     job_id: str | None = msgspec.field(default_factory=lambda: str(uuid4()))
     status: JobState = "pending"
@@ -118,13 +120,12 @@ class RequestJobs:
         self._jobs: dict[str, Job] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._free = asyncio.Semaphore(RUNNING_MAX)
-        self._hidings = 0
-        """How often facts were erased or hidden, from all or from some."""
+        self._hidings = Counter[int]()
+        """How often facts were erased or hidden: from readers with a ceiling below each."""
 
     def committed(self, events: Sequence[Recorded]) -> None:
         """Called with published events."""
-        if any(_hides(event) for event in events):
-            self._hidings += 1
+        self._hidings.update(filter(None, map(_hidden_below, events)))
 
     async def start(self) -> None:
         """Nothing runs before a request begins it."""
@@ -138,12 +139,19 @@ class RequestJobs:
     def status(self) -> TaskStatus:
         return TaskStatus(self.name, "running" if self._tasks else "idle")
 
-    def begin(self, kind: str, owner: bytes, work: Callable[[], Awaitable[Any]]) -> Job:
+    def begin(
+        self,
+        kind: str,
+        owner: bytes,
+        work: Callable[[], Awaitable[Any]],
+        ceiling: int = CEILING,
+    ) -> Job:
         """Begin a job as soon as a running one ends. Raises ApiError 503 ``too_many_jobs``."""
         self._forget()
         if len(self._jobs) >= JOBS_MAX:
             raise coded("too_many_jobs", "too many jobs wait or keep a result; try again later")
-        job = Job(kind=kind, owner=owner, hidings=self._hidings)
+        hidings = self._hidings_from(ceiling)
+        job = Job(kind=kind, owner=owner, ceiling=ceiling, hidings=hidings)
         self._jobs[str(job.job_id)] = job
         task = asyncio.create_task(self._run(job, work), name=f"{kind}-{job.job_id}")
         self._tasks.add(task)
@@ -165,8 +173,14 @@ class RequestJobs:
     def _forget(self) -> None:
         before = self._now_s() - KEPT_S
         for name, job in list(self._jobs.items()):
-            if job.hidings != self._hidings or (job.ended_s is not None and job.ended_s < before):
+            hidden = job.hidings != self._hidings_from(job.ceiling)
+            if hidden or (job.ended_s is not None and job.ended_s < before):
                 del self._jobs[name]
+
+    def _hidings_from(self, ceiling: int) -> int:
+        """How often facts were taken from a reader with this ceiling."""
+        known = self._hidings.copy()  # the writer may add to it meanwhile
+        return sum(times for below, times in known.items() if below > ceiling)
 
 
 class WorkRecord(Struct, kw_only=True):
@@ -293,14 +307,14 @@ def accepted(job: Job, facts: int) -> JobAccepted:
     return JobAccepted(job.job_id, job.status, max(1, round(facts / FACTS_PER_S)))
 
 
-def _hides(event: Recorded) -> bool:
-    """Whether an event takes facts away from callers who could read them."""
+def _hidden_below(event: Recorded) -> int:
+    """An event may take facts away from readers with a ceiling below this; 0: from none."""
     change = event.payload
-    if isinstance(change, FactAttributesSet):
-        return change.attributes.classification > OPEN_CLASS
-    if isinstance(change, ContentReviewed):
-        return change.decision == "keep"
-    return isinstance(change, FactErased | TombstoneSet)
+    if isinstance(change, FactAttributesSet) and change.attributes.classification <= OPEN_CLASS:
+        return change.attributes.classification
+    keeps = isinstance(change, ContentReviewed) and change.decision == "keep"
+    hides = isinstance(change, FactAttributesSet | FactErased | TombstoneSet)
+    return SECRET_CLASS + 1 if keeps or hides else 0
 
 
 def _message_of(fault: ApiError) -> str:

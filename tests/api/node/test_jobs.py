@@ -72,6 +72,32 @@ def test_a_result_goes_once_one_of_its_facts_is_confidential(serve: Serve) -> No
     assert node.call("GET", f"/v1/lint/jobs/{job}", key=other).status_code == 404
 
 
+def test_a_result_for_a_key_that_reads_public_facts_alone_goes_with_the_class(serve: Serve) -> None:
+    node = serve(auth_required=True, job_facts_min=0)
+    owner = node.key_of("owner")
+    public = {"key": owner, "source": "agent:owner", "scope": "team"}
+    facts = [node.state(v=v, **public)["id"] for v in ("a secret", "another")]
+
+    def classify(level: int) -> None:
+        for fact in facts:
+            path = f"/v1/facts/{fact}/attributes"
+            done = node.call("PATCH", path, json={"classification": level}, key=CONTROL_TOKEN)
+            assert done.status_code == 200, done.text
+
+    classify(0)
+    keys = [node.mint("read", entity="agent:x", max_classification=level) for level in (0, 1)]
+    ask = {"scope": "team", "checks": ["contradiction"]}
+    jobs = [node.call("POST", "/v1/lint", json=ask, key=key).json()["job_id"] for key in keys]
+    for key, job in zip(keys, jobs, strict=True):
+        assert "a secret" in str(finished(node, f"/v1/lint/jobs/{job}", key))
+    classify(1)
+    statuses = [
+        node.call("GET", f"/v1/lint/jobs/{job}", key=key).status_code
+        for key, job in zip(keys, jobs, strict=True)
+    ]
+    assert statuses == [404, 200]
+
+
 def test_a_result_is_for_the_rights_that_began_it(serve: Serve) -> None:
     node = serve(auth_required=True, job_facts_min=0)
     ann = node.key_of("ann")
