@@ -85,7 +85,9 @@ def test_a_result_for_a_key_that_reads_public_facts_alone_goes_with_the_class(se
             assert done.status_code == 200, done.text
 
     classify(0)
-    keys = [node.mint("read", entity="agent:x", max_classification=level) for level in (0, 1)]
+    keys = [
+        node.mint("read", entity=f"agent:x{level}", max_classification=level) for level in (0, 1)
+    ]
     ask = {"scope": "team", "checks": ["contradiction"]}
     jobs = [node.call("POST", "/v1/lint", json=ask, key=key).json()["job_id"] for key in keys]
     for key, job in zip(keys, jobs, strict=True):
