@@ -1,5 +1,5 @@
-"""Fixtures: a live node without authentication, one for requests that it refuses, and a maker of
-nodes with other settings."""
+"""Fixtures: a live node without authentication, one for requests that it refuses, one that requires
+keys, and a maker of nodes with other settings."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,3 +37,8 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., LiveNode]]:
     yield make
     for node in made:
         node.close()
+
+
+@pytest.fixture
+def guarded(serve: Callable[..., LiveNode]) -> LiveNode:
+    return serve(auth_required=True)

@@ -94,11 +94,6 @@ def test_a_retracted_ancestor_stays_visible(live: LiveNode) -> None:
 # -- rights ---------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def guarded(serve: Callable[..., LiveNode]) -> LiveNode:
-    return serve(auth_required=True)
-
-
 def test_hidden_ancestors_are_absent_ones_in_every_byte(guarded: LiveNode) -> None:
     """Two children, one of a hidden family, one of no family: equal except for names and hashes."""
     wide = guarded.mint("read", "write", entity="stigmem://t/agent/a")

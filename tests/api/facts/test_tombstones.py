@@ -1,6 +1,6 @@
 """Tombstones over HTTP: their effect, from whom they hide, since when, and their end."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -25,11 +25,6 @@ from tests.worlds.tombstone_requests import ALICE, BOB, admin, bury, ids, listed
 from tests.worlds.word_vectors import embedded, settings_for, words_api
 
 SECRET = "zanzibar quokka"
-
-
-@pytest.fixture
-def guarded(serve: Callable[..., LiveNode]) -> LiveNode:
-    return serve(auth_required=True)
 
 
 def test_the_record_is_the_protocols_and_its_signature_holds(live: LiveNode) -> None:

@@ -15,11 +15,6 @@ from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 RIGHTS = ("read", "write", "federate", "admin")
 
 
-@pytest.fixture
-def guarded(serve: Callable[..., LiveNode]) -> LiveNode:
-    return serve(auth_required=True)
-
-
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]:
     """For a bare request of every route, with one key for each right."""

@@ -1,6 +1,5 @@
 """Trust over HTTP: operators' settings, computed trust, and its effect on lists."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,11 +7,6 @@ from msgspec import convert
 
 from engramlog.api.routes.rights.trust import TrustPage, TrustRecord
 from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
-
-
-@pytest.fixture
-def guarded(serve: Callable[..., LiveNode]) -> LiveNode:
-    return serve(auth_required=True)
 
 
 def admin(live: LiveNode, method: str, path: str, **options: Any) -> Any:
