@@ -113,7 +113,8 @@ def record_of(
     if row.attestation_json is not None:
         attestation = row.attestation
         assert attestation is not None
-        key_id, attested = attestation.key_id, True
+        key_id = attestation.key_id
+        attested = row.received_from is None  # nothing here proves what a peer says of a key
     confidence, trust, quarantine = now.confidence, now.source_trust, now.quarantine
     attributes = now.attributes
     return FactRecord(

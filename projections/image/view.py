@@ -86,9 +86,9 @@ class View(ColumnView):
         return decision if position <= moment.position else None
 
     def attested(self, slots: I32) -> Bool:
-        """Which facts carry a source's own signature."""
+        """Which facts carry a source's own signature, checked here: no peer's."""
         signed = np.frombuffer(self._image.facts.attested.tobytes(), dtype=np.int32)
-        return np.isin(slots, signed)
+        return np.isin(slots, signed) & (self.peer[slots] < 0)
 
     def attributes(self, slots: I32, moment: Moment) -> list[FactAttributes]:
         """Each fact's attributes for abmind's ranking, as of the moment."""

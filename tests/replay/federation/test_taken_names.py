@@ -6,7 +6,7 @@ from typing import Any
 
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.codec import encode_payload
-from engramlog.eventlog.kinds import Value
+from engramlog.eventlog.kinds import Attestation, Value
 from tests.worlds.federation.forged import stated
 from tests.worlds.federation.hostile import HostilePeer
 from tests.worlds.federation.seen import texts
@@ -86,3 +86,14 @@ def test_short_answers_say_which_facts_came_through_a_peer(live: LiveNode, hosti
         assert shown['"tea for three"'].endswith(f" | {ANN} | {mine['id']}")
         came = {each["value"]["v"]: each.get("received_from", "") for each in facts["facts"]}
         assert came == {"tea for two": node_id, "tea for three": ""}
+
+
+def test_a_peers_word_is_no_attestation(live: LiveNode, hostile: Make) -> None:
+    peer = hostile()
+    peer.befriend(live, scopes=["company"])
+    arrive(live, peer, "tea", attestation=Attestation("a-key-of-ann", "a signature"))
+    (fact,) = live.call("GET", "/v1/facts").json()["facts"]
+    assert (fact["attested"], fact["attested_key_id"]) == (False, "a-key-of-ann")
+    for wanted, total in ((True, 0), (False, 1)):
+        listed = live.call("GET", "/v1/facts", params={"attested": wanted})
+        assert listed.json()["total"] == total
