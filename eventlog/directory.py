@@ -160,7 +160,9 @@ def _refuse_copy(path: Path) -> None:
     except FileNotFoundError:  # restored from a backup: the first opening decides
         return
     except (OSError, msgspec.MsgspecError) as fault:
-        raise DataDirectoryError(f"cannot read {folder / PLACE_FILE}: {fault}") from fault
+        raise DataDirectoryError(
+            f"cannot read {folder / PLACE_FILE}: {fault}; remove it, unless the directory is a copy"
+        ) from fault
     # After a crash within a rotation, the remembered key has its retired name.
     if all(remembered.is_copy_at(_place_of(key)) for key in folder.glob(f"{KEY_FILE}*")):
         raise DirectoryCopied(

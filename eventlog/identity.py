@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 import msgspec
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from msgspec import Struct, field
@@ -27,6 +27,8 @@ from engramlog.eventlog.errors import KeyFileError
 KEY_FILE = "node.key"
 NODE_FILE = "node.json"
 ROTATION_CONTEXT = b"engramlog/node-key-rotation/1\n"
+
+_FROM_BACKUP = ": put back the one that 'engramlog identity backup' or a backup kept"
 
 EpochReason = Literal["created", "restored", "copied"]
 
@@ -245,12 +247,19 @@ def signed_by(public_key: str, signature: bytes, message: bytes) -> bool:
 
 
 def read_node_document(folder: Path) -> NodeDocument:
-    """``node.json`` of an identity folder. Raises KeyFileError."""
+    """``node.json`` of an identity folder. Raises KeyFileError, also if the node id does not follow
+    from the keys: the node would write as another one."""
     path = folder / NODE_FILE
     try:
-        return msgspec.json.decode(path.read_bytes(), type=NodeDocument)
+        found = msgspec.json.decode(path.read_bytes(), type=NodeDocument)
     except (OSError, msgspec.MsgspecError) as fault:
-        raise KeyFileError(f"cannot read {path}: {fault}") from fault
+        raise KeyFileError(f"cannot read {path}: {fault}{_FROM_BACKUP}") from fault
+    if found.epoch < 1 or not speaks_for(found.node_id, found.public_key, found.rotations):
+        raise KeyFileError(
+            f"{path} is damaged: node id {found.node_id}, epoch {found.epoch} and the keys do not "
+            f"belong together{_FROM_BACKUP}"
+        )
+    return found
 
 
 def _load_key(path: Path) -> Ed25519PrivateKey:
@@ -258,7 +267,7 @@ def _load_key(path: Path) -> Ed25519PrivateKey:
         mode = stat.S_IMODE(path.stat().st_mode)
         data = path.read_bytes()
     except OSError as fault:
-        raise KeyFileError(f"cannot read the signing key {path}: {fault}") from fault
+        raise KeyFileError(f"cannot read the signing key {path}: {fault}{_FROM_BACKUP}") from fault
     if mode & 0o077:
         raise KeyFileError(
             f"{path} has mode {mode:04o}, expected 0600: others may have read the key; "
@@ -266,8 +275,8 @@ def _load_key(path: Path) -> Ed25519PrivateKey:
         )
     try:
         key = serialization.load_pem_private_key(data, password=None)
-    except ValueError as fault:
-        raise KeyFileError(f"{path} holds no readable key: {fault}") from fault
+    except (ValueError, UnsupportedAlgorithm, InternalError) as fault:
+        raise KeyFileError(f"{path} holds no readable key{_FROM_BACKUP}") from fault
     if not isinstance(key, Ed25519PrivateKey):
         raise KeyFileError(f"{path} holds a key of another kind than Ed25519")
     return key

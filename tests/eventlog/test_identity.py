@@ -1,6 +1,7 @@
 """The signing key: private, never overwritten, and provably the same node after rotation."""
 
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,26 @@ def test_a_missing_or_unreadable_file_is_named(identity: Identity, folder: Path,
     (folder / file).unlink()
     with pytest.raises(KeyFileError, match=file):
         Identity.load(folder)
+
+
+@pytest.mark.parametrize(("part", "instead"), [(":node:", ":nodf:"), ('"epoch": 1', '"epoch": 0')])
+def test_a_document_that_its_keys_do_not_prove_is_refused(
+    identity: Identity, folder: Path, part: str, instead: str
+) -> None:
+    document = folder / "node.json"
+    document.write_text(document.read_text().replace(part, instead))
+    for opened in (Identity.load, Identity.inspect):
+        with pytest.raises(KeyFileError, match=r"node\.json is damaged.*identity backup"):
+            opened(folder)
+
+
+def test_no_altered_byte_of_the_key_is_an_unknown_error(identity: Identity, folder: Path) -> None:
+    whole = (folder / "node.key").read_bytes()
+    for number in range(len(whole)):
+        altered = whole[:number] + bytes([whole[number] ^ 1]) + whole[number + 1 :]
+        (folder / "node.key").write_bytes(altered)
+        with suppress(KeyFileError):  # some bits mean nothing
+            Identity.load(folder)
 
 
 def test_a_key_of_another_node_is_refused(identity: Identity, folder: Path, tmp_path: Path) -> None:
