@@ -66,8 +66,7 @@ class DataDirectory:
 
     @classmethod
     def inspect(cls, path: Path) -> DataDirectory:
-        """Open a directory for reading, even if another process holds it. Raises
-        DataDirectoryError."""
+        """Open a directory for reading, even one that is held. Raises DataDirectoryError."""
         if not is_data_directory(path):
             raise DataDirectoryError(f"{path} is not a data directory")
         return DataDirectory(path, Identity.inspect(path / "identity"))
@@ -216,8 +215,7 @@ def _create_identity(path: Path, clock: Clock) -> Identity:
 
 
 def is_data_directory(path: Path) -> bool:
-    """Whether the folder holds an identity or a log. Read-only commands do not touch other
-    folders."""
+    """Whether the folder holds an identity or a log. Read-only commands touch no other."""
     return (path / "identity").is_dir() or (path / "log.db").is_file()
 
 

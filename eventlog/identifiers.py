@@ -62,8 +62,7 @@ class IdentifierSource:
 
 
 def is_foreign(event_id: bytes, origin: str) -> bool:
-    """Whether an event's id names another origin than ``origin``; False for an id without
-    origin."""
+    """Whether an event's id names another origin than ``origin``; False if it names none."""
     if event_id[_VERSION_BYTE] >> 4 != 8 or event_id[_VARIANT_BYTE] >> 6 != 2:
         return False
     mark = sha256(_MARK + origin.encode() + event_id[:_MARK_FROM]).digest()

@@ -24,8 +24,7 @@ def check_limit(limit: int) -> None:
 
 
 def within(events: Iterable[Stored], bytes_max: int | None) -> list[Stored]:
-    """The first event, and those after it that together fit into ``bytes_max``; reads no
-    further."""
+    """The first event, and those after it that fit into ``bytes_max`` with it; reads no further."""
     found: list[Stored] = []
     size = 0
     for event in events:

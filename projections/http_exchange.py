@@ -54,8 +54,7 @@ class AnswerLimits(Struct, frozen=True):
     bytes_per_second: float = 4_096.0
 
     def until(self, began: float, received: int, now: float) -> float:
-        """When to give up an answer that began at ``began``, with this many bytes received by
-        ``now``."""
+        """When to give up an answer that began at ``began`` and has this many bytes by ``now``."""
         earned = self.silence_seconds + received / self.bytes_per_second
         return min(began + min(earned, self.whole_seconds), max(began, now) + self.silence_seconds)
 

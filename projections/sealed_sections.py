@@ -32,8 +32,7 @@ PART_BYTES = 1 << 24
 """Bytes summed in one step; other threads run between steps."""
 CHECKING_THREADS = 2
 SPARE_BYTES = 64 << 20
-"""Disk space that these files leave free: they can be made again and must not fill the log's
-disk."""
+"""Disk space that these files leave free: they can be made again, the log's disk must not fill."""
 _TAIL = len(MARK) + 2 * 8 + 32
 
 
@@ -42,8 +41,7 @@ class SealedFault(Exception):
 
 
 class Laid(Struct, frozen=True):
-    """An array to write. ``room``: its number of elements when mapped; those beyond the array are
-    zero."""
+    """An array to write. ``room``: its number of elements when mapped; zeros fill it."""
 
     name: str
     array: np.ndarray[Any, Any]

@@ -34,8 +34,7 @@ def copy_log(source: WholeLog, target: WholeLog, progress: Progress) -> int:
 
 
 def compare_logs(source: WholeLog, target: WholeLog, progress: Progress) -> None:
-    """Read both logs completely and prove that they are equal up to the copy's end. Raises
-    CopyDiffers."""
+    """Read both logs fully; prove them equal up to the copy's end. Raises CopyDiffers."""
     until = target.head().position
     after = 0
     while after < until:

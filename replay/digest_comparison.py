@@ -31,8 +31,7 @@ def _belongs_to_log(blue: apsw.Connection, log: EventLog) -> bool:
 
 
 def compare_in_use(link: Path, log: EventLog, green: TableDigests) -> bool:
-    """Compare green with the file in use; False if that was impossible. Raises as
-    ``compare_with``."""
+    """Compare green with the file in use; False if impossible. Raises as ``compare_with``."""
     path = current_generation(link)
     if path is None:
         return False
@@ -46,8 +45,7 @@ def compare_in_use(link: Path, log: EventLog, green: TableDigests) -> bool:
 
 
 def compare_with(blue: apsw.Connection, green: TableDigests) -> bool:
-    """Compare green with blue; False if that was impossible. Raises DigestMismatch if they
-    differ."""
+    """Compare green with blue; False if impossible. Raises DigestMismatch if they differ."""
     state = file_state(blue)
     if state.halted or state.versions != known_versions():
         return False

@@ -108,8 +108,7 @@ def described(path: Path, made_at_us: int, *, automatic: bool) -> Snapshot:
 
 
 def mismatch(snapshot: Snapshot, log: EventLog) -> str | None:
-    """Why a snapshot does not fit this release and this log, apart from its file; None if it
-    does."""
+    """Why a snapshot, apart from its file, does not fit this release and log; None if it does."""
     wanted = known_versions()
     changed = sorted(
         name

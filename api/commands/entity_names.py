@@ -1,5 +1,4 @@
-"""From a name as given to its meaning: the stored form, and for entities the alias' target (wire
-1.3)."""
+"""From a name to its meaning: the stored form, and for entities the alias' target (wire 1.3)."""
 
 from engramlog.api.commands.request_context import ReadingContext
 from engramlog.api.http.errors import ApiError

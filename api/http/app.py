@@ -73,8 +73,7 @@ def _document() -> bytes:
 
 @cache
 def routing() -> tuple[Sequence[web.AbstractResource], Mapping[_Handler, str]]:
-    """The resources of the route table, which applications share, and the path of each handler's
-    route."""
+    """The route table's resources, which applications share, and each handler's path."""
     router = web.UrlDispatcher()
     patterns: dict[_Handler, str] = {}
     # One resource for all methods of a path: the router tries a path's resources in turn.
@@ -244,8 +243,7 @@ def _failure(fault: ApiError) -> web.Response:
 
 
 async def _release_waiting(app: web.Application) -> None:
-    """Waiting requests would delay the stop: it waits for running requests, and they wait for the
-    log."""
+    """Waiting requests would delay the stop: it waits for running ones, they for the log."""
     app[SERVICE].commits.stop()
 
 

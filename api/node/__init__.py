@@ -1,2 +1,1 @@
-"""The running node: opens and closes a data directory, and owns the tasks that run beside
-requests."""
+"""The running node: opens and closes a data directory, and owns the tasks beside requests."""

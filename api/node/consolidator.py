@@ -245,8 +245,7 @@ class Consolidator:
         current: CurrentFacts,
         report: RunReport,
     ) -> Consolidate:
-        """The writer's command for some episodes of a run; ``report`` collects the episodes set
-        aside."""
+        """The writer's command for a run's episodes; ``report`` collects those set aside."""
         fresh = await self._unpromoted(rule, episodes) if run.replay else list(episodes)
         admitted, scores = self._admitted(rule, fresh, run.at_us)
         emitted: Emitted = emit(rule, admitted, current, scores)

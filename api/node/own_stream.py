@@ -1,5 +1,4 @@
-"""The events that a node writes to its own stream when it opens: its epoch, keys and
-declarations."""
+"""What a node writes to its own stream when it opens: its epoch, keys and declarations."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -69,8 +69,7 @@ class ScratchNode(Node):
         image.attributes.confidential |= now.confidential
 
     def embed_supposed(self) -> None:
-        """Embed the supposed facts, if the model answers; otherwise recall reports partial
-        vectors."""
+        """Embed the supposed facts if the model answers; else recall reports partial vectors."""
         current = self._of.embeddings
         semantics = None if current is None else current.semantics
         if current is None or semantics is None:

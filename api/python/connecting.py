@@ -1,5 +1,4 @@
-"""Connecting to a memory: by URL, to a directory that a node serves, or by opening the directory
-here."""
+"""Connecting to a memory: by URL, to a directory that a node serves, or by opening one here."""
 
 import asyncio
 import os

@@ -1,5 +1,4 @@
-"""The names that an export has written so far, for later lines, and the limits of what it may
-write."""
+"""The names that an export has written, for later lines, and the limits of what it may write."""
 
 from bisect import bisect_right
 from collections.abc import Iterable

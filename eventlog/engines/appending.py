@@ -73,8 +73,7 @@ class Ledger(Protocol):
 
 
 class WriterTurn:
-    """One transaction at a time: other threads wait, and a second one in the same thread is an
-    error."""
+    """One transaction at a time: other threads wait; a second in the same thread is an error."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

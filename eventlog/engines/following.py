@@ -51,8 +51,7 @@ class CommitSignal:
             self._condition.notify_all()
 
     def wait(self, seen: int, timeout_seconds: float) -> None:
-        """Return after a commit later than ``seen``, after the timeout, or after a poll
-        interval."""
+        """Return after the timeout, a poll interval, or a commit later than ``seen``."""
         if not self._live:
             timeout_seconds = min(timeout_seconds, POLL_SECONDS)
         with self._condition:

@@ -97,8 +97,7 @@ class FactAsserted(Payload, frozen=True, gc=False, tag="fact_asserted"):
 
 
 class FactRetracted(Payload, frozen=True, tag="fact_retracted"):
-    """The named facts are retracted. ``marker_id``: the confidence-0 fact that requested it, if
-    any."""
+    """The named facts are retracted. ``marker_id``: the confidence-0 fact that asked for it."""
 
     replicated: ClassVar[bool] = True
     line: ClassVar[str] = "retract"

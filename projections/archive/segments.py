@@ -1,5 +1,4 @@
-"""Parquet files of consecutive events: written by DuckDB, described so that any change is
-detected."""
+"""Parquet files of consecutive events: DuckDB writes them, their description shows any change."""
 
 import hashlib
 import os

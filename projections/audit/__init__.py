@@ -1,2 +1,1 @@
-"""Audit: what the node knew when, what changed, and who recalled it; over the image and the
-archive."""
+"""Audit: what the node knew when, what changed, who recalled it; over image and archive."""

@@ -29,8 +29,7 @@ def fact_of_card(card: Card) -> FactRow:
 
 
 def summary_of_card(card: Card, parents: Iterable[Parent]) -> FactRow:
-    """The card in place of an entity's facts in a recall (wire 6.2), derived from their
-    ``parents``."""
+    """The card that a recall shows for an entity's facts (wire 6.2), from their ``parents``."""
     return _row(card, SUMMARY_RELATION, card.summary, _encode(list(parents)).decode())
 
 

@@ -55,8 +55,7 @@ _WANTED: dict[Status | None, tuple[str, str]] = {
     "resolved": (_SETTLED, _SETTLED),
     "unresolved": ("to_position > ?1", _UNSETTLED),
 }
-"""Conditions on the rows of conflicts and of denials by status, so that the table skips all
-others."""
+"""Conditions on the rows of conflicts and of denials by status; the table skips all others."""
 
 
 class ConflictRow(Struct, frozen=True):

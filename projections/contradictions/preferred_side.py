@@ -161,8 +161,7 @@ def _value_leads(view: View, slot: int, claims: Claims) -> bool:
 
 
 def _highest_claims(claims: Claims) -> Claims:
-    """The claims of highest rank of each key; of several values, only voices that state one of
-    them."""
+    """The claims of highest rank of each key; of several values, only voices for one of them."""
     if not len(claims.keys):
         return claims
     order = np.lexsort((claims.hlc, claims.weight, claims.keys))

@@ -148,8 +148,7 @@ def _violation(delta: MemoryDelta) -> str | None:
 
 
 def promoted_id(rule_id: str, version: str, place: MemoryPlace, episodes: list[str]) -> str:
-    """The id of what a rule, in this version, derives from these episodes: the same in every
-    run."""
+    """The id of what this version of a rule derives from these episodes: equal in every run."""
     parts = ["rule", rule_id, version, place.partition, place.user, place.agent, *sorted(episodes)]
     return str(uuid5(_NAMESPACE, "\n".join(parts)))
 

@@ -43,8 +43,7 @@ SELECT m.fact_id FROM json_each(?2) n CROSS JOIN memory_facts m ON m.partition=?
 def live_facts_of_keys(
     db: apsw.Connection, keys: Iterable[KeyOfFact]
 ) -> dict[KeyOfFact, list[tuple[str, str]]]:
-    """(name, fact id) of the live facts of these keys, oldest first. All keys are of one
-    partition."""
+    """(name, fact id) of the live facts of these keys of one partition, oldest first."""
     asked = dict.fromkeys(keys)
     if not asked:
         return {}
@@ -97,8 +96,7 @@ class DeltaFilter(Struct, frozen=True, kw_only=True):
 def _chosen(
     authorization: Authorization, position: int, wanted: DeltaFilter, *columns: str
 ) -> tuple[list[str], dict[str, Any]]:
-    """The conditions on readable deltas ``d``, filtered by these columns too, and their
-    bindings."""
+    """Conditions on readable deltas ``d``, filtered by these columns too, and their bindings."""
     allowed, bindings = rights(authorization, "d")
     names = ("user", "agent", "rule_id", "run_id", *columns)
     equal = {name: value for name in names if (value := getattr(wanted, name)) is not None}

@@ -150,8 +150,7 @@ class Reader:
         *args: _P.args,
         **named: _P.kwargs,
     ) -> _T:
-        """The result of a query of the tables, readable or not: the caller applies the
-        authorization."""
+        """The result of a query of the tables, readable or not: the caller applies the rights."""
         with self.pool.connection() as db:
             return query(db, *args, **named)
 
@@ -213,8 +212,7 @@ class Reader:
         return self._profiles.at(position)
 
     def codes(self, positions: Sequence[int]) -> dict[int, tuple[str, ...]]:
-        """The sanitizer's findings in the facts asserted at ``positions``; only facts with
-        findings."""
+        """The sanitizer's findings in facts asserted at ``positions``; only those with findings."""
         if not len(positions):
             return {}
         return self.ask(codes_at, positions)

@@ -49,8 +49,7 @@ class View(ColumnView):
         return self.tie[slots], self.hlc[slots]
 
     def by_age(self, slots: I32, groups: I32 | I64 | None = None) -> I32:
-        """``slots`` by age, the older first; within each of ``groups``, if given, which never
-        decrease."""
+        """``slots``, the older first; within each of ``groups``, if given, which never decrease."""
         hlc = self.hlc[slots]
         follows = hlc[1:] > hlc[:-1]
         if groups is not None:

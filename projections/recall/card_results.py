@@ -80,8 +80,7 @@ def _is_filtered(plan: Plan) -> bool:
 
 
 def _key_of(survey: Survey) -> CardKey | None:
-    """The card of the entity to show: outside gardens before inside, then the one with the most
-    facts."""
+    """The entity's card to show: outside gardens first, then the one with the most facts."""
     if survey.focus is None or survey.focus < 0:
         return None
     view = survey.view

@@ -112,8 +112,7 @@ def interference(facts: Sequence[EnrichedFact]) -> list[Beside]:
 
 
 def primary_entity(text: str) -> str:
-    """The first ``@name`` of a text, else its first run of capitalised words in lower case,
-    else ``_``."""
+    """The first ``@name`` of a text, else its first capitalised words in lower case, or ``_``."""
     named = _NAME.search(text)
     if named is not None:
         return named.group(1).lower()

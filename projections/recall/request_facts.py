@@ -128,8 +128,7 @@ def survey(
     context: ConversationContext | None = None,
     aliases: AliasBook | None = None,
 ) -> Survey:
-    """The facts that this caller may see at this Moment, and those that pass the request's
-    filters."""
+    """The facts that this caller may see at this Moment, and those that pass the filters."""
     if request.scopes is not None:
         authorization = authorization.narrowed(request.scopes)
     filters = msgspec.structs.replace(

@@ -203,8 +203,7 @@ def from_url_text(text: str) -> bytes:
 
 
 def signs(public_key: str, signature: str, message: bytes) -> bool:
-    """Whether the key made the signature, both base64url without padding; not if one is
-    malformed."""
+    """Whether the key made the signature, both base64url without padding; not if malformed."""
     try:
         key = Ed25519PublicKey.from_public_bytes(from_url_text(public_key))
         key.verify(from_url_text(signature), message)

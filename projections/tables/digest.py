@@ -98,8 +98,7 @@ class Digests(TableDigests, frozen=True):
 
 
 def digest_tables(db: apsw.Connection) -> TableDigests:
-    """The digest of all rows, read in one transaction (the caller's, if open), so at one
-    position."""
+    """The digest of all rows, at one position: read in one transaction (the caller's, if open)."""
     with _one_snapshot(db):
         (position,) = query(db, "SELECT min(position) FROM checkpoints")[0]
         tables = {

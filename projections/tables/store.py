@@ -140,8 +140,7 @@ class ProjectionStore:
 
     @property
     def log_mark(self) -> tuple[int, bytes] | None:
-        """Position and hash of the last event applied. They show whether this file belongs to a
-        log."""
+        """Position and hash of the last event applied: whether this file belongs to a log."""
         return query_one(self.db, "SELECT position, hash FROM log_mark")
 
     @property
@@ -151,8 +150,7 @@ class ProjectionStore:
 
     @property
     def outdated(self) -> list[str]:
-        """Projectors whose rows come from another version, and projectors that are new or
-        removed."""
+        """Projectors whose rows another version made, and projectors that are new or removed."""
         made = {name: mark.version for name, mark in self._checkpoints.items()}
         wanted = {projector.name: projector.version for projector in PROJECTORS}
         return sorted(

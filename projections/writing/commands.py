@@ -164,8 +164,7 @@ class SetMember(OwnShape, frozen=True, kw_only=True):
 
 
 class ReviewQuarantined(OwnShape, frozen=True, kw_only=True):
-    """Decide on a fact that waits in a quarantine garden; ``garden_id``: only if it waits in this
-    one."""
+    """Decide on a fact that waits in a quarantine garden; ``garden_id``: only if in this one."""
 
     fact_id: str
     decision: Literal["admitted", "rejected"]

@@ -13,8 +13,7 @@ from engramlog.projections.moment import Moment
 from engramlog.projections.normalization import SCOPES
 
 TEXTS = (0, 1)
-"""Numbers (``numbered_texts.VALUE_TYPES``) of the value types that memories have: string and
-text."""
+"""Numbers (``numbered_texts.VALUE_TYPES``) of the types that memories have: string and text."""
 _NONE: I32 = np.empty(0, dtype=np.int32)
 
 

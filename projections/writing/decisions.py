@@ -118,8 +118,7 @@ def decide(command: Command, context: Context) -> Decision | Refused:
 
 
 def contradicted(rival: tuple[bytes, bytes, str], context: Context) -> bool:
-    """Whether a decision's fact now has a live rival, with everything applied; see
-    ``Decision.rival``."""
+    """Whether a decision's fact now has a live rival, all applied; see ``Decision.rival``."""
     key, value, relation = rival
     return has_rival(context.db, key, value, context.now_us) and not is_set_valued(
         context.db, relation

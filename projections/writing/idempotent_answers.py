@@ -154,8 +154,7 @@ def _came_of(command: Command, event: Recorded) -> bool:
 
 
 def _follows(first: Recorded, event: Recorded) -> bool:
-    """Whether an event belongs to the same command: its first event or an effect of that caused
-    it."""
+    """Whether an event is of the same command: its first event or an effect caused by it."""
     return event.header.causation_id is not None and (
         event.header.causation_id == first.event_id or isinstance(event.payload, ConflictResolved)
     )

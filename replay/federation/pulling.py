@@ -39,8 +39,7 @@ from engramlog.replay.federation.verification import (
 PASSED_OVER_MAX = 20
 PASSED_OVER_LENGTH = 200
 WITHHELD = "withheld"
-"""The reason to hold a stream whose missing payloads no erasure names; it continues once one
-does."""
+"""Why to hold a stream whose missing payloads no erasure names; it continues once one does."""
 PASSING_FAULTS = (WITHHELD, "hlc_skew")
 """Reasons that may pass: a stream held for one is retried in each round."""
 EVIDENCE_BYTES_MAX = 1024 * 1024

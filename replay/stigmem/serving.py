@@ -80,8 +80,7 @@ def position_of(log: EventLog, hlc: int) -> int:
 
 
 def _whole_positions(found: list[Outgoing], limit: int) -> list[Outgoing]:
-    """At most ``limit``, plus those at the last one's position: a cursor cannot lie between
-    them."""
+    """At most ``limit``, plus those at the last one's position: a cursor cannot part them."""
     if len(found) <= limit:
         return found
     last = found[limit - 1].position

@@ -39,8 +39,7 @@ class Quotas:
         """Tokens, and the time of their count."""
 
     def take(self, principal: str, dimension: Dimension) -> None:
-        """Let one request pass. Raises ApiError 429 ``quota_exceeded``, with the seconds to
-        wait."""
+        """Let one request pass. Raises ApiError 429 ``quota_exceeded`` with the seconds to wait."""
         rate = self._rates[dimension]
         if not rate:
             return

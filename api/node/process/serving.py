@@ -48,8 +48,7 @@ class ServingError(Exception):
 
 
 class AccessLogger(AbstractAccessLogger):
-    """One JSON object per request. Leaves out query strings: they contain the callers'
-    questions."""
+    """One JSON object per request, without query strings: they hold the callers' questions."""
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
         _access.info(

@@ -38,8 +38,7 @@ class MigrationPlan(BaseModel, extra="forbid"):
     changes: list[Migration] = Field(default_factory=list)
 
     def check(self) -> None:
-        """Raises MigrationNotSupported. Metadata and payloads accept new fields without
-        migration."""
+        """Raises MigrationNotSupported: metadata and payloads accept new fields without one."""
         for change in self.changes:
             if change.operation != "add" or not change.nullable:
                 raise MigrationNotSupported(f"cannot {change.operation} column {change.column!r}")

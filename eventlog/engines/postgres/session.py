@@ -164,8 +164,7 @@ class WritingSession:
         self.prove()
 
     def abandon(self) -> None:
-        """Roll back the open transaction; a connection that cannot is closed, which does the
-        same."""
+        """Roll back the open transaction, or close a connection that cannot: it does the same."""
         db = self._db
         if db is None or is_lost(db):
             self._db = None

@@ -25,8 +25,7 @@ class CircuitBreaker:
         self._closed_from = 0.0
 
     def seconds_left(self) -> float:
-        """0 if a request may be sent, and its outcome must then be reported; else how long to
-        wait."""
+        """0 if a request may be sent, whose outcome must be reported; else how long to wait."""
         with self._lock:
             now = self._monotonic()
             if self._failures < self._failures_max:

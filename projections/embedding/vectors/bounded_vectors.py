@@ -177,8 +177,7 @@ class BoundedVectors(Vectors):
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of vectors in memory, sketches included. With a file: the most between
-        questions."""
+        """Bytes of vectors and sketches in memory. With a file: the most between questions."""
         return self._file.held_bytes if self.in_file else len(self._inside) * self._vector_bytes
 
     def restored(self) -> bool:

@@ -163,8 +163,7 @@ class VecFacts(KeptVecFacts):
         ended: Sequence[str] = (),
         position: int | None = None,
     ) -> None:
-        """Insert vectors, delete those of ended facts, and advance the position, in one
-        transaction."""
+        """In one transaction: insert vectors, delete those of ended facts, advance the position."""
         rows = [(fact, row.tobytes()) for fact, row in added]
         with self._lock, _intact(self._path), self._db:
             self._db.executemany(_DELETE, ((fact,) for fact in ended))
@@ -244,8 +243,7 @@ def _load_vec0(db: apsw.Connection) -> None:
 
 
 def check_same(stored: Space, configured: Space) -> None:
-    """Raises if vectors of the two spaces must not be mixed. The server of a model makes no
-    difference."""
+    """Raises if vectors of the spaces must not be mixed. A model's server makes no difference."""
     if stored.stored_dimensions != configured.stored_dimensions:
         raise DimensionMismatch(stored, configured)
     if (stored.model, stored.recipe) != (configured.model, configured.recipe):

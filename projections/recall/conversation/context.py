@@ -37,8 +37,7 @@ class ConversationContext(Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 def shares_of(context: ConversationContext) -> dict[int, float]:
-    """The share that a fact gets from the fact at each distance (below 0: before it), without
-    zeros."""
+    """The share that a fact gets from one at each distance (below 0: before it), without zeros."""
     shares = {-n: share for n, share in enumerate(context.before, 1)}
     shares |= dict(enumerate(context.after, 1))
     return {step: share for step, share in shares.items() if share > 0}

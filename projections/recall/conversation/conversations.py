@@ -63,8 +63,7 @@ class Conversations(Struct, frozen=True):
         return self.by_slot[at] if len(self.members) else at, found
 
     def near(self, at: I64, step: int) -> Bool:
-        """Which places have a neighbour at that distance (below 0: before) in their
-        conversation."""
+        """Which places have a neighbour at a distance (below 0: before) in their conversation."""
         there = at + step
         return there >= self.begins[at] if step < 0 else there < self.ends[at]
 

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 
 def repeats_last(view: View, slots: I32, contradicted: Bool, order: I32) -> tuple[I32, int]:
-    """``order``, indices into ``slots`` by rank, with repeats last; and how many of it are no
-    repeats."""
+    """``order``, indices into ``slots`` by rank, repeats last; and how many are no repeats."""
     disputed = np.flatnonzero(contradicted[order])
     if len(disputed) < 2:
         return order, len(order)

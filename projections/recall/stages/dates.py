@@ -40,8 +40,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates]) -> Candidates:
-    """Facts at or near the dates in the question. Raises StageDisabled: the question names no
-    date."""
+    """Facts at or near the question's dates. Raises StageDisabled without a date."""
     now = _day(survey.moment.valid_us)
     named = named_dates(survey.request.query, now)
     if not named:

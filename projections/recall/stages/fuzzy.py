@@ -63,8 +63,7 @@ def judges(parameters: Parameters) -> bool:
 
 
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
-    """What the searches find, ascending by slot. Raises StageDisabled: the request has no
-    keyword."""
+    """What the searches find, ascending by slot. Raises StageDisabled without a keyword."""
     words = keywords_of(survey.request, parameters.cutting)
     if not words.phrases:
         raise StageDisabled("the request has no keyword")
@@ -135,8 +134,7 @@ def _keywords_in(survey: Survey, slot: int, words: Keywords) -> list[str]:
 def _by_coverage(
     survey: Survey, pool: dict[int, Hit], covered: Mapping[int, list[str]]
 ) -> dict[int, Hit]:
-    """The pool by the sum of ``ln(1 + N / df)`` over each fact's keywords; equals keep their
-    order."""
+    """The pool by the sum of ``ln(1 + N / df)`` over a fact's keywords; equals keep their order."""
     survivors = survey.surviving.survivors
     count = len(survivors.slots)
     weights: dict[str, float] = {}

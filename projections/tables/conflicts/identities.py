@@ -19,7 +19,6 @@ def value_hash(value_type: str, value_v: str) -> bytes:
 
 
 def conflict_id(opened_by: str, rival_id: str, cause: bytes = b"") -> str:
-    """A conflict's id: a function of the two facts that opened it, and of the event that reopened
-    it."""
+    """A conflict's id, from the two facts that opened it and the event that reopened it."""
     digest = hashlib.sha256(f"{opened_by}\x00{rival_id}".encode() + cause).digest()
     return f"stigmem:conflict:{id_text(digest[:16])}"

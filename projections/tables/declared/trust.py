@@ -104,8 +104,7 @@ class TrustAt:
         self._keyed: dict[str, bool] = {}
 
     def warrant(self, fact: FactAsserted, actor: str, peer: str | None) -> int:
-        """What vouches for a fact recorded at this position, or later but before any change of
-        keys."""
+        """What vouches for a fact recorded at this position or later, before any change of keys."""
         return warrant_of(
             source=fact.source,
             entity=fact.entity,

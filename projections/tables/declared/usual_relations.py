@@ -1,5 +1,4 @@
-"""Relations that usually hold several values: a new node declares them set-valued at its first
-start."""
+"""Relations that usually are set-valued: a new node declares them so at its first start."""
 
 _NAMES = """
     allergic_to attended belongs_to child colleague dislikes event friend goal has hobby

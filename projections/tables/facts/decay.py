@@ -84,8 +84,7 @@ def decayed_confidence(base: F64, age_us: I64, half_life_s: float | F64, floor: 
 
 
 def retracted_by(policy: DecayPolicy, confidence: F64, age_us: I64) -> Bool:
-    """Which facts a retract-mode policy ends: older than the TTL, or with confidence below the
-    floor."""
+    """Facts that a retract-mode policy ends: older than the TTL or below the floor of confidence."""
     ended: Bool = np.zeros(len(confidence), dtype=bool)
     if policy.ttl_s is not None:
         ended |= age_us >= policy.ttl_s * 1e6
@@ -161,8 +160,7 @@ def _sweeps(db: apsw.Connection) -> list[tuple[int, DecaySwept]]:
 
 
 class _Regime:
-    """All sweeps of one scope and the same gardens with equal policies: their positions and
-    instants."""
+    """All sweeps of one scope and the same gardens with equal policies: positions and instants."""
 
     def __init__(self, sweep: DecaySwept) -> None:
         self.sweep = sweep

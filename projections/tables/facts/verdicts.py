@@ -81,8 +81,7 @@ class ContentReview(Struct, frozen=True):
 
 
 def remaining_flags(flags: int, decision: str | None) -> int:
-    """The flags left after a decision: a released fact keeps its warnings and is no longer held
-    back."""
+    """The flags after a decision: a released fact keeps its warnings, no longer held back."""
     return flags & NOTED if decision == "release" else flags
 
 

@@ -1,5 +1,4 @@
-"""Peers: which nodes may replay this node, which it replays, their streams' progress, and
-evidence."""
+"""Peers: which nodes may replay this node, which it replays, their streams' progress, evidence."""
 
 from typing import Any
 

@@ -150,8 +150,7 @@ def _resolve_denial(
 
 
 def _asked(command: ResolveConflict) -> tuple[str, tuple[str, ...]]:
-    """The query for the conflict to settle: the one that the caller saw, or else the table's
-    row."""
+    """The query for the conflict to settle: the one the caller saw, else the table's row."""
     if command.fact_id is None:
         return _CONFLICT, (command.conflict_id,)
     return _SHOWN, (command.fact_id,)

@@ -82,8 +82,7 @@ class DeltaFact(Struct, gc=False):
 
 
 class KnownDelta(Struct, frozen=True, gc=False):
-    """A delta that was applied before: the fact that it states, its ``source``, and what it
-    ended."""
+    """A delta applied before: the fact that it states, its ``source``, and what it ended."""
 
     fact_id: str | None
     source: str | None

@@ -36,8 +36,7 @@ from engramlog.projections.writing.decide.memory.delta_book import DeltaBook, De
 DELTAS_PER_EVENT = 500
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TOLERATED = frozenset({"missing", "already_retracted", "scope_mismatch"})
-"""Conflicts that a non-strict batch ignores: the target is not among the facts of this user and
-agent."""
+"""Conflicts that a non-strict batch ignores: the target is no fact of this user and agent."""
 
 
 def apply_deltas(command: ask.ApplyDeltas, context: Context) -> Decision:
