@@ -84,7 +84,7 @@ def decayed_confidence(base: F64, age_us: I64, half_life_s: float | F64, floor: 
 
 
 def retracted_by(policy: DecayPolicy, confidence: F64, age_us: I64) -> Bool:
-    """Facts that a retract-mode policy ends: older than the TTL or below the floor of confidence."""
+    """Facts a retract-mode policy ends: older than the TTL, or under the floor of confidence."""
     ended: Bool = np.zeros(len(confidence), dtype=bool)
     if policy.ttl_s is not None:
         ended |= age_us >= policy.ttl_s * 1e6
