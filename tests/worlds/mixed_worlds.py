@@ -120,6 +120,18 @@ class Lowered(Mixed):
         return msgspec.structs.replace(fact, attributes=FactAttributes(classification=0))
 
 
+class Scoped(Mixed):
+    """Facts of other scopes are private: the caller's key has one scope."""
+
+    def __init__(self, path: Path, *, private: bool) -> None:
+        super().__init__(path, private=private)
+        rights = ("write", "read", "federate", "audit.read")
+        self.key = self.live.mint(*rights, entity=OUTSIDER, scopes=[SCOPE])
+
+    def _closed(self, step: Step, fact: AssertFact) -> AssertFact:
+        return msgspec.structs.replace(fact, scope=("local", "company", "public")[step.pick % 3])
+
+
 class Mute(Mixed):
     """All facts of others are private: the caller's key writes and does not read."""
 

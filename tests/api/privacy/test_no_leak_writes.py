@@ -22,6 +22,7 @@ from tests.worlds.mixed_worlds import (
     Mixed,
     Mute,
     Prefixed,
+    Scoped,
     histories,
     two_mixed,
 )
@@ -39,7 +40,7 @@ FEW = settings(
         HealthCheck.filter_too_much,
     ],
 )
-KINDS = [Mixed, Lowered, Flagged, Prefixed, Mute]
+KINDS = [Mixed, Lowered, Flagged, Prefixed, Scoped, Mute]
 
 
 def bodies(life: Life, names: list[str]) -> list[dict[str, Any]]:
