@@ -40,6 +40,10 @@ class HostHungUp(HttpFault):
     """The host closed a kept connection before it answered."""
 
 
+class HostAway(HttpFault):
+    """No host took the connection: it got no request."""
+
+
 class AnswerTooLarge(HttpFault):
     """The answer is larger than requested."""
 
@@ -126,6 +130,8 @@ async def exchange(
         raise HttpFault("no complete answer in time: it comes too slowly") from fault
     except (aiohttp.ServerDisconnectedError, ConnectionResetError, BrokenPipeError) as fault:
         raise HostHungUp(_describe(fault)) from fault
+    except aiohttp.ClientConnectorError as fault:
+        raise HostAway(_describe(fault)) from fault
     except (aiohttp.ClientError, OSError, ValueError) as fault:
         raise HttpFault(_describe(fault)) from fault
 

@@ -27,20 +27,22 @@ async def reach(place: str | os.PathLike[str], key: str | None) -> Transport:
     if key is not None:
         raise ClientError(f"{text!r} is a directory, which needs no key")
     path = Path(text).expanduser()
-    served = await _served(path)
-    if served is not None:
-        return served
+    node = await served(text)
+    if node is not None:
+        return node
     from engramlog.api.python.embedded import EmbeddedNode
 
     try:
         return await EmbeddedNode.join(path, OWN_NAME)
     except DirectoryLocked:
-        served = await _served(path)  # a node may serve it by now
-        if served is None:
+        node = await served(text)  # a node may serve it by now
+        if node is None:
             raise
-        return served
+        return node
 
 
-async def _served(path: Path) -> Transport | None:
+async def served(place: str) -> Transport | None:
+    """The way to the node that serves a directory, if one does."""
+    path = Path(place).expanduser()
     control = await asyncio.to_thread(running_control, path)
     return None if control is None else HttpTransport(control.url, control.token, OWN_NAME)

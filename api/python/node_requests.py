@@ -9,8 +9,8 @@ from uuid import uuid4
 import msgspec
 
 from engramlog.api.client.client import ClientError, failure_of, json_of, query_text
-from engramlog.api.python.connecting import reach
-from engramlog.api.python.transport import Transport, begun
+from engramlog.api.python.connecting import reach, served
+from engramlog.api.python.transport import NodeAway, Transport, begun
 from engramlog.api.python.values import name_text
 
 
@@ -44,6 +44,17 @@ class NodeRequests:
                 self._transport = await reach(self.place, self._key)
             return self._transport
 
+    async def _renewed(self, lost: Transport) -> Transport | None:
+        """The way to the node that serves the directory now: one that was started again has another
+        port and token. None for a URL, and if no node serves it."""
+        if self._opening is None or "://" in self.place:
+            return None
+        async with self._opening:
+            # The lost one closes with the last request that is under way on it.
+            if self._transport is lost and (found := await served(self.place)) is not None:
+                self._transport = found
+            return None if self._transport is lost else self._transport
+
     async def ask(
         self,
         method: str,
@@ -70,9 +81,20 @@ class NodeRequests:
             headers |= {"Content-Type": "application/json", "Content-Length": str(len(content))}
         if writes:
             headers["Idempotency-Key"] = str(uuid4())
-        answer = await asyncio.wrap_future(
-            begun(transport.exchange(method, target, content, headers, waited_seconds))
-        )
+        request = (method, target, content, headers, waited_seconds)
+        answer, fault = None, None
+        try:
+            answer = await asyncio.wrap_future(begun(transport.exchange(*request)))
+        except NodeAway as away:
+            fault = away
+        if answer is None or answer.status == 401:
+            renewed = await asyncio.wrap_future(begun(self._renewed(transport)))
+            if renewed is not None:
+                transport = renewed
+                answer = await asyncio.wrap_future(begun(transport.exchange(*request)))
+        if answer is None:
+            assert fault is not None
+            raise fault
         if 300 <= answer.status < 400:
             raise ClientError(
                 f"{transport.place} redirects: give the URL that it leads to", answer.status

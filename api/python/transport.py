@@ -14,6 +14,7 @@ from engramlog.api.client.client import ClientError
 from engramlog.projections.http_exchange import (
     AnswerLimits,
     BlockingHttp,
+    HostAway,
     HostHungUp,
     HttpFault,
     background_loop,
@@ -23,6 +24,10 @@ Result = TypeVar("Result")
 
 _LIMITS = AnswerLimits()
 _open: WeakSet[BlockingHttp] = WeakSet()
+
+
+class NodeAway(ClientError):
+    """No node took the request."""
 
 
 class NodeAnswer(Struct, frozen=True):
@@ -48,7 +53,8 @@ class Transport(Protocol):
         headers: Mapping[str, str],
         waited_seconds: float = 0.0,
     ) -> NodeAnswer:
-        """One request. Runs only in the background loop. Raises ClientError without an answer.
+        """One request. Runs only in the background loop. Raises ClientError without an answer;
+        NodeAway if the node got no request.
 
         Args:
             waited_seconds: how long the node may take by the request itself.
@@ -91,7 +97,8 @@ class HttpTransport:
             except HostHungUp:
                 return await self._once(method, target, content, headers, waited_seconds)
         except HttpFault as fault:
-            raise ClientError(f"cannot reach {self.place}: {fault}") from fault
+            kind = NodeAway if isinstance(fault, HostAway) else ClientError
+            raise kind(f"cannot reach {self.place}: {fault}") from fault
 
     async def _once(
         self,

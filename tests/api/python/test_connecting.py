@@ -52,6 +52,21 @@ def test_a_served_directory_is_reached_through_its_node(tmp_path: Path) -> None:
         node.close()
 
 
+def test_a_directory_is_reached_through_a_node_that_was_started_again(tmp_path: Path) -> None:
+    """With another token, on the same port or on another."""
+    path = tmp_path / "memory"
+    with serving(path) as first:
+        memory = Memory(path)
+        memory.remember("tea at four")
+        port = first.url.rpartition(":")[2]
+    with pytest.raises(ClientError, match="cannot reach"):
+        memory.facts()
+    for options in (("--port", port), ()):
+        with serving(path, *options):
+            assert [fact.value for fact in memory.facts()] == ["tea at four"]
+    memory.close()
+
+
 def test_a_held_directory_is_refused_with_its_holder(tmp_path: Path) -> None:
     path = tmp_path / "memory"
     node = Node.open(path)
