@@ -1,5 +1,4 @@
-"""Writes small private files so that a crash leaves the complete old one or the complete new
-one."""
+"""Writes small private files: after a crash the old one or the new one is there, complete."""
 
 import os
 from collections.abc import Generator

@@ -45,8 +45,7 @@ class SignedHeads(Struct, frozen=True):
 
 
 def signed_bytes(heads: SignedHeads) -> bytes:
-    """The signed bytes: a context line and canonical JSON (keys sorted, no spaces, the signature
-    empty)."""
+    """The signed bytes: a context line and canonical JSON (sorted, no spaces, empty signature)."""
     return HEADS_CONTEXT + _canonical.encode(msgspec.structs.replace(heads, signature=""))
 
 

@@ -196,8 +196,7 @@ class Cleaner:
         return sorted(self._log.positions_of(named).values())
 
     def _erase_receipts(self, waiting: list[str]) -> None:
-        """Erase the receipts of recalls that returned an erased fact, because the question may
-        repeat it."""
+        """Erase receipts of recalls that returned an erased fact: the question may repeat it."""
         for erasure_id in waiting:
             facts = self._facts(erasure_id)
             found = receipts_of(self._log, self._reader.ask(receipt_positions), facts)

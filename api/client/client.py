@@ -193,8 +193,7 @@ def json_of(body: object) -> bytes:
 
 
 def query_text(given: Mapping[str, object]) -> str:
-    """A query string with its ``?``, if anything is given. Raises ClientError for a text that is
-    not Unicode."""
+    """A query string with its ``?``, if anything is given. Raises ClientError if not Unicode."""
     with _only_unicode():
         return "?" + urlencode(given) if given else ""
 

@@ -116,8 +116,7 @@ def card_records(
     moment: Moment,
     filters: ListFilters,
 ) -> list[FactRecord]:
-    """An entity's cards as facts, newest first: one per scope or garden with facts that the caller
-    sees."""
+    """An entity's cards as facts, newest first: one per place with facts that the caller sees."""
     if filters.entity is None or filters.attested or filters.source not in (None, CARD_SOURCE):
         return []
     slots = live(view, authorization, moment, view.slots_about(filters.entity))

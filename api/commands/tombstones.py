@@ -148,8 +148,7 @@ def notices_over(view: View, authorization: Authorization, slots: I32) -> list[T
 def notices_in_recall(
     view: View, authorization: Authorization, moment: Moment, question: RecallRequest
 ) -> list[TombstoneNotice]:
-    """The tombstones that hide facts from a recall: of its entity, or facts with a word of its
-    question."""
+    """The tombstones that hide a recall's facts: of its entity, or with a word of its question."""
     if not view.hiding or not authorization.may("admin"):
         return []
     rights = authorization.past_tombstones()

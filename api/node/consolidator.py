@@ -178,8 +178,7 @@ class Consolidator:
             return report
 
     async def dry_run(self, rule: Rule, *, from_position: int | None = None) -> RunReport:
-        """The deltas that a run over at most ``DRY_RUN_EPISODES_MAX`` episodes would emit. Writes
-        nothing."""
+        """What a run over up to ``DRY_RUN_EPISODES_MAX`` episodes would emit. Writes nothing."""
         head = self._node.log.head().position
         start = await self._start(rule, from_position)
         episodes = await self._read(rule, start, head, DRY_RUN_EPISODES_MAX + 1)

@@ -261,6 +261,5 @@ def _settling(event: Recorded, third: Recorded | None) -> ConflictResolved | Non
 
 
 def _lane(event: Recorded) -> tuple[str, str]:
-    """The sequence in which a batch's events follow each other: this node's own events, or a peer's
-    stream."""
+    """The sequence of a batch's events: this node's own, or a peer's stream."""
     return ("", "") if event.peer is None else (event.header.origin, event.header.stream)

@@ -222,8 +222,7 @@ class Archive:
         return faults
 
     def _fault(self, segment: Segment) -> str | None:
-        """The fault of a file, if any; a checked file is read again only after its size or times
-        change."""
+        """A file's fault, if any; a checked file is read again once its size or times change."""
         path = self._folder / segment.name
         try:
             found = path.stat()

@@ -190,8 +190,7 @@ def _read_positions(log: EventLog, positions: I64) -> Iterator[Sequence[Recorded
 
 
 class Linked(Struct, frozen=True):
-    """An event in its stream: the positions before and after it, and the fault in the chain here,
-    if any."""
+    """An event in its stream: the positions around it, and the fault in the chain here, if any."""
 
     stored: Stored
     recorded: Recorded

@@ -42,8 +42,7 @@ class ReindexStopped(EmbeddingError):
 
 
 class ReindexReport(Struct, frozen=True):
-    """The outcome of a re-indexing. ``changed`` is False if the facts already were indexed with
-    this model."""
+    """The outcome of a re-indexing. ``changed``: False if facts had this model's vectors."""
 
     space: str
     dimensions: int

@@ -19,8 +19,7 @@ class EmbeddingError(Exception):
 
 
 class ProviderUnavailable(EmbeddingError):
-    """The provider cannot answer at present. ``retry_after_seconds``: when a retry makes sense, if
-    known."""
+    """The provider cannot answer now. ``retry_after_seconds``: when to retry, if known."""
 
     def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)

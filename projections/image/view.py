@@ -271,8 +271,7 @@ class View(ColumnView):
         return self._image.accesses.counts.at(slots, moment.position)
 
     def recall_times(self, slots: I32, moment: Moment) -> list[tuple[int, ...]]:
-        """When the last (up to 20) recalls before the moment returned each fact: microseconds,
-        oldest first."""
+        """When the last (up to 20) recalls before the moment returned each fact, ascending (us)."""
         times = self._image.accesses.times
         return [times.at(slot, moment.position) for slot in slots.tolist()]
 

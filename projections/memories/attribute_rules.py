@@ -46,8 +46,7 @@ def misplaced(attributes: FactAttributes | None, scope: str, garden: str | None)
 
 
 def as_received(event: Recorded, attributes: FactAttributes) -> FactAttributes:
-    """Attributes as this node takes them from an event: another node's facts get at most a peer's
-    trust."""
+    """Attributes as taken from an event here: another node's facts get at most a peer's trust."""
     if event.peer is None or attributes.trust <= UNTRUSTED_TRUST_MAX:
         return attributes
     return msgspec.structs.replace(attributes, trust=UNTRUSTED_TRUST_MAX)

@@ -11,8 +11,7 @@ from typing import Protocol
 from engramlog.projections.text.stop_words import STOP_WORDS
 
 MEMORY_RELATION = "memory:stored"
-"""The default relation of a memory. It is set-valued: memories of one user do not contradict each
-other."""
+"""The default relation of a memory, set-valued: a user's memories do not contradict each other."""
 WINDOW_US = 60_000_000
 """How long a repetition counts as immediate, in microseconds."""
 PARAPHRASE_MIN = 0.85

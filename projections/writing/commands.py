@@ -82,8 +82,7 @@ class RefusedItem(OwnShape, frozen=True):
 
 
 class RetractFact(OwnShape, frozen=True, kw_only=True, gc=False):
-    """Retract one fact by id. ``marker_id``: the record of confidence 0 that ended the fact in
-    another log."""
+    """Retract a fact by id. ``marker_id``: the confidence-0 record that ended it in another log."""
 
     fact_id: str
     reason: str = ""

@@ -181,8 +181,7 @@ def page_command(
 
 
 def _is_settled(record: object, settled: dict[str, str], bounds: RecordBounds) -> bool:
-    """Whether a record needs nothing more: one refused for its scope comes again once the scope is
-    granted."""
+    """Whether a record is done with; one refused for its scope comes again once that is granted."""
     code = settled.get(name_of(record))
     return code is not None and not (code == OUTSIDE and scope_of(record) in bounds.scopes)
 

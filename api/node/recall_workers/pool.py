@@ -168,8 +168,7 @@ class RecallWorkers:
         return await self._answered(caller, body, warnings, shape)
 
     def _fits(self, body: RecallBody) -> bool:
-        """Whether a worker can answer. Only the serving process has cards and the vectors of ended
-        facts."""
+        """Whether a worker can answer: it has neither cards nor the vectors of ended facts."""
         if body.entity is not None or body.as_of is not None or body.force_refresh:
             return False
         position = self._node.reader.image.position

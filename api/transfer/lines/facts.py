@@ -95,8 +95,7 @@ class RetractLine(Line, frozen=True, kw_only=True, tag="retract"):
 
 
 class DenyLine(Line, frozen=True, kw_only=True, tag="deny"):
-    """A record of confidence 0 (``marker``) of another source denies a fact: both by key, or by
-    fact id."""
+    """A record of confidence 0 (``marker``) of another source denies a fact: by keys or ids."""
 
     target: str
     marker: str

@@ -55,8 +55,7 @@ class BlockSeal(Struct, frozen=True):
 
 
 class _Written(Struct, frozen=True):
-    """A file's content when this process wrote or mapped it. ``held`` gives None once nothing uses
-    the map."""
+    """A file's content as written or mapped here. ``held`` gives None once nothing uses the map."""
 
     vectors: int
     forgotten: int

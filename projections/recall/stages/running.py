@@ -148,8 +148,7 @@ def _collect(
     choices: tuple[StageChoice, ...],
     stopwatch: Stopwatch,
 ) -> dict[str, Future[_Ran]]:
-    """Run those of this thread, and wait for the others, each up to its deadline; returns the late
-    ones."""
+    """Run this thread's, wait for the others up to their deadlines; returns the late ones."""
     late: dict[str, Future[_Ran]] = {}
     deadlines = {choice.name: choice.deadline_ms / 1000.0 for choice in choices}
     labels = {choice.name: choice.label for choice in choices}

@@ -115,8 +115,7 @@ _decode_state = msgspec.msgpack.Decoder(
 
 
 class DenialsPart(SmallPart):
-    """The denied facts and the records that deny them. A denial waits for facts that have not
-    arrived yet."""
+    """The denied facts and the records that deny them. A denial waits for facts still to come."""
 
     kinds = frozenset({"fact_asserted", "fact_denied"})
 

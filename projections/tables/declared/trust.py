@@ -185,8 +185,7 @@ _decode_state = msgspec.msgpack.Decoder(
 
 
 class TrustPart(SmallPart):
-    """Trust in sources as of any position, for many facts at once. ``trust_formula`` explains the
-    numbers."""
+    """Trust in sources as of any position, for many facts at once, by ``trust_formula``."""
 
     kinds = TrustProjector.kinds
 

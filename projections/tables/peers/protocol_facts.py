@@ -207,8 +207,7 @@ def is_known(db: apsw.Connection, fact: FactAsserted) -> bool:
 
 
 def foreign_settled(db: apsw.Connection, node_id: str, names: Sequence[str]) -> dict[str, str]:
-    """The foreign node's ids that this node settled: empty text if taken, else the reason of the
-    refusal."""
+    """The foreign node's ids settled here: empty text if taken, else the reason of the refusal."""
     rows = query(
         db,
         "SELECT foreign_id, code FROM foreign_refusals WHERE node_id=?1"

@@ -17,8 +17,7 @@ NUMBERS_AT_ONCE = 1 << 16
 
 
 def pack(content: bytes | memoryview) -> tuple[bytes, bytes]:
-    """The contents of the two files, in the order of ``SUFFIXES``; the length must be divisible by
-    four."""
+    """The contents of the two files, in the order of ``SUFFIXES``; four must divide the length."""
     numbers: U32 = np.frombuffer(content, dtype="<u4")
     turned: U32 = (numbers << np.uint32(1)) | (
         numbers >> np.uint32(31)

@@ -152,8 +152,7 @@ def spellings_of(entity: str) -> re.Pattern[str]:
 
 
 def _teach_names(db: apsw.Connection, entity: str) -> None:
-    """Define two functions for statements: whether a text names the entity, and whether it is its
-    name."""
+    """Define two functions for SQL: whether a text names the entity, and whether it is its name."""
     pattern = spellings_of(entity)
 
     def is_it(*texts: apsw.SQLiteValue) -> bool:

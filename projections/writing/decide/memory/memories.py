@@ -83,8 +83,7 @@ def _like(command: StoreMemory, slots: list[int], texts: list[str]) -> list[int]
 
 
 def _skipped(fact: AssertFact, view: View, slot: int, context: Context) -> Decision:
-    """Answer with the existing memory; raises its classification if the repetition is more
-    confidential."""
+    """Answer with the existing memory; a more confidential repetition raises its classification."""
     name = _ids(view, [slot], context)[0]
     given = (fact.attributes or PLAIN).classification
     standing = present_attributes(context.db, name) or PLAIN
