@@ -4,6 +4,7 @@ from types import TracebackType
 
 import apsw
 
+from engramlog.eventlog.engines.sqlite.schema import is_full
 from engramlog.eventlog.errors import StorageFailed, StorageFull
 
 MACHINE_FAULTS = (
@@ -47,7 +48,7 @@ class storage_errors:  # noqa: N801  # reads as a statement
         fault: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if isinstance(fault, apsw.FullError):
+        if is_full(fault):
             raise StorageFull(f"no space left for the tables: {fault}") from fault
         if isinstance(fault, DAMAGED):
             raise TablesDamaged(fault) from fault

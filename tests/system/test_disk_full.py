@@ -139,6 +139,20 @@ def test_a_node_that_was_killed_starts_on_a_full_disk_and_answers(disk: Path) ->
         assert client.get("/v1/facts")["total"] == 1
 
 
+def test_a_disk_that_is_too_full_for_a_new_log_is_named(disk: Path) -> None:
+    filler = disk / "filler"
+    fill_up(filler)
+    with filler.open("r+b") as file:
+        # The keys fit, and the log's side file does not.
+        file.truncate(filler.stat().st_size - 6 * 4096)
+    refused = engramlog("serve", "--data", disk / "data", "--port", "0", "--no-auth")
+    assert refused.returncode == 1
+    assert "no space left" in refused.stderr.lower()
+    filler.unlink()
+    with serving(disk / "data", "--no-auth") as node:
+        assert node.client().post("/v1/facts", fact(1))["position"]
+
+
 def fill_up(filler: Path) -> None:
     """Take every byte that the disk has left."""
     with filler.open("ab", buffering=0) as file:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import apsw
 
-from engramlog.eventlog.engines.sqlite.schema import BUSY_TIMEOUT_MS, storage_error
+from engramlog.eventlog.engines.sqlite.schema import BUSY_TIMEOUT_MS, is_full, storage_error
 from engramlog.eventlog.errors import StorageFull
 
 ALL_PAGES = -1
@@ -23,7 +23,7 @@ def copy_database(source: Path, target: Path) -> None:
                     while not copying.done:
                         copying.step(ALL_PAGES)
                 writer.execute("PRAGMA journal_mode=DELETE")  # one file, no side files
-    except apsw.FullError as fault:
-        raise StorageFull(f"no space left to copy {source.name} to {target}") from fault
     except apsw.Error as fault:
+        if is_full(fault):
+            raise StorageFull(f"no space left to copy {source.name} to {target}") from fault
         raise storage_error(fault) from fault

@@ -174,9 +174,16 @@ SELECT_RECEIVED_AT = "SELECT received_at FROM events WHERE position = ?"
 SELECT_SCHEMA = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY sql"
 
 
+def is_full(fault: BaseException | None) -> bool:
+    """Whether no space is left. If it is the ``-shm`` file that finds none, SQLite calls it an I/O
+    error."""
+    precise = getattr(fault, "extendedresult", None)
+    return isinstance(fault, apsw.FullError) or precise == apsw.SQLITE_IOERR_SHMSIZE
+
+
 def storage_error(fault: apsw.Error) -> StorageError:
     """The log's own error for one of SQLite's."""
-    if isinstance(fault, apsw.FullError):
+    if is_full(fault):
         return StorageFull(f"no space left for the log: {fault}")
     if isinstance(fault, apsw.CantOpenError | apsw.ReadOnlyError):
         words = str(fault).replace("not an error", "unable to open database file")
