@@ -139,12 +139,13 @@ def test_a_node_that_was_killed_starts_on_a_full_disk_and_answers(disk: Path) ->
         assert client.get("/v1/facts")["total"] == 1
 
 
-def test_a_disk_that_is_too_full_for_a_new_log_is_named(disk: Path) -> None:
+@pytest.mark.parametrize("pages", [6, 20, 22, 30])
+def test_a_disk_that_is_too_full_for_a_new_node_is_named(disk: Path, pages: int) -> None:
+    """Room for the keys, for the log but not its side file, or for no tables."""
     filler = disk / "filler"
     fill_up(filler)
     with filler.open("r+b") as file:
-        # The keys fit, and the log's side file does not.
-        file.truncate(filler.stat().st_size - 6 * 4096)
+        file.truncate(filler.stat().st_size - pages * 4096)
     refused = engramlog("serve", "--data", disk / "data", "--port", "0", "--no-auth")
     assert refused.returncode == 1
     assert "no space left" in refused.stderr.lower()
