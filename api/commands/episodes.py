@@ -37,6 +37,8 @@ from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.moment import Moment, format_instant, parse_instant
 from engramlog.projections.writing.memory_commands import ApplyDeltas, RecordEpisodes
 
+FACTS_READ = 500
+"""Facts read at once to find those that match a pattern."""
 PAYLOAD_REST_BYTES_MAX = 4_096
 """Bytes of a payload besides the fact itself."""
 _TRIPLES = UUID("d6a1c7de-40a3-5d0f-8f0e-7b1f53b8c1aa")
@@ -193,24 +195,35 @@ def memory_facts(
     authorization: Authorization,
     moment: Moment,
     pattern: FactPattern,
+    *,
+    scope: str | None,
+    after: int,
     limit: int,
-) -> list[MemoryFact]:
-    """The matching facts, oldest first, visible to the caller at the moment."""
+) -> list[tuple[int, MemoryFact]]:
+    """The matching facts that the caller may read at the moment, with their positions: oldest
+    first, in one ``scope`` if given, after position ``after``."""
     rows = context.node.reader.ask(
         reading_deltas.memory_facts_at, moment.position, user=pattern.user, agent=pattern.agent
     )
-    by_slot = {slot: row for row in rows if (slot := view.slot_of(row["fact_id"])) is not None}
+    by_slot = {
+        slot: row
+        for row in rows
+        if scope in (None, row["scope"]) and (slot := view.slot_of(row["fact_id"])) is not None
+    }
     slots = live(view, authorization, moment, np.array(sorted(by_slot), dtype=np.int32))
-    found: list[MemoryFact] = []
-    records = context.records(view, slots, moment)
-    for slot, record in zip(slots.tolist(), records, strict=True):
-        text = as_text(record.value.v) or ""
-        row = _versioned(context, view, authorization, by_slot[slot])
-        fact = memory_fact(row, record.relation, record.value.type, text, record.confidence)
-        if matches(pattern, fact.payload):
-            found.append(fact)
-            if len(found) == limit:
-                break
+    slots = slots[view.from_position[slots] > after]
+    found: list[tuple[int, MemoryFact]] = []
+    for start in range(0, len(slots), FACTS_READ):
+        some = slots[start : start + FACTS_READ]
+        records = context.records(view, some, moment)
+        for slot, record in zip(some.tolist(), records, strict=True):
+            text = as_text(record.value.v) or ""
+            row = _versioned(context, view, authorization, by_slot[slot])
+            fact = memory_fact(row, record.relation, record.value.type, text, record.confidence)
+            if matches(pattern, fact.payload):
+                found.append((int(view.from_position[slot]), fact))
+                if len(found) == limit:
+                    return found
     return found
 
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from sys import maxsize
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -162,11 +163,10 @@ class NodeFactStore(_NodeStore):
         if user is None:
             raise MemoryScopeError("user", "is required: a query reads one user's facts")
         agent = pattern.agent if pattern.agent is not None else self._agent
-        given = {"user": user, "agent": agent, "limit": PAGE}
-        same = {name: getattr(pattern, name) for name in ("subject", "predicate", "object")}
-        page = await self._requests.ask("GET", "/v1/deltas/facts", query={**given, **same})
-        records = [each for each in page["facts"] if each["scope"] == self._scope]
-        return [MemorisedFact.model_validate(each) for each in records]
+        query = {"user": user, "agent": agent, "scope": self._scope}
+        query |= {name: getattr(pattern, name) for name in ("subject", "predicate", "object")}
+        found, _ = await self._requests.items("/v1/deltas/facts", "facts", query, maxsize, PAGE)
+        return [MemorisedFact.model_validate(each) for each in found]
 
     async def unpin(self, fact_id: str) -> None:
         """See ``FactStore``. Raises FactConflictError if facts of several owners have the id."""

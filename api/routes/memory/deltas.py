@@ -48,9 +48,11 @@ class MemoryFactPage(Struct):
     """Facts that deltas wrote, oldest first."""
 
     facts: list[MemoryFact]
+    cursor: str | None
 
 
 _KIND = "deltas"
+_FACTS_KIND = "memory-facts"
 
 
 @routes.add("POST /v1/deltas", permission="write", errors=(404,))
@@ -113,8 +115,20 @@ def list_deltas(call: Call, query: DeltasQuery) -> DeltaPage:
 @routes.add("GET /v1/deltas/facts", permission="read", headers=("Stigmem-Session",))
 def list_facts(call: Call, query: MemoryFactsQuery) -> MemoryFactPage:
     """A user's current facts that deltas wrote, with their lineage."""
-    view, moment = call.at(query)
+    view = call.view()
+    walk = call.walk(_FACTS_KIND, query, call.moment(view, query))
     pattern = msgspec.convert(query, FactPattern, from_attributes=True)
-    facts = memory_facts(call, view, call.authorization, moment, pattern, query.limit)
+    found = memory_facts(
+        call,
+        view,
+        call.authorization,
+        walk.moment(),
+        pattern,
+        scope=query.scope,
+        after=int(walk.place[0]) if walk.place else 0,
+        limit=query.limit + 1,
+    )
+    shown, cursor = call.page(walk, found, query.limit, lambda each: (each[0],))
+    facts = [fact for _, fact in shown]
     call.note_read(frozenset(fact.scope for fact in facts))
-    return MemoryFactPage(facts)
+    return MemoryFactPage(facts, cursor)

@@ -108,7 +108,9 @@ class MemoryFactsQuery(MomentQuery, extra="forbid"):
     subject: str | None = Field(default=None, max_length=2048)
     predicate: str | None = Field(default=None, max_length=2048)
     object: str | None = Field(default=None, max_length=CONTENT_LENGTH_MAX)
+    scope: Scope | None = None
     limit: int = Field(default=100, ge=1, le=PAGE_MAX)
+    cursor: str | None = Field(default=None, max_length=4096)
 
 
 class Triple(Model, extra="forbid"):

@@ -166,6 +166,24 @@ def test_facts_are_replaced_within_their_own_user_and_scope(live: LiveNode) -> N
     )
 
 
+def test_facts_come_in_pages_of_one_scope(live: LiveNode) -> None:
+    for n in range(5):
+        apply(live, delta("add", id=f"f-{n}", object=str(n)), scope="team")
+        apply(live, delta("add", id=f"f-{n}", object=f"other {n}"), scope="local")
+    query: dict[str, Any] = {"user": "Alice", "scope": "team", "predicate": "drinks", "limit": 2}
+    pages: list[list[str]] = []
+    while True:
+        page = live.call("GET", "/v1/deltas/facts", params=query).json()
+        pages.append([fact["payload"]["object"] for fact in page["facts"]])
+        if page["cursor"] is None:
+            break
+        query["cursor"] = page["cursor"]
+        apply(live, delta("add", id="late", object="late"), scope="team")
+    assert pages == [["0", "1"], ["2", "3"], ["4"]], "as of the first page"
+    other = {**query, "scope": "local"}
+    assert live.call("GET", "/v1/deltas/facts", params=other).status_code == 400
+
+
 # -- validation at both ends --------------------------------------------------------------
 
 

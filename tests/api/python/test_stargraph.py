@@ -234,6 +234,19 @@ def test_a_pinned_fact_comes_back_and_an_unpinned_one_does_not(
         wait(store.query(FactPattern(subject="self")))
 
 
+def test_a_query_finds_all_facts_of_its_scope(
+    memory: AsyncMemory, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engramlog.api.python.stargraph.node_stores.PAGE", 2)
+    store, team = NodeFactStore(memory), NodeFactStore(memory, scope="team")
+    for n in range(5):
+        drink = {"payload": payload(user, f"{n}", f"tea {n}")}
+        wait(team.pin(fact(user, id=f"{user}-team-{n}", **drink)))
+        wait(store.pin(fact(user, id=f"{user}-{n}", **drink)))
+    found = wait(store.query(FactPattern(user=user)))
+    assert [each.payload["object"] for each in found] == [f"tea {n}" for n in range(5)]
+
+
 @pytest.mark.parametrize(
     "wrong", [{"lineage": []}, {"confidence": -3.0}, {"confidence": 5.0}, {"confidence": 0.0},
               {"confidence": float("nan")}],
