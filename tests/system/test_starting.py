@@ -2,6 +2,7 @@
 
 import json
 import logging
+import signal
 import socket
 from pathlib import Path
 
@@ -28,6 +29,13 @@ def test_lines_are_json_where_no_person_reads_them(tmp_path: Path) -> None:
     assert request["principal"] == "anon:trusted"
     assert [line["message"] for line in lines][-1].startswith("stopped at position ")
     assert {line["level"] for line in lines} == {"info"}
+
+
+def test_the_end_of_its_terminal_stops_a_node_as_ctrl_c_does(tmp_path: Path) -> None:
+    with serving(tmp_path / "data") as node:
+        node.process.send_signal(signal.SIGHUP)
+        assert node.process.wait(30) == 0
+        assert "stopped at position " in node.errors()
 
 
 def test_people_get_plain_lines() -> None:

@@ -17,7 +17,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
@@ -37,7 +37,6 @@ from engramlog.projections.recall.profile import UnknownProfile, load_profile
 
 START_SECONDS_MAX = 30.0
 PORT_MAX = 65_535
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 _access = logging.getLogger("engramlog.access")
 _log = logging.getLogger(__name__)
@@ -206,7 +205,7 @@ def check_profile(node: Node, settings: Settings) -> None:
 
 
 def run(node: Node, settings: Settings, on_ready: Callable[[Settings], None]) -> None:
-    """Serve an open node until SIGINT or SIGTERM. The caller closes the node. Raises ServingError:
+    """Serve an open node until a signal to stop. The caller closes the node. Raises ServingError:
     the node is exposed without authentication, the address is taken, or the recall profile does not
     exist."""
     check_exposure(settings)
@@ -219,7 +218,7 @@ def run(node: Node, settings: Settings, on_ready: Callable[[Settings], None]) ->
     async def main() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
+        for number in _stopping_signals():
             loop.add_signal_handler(number, stop.set)
 
         def ready() -> None:
@@ -283,3 +282,11 @@ def serve_in_background(
                 stop()
         thread.join(settings.shutdown_timeout_s + START_SECONDS_MAX)
         bound.close()
+
+
+def _stopping_signals() -> Iterator[signal.Signals]:
+    """SIGINT, SIGTERM, and SIGHUP, the end of a terminal, unless the node was told to outlast it
+    (``nohup``)."""
+    yield from (signal.SIGINT, signal.SIGTERM)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        yield signal.SIGHUP
