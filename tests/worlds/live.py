@@ -113,7 +113,7 @@ class LiveNode:
         if self._loop.is_closed():
             return
         self.http.close()
-        self.run(self._runner.cleanup())
+        self.run(end_serving(self._runner))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
@@ -138,3 +138,16 @@ def fact(**fields: Any) -> dict[str, Any]:
         "scope": "company",
         **fields,
     }
+
+
+async def end_serving(runner: web.AppRunner) -> None:
+    """Stop serving. Cuts off connections that aiohttp does not wait for: those that came meanwhile,
+    and those whose clients read no more. The loop ends before they would."""
+    server = runner.server
+    served = [] if server is None else server.connections
+    await runner.cleanup()
+    await asyncio.sleep(0)  # for connections under way
+    for connection in served if server is None else [*served, *server.connections]:
+        if connection.transport is not None:
+            connection.transport.abort()
+    await asyncio.sleep(0)  # for the transports to close

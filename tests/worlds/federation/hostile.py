@@ -13,7 +13,7 @@ from engramlog.eventlog.signing import SignedHeads
 from engramlog.replay.federation.declaration import declare, fingerprint
 from engramlog.replay.federation.page import StreamPage, encode_page
 from tests.worlds.federation.forged import Forger
-from tests.worlds.live import CONTROL_TOKEN, LiveNode
+from tests.worlds.live import CONTROL_TOKEN, LiveNode, end_serving
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 SCOPES = ["company", "public"]
@@ -95,7 +95,7 @@ class HostilePeer:
     def close(self) -> None:
         """Stop serving, endless answers included."""
         if self._runner is not None:
-            asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(20)
+            asyncio.run_coroutine_threadsafe(end_serving(self._runner), self._loop).result(20)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
