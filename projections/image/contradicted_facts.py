@@ -18,7 +18,9 @@ def are_contradicted(view: View, slots: I32, moment: Moment, authorization: Auth
         asked = np.flatnonzero(crowded & view.unexpired_claims(slots, moment))
         if len(asked):
             flags[asked] = _disputed(view, slots[asked], moment, authorization)
-    return flags | are_denied(view, slots, moment, authorization, ~flags)
+    if view.denials:
+        flags |= are_denied(view, slots, moment, authorization, ~flags)
+    return flags
 
 
 def are_denied(
