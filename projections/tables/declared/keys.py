@@ -100,7 +100,7 @@ class KeyRing:
             if row.revoked_position is None:
                 ring._by_id[row.key_id] = ring._by_prefix[prefix] = row
             elif ring._by_id.pop(row.key_id, None) is not None:
-                del ring._by_prefix[prefix]
+                ring._by_prefix.pop(prefix, None)
         return ring
 
     def lookup(self, key_sha256: str, now_us: int) -> KeyRow | None:
