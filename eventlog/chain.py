@@ -20,6 +20,7 @@ from engramlog.eventlog.codec import (
     decode_header,
     encode_header,
     header_hash,
+    header_of,
     payload_hash,
 )
 from engramlog.eventlog.errors import CorruptLog, UnknownKind
@@ -158,15 +159,15 @@ class Chain:
                 raise CorruptLog(position, f"the next event given is at {stored.position}")
             if position > 1 and (stored.received_at < received_at or stored.received_hlc < hlc):
                 raise CorruptLog(position, "it was received before the event it follows")
-            recorded = decode(stored)
-            stream = recorded.header.stream
+            header = header_of(stored)
+            stream = header.stream
             before = tips.get(stream) or self._stream_head(stream)
-            fault = link_fault(before, stored, recorded.header, erasable=True)
+            fault = link_fault(before, stored, header, erasable=True)
             if fault is not None:
                 raise CorruptLog(position, fault)
-            tips[stream] = StreamHead(stream, recorded.header.stream_seq, stored.hash)
+            tips[stream] = StreamHead(stream, header.stream_seq, stored.hash)
             received_at, hlc = stored.received_at, stored.received_hlc
-            links.append((recorded, stored))
+            links.append((decode(stored, header), stored))
         for stream, tip in tips.items():
             self._undo.setdefault(stream, self._tips.get(stream))
             self._tips[stream] = (tip.stream_seq, tip.hash)

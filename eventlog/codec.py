@@ -121,12 +121,17 @@ def _intact_header(stored: Stored) -> Header:
     """The header of an event whose header and payload match their hashes. Raises CorruptLog."""
     if header_hash(stored.header) != stored.hash:
         raise CorruptLog(stored.position, HEADER_ALTERED)
-    try:
-        header = decode_header(stored.header)
-    except (msgspec.MsgspecError, TypeError, UnicodeDecodeError) as fault:
-        raise CorruptLog(stored.position, f"undecodable event: {fault}") from fault
+    header = header_of(stored)
     if stored.payload is not None and (
         stored.salt is None or payload_hash(stored.salt, stored.payload) != header.payload_hash
     ):
         raise CorruptLog(stored.position, PAYLOAD_ALTERED)
     return header
+
+
+def header_of(stored: Stored) -> Header:
+    """The header of an event, whatever its hashes. Raises CorruptLog for unreadable bytes."""
+    try:
+        return decode_header(stored.header)
+    except (msgspec.MsgspecError, TypeError, UnicodeDecodeError) as fault:
+        raise CorruptLog(stored.position, f"undecodable event: {fault}") from fault
