@@ -90,7 +90,7 @@ def json_list(values: Iterable[object]) -> str:
     return msgspec.json.encode(list(values)).decode()
 
 
-def among(column: str, values: Collection[str] | None) -> tuple[str, tuple[str, ...]]:
+def where_in(column: str, values: Collection[str] | None) -> tuple[str, tuple[str, ...]]:
     """A condition and its bindings: ``column`` has one of ``values``; None: every row."""
     if values is None:
         return "TRUE", ()

@@ -16,7 +16,7 @@ from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import AliasSet
 from engramlog.projections.columns.names.entity_names import phrase_of
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import among, query, query_value
+from engramlog.projections.tables.database import query, query_value, where_in
 from engramlog.projections.tables.erasing import POSITIONS
 from engramlog.projections.tables.projector import Projector
 from engramlog.projections.tables.struct_rows import end_rows, insert_row, rows_as
@@ -64,7 +64,7 @@ class AliasesProjector(Projector):
 
 def load_aliases(db: apsw.Connection, names: Collection[str] | None = None) -> list[AliasRow]:
     """Aliases ever set, oldest first: all, or those of some names."""
-    where, bindings = among("raw_uri", names)
+    where, bindings = where_in("raw_uri", names)
     return rows_as(AliasRow, db, f"FROM aliases WHERE {where} ORDER BY from_position", bindings)
 
 

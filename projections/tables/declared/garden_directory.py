@@ -13,7 +13,7 @@ import apsw
 from msgspec import Struct
 
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import among, json_list, query
+from engramlog.projections.tables.database import json_list, query, where_in
 
 Role: TypeAlias = Literal["admin", "writer", "reader", "quarantine:moderator"]
 WRITING_ROLES = frozenset({"admin", "writer"})
@@ -21,11 +21,11 @@ MODERATING_ROLES = frozenset({"admin", "quarantine:moderator"})
 
 _GARDENS = f"""
 SELECT id, slug, name, scope, description, quarantine, created_by, created_at FROM gardens
-WHERE to_position={LIVE} AND {{among}} ORDER BY from_position
+WHERE to_position={LIVE} AND {{wanted}} ORDER BY from_position
 """
 _MEMBERS = f"""
 SELECT garden_id, entity_uri, role, added_by, added_at FROM garden_members
-WHERE to_position={LIVE} AND {{among}} ORDER BY added_at, entity_uri
+WHERE to_position={LIVE} AND {{wanted}} ORDER BY added_at, entity_uri
 """
 _OF_SCOPES = "SELECT id FROM gardens WHERE scope IN (SELECT value FROM json_each(?))"
 _REVIEWS = """
@@ -136,11 +136,11 @@ def _names(garden: Garden | None) -> set[str]:
 def load_gardens(db: apsw.Connection, ids: Collection[str] | None = None) -> list[Garden]:
     """Present gardens, oldest first: all, or those of some ids."""
     members: dict[str, list[Member]] = {}
-    where, bindings = among("garden_id", ids)
-    for garden_id, *member in query(db, _MEMBERS.format(among=where), bindings):
+    where, bindings = where_in("garden_id", ids)
+    for garden_id, *member in query(db, _MEMBERS.format(wanted=where), bindings):
         members.setdefault(garden_id, []).append(Member(*member))
-    where, bindings = among("id", ids)
-    rows = query(db, _GARDENS.format(among=where), bindings)
+    where, bindings = where_in("id", ids)
+    rows = query(db, _GARDENS.format(wanted=where), bindings)
     return [
         Garden(
             garden_id,

@@ -15,7 +15,7 @@ from msgspec import Struct
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import KeyIssued, KeyRevoked
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import among
+from engramlog.projections.tables.database import where_in
 from engramlog.projections.tables.projector import Projector
 from engramlog.projections.tables.struct_rows import end_rows, insert_row, rows_as
 
@@ -77,7 +77,7 @@ class KeysProjector(Projector):
 
 def load_keys(db: apsw.Connection, ids: Collection[str] | None = None) -> list[KeyRow]:
     """Keys ever issued, oldest first: all, or those of some ids."""
-    where, bindings = among("key_id", ids)
+    where, bindings = where_in("key_id", ids)
     rows = f"(SELECT *, nullif(to_position, {LIVE}) AS revoked_position FROM api_keys)"
     return rows_as(KeyRow, db, f"FROM {rows} WHERE {where} ORDER BY from_position", bindings)
 
