@@ -61,6 +61,8 @@ async def create_key(call: Call, request: KeyRequest) -> KeyRecord:
     expires_us = now_us + LIFETIME_DAYS * DAY_US
     if request.expires_at is not None:
         expires_us = parse_instant(request.expires_at)
+        if expires_us <= now_us:
+            raise invalid("lifetime", ["body", "expires_at"], "must be in the future")
         if expires_us > now_us + LIFETIME_DAYS * DAY_US:
             raise ApiError(400, f"expires_at exceeds the keys' max age of {LIFETIME_DAYS} days")
     command = KeyIssued(

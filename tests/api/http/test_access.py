@@ -233,10 +233,12 @@ def test_bad_keys_are_refused_without_echoing_the_secret(guarded: LiveNode) -> N
         {"raw_key": "a-secret-too-short"},
         {"raw_key": ["a-secret-in-a-list"]},
         {"expires_at": "soon"},
+        {"expires_at": "2001-01-01T00:00:00Z"},
     ]
     for fields in wrong:
         answer = mint(guarded, **{"raw_key": "S" * 40, **fields})
         assert answer.status_code == 422
+        assert [each["loc"] for each in answer.json()["detail"]] == [["body", *fields]]
         assert "S" * 40 not in answer.text
         assert "a-secret" not in answer.text
     missing = guarded.call("POST", "/v1/auth/keys", key=CONTROL_TOKEN, json={"raw_key": "S" * 40})
