@@ -7,7 +7,7 @@ It calls a node by URL, with a key if the node needs one. Failures of either sid
 import http.client
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -36,6 +36,42 @@ class ClientError(Exception):
         self.answer = answer
 
 
+class AnswerFields(dict[str, Any]):
+    """An answer's JSON object. A field that it lacks is a ClientError: the URL is not a node's."""
+
+    place = ""
+
+    @classmethod
+    def of(cls, place: str, fields: dict[str, Any]) -> Self:
+        answer = cls(fields)
+        answer.place = place
+        return answer
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise ClientError(f"{self.place} did not answer as a node: there is no {name!r}")
+
+    def shaped(self, shape: type[_Shape], **more: object) -> _Shape:
+        """The answer and ``more`` as a struct; its ``record`` is the answer. Raises ClientError."""
+        try:
+            return msgspec.convert({**self, **more, "record": self}, shape)
+        except msgspec.ValidationError as fault:
+            raise ClientError(f"{self.place} did not answer as a node: {fault}") from fault
+
+
+def decoded_answer(place: str, status: int, content: bytes, *, listed: bool = False) -> Any:
+    """An answer from its bytes: an object, or with ``listed`` a list of objects; ``place``: its
+    URL. Raises ClientError."""
+    try:
+        if listed:
+            rows = msgspec.json.decode(content, type=list[dict[str, Any]])
+            return [AnswerFields.of(place, row) for row in rows]
+        return AnswerFields.of(place, msgspec.json.decode(content, type=dict[str, Any]))
+    except msgspec.ValidationError as fault:
+        raise ClientError(f"{place} did not answer as a node: {fault}", status) from fault
+    except msgspec.DecodeError as fault:
+        raise ClientError(f"{place} did not answer with JSON", status) from fault
+
+
 class Client:
     """Requests to one node. For one thread at a time."""
 
@@ -52,9 +88,11 @@ class Client:
         if key:
             self._headers["Authorization"] = f"Bearer {key}"
 
-    def get(self, path: str, query: Mapping[str, object] | None = None) -> Any:
+    def get(
+        self, path: str, query: Mapping[str, object] | None = None, *, listed: bool = False
+    ) -> Any:
         """The JSON answer of a GET. Raises ClientError."""
-        return self.request("GET", path, query=query)
+        return self.request("GET", path, query=query, listed=listed)
 
     def post(
         self, path: str, body: object = None, query: Mapping[str, object] | None = None
@@ -97,19 +135,17 @@ class Client:
         body: object = None,
         raw: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        listed: bool = False,
     ) -> Any:
         """One request; ``raw`` is sent unchanged, ``body`` as JSON; ``headers`` on top of the
-        client's own. Raises ClientError."""
+        client's own; ``listed``: the answer is a list. Raises ClientError."""
         data = raw if raw is not None or body is None else json_of(body)
         status, answer = self._exchange(method, self._target(path, query), data, headers or {})
         if status >= 400:
             raise self._failure(status, answer)
         if not answer:
             return None
-        try:
-            return msgspec.json.decode(answer)
-        except msgspec.DecodeError as fault:
-            raise ClientError(f"{self.url}{path} did not answer with JSON", status) from fault
+        return decoded_answer(f"{self.url}{path}", status, answer, listed=listed)
 
     def fetch(
         self,

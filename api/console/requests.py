@@ -36,6 +36,7 @@ class Request(Struct, frozen=True):
             query or body.
         shows: prints the answer otherwise.
         part: print only this part of the answer, in JSON too.
+        listed: whether the answer is a list.
         page_max: for a list in pages: how many items a page holds. The list ends at ``--limit``.
         embedding: see ``reach``.
         create: see ``reach``.
@@ -46,6 +47,7 @@ class Request(Struct, frozen=True):
     call: str
     shows: Shows
     part: str = ""
+    listed: bool = False
     page_max: int = 0
     embedding: "Embedding" = "off"
     create: bool = False
@@ -65,7 +67,7 @@ class Request(Struct, frozen=True):
                 most = fields.pop("limit")
                 answer: Any = client.items(path, self.part, fields, most, self.page_max)
             elif method == "GET":
-                answer = client.get(path, fields)
+                answer = client.get(path, fields, listed=self.listed)
             else:
                 answer = client.request(method, path, body=fields or None)
         if self.part and not self.page_max:

@@ -33,6 +33,7 @@ from engramlog.api.python.values import (
     moment_text,
     name_text,
     plain_text,
+    text_list,
     wire_value,
 )
 
@@ -140,7 +141,7 @@ class AsyncMemoryView:
         query = {"scope": scope or self._scope, **self._moment}
         path = f"/v1/cards/{path_segment(name_text('entity', entity))}"
         answer = await self.requests.ask("GET", path, query=query)
-        return convert({**answer, "record": answer}, CardOfEntity)
+        return answer.shaped(CardOfEntity)
 
     async def history(self, what: str | Fact) -> EntityHistory:
         """The first 1,000 events of an entity's facts, or of one fact, oldest first. An entity's
@@ -207,8 +208,6 @@ class AsyncMemory(AsyncMemoryView):
             topic, tags: more words that find it.
         """
         owner = given_user(user) or await self._owner()
-        if isinstance(tags, str):  # a sequence too, of letters
-            raise TypeError("tags: give a list of texts, not a str")
         body = {
             "content": plain_text("text", text),
             "source": owner,
@@ -216,7 +215,7 @@ class AsyncMemory(AsyncMemoryView):
             "confidence": confidence,
             "entity": given_name("about", about),
             "topic": given_name("topic", topic),
-            "tags": [plain_text("tags", tag) for tag in tags],
+            "tags": text_list("tags", tags),
         }
         answer = await self.requests.ask(
             "POST", "/v1/memories", body=given_fields(body), writes=True
@@ -281,8 +280,7 @@ class AsyncMemory(AsyncMemoryView):
         answer = await self.requests.ask(
             "POST", "/v1/erasures", body=body, waited_seconds=ERASING_SECONDS
         )
-        clean = answer["status"] == "clean"
-        return convert({**answer, "clean": clean, "record": answer}, ErasedFacts)
+        return answer.shaped(ErasedFacts, clean=answer["status"] == "clean")
 
     async def close(self) -> None:
         """Release the memory. Idempotent."""

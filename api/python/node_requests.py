@@ -6,12 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 from uuid import uuid4
 
-import msgspec
-
-from engramlog.api.client.client import ClientError, failure_of, json_of, query_text
+from engramlog.api.client.client import (
+    AnswerFields,
+    ClientError,
+    decoded_answer,
+    failure_of,
+    json_of,
+    query_text,
+)
 from engramlog.api.python.connecting import reach, served
 from engramlog.api.python.transport import NodeAway, Transport, begun
-from engramlog.api.python.values import name_text
+from engramlog.api.python.values import name_text, whole_number
 
 
 class NodeRequests:
@@ -65,7 +70,7 @@ class NodeRequests:
         writes: bool = False,
         accept: Sequence[int] = (),
         waited_seconds: float = 0.0,
-    ) -> dict[str, Any]:
+    ) -> AnswerFields:
         """One request and its JSON. Raises ClientError.
 
         Args:
@@ -99,12 +104,8 @@ class NodeRequests:
             raise ClientError(
                 f"{transport.place} redirects: give the URL that it leads to", answer.status
             )
-        try:
-            decoded: Any = msgspec.json.decode(answer.body) if answer.body else {}
-        except msgspec.DecodeError as fault:
-            raise ClientError(
-                f"{transport.place}{path} did not answer with JSON", answer.status
-            ) from fault
+        place = f"{transport.place}{path}"
+        decoded: AnswerFields = decoded_answer(place, answer.status, answer.body or b"{}")
         if answer.status >= 400 and answer.status not in accept:
             raise failure_of(answer.status, decoded)
         return decoded
@@ -122,7 +123,9 @@ class NodeRequests:
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Up to ``most`` items of a list with pages of at most ``page_max``, and the last page;
         ``name``: of the items in a page; ``size_name``: of the parameter for its size;
-        ``cursor_name``: of the next one's cursor. Raises ClientError."""
+        ``cursor_name``: of the next one's cursor. Raises ClientError; TypeError for a limit that is
+        no whole number."""
+        whole_number("limit", most)
         found: list[dict[str, Any]] = []
         cursor: str | None = None
         while True:

@@ -10,7 +10,7 @@ from msgspec import Struct, convert, field
 
 from engramlog.api.answers.compact_facts import packed_lines
 from engramlog.api.answers.fact_record import ShortFact
-from engramlog.api.python.values import PlainValue, instant, plain_value
+from engramlog.api.python.values import PlainValue, instant, plain_value, whole_number
 
 Item = TypeVar("Item")
 
@@ -119,7 +119,7 @@ class Facts(Listing[Fact]):
         data."""
         if not self:
             return ""
-        budget = _UNBOUNDED if max_tokens is None else max_tokens
+        budget = _UNBOUNDED if max_tokens is None else whole_number("max_tokens", max_tokens)
         return packed_lines(convert([fact.record for fact in self], list[ShortFact]), budget).text
 
 

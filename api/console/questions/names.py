@@ -26,6 +26,7 @@ LIST = Request(
         },
         empty="no aliases",
     ),
+    listed=True,
 )
 UNALIAS = Request("DELETE /v1/aliases/{raw_uri}", says("{raw_uri} means itself"))
 LAYERS = {1: "an entity with facts", 2: "an alias", 3: "a name like others", None: "unknown"}

@@ -41,6 +41,7 @@ LIST = Request(
             "description": lambda key: key.get("description"),
         }
     ),
+    listed=True,
     fields=everybodys,
 )
 REVOKE = Request("DELETE /v1/auth/keys/{id}", says("key {id} is revoked"))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from engramlog import ClientError, EventLogError, Memory
+from engramlog.api.console.main import main
 from engramlog.api.node.node import Node
 from engramlog.api.node.process.control_file import CONTROL_NAME, Control, write_control
 from engramlog.api.node.process.serving import serve_in_background
@@ -125,6 +126,35 @@ def test_slow_erasures_are_awaited_and_redirects_refused(monkeypatch: pytest.Mon
             with pytest.raises(ClientError, match="redirects: give the URL"):
                 memory.facts()
         node.shutdown()
+
+
+class OtherService(SlowEraser):
+    """Answers every GET with JSON that no node sends."""
+
+    answer: bytes
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.answer)))
+        self.end_headers()
+        self.wfile.write(self.answer)
+
+
+@pytest.mark.parametrize("answer", [b'{"hello": "world"}', b"[1]", b'"pong"', b"null"])
+def test_another_services_answer_names_its_url(
+    answer: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(OtherService, "answer", answer, raising=False)
+    with ThreadingHTTPServer(("127.0.0.1", 0), OtherService) as service:
+        threading.Thread(target=service.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{service.server_port}"
+        with Memory(url) as memory:
+            for verb in (memory.facts, lambda: memory.card("user:ann")):
+                with pytest.raises(ClientError, match=f"^{url}/v1/.* did not answer as a node: "):
+                    verb()
+        assert main(["show", "--url", url, "user:ann"]) == 1
+        service.shutdown()
+    assert f"{url}/v1/facts did not answer as a node: " in capsys.readouterr().err
 
 
 FORGOTTEN = """

@@ -351,6 +351,9 @@ def test_a_text_is_a_text(memory: Memory) -> None:
         "text: give a text, not a bytes": lambda: memory.remember(wrong),
         "about: give a text, not a bytes": lambda: memory.remember("tea", about=wrong),
         "tags: give a list of texts, not a str": lambda: memory.remember("tea", tags="four"),
+        "tags: give a list of texts, not a NoneType": lambda: memory.remember(
+            "tea", tags=cast("Any", None)
+        ),
         "tags: give a text, not a bytes": lambda: memory.remember("tea", tags=[wrong]),
         "entity: give a text, not a bytes": lambda: memory.assert_fact(wrong, "test:when", 4),
         "relation: give a text, not a float": lambda: memory.assert_fact("user:a", number, 4),
@@ -376,6 +379,17 @@ def test_a_limit_is_at_least_one(memory: Memory, limit: int) -> None:
     for request in (memory.facts, lambda limit: memory.recall("tea", limit=limit)):
         with pytest.raises(ClientError, match="limit: must be at least 1"):
             request(limit=limit)
+
+
+@pytest.mark.parametrize("limit", [None, "5", 1.5])
+def test_a_limit_is_a_whole_number(memory: Memory, user: str, limit: Any) -> None:
+    kept = memory.remember("tea at four", user=user)
+    for request in (memory.facts, lambda limit: memory.neighbors(kept.entity, limit=limit)):
+        with pytest.raises(TypeError, match=r"^limit: give a whole number, not a "):
+            request(limit=limit)
+    if limit is not None:
+        with pytest.raises(TypeError, match=r"^max_tokens: give a whole number, not a "):
+            memory.facts().text(limit)
 
 
 def test_an_empty_name_does_not_choose_what_is_forgotten(memory: Memory, user: str) -> None:
