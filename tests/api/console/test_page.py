@@ -95,6 +95,17 @@ def test_the_address_is_the_state(spaceflight: LiveNode, visit: Visit) -> None:
     expect(page.locator(".moment")).to_have_text("1 Jan 1990")
 
 
+@pytest.mark.parametrize(("view", "field"), [("fact", "id"), ("entity", "name")])
+def test_an_address_that_names_nothing_says_so_and_leads_to_the_search(
+    live: LiveNode, visit: Visit, view: str, field: str
+) -> None:
+    page = visit(live).open(view)
+    expect(page.locator("#content h1")).to_have_text(f"This address names no {view}")
+    expect(page.locator("#content")).to_contain_text(f"?{field}=")
+    page.locator("#content a").click()
+    assert page.url.endswith("#/search")
+
+
 def test_the_slider_moves_the_whole_page_in_time(spaceflight: LiveNode, visit: Visit) -> None:
     tab = visit(spaceflight)
     page = tab.open()

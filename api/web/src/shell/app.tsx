@@ -2,7 +2,7 @@
 import type { ComponentType, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Icon, type IconName } from "../parts/icons";
-import { addressOf, place } from "../state/place";
+import { addressOf, param, place } from "../state/place";
 import { anonymous, key, me } from "../state/session";
 import { visible } from "../parts/text";
 import { ready, unreachable } from "./heartbeat";
@@ -16,16 +16,16 @@ interface Shown {
   readonly label: string;
   readonly icon: IconName;
   readonly load: () => Promise<ComponentType>;
-  /** Reached from other views; not in the list at the side. */
-  readonly inner?: boolean;
+  /** The field of the address that says what to show: reached from other views, not listed at the side. */
+  readonly of?: string;
   /** What it shows does not depend on the moment. */
   readonly timeless?: boolean;
 }
 
 const VIEWS: Record<string, Shown> = {
   search: { label: "Search", icon: "search", load: () => Promise.resolve(SearchView) },
-  entity: { label: "Entity", icon: "search", inner: true, load: () => import("../views/entity").then((m) => m.EntityView) },
-  fact: { label: "Fact", icon: "search", inner: true, load: () => import("../views/fact").then((m) => m.FactView) },
+  entity: { label: "Entity", icon: "search", of: "name", load: () => import("../views/entity").then((m) => m.EntityView) },
+  fact: { label: "Fact", icon: "search", of: "id", load: () => import("../views/fact").then((m) => m.FactView) },
   graph: { label: "Graph", icon: "graph", load: () => import("../views/graph/view").then((m) => m.GraphView) },
   time: { label: "Time", icon: "time", load: () => import("../views/time").then((m) => m.TimeView) },
   recall: { label: "Recall", icon: "recall", load: () => import("../views/recall/view").then((m) => m.RecallView) },
@@ -79,7 +79,7 @@ export const App = (): JSX.Element => {
       <Navigation current={name} />
       <main id="content">
         <Notices />
-        {me.value === "none" ? <SignIn /> : Chosen === undefined ? <Loading missing={missing.has(name)} /> : <Chosen />}
+        {me.value === "none" ? <SignIn /> : shown.of !== undefined && param(shown.of) === "" ? <Unnamed view={name} field={shown.of} /> : Chosen === undefined ? <Loading missing={missing.has(name)} /> : <Chosen />}
       </main>
       <TimeBar idle={shown.timeless ?? false} />
     </div>
@@ -91,12 +91,20 @@ const Loading = ({ missing }: { missing: boolean }): JSX.Element => (
   <p class="empty" role="status">{missing ? "This view did not load. Reload the page." : "…"}</p>
 );
 
+/** An address typed or cut short: it names nothing to show. */
+const Unnamed = ({ view, field }: { view: string; field: string }): JSX.Element => (
+  <div class="view narrow">
+    <h1 tabIndex={-1}>This address names no {view}</h1>
+    <p>It lacks <code>?{field}=</code>. <a href={addressOf("search")}>Search for one</a>.</p>
+  </div>
+);
+
 const IN_FRONT = 4;
 
 const Navigation = ({ current }: { current: string }): JSX.Element => {
   const [open, setOpen] = useState(false);
-  const listed = Object.entries(VIEWS).filter(([, each]) => !each.inner);
-  const section = VIEWS[current]?.inner ? "search" : current;
+  const listed = Object.entries(VIEWS).filter(([, each]) => each.of === undefined);
+  const section = VIEWS[current]?.of === undefined ? current : "search";
   return (
     <nav class={open ? "side open" : "side"} aria-label="Views">
       {listed.map(([name, { label, icon }], place) => (
