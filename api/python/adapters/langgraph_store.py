@@ -10,7 +10,7 @@ An item is one fact: its namespace and key are the entity, its value the text (J
 import json
 import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
@@ -41,6 +41,7 @@ except ImportError as fault:
 PREFIX = "langgraph:"
 RELATION = "langgraph:item"
 ITEMS_MAX = 100_000
+OTHERS_MAX = 10_000
 RECALLED_MAX = 500
 RECALLED_TOKENS = 200_000
 CROWD = 50
@@ -78,13 +79,11 @@ class EngramlogStore(BaseStore):
             return await self._search(op)
         return await self._namespaces(op)
 
-    async def _live(self, entity: str | None = None) -> list[Fact]:
+    async def _live(self, entity: str | None = None, most: int = ITEMS_MAX) -> list[Fact]:
         """Facts of items, newest first. Puts at the same time leave several for one item, which
         contradict each other: the newest is the item, and the next put ends the others."""
         query = {"entity": entity, "relation": RELATION, "include_contradicted": "true"}
-        found, _ = await self._memory.requests.items(
-            "/v1/facts", "facts", query, ITEMS_MAX, PAGE_FACTS
-        )
+        found, _ = await self._memory.requests.items("/v1/facts", "facts", query, most, PAGE_FACTS)
         return [fact_of(each) for each in found]
 
     async def _put(self, op: PutOp) -> None:
@@ -116,29 +115,24 @@ class EngramlogStore(BaseStore):
                     raise
 
     async def _search(self, op: SearchOp) -> list[SearchItem]:
-        facts = await self._recalled(op.query) if op.query else await self._live()
-        depth = len(op.namespace_prefix)
-        newest = {fact.entity: fact for fact in sorted(facts, key=operator.attrgetter("at"))}
-        found = [
-            item
-            for item in (_item(fact) for fact in facts if newest[fact.entity] is fact)
-            if item.namespace[:depth] == op.namespace_prefix and _fits(item.value, op.filter)
-        ]
-        return found[op.offset : op.offset + op.limit]
+        most = op.offset + op.limit
+        found = await self._recalled(op, most) if op.query else _asked(await self._live(), op)
+        return found[op.offset : most]
 
-    async def _recalled(self, query: str) -> list[Fact]:
-        """Facts of items, best first. A recall is over the whole store and ends after some hundred
-        facts: where it may have left items of a namespace out, all others follow, without score,
-        by the words that they share with the query."""
-        found = await self._memory.recall(
-            query, relation=RELATION, limit=RECALLED_MAX, max_tokens=RECALLED_TOKENS
+    async def _recalled(self, op: SearchOp, most: int) -> list[SearchItem]:
+        """Items, best first. A recall is over the whole store and ends after some hundred facts:
+        where it may have left out items that the search has room for, the others among the newest
+        ``OTHERS_MAX`` follow, without score, by the words that they share with the query."""
+        facts = await self._memory.recall(
+            str(op.query), relation=RELATION, limit=RECALLED_MAX, max_tokens=RECALLED_TOKENS
         )
-        if len(found) < CROWD:
-            return [*found]
-        known, asked = {fact.entity for fact in found}, _words(query)
-        others = [fact for fact in await self._live() if fact.entity not in known]
-        others.sort(key=lambda fact: len(asked & _words(str(fact.value))), reverse=True)
-        return [*found, *others]
+        found = _asked(facts, op)
+        if len(facts) < CROWD or len(found) >= most:
+            return found
+        known, words = {fact.entity for fact in facts}, _words(str(op.query))
+        others = [fact for fact in await self._live(most=OTHERS_MAX) if fact.entity not in known]
+        others.sort(key=lambda fact: len(words & _words(str(fact.value))), reverse=True)
+        return found + _asked(others, op)
 
     async def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         facts = await self._live()
@@ -174,6 +168,18 @@ def _item(fact: Fact) -> SearchItem:
         updated_at=fact.at,
         score=fact.score,
     )
+
+
+def _asked(facts: Sequence[Fact], op: SearchOp) -> list[SearchItem]:
+    """The items that a search asks for, in the order of their facts."""
+    newest = {fact.entity: fact for fact in sorted(facts, key=operator.attrgetter("at"))}
+    found = [_item(fact) for fact in facts if newest[fact.entity] is fact]
+    prefix = op.namespace_prefix
+    return [
+        item
+        for item in found
+        if item.namespace[: len(prefix)] == prefix and _fits(item.value, op.filter)
+    ]
 
 
 def _fits(value: dict[str, Any], wanted: dict[str, Any] | None) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from engramlog import ClientError, Memory, Ref
+from engramlog.api.python.node_requests import NodeRequests
 from tests.api.console.browser import REQUIRED
 from tests.worlds.live import LiveNode
 
@@ -268,6 +269,27 @@ def test_langgraph_finds_a_namespace_in_a_crowd_of_others(
     every = store.search(("crowd",), query="who drinks lapsang?")
     assert len({(item.namespace, item.key) for item in every}) == len(every) == 7
     assert [item.score is None for item in every] == [False] * 3 + [True] * 4
+
+
+def test_langgraph_reads_no_other_items_than_a_search_has_room_for(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = adapter("langgraph").EngramlogStore(memory)
+    monkeypatch.setattr("engramlog.api.python.adapters.langgraph_store.CROWD", 3)
+    for number in range(4):
+        store.put(("room", "ann"), f"k{number}", {"drinks": f"oolong {number}"})
+    lists: list[int] = []
+    items = NodeRequests.items
+
+    async def counted(self: NodeRequests, *given: Any, **more: Any) -> Any:
+        lists.append(given[3])
+        return await items(self, *given, **more)
+
+    monkeypatch.setattr(NodeRequests, "items", counted)
+    assert len(store.search(("room",), query="oolong", limit=3)) == 3
+    assert lists == []
+    assert len(store.search(("room",), query="oolong", limit=5)) == 4
+    assert lists == [10_000]
 
 
 @pytest.mark.parametrize("value", [["tea"], "tea", 3])
