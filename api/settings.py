@@ -33,12 +33,25 @@ IN_FILE: ContextVar[Mapping[str, Any] | None] = ContextVar("IN_FILE", default=No
 """The values of the TOML file, while settings are made with it."""
 
 _LABEL = re.compile(r"^[^\s*]*\*?$")
+_ORIGIN = re.compile(r"^(null|[a-z][a-z0-9+.-]*://[^\s/*?#]+/?)$")
+_HOST = re.compile(r"^([^\s/:*@\[\]]+|(?=.*:.*:)[0-9A-Fa-f:.]+)$")
+"""A name, or an IPv6 address without brackets."""
 
 
 def _split_list(value: object) -> object:
     """``"a, b"`` → ``("a", "b")``; sequences pass."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+def _absent_if_empty(value: object) -> object:
+    return None if value == "" else value
+
+
+def _check_not_empty(value: object) -> object:
+    if value == "":
+        raise ValueError("must not be empty")
     return value
 
 
@@ -56,7 +69,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
-    data_dir: Path = setting(
+    data_dir: Annotated[Path, BeforeValidator(_check_not_empty)] = setting(
         Path("engramlog-data"), "Directory of the log, the key and the tables."
     )
     log: str = setting("", "A log in PostgreSQL (`postgresql://…`). Empty: `log.db`.", repr=False)
@@ -121,7 +134,7 @@ class Settings(BaseSettings):
         "Permission to explain a recall; `none`: off. `auto`: `admin`, or `read` "
         "without authentication.",
     )
-    recall_workers: int | None = setting(
+    recall_workers: Annotated[int | None, BeforeValidator(_absent_if_empty)] = setting(
         None,
         "Processes for parallel recalls. Empty: cores − 1, at most 4, up to 250,000 facts.",
         ge=0,
@@ -200,6 +213,22 @@ class Settings(BaseSettings):
         if url and not re.match(r"^https?://[^\s/]+", url):
             raise ValueError("must be an http:// or https:// URL")
         return url.rstrip("/")
+
+    @field_validator("cors_allowed_origins")
+    @classmethod
+    def _check_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            if not _ORIGIN.match(origin):
+                raise ValueError(f"{origin!r} is not an origin, such as https://app.example")
+        return origins
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _check_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for host in hosts:
+            if not _HOST.match(host):
+                raise ValueError(f"{host!r} is not a host name without scheme and port")
+        return hosts
 
     @field_validator("cors_allowed_origin_regex")
     @classmethod

@@ -23,6 +23,9 @@ CLIENT_VARIABLES = frozenset(
     }
 )
 
+_FLAGS = {"data_dir": "--data"}
+"""Flags whose names are not those of their settings."""
+
 
 class SettingsError(Exception):
     """A setting is not usable; the message names it and its source."""
@@ -99,7 +102,7 @@ def _explain(fault: ValidationError, given: Mapping[str, object], path: Path | N
     for error in fault.errors():
         name = str(error["loc"][0])
         if name in given:
-            origin = f"--{name.replace('_', '-')}"
+            origin = _FLAGS.get(name, f"--{name.replace('_', '-')}")
         elif variable(name) in os.environ:
             origin = variable(name)
         else:

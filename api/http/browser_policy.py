@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import hdrs, web
 
-from engramlog.api.http.errors import ApiError, coded
+from engramlog.api.http.errors import coded
 from engramlog.api.settings import Settings
 
 PREFLIGHT_SECONDS = 600
@@ -49,7 +49,9 @@ class BrowserPolicy:
             given = {host.lower() for host in settings.allowed_hosts}
             hosts = frozenset({own, settings.host.lower(), *given})
         return cls(
-            origins=frozenset(origin.rstrip("/") for origin in settings.cors_allowed_origins),
+            origins=frozenset(
+                origin.rstrip("/").lower() for origin in settings.cors_allowed_origins
+            ),
             origin_pattern=re.compile(pattern) if pattern else None,
             dev_localhost=settings.cors_dev_localhost,
             credentials=settings.cors_allow_credentials,
@@ -72,7 +74,7 @@ class BrowserPolicy:
             declared = headers.get(hdrs.CONTENT_TYPE, "").partition(";")[0]
             if declared.strip().lower() in SIMPLE_TYPES:
                 message = "declare the body with Content-Type: application/json"
-                raise ApiError(415, {"code": "unsupported_media_type", "message": message})
+                raise coded("unsupported_media_type", message)
 
     def _check_names(self, request: web.Request, origin: str | None) -> None:
         """Raises ApiError 403 for a wrong host name or a foreign page."""

@@ -36,6 +36,7 @@ BACKLOG = 128
 
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+    b"X-Error-Code: too_many_connections\r\n"
     b"Connection: close\r\nContent-Length: %d\r\n\r\n%s"
 )
 _BODY = b'{"detail":{"code":"too_many_connections","message":"too many connections are open"}}'

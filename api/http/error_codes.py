@@ -103,6 +103,7 @@ ERRORS: dict[int, dict[str, str]] = {
     },
     415: {
         "unsupported_encoding": "send a body plain, or as gzip or deflate",
+        "unsupported_media_type": "declare the body as JSON ([browsers](operations.md#browsers))",
     },
     421: {
         "scope_not_held": (

@@ -83,6 +83,8 @@ class ApiError(Exception):
         self.status = status
         self.detail = detail
         self.headers = dict(headers or {})
+        if isinstance(detail, dict) and "code" in detail:
+            self.headers.setdefault(CODE_HEADER, str(cast("dict[str, object]", detail)["code"]))
         self.extra = dict(extra or {})
 
     @property
@@ -101,7 +103,6 @@ def coded(code: str, message: str, /, **fields: object) -> ApiError:
     return ApiError(
         STATUS_BY_CODE.get(code, 422),
         {"code": code, "message": message, **fields},
-        headers={CODE_HEADER: code},
     )
 
 

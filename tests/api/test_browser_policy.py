@@ -25,7 +25,7 @@ def open_to_pages(tmp_path_factory: pytest.TempPathFactory) -> Generator[LiveNod
     node = LiveNode(
         tmp_path_factory.mktemp("node"),
         auth_required=True,
-        cors_allowed_origins="https://a.example,https://b.example/",
+        cors_allowed_origins="https://a.example,https://B.example/",
         cors_allowed_origin_regex=r"https://[a-z]+\.team\.example",
         cors_dev_localhost=True,
     )
@@ -83,6 +83,7 @@ def test_a_body_sent_without_a_preflight_is_refused(live: LiveNode, declared: st
     headers = {"Content-Type": declared}
     answer = live.call("POST", "/v1/facts", content=body, headers=headers)
     assert (answer.status_code, code_of(answer)) == (415, "unsupported_media_type")
+    assert answer.headers["X-Error-Code"] == "unsupported_media_type"
     assert live.call("GET", f"/v1/facts?entity={entity}&scope=company").json()["total"] == 0
     with_key = live.call(
         "POST", "/v1/facts", content=body, headers=headers, key=live.key_of("page")

@@ -100,6 +100,11 @@ def test_lists_are_split_at_commas(monkeypatch: pytest.MonkeyPatch) -> None:
         ("STIGMEM_NODE_URL", "memory", "STIGMEM_NODE_URL: must be an http:// or https:// URL"),
         ("STIGMEM_SET_VALUED_RELATIONS", "a*b", "'a*b' is not a relation label"),
         ("STIGMEM_LOG_LEVEL", "loud", "STIGMEM_LOG_LEVEL: must be 'debug'"),
+        ("STIGMEM_DATA_DIR", "", "STIGMEM_DATA_DIR: must not be empty"),
+        ("STIGMEM_CORS_ALLOWED_ORIGINS", "*", "'*' is not an origin"),
+        ("STIGMEM_CORS_ALLOWED_ORIGINS", "a.example", "'a.example' is not an origin"),
+        ("STIGMEM_ALLOWED_HOSTS", "http://a", "'http://a' is not a host name"),
+        ("STIGMEM_ALLOWED_HOSTS", "a:80", "'a:80' is not a host name"),
     ],
 )
 def test_a_bad_variable_is_named(
@@ -112,9 +117,24 @@ def test_a_bad_variable_is_named(
     assert repr(value) in str(refused.value) or "a*b" in str(refused.value)
 
 
+def test_good_origins_and_hosts_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STIGMEM_CORS_ALLOWED_ORIGINS", "https://a.example/,app://notes,null")
+    monkeypatch.setenv("STIGMEM_ALLOWED_HOSTS", "memory,10.0.0.1,fd00::1")
+    settings = load_settings({})[0]
+    assert settings.cors_allowed_origins == ("https://a.example/", "app://notes", "null")
+    assert settings.allowed_hosts == ("memory", "10.0.0.1", "fd00::1")
+
+
+def test_an_empty_number_of_workers_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STIGMEM_RECALL_WORKERS", "")
+    assert load_settings({})[0].recall_workers is None
+
+
 def test_a_bad_flag_and_a_bad_key_of_the_file_are_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"^--port: "):
         load_settings({"port": -1})
+    with pytest.raises(SettingsError, match=r"^--data: must not be empty"):
+        load_settings({"data_dir": ""})
     file = tmp_path / "node.toml"
     file.write_text("port = -1\n")
     with pytest.raises(SettingsError, match=r"node\.toml: port: "):

@@ -65,9 +65,9 @@ async def embedding_status(call: Call) -> EmbeddingRecord:
 @routes.add("POST /v1/embeddings/reindex", permission="admin", body_required=False, status=202)
 async def start_reindex(call: Call, request: ReindexBody) -> Reindex:
     """Embed all facts with another model; the old vectors serve until the new ones are complete."""
-    if call.node.embeddings is None:
-        raise coded("embeddings_off", "this node does not embed facts")
     settings = target_of(call, request)
+    if call.node.embeddings is None or settings.provider == "none":
+        raise coded("embeddings_off", "this node does not embed facts; name a provider")
     _check(settings)
     call.service.reindexing.begin(lambda progress: call.node.reindex(settings, progress))
     return call.service.reindexing.record()

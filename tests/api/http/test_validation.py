@@ -304,3 +304,34 @@ def test_parallel_writers_each_read_their_own_write(live: LiveNode) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(write_and_read, range(80)))
     assert live.call("GET", "/v1/facts").json()["total"] == 80
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sent", "code"),
+    [
+        ("POST", "/v1/facts", {"content": b"{"}, "malformed_json"),
+        (
+            "POST",
+            "/v1/facts",
+            {"content": b"x", "headers": {"Content-Encoding": "gzip"}},
+            "malformed_body",
+        ),
+        ("POST", "/v1/facts", {"json": fact() | {"v": "x" * 1_048_577}}, "body_too_large"),
+        (
+            "POST",
+            "/v1/facts",
+            {"json": fact(value={"type": "text", "v": "x" * 262_145})},
+            "value_too_large",
+        ),
+        ("GET", "/v1/facts", {"key": "stigcap1.x"}, "token_invalid"),
+        ("POST", "/v1/recall", {"json": {"query": "x", "scope": "galaxy"}}, "invalid_scope"),
+        ("GET", "/v1/facts/none", {}, "fact_not_found"),
+    ],
+)
+def test_every_failure_with_a_code_has_it_in_a_header(
+    live: LiveNode, method: str, path: str, sent: dict[str, Any], code: str
+) -> None:
+    answer = live.call(method, path, **sent)
+    assert answer.headers.get("X-Error-Code") == code, answer.text
+    detail = answer.json()["detail"]
+    assert isinstance(detail, str) or detail["code"] == code

@@ -307,6 +307,14 @@ def test_a_recall_worker_reads_vectors_from_the_nodes_file(ollama: Server, tmp_p
     node.close()
 
 
+def test_a_node_with_embeddings_off_does_not_reindex_without_a_provider(tmp_path: Path) -> None:
+    live = LiveNode(tmp_path / "data", embed_enabled=False)
+    live.node.embed(live.settings.embedding)
+    refused = admin(live, "POST", "/v1/embeddings/reindex")
+    assert (refused.status_code, refused.json()["detail"]["code"]) == (409, "embeddings_off")
+    live.close()
+
+
 def test_a_node_without_embeddings_says_so(tmp_path: Path) -> None:
     live = LiveNode(tmp_path / "data")
     try:
