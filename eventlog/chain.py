@@ -1,14 +1,12 @@
 """Hash chains: linking drafts onto the streams of a log, and checking links.
 
 ``Chain`` is the writer's copy of the heads of the log and its streams. It gives drafts their
-position, sequence, clock reading, salt and hash, and can undo a whole transaction. ``check_link``
+position, sequence, clock reading, salt and hash, and can undo a whole transaction. ``link_fault``
 is for readers: whether stored bytes continue their stream. Neither does I/O.
 """
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-
-import msgspec
 
 from engramlog.eventlog.clock import HybridClock
 from engramlog.eventlog.codec import (
@@ -17,7 +15,6 @@ from engramlog.eventlog.codec import (
     PAYLOAD_ALTERED,
     ZERO_HASH,
     decode,
-    decode_header,
     encode_header,
     header_hash,
     header_of,
@@ -256,20 +253,11 @@ def kind_and_version(draft: Draft) -> tuple[str, int]:
     return known
 
 
-def check_link(previous: StreamHead | None, stored: Stored) -> str | None:
-    """Why ``stored`` does not continue its stream after ``previous``; None if it does."""
-    try:
-        header = decode_header(stored.header)
-    except (msgspec.MsgspecError, TypeError, UnicodeDecodeError) as fault:
-        return f"undecodable header: {fault}"
-    return link_fault(previous, stored, header)
-
-
 def link_fault(
     previous: StreamHead | None, stored: Stored, header: Header, *, erasable: bool = False
 ) -> str | None:
-    """``check_link`` with a decoded header. ``erasable``: payload and salt may both be missing, as
-    after an erasure."""
+    """Why ``stored``, with its decoded header, does not continue its stream after ``previous``;
+    None if it does. ``erasable``: payload and salt may both be missing, as after an erasure."""
     if header_hash(stored.header) != stored.hash:
         return HEADER_ALTERED
     if header.format != FORMAT_VERSION:

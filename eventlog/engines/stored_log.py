@@ -4,8 +4,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Self
 
-from engramlog.eventlog.chain import PAYLOAD_MISSING, Link, check_link
-from engramlog.eventlog.codec import decode, decode_header
+from engramlog.eventlog.chain import PAYLOAD_MISSING, Link, link_fault
+from engramlog.eventlog.codec import decode, decode_header, header_of
 from engramlog.eventlog.engines.appending import AppendingLog, KeyUse, KeyUses
 from engramlog.eventlog.engines.erased_names import names_in
 from engramlog.eventlog.errors import CorruptLog
@@ -92,13 +92,14 @@ def check_tail(
         if stored.position != after + 1:
             raise CorruptLog(after + 1, f"missing: the next event is at {stored.position}")
         after = stored.position
-        header = decode(stored).header
+        header = header_of(stored)
         # The event before a stream's first one in the tail was not read.
         before = StreamHead(header.stream, header.stream_seq - 1, header.prev_hash)
-        fault = check_link(tips.get(header.stream, before), stored)
+        fault = link_fault(tips.get(header.stream, before), stored, header)
         gone = stored.payload is None and stored.salt is None
         if fault == PAYLOAD_MISSING and gone and may_be_erased(stored, header):
             fault = None
         if fault is not None:
             raise CorruptLog(stored.position, fault)
+        decode(stored, header)
         tips[header.stream] = StreamHead(header.stream, header.stream_seq, stored.hash)

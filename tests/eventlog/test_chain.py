@@ -3,9 +3,15 @@
 import msgspec
 import pytest
 
-from engramlog.eventlog.chain import Chain, check_link
-from engramlog.eventlog.codec import decode_header, encode_header, encode_payload, header_hash
-from engramlog.eventlog.errors import UnknownKind
+from engramlog.eventlog.chain import Chain, link_fault
+from engramlog.eventlog.codec import (
+    decode_header,
+    encode_header,
+    encode_payload,
+    header_hash,
+    header_of,
+)
+from engramlog.eventlog.errors import CorruptLog, UnknownKind
 from engramlog.eventlog.event import Draft, Header, Stored
 from engramlog.eventlog.kinds import Payload
 from engramlog.eventlog.log import Head, StreamHead
@@ -32,16 +38,24 @@ def rewritten(stored: Stored, **changes: object) -> Stored:
     return msgspec.structs.replace(stored, header=data, hash=header_hash(data))
 
 
+def fault_after(previous: StreamHead | None, stored: Stored) -> str | None:
+    """Why an event as read from a log does not follow."""
+    try:
+        return link_fault(previous, stored, header_of(stored))
+    except CorruptLog as fault:
+        return str(fault)
+
+
 def test_links_of_one_chain_verify() -> None:
     first, second = link_two()
-    assert check_link(None, first) is None
-    assert check_link(after(first), second) is None
+    assert fault_after(None, first) is None
+    assert fault_after(after(first), second) is None
 
 
 def test_a_stream_begins_at_one_and_continues_without_gap() -> None:
     first, second = link_two()
-    assert "expected sequence 1, is 2" in str(check_link(None, second))
-    assert "expected sequence 2, is 1" in str(check_link(after(first), first))
+    assert "expected sequence 1, is 2" in str(fault_after(None, second))
+    assert "expected sequence 2, is 1" in str(fault_after(after(first), first))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +75,7 @@ def test_a_rewritten_header_with_a_fitting_hash_is_found(
     changes: dict[str, object], reason: str
 ) -> None:
     first, second = link_two()
-    assert reason in str(check_link(after(first), rewritten(second, **changes)))
+    assert reason in str(fault_after(after(first), rewritten(second, **changes)))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +93,7 @@ def test_a_rewritten_header_with_a_fitting_hash_is_found(
 )
 def test_changed_columns_are_found(changes: dict[str, object], reason: str) -> None:
     first, second = link_two()
-    fault = check_link(after(first), msgspec.structs.replace(second, **changes))
+    fault = fault_after(after(first), msgspec.structs.replace(second, **changes))
     assert any(part in str(fault) for part in reason.split("|"))
 
 
@@ -89,7 +103,7 @@ def test_a_header_with_a_field_too_many_is_refused() -> None:
     data = msgspec.msgpack.encode([*fields, "hidden"])
     assert isinstance(msgspec.msgpack.decode(data, type=Header), Header)
     longer = msgspec.structs.replace(first, header=data, hash=header_hash(data))
-    assert check_link(None, longer) == "header is not an array of 14"
+    assert fault_after(None, longer) == "header is not an array of 14"
 
 
 def test_taking_back_restores_every_head() -> None:

@@ -9,7 +9,9 @@ import apsw
 import pytest
 
 from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.codec import header_hash
 from engramlog.eventlog.engines.sqlite import schema as sqlite_schema
+from engramlog.eventlog.engines.stored_log import TAIL_CHECK_EVENTS
 from engramlog.eventlog.errors import CorruptLog, DataDirectoryError, StorageFailed, StorageFull
 from engramlog.eventlog.identifiers import IdentifierSource
 from engramlog.eventlog.log import EventLog, Idempotency
@@ -224,6 +226,23 @@ def test_damage_in_the_last_events_keeps_the_log_from_opening(path: Path) -> Non
     db.close()
     with pytest.raises(CorruptLog, match="position 7: payload does not match"):
         open_log(path)
+
+
+def test_opening_hashes_each_of_the_last_events_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_log(path) as log:
+        log.append(facts(100))
+    hashed: list[bytes] = []
+
+    def counted(header: bytes) -> bytes:
+        hashed.append(header)
+        return header_hash(header)
+
+    for module in ("chain", "codec"):
+        monkeypatch.setattr(f"engramlog.eventlog.{module}.header_hash", counted)
+    open_log(path).close()
+    assert len(hashed) == len(set(hashed)) == TAIL_CHECK_EVENTS
 
 
 def test_a_damaged_event_before_the_last_ones_is_found_by_whoever_reads_it(path: Path) -> None:
