@@ -1,8 +1,8 @@
 """The graph of ref facts: one hop, and the neighbours of an entity page by page.
 
-An edge is a ref fact that the caller may read at the Moment; walks follow it in both directions.
-Edges from peers are for callers with the ``federate`` permission. A hub costs only a few
-comparisons per edge.
+An edge is a ref fact that the caller may read at the Moment, and that no resolution has set aside
+by then; walks follow it in both directions. Edges from peers are for callers with the ``federate``
+permission. A hub costs only a few comparisons per edge.
 """
 
 from __future__ import annotations
@@ -279,6 +279,7 @@ def _walkable(
         if not authorization.may(CROSS_FEDERATION):
             slots = slots[view.warrant[slots] < RECEIVED]
         slots = surfacing(view, live(view, authorization, moment, slots))
+        slots = slots[view.set_aside[slots] > moment.position]
         if named is not None:
             slots = slots[named[view.relation[slots]]]
         slots = slots[view.confidence(slots, moment) >= query.min_confidence]

@@ -214,3 +214,21 @@ def test_a_hub_is_paged_in_order_of_names(order: int) -> None:
             break
         query = msgspec.structs.replace(query, after=page.next)
     assert seen == [user(f"n{n:05d}") for n in range(count)]
+
+
+def test_walks_follow_no_edge_that_a_resolution_set_aside(tmp_path: Path) -> None:
+    """As lists show it at each moment."""
+    live = LiveNode(tmp_path / "data")
+    one, two = (
+        live.state(entity=HUB, relation="test:boss", type="ref", v=f"user:{name}", source=name)
+        for name in ("agent:a", "agent:b")
+    )
+    live.state(entity=two["value"]["v"], relation="test:boss", type="ref", v="user:far")
+    (conflict,) = live.call("GET", "/v1/conflicts").json()["conflicts"]
+    path = f"/v1/conflicts/{conflict['conflict_id']}/resolve"
+    before = live.call("GET", "/readyz").json()["position"]
+    assert live.call("POST", path, json={"winning_fact_id": one["id"]}).status_code == 200
+    for more, reached in (({}, 1), ({"as_of": f"position:{before}"}, 3)):
+        found = ask(live, depth=2, **more).json()
+        assert found["total_hint"] == len(found["neighbors"]) == reached
+    live.close()
