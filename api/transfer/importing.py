@@ -15,6 +15,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from engramlog.api.transfer.lines.base import LineError
+from engramlog.api.transfer.lines.facts import AssertLine
 from engramlog.api.transfer.lines.gardens import GardenLine
 from engramlog.api.transfer.lines.key_translation import Finder, Translator
 from engramlog.api.transfer.lines.line_kinds import AnyLine, ResolveLine, recorded_us
@@ -81,10 +82,12 @@ class FileBroken(ImportStopped):
 
 
 class Options(Struct, frozen=True):
-    """How to import. ``skip``: leading lines that are in the log already."""
+    """How to import. ``skip``: leading lines that are in the log already. ``once``: leave out facts
+    that are live already, as in a file that is imported again and again."""
 
     on_error: Literal["stop", "skip"] = "stop"
     skip: int = 0
+    once: bool = False
     file_clock: bool = False
     batch_lines: int = BATCH_LINES
     value_bytes_max: int = 262_144
@@ -251,6 +254,16 @@ class Importer:
         elif len(self._batch) >= self._options.batch_lines:
             self._launch()
         line = self._translator.translate(line)
+        if self._options.once and isinstance(line, AssertLine):
+            self._settle_running()
+            try:
+                known = self._sink.find_live(line)
+            except SinkError as fault:
+                raise ImportStopped(f"line {item.number}: {fault}; {self._so_far()}") from fault
+            if known is not None:
+                self._count(item.number, Written("existing", known))
+                self._advance(1)
+                return
         self._translator.announce(line)
         self._batch.append(Numbered(item.number, line, item.at))
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from engramlog.api.client.client import Client, ClientError
 from engramlog.api.node.node import Node
@@ -84,6 +85,20 @@ class NodeSink:
             return None
         slot = slots[max(0, len(slots) - back)]
         return self._node.reader.rows([int(view.from_position[slot])])[0].id
+
+    def find_live(self, line: AssertLine) -> str | None:
+        reader, view = self._node.reader, self._node.reader.pin()
+        wanted = assert_command(line, self._destination.value_bytes_max)
+        slots = np.array(reader.slots_of_cid(wanted.cid), dtype=np.int32)
+        slots = slots[slots < view.count]
+        live = slots[~view.ended(slots, self._node.moment())]
+        same = [
+            row.id
+            for row in reader.rows(view.from_position[live].tolist())
+            if (row.valid_from, row.valid_until) == (wanted.valid_from, wanted.valid_until)
+            and row.received_from is None
+        ]
+        return same[-1] if same else None
 
     def find_episode(self, line: EpisodeLine) -> NamedByKey | None:
         episode = episode_command(line, self._destination)
@@ -185,6 +200,11 @@ class ControlSink:
 
     def find(self, cid: str, back: int = 1) -> str | None:
         answer = self._client.get("/v1/control/find", {"cid": cid, "back": back})
+        found: str | None = answer["id"]
+        return found
+
+    def find_live(self, line: AssertLine) -> str | None:
+        answer = self._client.request("POST", "/v1/control/find-live", raw=encode_line(line))
         found: str | None = answer["id"]
         return found
 

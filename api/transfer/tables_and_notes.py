@@ -5,8 +5,10 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
+from typing import TypeAlias
 
 import msgspec
 
@@ -17,7 +19,7 @@ from engramlog.api.transfer.importing import ImportStopped
 NEEDED = ("entity", "relation", "value")
 KEPT = ("scope", "valid_from", "valid_until")
 NOTE_RELATION = "memory:note"
-_NOT_NAMES = re.compile(r"[^a-z0-9]+")
+_NOT_NAMES = re.compile(r"[\W_]+")
 _MARK = re.compile(r"^\s*(?:[-*+]|[0-9]+[.)])\s+(?:\[[ xX]\]\s+)?")
 _HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*$")
 
@@ -26,8 +28,9 @@ def lines_of_csv(name: str, rows: Iterable[bytes]) -> Iterator[bytes]:
     """A line for each row, by the column names in the first row: ``entity``, ``relation``,
     ``value`` and perhaps ``source``, ``scope``, ``confidence``, ``valid_from``, ``valid_until``. A
     value becomes a JSON number, true or false if it reads as one; a date alone is its first moment.
-    Raises ImportStopped: a required column is missing, or one is unknown."""
-    text = io.StringIO(b"".join(rows).decode("utf-8-sig", "replace"), newline="")
+    Raises ImportStopped: a required column is missing, one is unknown, a row has more cells than
+    columns, or the file is not UTF-8."""
+    text = io.StringIO(_text(name, rows), newline="")
     csv.field_size_limit(LINE_BYTES_MAX)
     table = csv.DictReader(text)
     columns = [each.strip() for each in table.fieldnames or ()]
@@ -37,8 +40,8 @@ def lines_of_csv(name: str, rows: Iterable[bytes]) -> Iterator[bytes]:
     if missing or unknown:
         what = f"has no column {missing[0]}" if missing else f"has an unknown column {unknown[0]!r}"
         raise ImportStopped(f"{name} {what}; columns are {', '.join(sorted(known))}")
-    for row in table:
-        given = {key.strip(): (each or "").strip() for key, each in row.items() if key is not None}
+    for row in _full_rows(name, table):
+        given = {key.strip(): (each or "").strip() for key, each in row.items()}
         line: dict[str, object] = {
             "entity": given["entity"],
             "relation": given["relation"],
@@ -53,7 +56,7 @@ def lines_of_csv(name: str, rows: Iterable[bytes]) -> Iterator[bytes]:
 
 def lines_of_notes(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
     """A fact for each paragraph and list item, about ``note:NAME``; the headings above precede its
-    words."""
+    words. Raises ImportStopped: the file is not UTF-8."""
     entity = f"note:{_stem(name)}"
     headings: list[str] = []
     paragraph: list[str] = []
@@ -68,8 +71,8 @@ def lines_of_notes(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
                     "source": _source(name)}  # fmt: skip
             yield msgspec.json.encode(line) + b"\n"
 
-    for raw in lines:
-        text = raw.decode("utf-8", "replace").strip("\ufeff\r\n")
+    for line in _text(name, lines).split("\n"):
+        text = line.strip("\ufeff\r")
         heading, mark = _HEADING.match(text), _MARK.match(text)
         if heading or mark or not text.strip():
             yield from paragraph_line()
@@ -78,6 +81,28 @@ def lines_of_notes(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
         elif text.strip():
             paragraph.append((text[mark.end() :] if mark else text).strip())
     yield from paragraph_line()
+
+
+def _text(name: str, lines: Iterable[bytes]) -> str:
+    try:
+        return b"".join(lines).decode("utf-8-sig")
+    except UnicodeDecodeError as fault:
+        line = fault.object[: fault.start].count(b"\n") + 1
+        raise ImportStopped(f"{name} is not UTF-8 (line {line}); nothing was imported") from fault
+
+
+def _full_rows(name: str, table: "csv.DictReader[str]") -> list[dict[str, str | None]]:
+    """All rows, before the first is imported: a comma outside quotes would cut a value short."""
+    rows: list[dict[str, str | None]] = []
+    for row in table:
+        further = row.pop(None, None)  # pyright: ignore[reportCallIssue, reportArgumentType]
+        if any(map(str.strip, further or ())):
+            raise ImportStopped(
+                f"{name} has more cells than columns at line {table.line_num}; "
+                "nothing was imported (a cell with a comma needs quotes)"
+            )
+        rows.append({**row})
+    return rows
 
 
 def _value(text: str) -> object:
@@ -100,8 +125,14 @@ def _source(name: str) -> str:
 
 
 def _stem(name: str) -> str:
-    return _NOT_NAMES.sub("-", PurePath(name).stem.lower()).strip("-") or "notes"
+    stem = unicodedata.normalize("NFC", PurePath(name).stem).lower()
+    return _NOT_NAMES.sub("-", stem).strip("-") or "notes"
 
 
-READERS = {".csv": lines_of_csv, ".md": lines_of_notes, ".markdown": lines_of_notes}
+Reader: TypeAlias = Callable[[str, Iterable[bytes]], Iterator[bytes]]
+READERS: dict[str, Reader] = {
+    ".csv": lines_of_csv,
+    ".md": lines_of_notes,
+    ".markdown": lines_of_notes,
+}
 """What makes lines of a file, by the end of its name."""

@@ -1,5 +1,6 @@
 """Import lines into a node by its URL."""
 
+import sys
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
@@ -18,6 +19,7 @@ from engramlog.api.transfer.lines.facts import (
     DenyLine,
     LineValue,
     RetractLine,
+    assert_command,
     stated_attributes_of,
     stored_value,
 )
@@ -61,6 +63,7 @@ class UrlSink:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._live: dict[tuple[str, ...], dict[tuple[str, str | None, str | None], str]] = {}
 
     def write(
         self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool
@@ -87,6 +90,33 @@ class UrlSink:
         except ClientError as fault:
             if fault.status == 404:
                 return None
+            raise SinkError(str(fault)) from fault
+
+    def find_live(self, line: AssertLine) -> str | None:
+        """One of the live facts that its source had stated of its key before this import."""
+        wanted = assert_command(line, sys.maxsize)
+        key = {
+            "entity": wanted.entity,
+            "relation": wanted.relation,
+            "source": wanted.source,
+            "scope": wanted.scope,
+        }
+        known = self._live.get(tuple(key.values()))
+        if known is None:
+            known = self._live[tuple(key.values())] = self._live_of(key)
+        return known.get((wanted.cid, wanted.valid_from, wanted.valid_until))
+
+    def _live_of(self, key: dict[str, str]) -> dict[tuple[str, str | None, str | None], str]:
+        """Ids by content id and validity."""
+        every = {"include_expired": True, "include_contradicted": True, "include_low_trust": True}
+        try:
+            return {
+                (fact["cid"], fact["valid_from"], fact["valid_until"]): str(fact["id"])
+                for page in self._client.pages("/v1/facts", {**key, **every, "limit": 500})
+                for fact in page["facts"]
+                if fact["received_from"] is None and fact["garden_id"] is None
+            }
+        except ClientError as fault:
             raise SinkError(str(fault)) from fault
 
     def find_episode(self, line: EpisodeLine) -> NamedByKey | None:

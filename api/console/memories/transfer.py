@@ -31,7 +31,7 @@ from engramlog.api.transfer.importing import Importer, ImportReport, Options, Si
 from engramlog.api.transfer.lines.line_kinds import AnyLine, decode_line, recorded_us
 from engramlog.api.transfer.mapping import load_mapping
 from engramlog.api.transfer.sinks import ControlSink, NodeSink
-from engramlog.api.transfer.tables_and_notes import READERS
+from engramlog.api.transfer.tables_and_notes import READERS, Reader
 from engramlog.api.transfer.url_sink import UrlSink
 from engramlog.eventlog.clock import FixedClock, SystemClock
 from engramlog.eventlog.directory import DataDirectory
@@ -119,6 +119,7 @@ def run_import(args: argparse.Namespace) -> int:
         options = Options(
             on_error=args.on_error,
             skip=args.skip,
+            once=_reader(args) is not None,
             file_clock=args.clock_from_file,
             value_bytes_max=settings.value_bytes_max,
         )
@@ -132,10 +133,18 @@ def run_import(args: argparse.Namespace) -> int:
 
 def _lines(args: argparse.Namespace, raw: IO[bytes]) -> Iterator[bytes]:
     """The file's lines, or those made from its table or notes."""
-    reader = READERS.get(Path(args.file).suffix.lower())
-    if args.mapping is None and reader is not None:
-        return reader(args.file, read_lines(raw))
-    return read_lines(raw)
+    reader = _reader(args)
+    return read_lines(raw) if reader is None else reader(_unpacked(args), read_lines(raw))
+
+
+def _reader(args: argparse.Namespace) -> Reader | None:
+    """What makes lines of the file, if it is a table or notes."""
+    return READERS.get(Path(_unpacked(args)).suffix.lower()) if args.mapping is None else None
+
+
+def _unpacked(args: argparse.Namespace) -> str:
+    """The file's name without the ``.gz`` of a packed one."""
+    return args.file[:-3] if args.file.lower().endswith(".gz") else args.file
 
 
 def import_lines(
@@ -232,7 +241,9 @@ def _sink(
             raise CommandError(
                 f"{fault}; --clock-from-file needs the directory for itself: stop the node"
             ) from fault
-    node = node_or_client(settings, lambda: open_node(settings, imports=True))
+    # A table or notes cannot declare relations.
+    declares = _reader(args) is None
+    node = node_or_client(settings, lambda: open_node(settings, imports=declares))
     if isinstance(node, Client):
         return settings, ControlSink(stack.enter_context(node))
     stack.callback(node.close)

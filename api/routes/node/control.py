@@ -17,6 +17,7 @@ from engramlog.api.node.node_status import status_of_node
 from engramlog.api.settings import Settings
 from engramlog.api.transfer.importing import SinkError
 from engramlog.api.transfer.lines.base import LineError
+from engramlog.api.transfer.lines.facts import AssertLine
 from engramlog.api.transfer.lines.line_kinds import decode_line, decode_lines
 from engramlog.api.transfer.lines.memories import EpisodeLine
 from engramlog.api.transfer.sinks import NodeSink
@@ -33,6 +34,7 @@ def add_control_routes(app: web.Application, node: Node, settings: Settings, tok
         ("GET", "/v1/control/ping", routes.ping),
         ("POST", "/v1/control/import", routes.take_lines),
         ("GET", "/v1/control/find", routes.find),
+        ("POST", "/v1/control/find-live", routes.find_live),
         ("POST", "/v1/control/find-episode", routes.find_episode),
         ("GET", "/v1/control/status", routes.status),
         ("GET", "/v1/control/heads", routes.heads),
@@ -87,6 +89,17 @@ class _ControlRoutes:
         except ValueError:
             return answer({"detail": "back must be a number"}, 422)
         found = await asyncio.to_thread(sink.find, request.query.get("cid", ""), back)
+        return answer({"id": found})
+
+    async def find_live(self, request: web.Request) -> web.Response:
+        sink = NodeSink(self._node, self._settings.value_bytes_max)
+        try:
+            line = decode_line(await request.read())
+            if not isinstance(line, AssertLine):
+                return answer({"detail": "op must be assert"}, 422)
+            found = await asyncio.to_thread(sink.find_live, line)
+        except LineError as fault:
+            return answer({"detail": str(fault)}, 422)
         return answer({"id": found})
 
     async def find_episode(self, request: web.Request) -> web.Response:

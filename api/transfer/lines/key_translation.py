@@ -48,6 +48,10 @@ class Finder(Protocol):
         """The id of the ``back``-th newest fact with this content id; the oldest if fewer exist."""
         ...
 
+    def find_live(self, line: AssertLine) -> str | None:
+        """The id of a live fact of the line's content and validity."""
+        ...
+
     def find_episode(self, line: EpisodeLine) -> NamedByKey | None:
         """The episode that a line recorded."""
         ...

@@ -1,13 +1,18 @@
 """Tables and notes as lines of an import."""
 
+import gzip
 import json
+from pathlib import Path
 
 import pytest
 
 from engramlog.api.transfer.importing import ImportStopped
 from engramlog.api.transfer.lines.base import LineError
 from engramlog.api.transfer.lines.line_kinds import decode_line
-from engramlog.api.transfer.tables_and_notes import lines_of_csv, lines_of_notes
+from engramlog.api.transfer.tables_and_notes import Reader, lines_of_csv, lines_of_notes
+from tests.worlds.processes import engramlog, serving
+
+USUAL = {"STIGMEM_SET_VALUED_DEFAULTS": "true"}
 
 TABLE = b'''\xef\xbb\xbfentity,relation,value,source,confidence,valid_from
 user:a,memory:age,42,agent:hr,0.5,2024-05-01
@@ -74,3 +79,57 @@ def test_a_paragraph_and_an_item_are_notes_below_their_headings() -> None:
     ]
     assert {line["entity"] for line in lines} == {"note:home"}
     assert {line["source"] for line in lines} == {"file:home"}
+
+
+@pytest.mark.parametrize("reader", [lines_of_csv, lines_of_notes])
+def test_a_file_that_is_not_utf_8_is_refused_whole(reader: Reader) -> None:
+    rows = [b"entity,relation,value\n", b"user:a,memory:x,\xe9\n"]
+    with pytest.raises(ImportStopped, match=r"not UTF-8 \(line 2\)"):
+        list(reader("p", rows))
+
+
+def test_a_row_with_more_cells_than_columns_is_refused_before_any_is_read() -> None:
+    rows = [b"entity,relation,value\n", b"a,b,c,,\n", b"user:a,memory:town,Linz, Austria\n"]
+    with pytest.raises(ImportStopped, match="more cells than columns at line 3"):
+        next(lines_of_csv("p.csv", rows))
+    assert len(list(lines_of_csv("p.csv", rows[:2]))) == 1
+
+
+def test_the_name_of_a_file_keeps_letters_of_every_script() -> None:
+    decomposed = "U\u0308ber_mich!.md"
+    names = [decomposed, "\N{CJK UNIFIED IDEOGRAPH-65E5}.md", "--.md"]
+    made = [json.loads(next(lines_of_notes(name, [b"text"])))["entity"] for name in names]
+    assert made == ["note:\xfcber-mich", "note:\N{CJK UNIFIED IDEOGRAPH-65E5}", "note:notes"]
+
+
+def test_notes_in_a_new_directory_stand_side_by_side(tmp_path: Path) -> None:
+    """The usual relations, such as ``memory:note``, have several values there too."""
+    notes = tmp_path / "House.md.gz"
+    notes.write_bytes(gzip.compress(NOTES))
+    again = [engramlog("import", notes, "--data", tmp_path / "data", env=USUAL) for _ in "ab"]
+    assert [("4 asserted" in done.stdout, "4 existing" in done.stdout) for done in again] == [
+        (True, False),
+        (False, True),
+    ]
+    listed = engramlog("facts", "--data", tmp_path / "data", "--json", env=USUAL).stdout
+    facts = json.loads(listed)["facts"]
+    assert [each["contradicted"] for each in facts] == [False] * 4
+    assert {each["entity"] for each in facts} == {"note:house"}
+
+
+def test_a_second_import_over_a_node_writes_only_what_is_new(tmp_path: Path) -> None:
+    """A row of another validity is new."""
+    table = tmp_path / "p.csv"
+    rows = "entity,relation,value,valid_from\n"
+    printed: list[str] = []
+    with serving(tmp_path / "data", "--no-auth", env=USUAL) as node:
+        for target in ("--data", tmp_path / "data"), ("--url", node.url):
+            for added in f"{target[0]},\nuser:a,memory:likes,cake,\n", "tea,2024-05-01\n", "tea,\n":
+                rows += f"user:a,memory:likes,{added}"
+                table.write_text(rows)
+                done = engramlog("import", table, *target, env=USUAL)
+                printed.append(done.stdout.split(": ")[1].split(";")[0].strip())
+    assert printed == [
+        "2 asserted", "2 existing, 1 asserted", "3 existing, 1 asserted",
+        "5 existing, 1 asserted", "7 existing", "8 existing",
+    ]  # fmt: skip
