@@ -150,8 +150,8 @@ class PrimaryFollower:
     def _run(self) -> None:
         pause = BACKOFF_SECONDS_MIN
         while not self._stop.is_set():
-            try:
-                self.step(WAIT_SECONDS)
+            try:  # at first without a wait: the status is known at once
+                self.step(WAIT_SECONDS if self._connected else 0.0)
                 pause = BACKOFF_SECONDS_MIN
                 continue
             except (ReplicationError, CorruptLog) as fault:

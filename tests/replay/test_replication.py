@@ -11,7 +11,12 @@ import pytest
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
 from engramlog.eventlog.errors import CorruptLog, EventLogError
-from engramlog.replay.replication.follower import PrimaryFollower, PrimaryUnreachable, catch_up
+from engramlog.replay.replication.follower import (
+    WAIT_SECONDS,
+    PrimaryFollower,
+    PrimaryUnreachable,
+    catch_up,
+)
 from engramlog.replay.replication.page import (
     CopyPage,
     Diverged,
@@ -21,6 +26,7 @@ from engramlog.replay.replication.page import (
     read_page,
 )
 from tests.worlds.samples import ORIGIN, START_US, fact, facts, open_log
+from tests.worlds.waiting import until
 
 OTHER = "stigmem:node:00000000-0000-4000-8000-000000000001"
 
@@ -134,6 +140,25 @@ def test_a_primary_that_does_not_answer_is_asked_again(primary: SqliteLog, copy:
     assert copy.head().position == 10
     assert following.status.fault is None
     following.stop()
+
+
+def test_the_first_question_does_not_wait_so_the_status_is_known_at_once(
+    primary: SqliteLog, copy: SqliteLog
+) -> None:
+    waits: list[float] = []
+
+    class Asked(Source):
+        def fetch(self, after: int, after_hash: bytes, limit: int, wait_seconds: float) -> CopyPage:
+            waits.append(wait_seconds)
+            return super().fetch(after, after_hash, limit, wait_seconds)
+
+    source = Asked(primary, failures=1)
+    following = follower(source, copy)
+    following.start()
+    until(lambda: len(waits) > 2)
+    following.stop()
+    assert waits[:3] == [0.0, 0.0, WAIT_SECONDS], "also after an outage"
+    assert following.status.behind_us == 0
 
 
 def test_another_node_or_another_history_ends_the_following(
