@@ -201,7 +201,8 @@ def test_the_commands(start: Start) -> None:
         ("approve", name, "--fingerprint", fingerprint),
         ("list",),
         ("status", name),
-        ("grant", name, "--retract-foreign", "--instructions"),
+        ("grant", name, "--retract-foreign", "--instructions", "--wire", "facts"),
+        ("grant", name, "--retract-foreign", "--instructions", "--wire", "events"),
         ("revoke", name, "--reason", "enough"),
     ):
         done = engramlog("peer", *command, "--data", a.data)
@@ -209,6 +210,7 @@ def test_the_commands(start: Start) -> None:
         if command[0] == "grant":
             granted = a.client(a.control.token).get(f"/v1/federation/peers/{name}")["grants"]
             assert (granted["retract_foreign"], granted["instructions"]) == (True, True)
+            assert granted["wire"] == ("facts" if "facts" in command else "events")
             refused = engramlog("peer", "grant", name, "--scope", "local", "--data", a.data)
             assert refused.returncode == 1
             assert "does not offer local" in refused.stderr

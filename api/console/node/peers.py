@@ -94,6 +94,10 @@ def _add_grants(parser: argparse.ArgumentParser) -> None:
         "--garden", dest="gardens", action="append", default=[], metavar="ID",
         help="a garden it shares; repeatable",
     )  # fmt: skip
+    parser.add_argument(
+        "--wire", choices=("events", "facts"),
+        help="exchange streams, or the protocol's pages (default: as the node offers)",
+    )  # fmt: skip
     for name, what in (("pull", "pull nothing from it"), ("serve", "serve it nothing")):
         parser.add_argument(f"--no-{name}", dest=name, action="store_false", help=what)
     for name, what in _GRANTS:
