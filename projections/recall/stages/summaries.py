@@ -1,8 +1,8 @@
 """Paragraphs of summaries that hold a keyword of the question (abmind's S6).
 
-A paragraph matches if any keyword is a substring of it, ignoring case. All score the same. The
-newest periods come first; of one source's paragraphs of one period with the same beginning only the
-first counts.
+A paragraph matches if any keyword is a substring of it, ignoring case. All score the same. Sources
+take turns, so that none takes all places; each begins with its newest periods. Of its paragraphs of
+one period with the same beginning only the first counts.
 """
 
 from __future__ import annotations
@@ -45,29 +45,19 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Passage(Struct, frozen=True):
-    """A paragraph that matched."""
+    """A paragraph that matched; ``place``: in the order of all."""
 
     slot: int
-    voice: int
+    place: int
     period: Period
-    text: str
     keyword: str
-
-    @property
-    def key(self) -> tuple[int, int, str]:
-        """Its identity, apart from its slot."""
-        return self.voice, self.period.start_us, self.text[:BEGINNING]
 
 
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
     """The newest paragraphs that hold a keyword, among the survivors that pass the gate."""
     keywords = looked_for(survey.request, parameters.keyword_length)
-    found: dict[tuple[int, int, str], _Passage] = {}
-    for each in _matching(survey, _paragraphs_passing(survey), keywords):
-        found.setdefault(each.key, each)
-        if len(found) == parameters.results:
-            break
-    by_slot = {each.slot: each for each in found.values()}
+    found = _in_turns(survey, _paragraphs_passing(survey), keywords, parameters.results)
+    by_slot = {each.slot: each for each in found}
 
     def why(slots: I32) -> list[list[str]]:
         passages = [by_slot[slot] for slot in slots.tolist()]
@@ -115,21 +105,44 @@ def keywords_of(query: str, length_min: int = 1) -> list[str]:
     return list(dict.fromkeys(quoted + telling or words))[:KEYWORDS_MAX]
 
 
-def _matching(survey: Survey, slots: I32, keywords: list[str]) -> Iterator[_Passage]:
-    """Paragraphs that hold a keyword: the newest periods first, within one period the oldest first;
-    read lazily."""
-    view = survey.view
-    for slot, period in _by_period(survey, slots):
-        text = view.passage(slot)
+def _in_turns(survey: Survey, slots: I32, keywords: list[str], most: int) -> list[_Passage]:
+    """Up to ``most`` paragraphs that hold a keyword: each voice's first, then each one's second."""
+    rows = list(_by_period(survey, slots))
+    ordered = np.array([slot for slot, _ in rows], dtype=np.int32)
+    of_voice: dict[int, list[int]] = {}
+    for place, voice in enumerate(survey.view.voices(ordered).tolist()):
+        of_voice.setdefault(voice, []).append(place)
+    waiting: list[Iterator[_Passage]] = [
+        _matching(survey, rows, places, keywords) for places in of_voice.values()
+    ]
+    found: list[_Passage] = []
+    while waiting and len(found) < most:
+        turn = [(voice, next(voice, None)) for voice in waiting]
+        waiting = [voice for voice, passage in turn if passage is not None]
+        passages = [passage for _, passage in turn if passage is not None]
+        found += sorted(passages, key=lambda each: each.place)[: most - len(found)]
+    return found
+
+
+def _matching(
+    survey: Survey, rows: list[tuple[int, Period]], places: list[int], keywords: list[str]
+) -> Iterator[_Passage]:
+    """One voice's paragraphs that hold a keyword, in order; read lazily."""
+    told: set[tuple[int, str]] = set()
+    for place in places:
+        slot, period = rows[place]
+        text = survey.view.passage(slot)
         lowered = text.lower()
         keyword = next((each for each in keywords if each in lowered), None)
-        if keyword is not None:
-            (voice,) = view.voices(np.array([slot], dtype=np.int32)).tolist()
-            yield _Passage(slot, voice, period, text, keyword)
+        beginning = period.start_us, text[:BEGINNING]
+        if keyword is not None and beginning not in told:
+            told.add(beginning)
+            yield _Passage(slot, place, period, keyword)
 
 
 def _by_period(survey: Survey, slots: I32) -> Iterator[tuple[int, Period]]:
-    """Paragraphs of the periods within the request's times, in order."""
+    """Paragraphs of the periods within the request's times: the newest periods first, within one
+    period the oldest first."""
     view, filters = survey.view, survey.filters
     since = -math.inf if filters.since_us is None else filters.since_us
     until = math.inf if filters.until_us is None else filters.until_us

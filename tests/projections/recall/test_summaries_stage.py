@@ -99,6 +99,15 @@ def test_another_sources_equal_beginning_hides_no_paragraph() -> None:
     assert found(world, "deploy") == [theirs, ours]
 
 
+def test_no_source_takes_every_place() -> None:
+    world = World()
+    ours = [weekly(world, f"2026-01-{d}", "deploy", source="agent:ann") for d in ("12", "19", "26")]
+    theirs = [weekly(world, f"2026-06-{d}", "deploy", source="agent:max") for d in range(10, 25)]
+    assert found(world, "deploy", results=1) == theirs[-1:]
+    assert found(world, "deploy", results=4) == ours[1:] + theirs[-2:]
+    assert found(world, "deploy") == ours + theirs[-7:]
+
+
 def test_unreadable_paragraphs_take_no_place() -> None:
     world = World()
     mine = weekly(world, "2026-01-05", "deploy")
