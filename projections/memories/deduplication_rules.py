@@ -36,6 +36,10 @@ _CHANGE = re.compile(
 )
 
 
+_NEGATION = re.compile(r"\b(?:not|no|never|none|without|cannot)\b|n['\u2019]t\b")
+_NUMBER = re.compile(r"\d+")
+
+
 class TextLikeness(Protocol):
     """Compares texts by existing vectors: it never calls a model."""
 
@@ -54,9 +58,20 @@ def announces_change(text: str) -> bool:
     return _CHANGE.search(text.lower()) is not None
 
 
+def differ_in_sense(one: str, other: str) -> bool:
+    """Whether only one of two similar texts announces a change or negates, or their numbers differ:
+    a correction has nearly the vector of what it corrects."""
+    return _sense(one) != _sense(other)
+
+
 def shared_words(one: str, other: str) -> int:
     """How many distinct words of three letters or more two texts share, without stop-words."""
     return len(_words(one) & _words(other))
+
+
+def _sense(text: str) -> tuple[bool, bool, list[str]]:
+    negated = _NEGATION.search(text.lower()) is not None
+    return announces_change(text), negated, sorted(_NUMBER.findall(text))
 
 
 def _words(text: str) -> frozenset[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from engramlog.api.client.client import Client
+from engramlog.api.client.client import Client, ClientError
 from engramlog.api.console.arguments import CommandError, add_moment_argument
 from engramlog.api.console.reach import reach
 from engramlog.api.console.requests import Request, fields_of, table
@@ -117,8 +117,32 @@ def run_import(args: argparse.Namespace) -> int:
 def _send(
     client: Client, batch: list[dict[str, str]], where: dict[str, str], total: dict[str, Any]
 ) -> None:
+    """Record a batch; if the node refuses it, each file by itself, and report those refused. Raises
+    ClientError: none is taken."""
     if not batch:
         return
-    answer = client.post("/v1/summaries", {"summaries": batch, **where})
+    try:
+        answer = client.post("/v1/summaries", {"summaries": batch, **where})
+    except ClientError as fault:
+        if fault.status not in (413, 422) or len(batch) == 1:
+            raise
+        _send_singly(client, batch, where, total)
+        return
     for name in ("recorded", "unchanged", "summaries"):
         total[name] += answer[name]
+
+
+def _send_singly(
+    client: Client, batch: list[dict[str, str]], where: dict[str, str], total: dict[str, Any]
+) -> None:
+    refused: list[tuple[str, ClientError]] = []
+    for each in batch:
+        try:
+            _send(client, [each], where, total)
+        except ClientError as fault:
+            refused.append((each["name"], fault))
+    if len(refused) == len(batch):
+        raise refused[0][1]
+    for name, fault in refused:
+        total["skipped"].append({"name": name, "reason": str(fault)})
+        print(f"skipped {name}: {fault}", file=sys.stderr)

@@ -86,6 +86,27 @@ def test_the_threshold_is_a_cosine(live: LiveNode) -> None:
     assert post(live, far)["memoriesCount"] == 1
 
 
+@pytest.mark.parametrize(
+    ("said", "corrected"),
+    [
+        ("Ann the baker from Graz likes green tea with milk", "no longer"),
+        ("Ann the baker from Graz likes green tea with milk", "never"),
+        ("Ann the baker from Graz doesn't like tea 12 with milk", "12"),
+    ],
+)
+def test_a_correction_is_no_paraphrase_of_what_it_corrects(
+    live: LiveNode, said: str, corrected: str
+) -> None:
+    """It says the opposite or another number, though nearly all words are the same."""
+    text = f"{said} {corrected}"
+    assert float(words_vector(said) @ words_vector(text)) > 0.86
+    first = post(live, said, topic="tea")
+    second = post(live, text, topic="tea")
+    assert second["memoriesCount"] == 1
+    assert second["superseded"] == ([first["id"]] if corrected == "no longer" else [])
+    assert post(live, text.lower(), topic="tea")["error"] == PARAPHRASE
+
+
 def test_of_paraphrases_stored_at_once_one_is_new(live: LiveNode) -> None:
     texts = [" ".join(words) for words in permutations(("ann", "likes", "tea"))]
     with ThreadPoolExecutor(6) as pool:

@@ -21,6 +21,7 @@ from engramlog.projections.memories.deduplication_rules import (
     SHARED_WORDS_MIN,
     TOPIC_MEMORIES_MAX,
     announces_change,
+    differ_in_sense,
     shared_words,
 )
 from engramlog.projections.moment import Moment
@@ -64,14 +65,20 @@ def store_memory(command: StoreMemory, context: Context) -> Decision | Refused:
 
 def _said_just_now(command: StoreMemory, view: View, moment: Moment) -> int | None:
     """The owner's newest memory of the last minute that says the same, in equal words or with a
-    similar vector."""
+    similar vector and no difference in sense."""
     fact = command.fact
     recent = recent_memories(view, command.rights, moment, fact.source, fact.scope, fact.garden_id)
     texts = [view.value_text_of(slot) for slot in recent]
     for slot, text in zip(recent, texts, strict=True):
         if text == fact.value.v:
             return slot
-    return next(iter(_like(command, recent, texts)), None)
+    same_sense = [
+        (slot, text)
+        for slot, text in zip(recent, texts, strict=True)
+        if not differ_in_sense(fact.value.v, text)
+    ]
+    slots = [slot for slot, _ in same_sense]
+    return next(iter(_like(command, slots, [text for _, text in same_sense])), None)
 
 
 def _like(command: StoreMemory, slots: list[int], texts: list[str]) -> list[int]:
