@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from engramlog.projections.episodes.cadence import Cadence, CadenceError, parse_cadence
+from engramlog.projections.episodes.pattern_cost import ManyWays, check_cost
 from engramlog.projections.episodes.salience import DAY_S, SalienceWeights
 from engramlog.projections.normalization import normalize_uri
 
@@ -119,6 +120,20 @@ class Rule(_Part, frozen=True):
         return {**made, "cadence": self.timetable.document()}
 
 
+def new_rule(document: object) -> Rule:
+    """``parse_rule`` for a rule to install. Refuses regular expressions that may take forever, of
+    which the log may hold earlier ones. Raises RuleError."""
+    rule = parse_rule(document)
+    for n, matcher in enumerate(rule.matchers):
+        for m, condition in enumerate(matcher.when):
+            if condition.op == "regex":
+                try:
+                    check_cost(condition.value)
+                except ManyWays as fault:
+                    raise RuleError(f"$.matchers[{n}].when[{m}].value", str(fault)) from fault
+    return rule
+
+
 def parse_rule(document: object) -> Rule:
     """A rule from its document. Raises RuleError."""
     try:
@@ -177,5 +192,5 @@ def _check_condition(path: str, condition: Condition) -> None:
             raise RuleError(f"{path}.value", "must be a regular expression")
         try:
             re.compile(value)
-        except re.error as fault:
+        except (re.error, OverflowError, RecursionError) as fault:
             raise RuleError(f"{path}.value", f"is no regular expression: {fault}") from fault

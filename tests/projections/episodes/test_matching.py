@@ -104,6 +104,7 @@ def test_a_replacement_that_names_nothing_sets_the_episode_aside() -> None:
         (matcher("m", ("content", "in", "x")), "$.matchers[0].when[0].value"),
         (matcher("m", ("content", "gte", "x")), "$.matchers[0].when[0].value"),
         (matcher("m", ("content", "regex", "(")), "$.matchers[0].when[0].value"),
+        (matcher("m", ("content", "regex", "a{99999999999}")), "$.matchers[0].when[0].value"),
         (matcher("m", ("content", "exists", 1)), "$.matchers[0].when[0].value"),
         (matcher("m", emit="add", fact={"subject": "x"}), "$.matchers[0].then.fact"),
         (matcher("m", emit="add", fact={"colour": "x"}), "$.matchers[0].then.fact"),
