@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from time import monotonic
 
+import apsw
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -31,6 +32,7 @@ from engramlog.replay.snapshots import PassedOver, Snapshots
 
 PAGE_EVENTS = 2_000
 _log = logging.getLogger(__name__)
+_MADE_AGAIN = "the tables in %s are damaged and made again: %s"
 Progress = Callable[[int, int], None]
 """Called with (events done, all events)."""
 
@@ -175,26 +177,40 @@ def rebuild_serving(
     except TablesDamaged:
         damaged = True
     old = writer.store.path
-    with closing(open_fixed(old)) as blue:
-        until = tables_position(blue)
+    with ExitStack() as opened:
+        blue = _opened(old)
+        if blue is None:
+            damaged, until = True, log.head().position
+        else:
+            opened.callback(blue.close)
+            until = tables_position(blue)
 
         def build(start: Snapshots | None) -> Green:
             return build_green(link, log, until, progress, snapshots=start)
 
         def compare(green: Green) -> bool:
             # Text erased meanwhile is gone from the log, but still in the read snapshot.
-            if damaged or _erased_after(log, until):
+            if blue is None or damaged or _erased_after(log, until):
                 return False
             try:
                 return compare_with(blue, green.digests)
             except DAMAGED as fault:
-                _log.warning("the tables in %s are damaged and made again: %s", old, fault)
+                _log.warning(_MADE_AGAIN, old, fault)
                 return False
 
         green, compared = _agreed(build, snapshots, compare)
     _take_over(link, green.path, log, writer, swapped, settled=not damaged)
     remove_database(old)
     return green.report(monotonic() - began, compared=compared)
+
+
+def _opened(tables: Path) -> apsw.Connection | None:
+    """The tables of one moment; None if no new connection can read the file."""
+    try:
+        return open_fixed(tables)
+    except DAMAGED as fault:
+        _log.warning(_MADE_AGAIN, tables, fault)
+        return None
 
 
 def _agreed(

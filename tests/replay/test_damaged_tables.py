@@ -81,6 +81,20 @@ def test_tables_too_damaged_to_follow_are_mended_too(tmp_path: Path, said: list[
     node.close()
 
 
+def test_tables_that_no_new_connection_can_open_are_mended_too(
+    tmp_path: Path, said: list[str]
+) -> None:
+    node = Node.open(tmp_path / "data")
+    with node.writer.store.path.open("r+b") as content:
+        content.write(b"x" * 65_536)
+    last = say(node, FACTS)
+    assert not node.rebuild().compared
+    assert {last.fact_id, *said} == {
+        row.id for row in node.reader.said(list(range(1, node.log.head().position + 1)))
+    }
+    node.close()
+
+
 def test_new_tables_bring_a_new_image(tmp_path: Path) -> None:
     """The image file was made from the tables that were wrong."""
     node = Node.open(tmp_path / "data")
