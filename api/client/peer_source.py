@@ -8,12 +8,25 @@ from collections.abc import Callable
 from urllib.parse import urlencode
 
 from engramlog.api.client.webhook_addresses import address_fault, checked_connector
-from engramlog.projections.http_exchange import HttpFault, deadline_within, exchange, open_session
-from engramlog.replay.stigmem.pulling import PeerFault, PeerForbids, decode_body
+from engramlog.projections.http_exchange import (
+    AnswerTooLarge,
+    HttpFault,
+    deadline_within,
+    exchange,
+    open_session,
+)
+from engramlog.replay.stigmem.pulling import PAGE_FACTS, PeerFault, PeerForbids, decode_body
 
 PATH = "/v1/federation/facts"
 ANSWER_SECONDS = 30.0
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
+PAGE_BYTES_MAX = 8 * 1024 * 1024
+"""Larger pages are asked for with fewer facts: decoding one holds the interpreter."""
+FEWER_TIMES = 8
+
+
+class LargeAnswer(PeerFault):
+    """A peer's answer has more bytes than were asked for."""
 
 
 class PeerBusy(PeerFault):
@@ -31,11 +44,23 @@ class HttpFactSource:
         self._session = session
         self._url = url.rstrip("/") + PATH
         self._token = token
+        self._facts = PAGE_FACTS
 
     async def page(self, scope: str, cursor: str | None, limit: int) -> object:
-        query = {"scope": scope, "limit": str(limit)}
-        query |= {} if cursor is None else {"cursor": cursor}
-        return await self._session.fetch(self._url, query, self._token())
+        query = {"scope": scope} | ({} if cursor is None else {"cursor": cursor})
+        while True:
+            size = min(limit, self._facts)
+            asked = {**query, "limit": str(size)}
+            most = ANSWER_BYTES_MAX if size == 1 else PAGE_BYTES_MAX
+            try:
+                page = await self._session.fetch(self._url, asked, self._token(), most)
+            except LargeAnswer:
+                if size == 1:
+                    raise
+                self._facts = max(1, size // FEWER_TIMES)
+            else:
+                self._facts = size * FEWER_TIMES
+                return page
 
 
 class PeerSession:
@@ -46,7 +71,9 @@ class PeerSession:
         self._private = private
         self._session = open_session(connector=checked_connector(private=private))
 
-    async def fetch(self, url: str, query: dict[str, str], token: str) -> object:
+    async def fetch(
+        self, url: str, query: dict[str, str], token: str, bytes_max: int = PAGE_BYTES_MAX
+    ) -> object:
         """A peer's answer to one request. Raises PeerFault."""
         if address_fault(url, private=self._private) is not None:
             raise PeerFault(f"{url} is no address that a peer may have")
@@ -58,8 +85,10 @@ class PeerSession:
                 f"{url}?{urlencode(query)}",
                 headers=headers,
                 limits=deadline_within(ANSWER_SECONDS),
-                bytes_max=ANSWER_BYTES_MAX,
+                bytes_max=bytes_max,
             )
+        except AnswerTooLarge as fault:
+            raise LargeAnswer(f"{url}: {fault}") from fault
         except HttpFault as fault:
             raise PeerFault(f"cannot reach {url}: {fault}") from fault
         if answer.status == 429:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from engramlog.eventlog.clock import FixedClock
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.protocol_peers import acquaint, held, pull_of, scope_events, wrap_into
@@ -66,6 +68,21 @@ def test_the_puller_follows_every_page(live: LiveNode, peer: ReferenceNode) -> N
     until(lambda: pull_of(live, peer)["accepted"] == 1203)
     # Accepted facts are committed a moment before they are visible.
     until(lambda: len({record["id"] for record in held(live)}) == 1203)
+
+
+def test_large_pages_are_asked_for_with_fewer_facts(
+    live: LiveNode, peer: ReferenceNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decoding many megabytes at once would hold up every other request."""
+    monkeypatch.setattr("engramlog.api.client.peer_source.PAGE_BYTES_MAX", 10_000)
+    sizes = (10, 3_000, 3_000, 3_000, 30_000, 30_000, 10, 10)
+    for size in sizes:
+        peer.state("a" * size)
+    acquaint(live, peer)
+    until(lambda: len(held(live)) == len(sizes))
+    limits = [int(query["limit"]) for query in peer.requests if query["scope"] == "company"]
+    assert limits[:5] == [500, 62, 7, 1, 8]
+    assert pull_of(live, peer)["fault"] is None
 
 
 def test_an_integer_is_the_number_it_is(live: LiveNode, peer: ReferenceNode) -> None:
