@@ -179,6 +179,8 @@ def _serve(path: str, *modules: str) -> NoReturn:
     routing()
     empty_tables(bulk=False)
     sys.argv[0] = "engramlog"
+    # Under nohup, tests inherit that it is ignored; a node would rightly ignore it too.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen(64)

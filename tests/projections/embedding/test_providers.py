@@ -31,7 +31,7 @@ from tests.worlds.waiting import until
 
 KEY = "sk-very-secret"
 QUICK: dict[Purpose, Patience] = {
-    "document": Patience(timeout_seconds=5.0, attempts_max=3, pause_seconds=0.5),
+    "document": Patience(timeout_seconds=60.0, attempts_max=3, pause_seconds=0.5),
     "query": Patience(timeout_seconds=0.3, attempts_max=1),
 }
 
