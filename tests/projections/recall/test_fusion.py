@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramlog.projections.recall.ranking.fusion import by_maximum, reciprocal_ranks
+from engramlog.projections.recall.ranking.fusion import by_maximum, by_range, reciprocal_ranks
 from engramlog.projections.recall.stages.candidates import Candidates
 
 NONE = np.empty(0, dtype=np.int32)
@@ -63,3 +63,11 @@ def test_the_order_of_stages_does_not_matter(lists: list[dict[int, float]], rand
     other = reciprocal_ranks({n: stages[n] for n in names}, weights, by_maximum, NONE)
     assert one.slots.tolist() == other.slots.tolist()
     assert one.score == pytest.approx(other.score)
+
+
+@pytest.mark.parametrize(
+    ("scores", "stretched"),
+    [([2.0, 4.0, 3.0], [0.0, 1.0, 0.5]), ([0.7, 0.7], [1.0, 1.0]), ([], [])],
+)
+def test_scores_are_stretched_over_their_range(scores: list[float], stretched: list[float]) -> None:
+    assert by_range(np.array(scores, dtype=np.float64)).tolist() == stretched
