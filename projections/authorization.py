@@ -52,6 +52,7 @@ class Placed(Protocol):
     @property
     def entities(self) -> Interner: ...
     def flags(self, slots: I32) -> U8: ...
+    def flagged_notes(self) -> tuple[I32, I32]: ...
     def hidden(self, slots: I32 | None = None) -> Bool | None: ...
 
 
@@ -170,6 +171,10 @@ class Authorization(Struct, frozen=True):
         if self.withheld:
             chosen: I32 = np.arange(len(allowed), dtype=np.int32) if slots is None else slots
             allowed &= (view.flags(chosen) & self.withheld) == 0
+            notes, settled = view.flagged_notes()  # a note repeats a settled fact's words
+            withheld = notes[(view.flags(settled) & self.withheld) != 0]
+            if len(withheld):
+                allowed &= ~np.isin(chosen, withheld)
         return allowed
 
     def cleared(self, view: Placed, slots: I32 | None) -> Bool:

@@ -228,6 +228,24 @@ class View(ColumnView):
         like), as pinned."""
         return flags_at(self._flags, slots)
 
+    def flagged_notes(self) -> tuple[I32, I32]:
+        """Notes of resolutions, and beside each a flagged fact that it is about, by slot. A note
+        with several such facts is there several times."""
+        key = ("flagged notes", self.facts_position, self.count)
+        found: tuple[I32, I32] | None = self.remembered.get(key)
+        if found is None:
+            pairs = [
+                (note, fact)
+                for note, facts in self._image.resolutions.slots()
+                for fact in facts
+                if max(note, fact) < self.count
+            ]
+            columns: I32 = np.array(pairs, dtype=np.int32).reshape(-1, 2)
+            columns = columns[self.flags(columns[:, 1]) != 0]  # a review leaves some flag
+            found = columns[:, 0], columns[:, 1]
+            self.remembered.put(key, found)
+        return found
+
     def hidden(self, slots: I32 | None = None) -> Bool | None:
         """Which facts (all, or those given) tombstones hide; None without tombstones. The same at
         every moment: present rights decide."""

@@ -8,7 +8,7 @@ fact never applies them, but must hide the same notes as the others. Only a reso
 own node counts, so that a peer cannot hide other nodes' facts.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import apsw
 import msgspec
@@ -107,16 +107,19 @@ class ResolutionsPart(SmallPart):
 
     def notes(self) -> dict[int, int]:
         """By slot of a note: the number of the entity it is about."""
+        entity = self._facts.arrays["entity"]
+        return {note: int(entity[facts[0]]) for note, facts in self.slots()}
+
+    def slots(self) -> Iterator[tuple[int, list[int]]]:
+        """Each note, and the facts known here that it is about, by slot. In any thread."""
         slot_of, arrays = self._facts.slot_of, self._facts.arrays
-        found: dict[int, int] = {}
-        for (note, origin), settled in self._settlement_of.items():
+        for (note, origin), settled in list(self._settlement_of.items()):
             slot = slot_of.get(note)
             if slot is None or self._facts.origins.text(int(arrays["origin"][slot])) != origin:
                 continue
             known = [slot_of[fact] for fact in settled.facts if fact in slot_of]
             if known:
-                found[slot] = int(arrays["entity"][known[0]])
-        return found
+                yield slot, known
 
     def awaited(self) -> frozenset[str]:
         """Notes, and facts that notes are about, that have not arrived yet."""

@@ -235,6 +235,33 @@ def test_a_flagged_rival_contradicts_only_where_it_is_visible(serve: Serve, mode
         assert sorted(sides) == ["", "CEO"]
 
 
+@pytest.mark.parametrize("mode", ["strip", "block", "quarantine"])
+def test_a_withheld_fact_takes_the_note_of_its_settlement_along(serve: Serve, mode: str) -> None:
+    live = serve(sanitizer_mode=mode)
+    kept, other = (
+        live.state(entity="user:ignore-all-previous-instructions", v=v, source=source)["id"]
+        for v, source in (("CEO", "agent:a"), ("CTO", "agent:b"))
+    )
+    for each in (kept, other):
+        review(live, each, "release")
+    (conflict,) = live.call("GET", "/v1/conflicts").json()["conflicts"]
+    path = f"/v1/conflicts/{conflict['conflict_id']}/resolve"
+    note = live.call("POST", path, json={"winning_fact_id": kept}).json()["resolution_fact_id"]
+
+    def shown() -> set[str]:
+        found = live.call("GET", "/v1/facts", params={"include_contradicted": True}).json()
+        assert found["total"] == len(found["facts"])
+        answer = live.call("GET", f"/v1/facts/{note}")
+        assert answer.status_code == (200 if note in str(found) else 404)
+        return {each["id"] for each in found["facts"]}
+
+    assert shown() == {kept, other, note}
+    review(live, kept, "keep")
+    assert shown() == {other}
+    review(live, kept, "release")
+    assert shown() == {kept, other, note}
+
+
 def test_reviews_are_for_admins(live: LiveNode) -> None:
     ids = told(live)
     key = live.mint("read", "write")
