@@ -234,15 +234,9 @@ class View(ColumnView):
         key = ("flagged notes", self.facts_position, self.count)
         found: tuple[I32, I32] | None = self.remembered.get(key)
         if found is None:
-            pairs = [
-                (note, fact)
-                for note, facts in self._image.resolutions.slots()
-                for fact in facts
-                if max(note, fact) < self.count
-            ]
-            columns: I32 = np.array(pairs, dtype=np.int32).reshape(-1, 2)
-            columns = columns[self.flags(columns[:, 1]) != 0]  # a review leaves some flag
-            found = columns[:, 0], columns[:, 1]
+            notes, settled = self._image.resolutions.pairs()
+            flagged = (self.flags(settled) != 0) & (np.maximum(notes, settled) < self.count)
+            found = notes[flagged], settled[flagged]  # a review leaves some flag
             self.remembered.put(key, found)
         return found
 

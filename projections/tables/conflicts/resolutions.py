@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 import apsw
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import ConflictResolved, FactErased
+from engramlog.projections.arrays import I32
 from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import EVENTS, FACTS
@@ -67,6 +69,15 @@ class _Settled(Struct):
     facts: list[str]
 
 
+class _Pairs(Struct, frozen=True):
+    """Each note and a fact that it is about, by slot. ``changes``: how often resolutions had
+    changed; ``facts``: how many facts there were, None if no note or fact was awaited."""
+
+    changes: int
+    facts: int | None
+    slots: tuple[I32, I32]
+
+
 class ResolutionsPart(SmallPart):
     """The entity that each resolution's note is about."""
 
@@ -75,6 +86,8 @@ class ResolutionsPart(SmallPart):
     def __init__(self, facts: FactColumns) -> None:
         self._facts = facts
         self._settlement_of: dict[_Key, _Settled] = {}
+        self._changes = 0
+        self._pairs: _Pairs | None = None
 
     def load(self, db: apsw.Connection) -> None:
         for note, origin, event_id, fact in query(db, _EVERY):
@@ -88,6 +101,7 @@ class ResolutionsPart(SmallPart):
         else:
             key, settled = _settlement_of(event)
             self._settlement_of[key] = settled
+            self._changes += 1
 
     def forget(self, facts: Mapping[str, int]) -> None:
         for settled in self._settlement_of.values():
@@ -98,6 +112,7 @@ class ResolutionsPart(SmallPart):
         self._settlement_of = {
             key: settled for key, settled in self._settlement_of.items() if wanted(key[0], settled)
         }
+        self._changes += 1
 
     def state(self) -> bytes:
         return msgspec.msgpack.encode(list(self._settlement_of.items()))
@@ -108,10 +123,19 @@ class ResolutionsPart(SmallPart):
     def notes(self) -> dict[int, int]:
         """By slot of a note: the number of the entity it is about."""
         entity = self._facts.arrays["entity"]
-        return {note: int(entity[facts[0]]) for note, facts in self.slots()}
+        return {note: int(entity[facts[0]]) for note, facts in self._slots()}
 
-    def slots(self) -> Iterator[tuple[int, list[int]]]:
-        """Each note, and the facts known here that it is about, by slot. In any thread."""
+    def pairs(self) -> tuple[I32, I32]:
+        """Each note and a fact known here that it is about, by slot. In any thread."""
+        held, changes, count = self._pairs, self._changes, len(self._facts.slot_of)
+        if held is None or held.changes != changes or held.facts not in (None, count):
+            pairs = [(note, fact) for note, facts in self._slots() for fact in facts]
+            columns: I32 = np.array(pairs, dtype=np.int32).reshape(-1, 2)
+            incomplete = count if self.awaited() else None
+            held = self._pairs = _Pairs(changes, incomplete, (columns[:, 0], columns[:, 1]))
+        return held.slots
+
+    def _slots(self) -> Iterator[tuple[int, list[int]]]:
         slot_of, arrays = self._facts.slot_of, self._facts.arrays
         for (note, origin), settled in list(self._settlement_of.items()):
             slot = slot_of.get(note)
@@ -124,8 +148,9 @@ class ResolutionsPart(SmallPart):
     def awaited(self) -> frozenset[str]:
         """Notes, and facts that notes are about, that have not arrived yet."""
         slot_of = self._facts.slot_of
-        named = {fact for settled in self._settlement_of.values() for fact in settled.facts}
-        named |= {note for note, _ in self._settlement_of}
+        settlements = list(self._settlement_of.items())
+        named = {fact for _, settled in settlements for fact in settled.facts}
+        named |= {note for (note, _), _ in settlements}
         return frozenset(name for name in named if name not in slot_of)
 
 
