@@ -1,8 +1,8 @@
 """``embeddings.db``: every vector ever computed, by its space and text.
 
-(space, SHA-256 of the text) → unit vector. Rebuilds and as-of reads share it, so a text is embedded
-once per model. It is only a cache and may be deleted. The keys are unsalted hashes of short texts,
-so erasing a fact deletes its entry here too.
+(space, SHA-256 of the text) → unit vector, with its checksum. Rebuilds and as-of reads share it, so
+a text is embedded once per model. It is only a cache and may be deleted. The keys are unsalted
+hashes of short texts, so erasing a fact deletes its entry here too.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import apsw
 import msgspec
@@ -31,6 +32,7 @@ from engramlog.projections.tables.database import (
 from engramlog.projections.tables.storage_faults import DAMAGED
 
 LOOKUP_KEYS_MAX = 500
+CHECKSUM_BYTES = 4
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS spaces (id INTEGER PRIMARY KEY, space TEXT NOT NULL UNIQUE) STRICT;
 CREATE TABLE IF NOT EXISTS vectors (
@@ -41,6 +43,7 @@ CREATE TABLE IF NOT EXISTS vectors (
 ) STRICT;
 """
 _GET = "SELECT text_sha256, vector FROM vectors WHERE space=? AND text_sha256 IN ({})"
+_DELETE = "DELETE FROM vectors WHERE space=? AND text_sha256=?"
 _PUT = "INSERT OR IGNORE INTO vectors (text_sha256, space, vector) VALUES (?,?,?)"
 
 _log = logging.getLogger(__name__)
@@ -92,8 +95,13 @@ class EmbeddingCache:
                 rows: list[tuple[Any, ...]]
                 rows = query(self._db, _GET.format(",".join("?" * len(some))), (number, *some))
                 found.update(rows)
-        vectors = {key: np.frombuffer(data, dtype="<f4") for key, data in found.items()}
-        return [vectors.get(key) for key in keys]
+            intact = {key: _intact(data, space.stored_dimensions) for key, data in found.items()}
+            damaged = [(number, key) for key, vector in intact.items() if vector is None]
+            if damaged:
+                _log.warning("%s: %d damaged vectors are deleted", self._path, len(damaged))
+                self._db.executemany(_DELETE, damaged)
+            return [intact.get(key) for key in keys]
+        return [None] * len(keys)
 
     def put_many(self, space: Space, texts: Sequence[str], vectors: F32) -> bool:
         """Store the vectors of ``texts``, one row each; existing ones do not change. Returns
@@ -108,7 +116,7 @@ class EmbeddingCache:
             self._db.executemany(
                 _PUT,
                 (
-                    (text_key(text), number, row.tobytes())
+                    (text_key(text), number, _checked(row.tobytes()))
                     for text, row in zip(texts, data, strict=True)
                 ),
             )
@@ -152,6 +160,19 @@ class EmbeddingCache:
         if not self._db.in_transaction:  # else it may be undone
             self._numbers[space] = int(found[0])
         return int(found[0])
+
+
+def _checked(vector: bytes) -> bytes:
+    """A vector as stored, with its checksum."""
+    return vector + crc32(vector).to_bytes(CHECKSUM_BYTES)
+
+
+def _intact(stored: bytes, dimensions: int) -> F32 | None:
+    """The vector; None if a bit of it has flipped. Those of earlier releases have no checksum."""
+    vector = stored[: 4 * dimensions]
+    if len(stored) > len(vector) and _checked(vector) != stored:
+        return None
+    return np.frombuffer(vector, dtype="<f4")
 
 
 def text_key(text: str) -> bytes:

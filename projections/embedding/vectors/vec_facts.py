@@ -11,7 +11,8 @@ from collections.abc import Container, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import Any
+from zlib import crc32
 
 import apsw
 import msgspec
@@ -42,7 +43,12 @@ CREATE TABLE IF NOT EXISTS vec_meta (
     space TEXT NOT NULL,
     position INTEGER NOT NULL
 ) STRICT;
+CREATE TABLE IF NOT EXISTS vec_checks (
+    id TEXT PRIMARY KEY,
+    crc32 INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 """
+"""``vec_checks`` finds a bit that flipped in a vector. Vectors of earlier releases have no row."""
 _TABLE = (
     "CREATE VIRTUAL TABLE vec_facts"
     " USING vec0(id TEXT PRIMARY KEY, embedding FLOAT[{}], chunk_size={})"
@@ -50,12 +56,15 @@ _TABLE = (
 _HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name='vec_facts'"
 _INSERT = "INSERT INTO vec_facts (id, embedding) VALUES (?,?)"
 _DELETE = "DELETE FROM vec_facts WHERE id=?"
+_CHECK = "INSERT OR REPLACE INTO vec_checks VALUES (?,?)"
+_UNCHECK = "DELETE FROM vec_checks WHERE id=?"
 _TABLE_SQL = "SELECT sql FROM sqlite_master WHERE name='vec_facts'"
 CARD_PREFIX = "card:"
 """Prefix of the keys of memory cards' vectors."""
-_ALL = "SELECT id, embedding FROM vec_facts"
+_ALL = """SELECT id, embedding,
+    (SELECT crc32 FROM vec_checks WHERE vec_checks.id=vec_facts.id) FROM vec_facts"""
 _IDS = "SELECT id FROM vec_facts"
-_ONE = "SELECT id, embedding FROM vec_facts WHERE id=?"
+_ONE = f"{_ALL} WHERE id=?"
 
 
 def _is_kept(name: str, gone: Container[str]) -> bool:
@@ -92,9 +101,16 @@ class KeptVecFacts:
         with _intact(self._path), closing(read_vectors(self._path)) as db:
             cursor = iter(db.execute(_ALL))
             while rows := list(islice(cursor, PAGE_ROWS)):
-                data = b"".join(cast("bytes", row[1]) for row in rows)
+                data = b"".join(map(self._checked, rows))
                 matrix = np.frombuffer(data, dtype="<f4").reshape(len(rows), -1)
                 yield [str(row[0]) for row in rows], matrix
+
+    def _checked(self, row: tuple[Any, ...]) -> bytes:
+        """The vector in a row of ``_ALL``. Raises VectorsDamaged."""
+        fact, data, expected = row
+        if expected is not None and crc32(data) != expected:
+            raise VectorsDamaged(f"{self._path.name} is damaged: the vector of {fact}")
+        return data
 
     def id_pages(self) -> Iterator[list[str]]:
         """All ids, page by page, as of the first read."""
@@ -107,7 +123,7 @@ class KeptVecFacts:
         """Those of some ids that the table has, and their vectors."""
         with self._lock, _intact(self._path):
             found = [row for each in ids for row in self._db.execute(_ONE, (each,))]
-        data = b"".join(cast("bytes", row[1]) for row in found)
+        data = b"".join(map(self._checked, found))
         matrix = np.frombuffer(data, dtype="<f4")
         return [str(row[0]) for row in found], matrix.reshape(len(found), -1 if found else 0)
 
@@ -166,7 +182,9 @@ class VecFacts(KeptVecFacts):
         """In one transaction: insert vectors, delete those of ended facts, advance the position."""
         rows = [(fact, row.tobytes()) for fact, row in added]
         with self._lock, _intact(self._path), self._db:
-            self._db.executemany(_DELETE, ((fact,) for fact in ended))
+            for statement in (_DELETE, _UNCHECK):
+                self._db.executemany(statement, ((fact,) for fact in ended))
+            self._db.executemany(_CHECK, ((fact, crc32(data)) for fact, data in rows))
             try:
                 with self._db:
                     self._db.executemany(_INSERT, rows)
@@ -197,7 +215,9 @@ class VecFacts(KeptVecFacts):
                 copy_rows(self._db, fresh, "vec_meta", "true", ())
                 rows = iter(self._db.execute(_ALL))
                 while page := list(islice(rows, PAGE_ROWS)):
-                    fresh.executemany(_INSERT, [row for row in page if _is_kept(str(row[0]), gone)])
+                    kept = [row for row in page if _is_kept(str(row[0]), gone)]
+                    fresh.executemany(_INSERT, [row[:2] for row in kept])
+                    fresh.executemany(_CHECK, [row[::2] for row in kept if row[2] is not None])
             truncate_wal(fresh)
 
 
@@ -210,7 +230,7 @@ def _settle(db: apsw.Connection, space: Space) -> None:
         check_same(stored, space)
         if stored == space:
             return
-        db.execute("DROP TABLE vec_facts; DELETE FROM vec_meta")
+        db.execute("DROP TABLE vec_facts; DELETE FROM vec_meta; DELETE FROM vec_checks")
     if query_one(db, _HAS_TABLE) is None:
         db.execute(_TABLE.format(space.stored_dimensions, CHUNK_ROWS))
     db.execute("INSERT INTO vec_meta VALUES (1,?,0)", (msgspec.json.encode(space).decode(),))

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import apsw
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -50,6 +51,29 @@ def test_a_damaged_cache_is_made_again_empty(tmp_path: Path, how: str) -> None:
     second.put_many(SPACE, ["one"], rows(1))
     second.keep_only([text_key("one")])
     assert second.get_many(SPACE, ["one"])[0] is not None
+    second.close()
+
+
+def test_a_vector_with_a_flipped_bit_is_unknown_and_stored_again(tmp_path: Path) -> None:
+    path, vectors = tmp_path / "embeddings.db", rows(3)
+    first = EmbeddingCache(path)
+    first.put_many(SPACE, ["one", "two", "three"], vectors)
+    first.close()
+    db = apsw.Connection(str(path))
+    change = "UPDATE vectors SET vector=? WHERE text_sha256=?"
+    flipped = bytearray(db.execute("SELECT vector FROM vectors WHERE rowid=2").get)
+    flipped[35] ^= 128
+    db.execute(change, (bytes(flipped), text_key("two")))
+    db.execute(change, (vectors[2].tobytes(), text_key("three")))  # as earlier releases stored it
+    db.close()
+    second = EmbeddingCache(path)
+    one, two, three = second.get_many(SPACE, ["one", "two", "three"])
+    assert one is not None
+    assert two is None
+    assert three is not None
+    assert np.array_equal(three, vectors[2])
+    assert second.put_many(SPACE, ["two"], vectors[1:2])
+    assert second.get_many(SPACE, ["two"])[0] is not None
     second.close()
 
 

@@ -1,8 +1,10 @@
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from time import sleep
 from typing import Any
 
+import apsw
 import numpy as np
 import pytest
 
@@ -73,7 +75,12 @@ class Stage:
         return self.in_table()
 
     def in_table(self) -> list[str]:
-        return sorted(fact for ids, _ in self.embeddings._table.pages() for fact in ids)
+        return sorted(self.vectors())
+
+    def vectors(self) -> dict[str, bytes]:
+        """The table's vectors by fact."""
+        pages = [zip(ids, rows, strict=True) for ids, rows in self.embeddings._table.pages()]
+        return {fact: row.tobytes() for page in pages for fact, row in page}
 
     def has_vector(self, fact: str) -> bool:
         slot = self.node.reader.slot_of(fact)
@@ -256,6 +263,23 @@ def test_a_damaged_table_is_made_again_from_the_cache(stage: Stage, how: str) ->
     later = stage.say("later")
     assert stage.settled() == sorted([*facts, later])
     assert all(stage.has_vector(fact) for fact in (*facts, later))
+
+
+def test_a_vector_with_a_flipped_bit_is_made_again(stage: Stage) -> None:
+    facts = [stage.say(f"fact {n}") for n in range(3)]
+    assert stage.settled() == sorted(facts)
+    before = stage.vectors()
+
+    def flip() -> None:
+        with closing(apsw.Connection(str(stage.folder / "vectors.db"))) as db:
+            chunk = bytearray(db.execute("SELECT vectors FROM vec_facts_vector_chunks00").get)
+            chunk[chunk.index(before[facts[1]]) + 3] ^= 128  # the sign of its first number
+            db.execute("UPDATE vec_facts_vector_chunks00 SET vectors=?", (bytes(chunk),))
+
+    stage.restart(flip)
+    assert stage.settled() == sorted(facts)
+    assert stage.vectors() == before
+    assert stage.provider.embedded == []
 
 
 def test_damage_found_by_a_write_is_mended_at_once(
