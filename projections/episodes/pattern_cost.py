@@ -21,7 +21,7 @@ _TOKEN = re.compile(
     (?P<literal>\\[^\w\s]|[^\\\[\](){}|?*+.^$])
     |(?P<repeat>(?:[*+?]|\{(?=[\d,])(?P<least>\d*)(?P<comma>,)?(?P<most>\d*)\})(?P<whole>\+)?\??)
     |(?P<class>\[\^?\]?(?:\\.|[^\]\\])*\])
-    |(?P<nothing>\(\?\#[^)]*\)|\(\?[aiLmsux]+\))
+    |(?P<nothing>\(\?\#(?:\\.|[^)\\])*\)|\(\?[aiLmsux]+\))
     |(?P<reference>\(\?P=\w+\))
     |(?P<open>\((?:\?(?:P<\w+>|(?P<atomic>>|<?[=!])|\(\w+\)|[aiLmsux-]*:))?)
     |(?P<or>\|)
@@ -30,7 +30,9 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_IN_VERBOSE = re.compile(r"(\\.|\[\^?\]?(?:\\.|[^\]\\])*\])|\s+|#[^\n]*", re.DOTALL)
+_IN_VERBOSE = re.compile(
+    r"(\(\?#(?:\\.|[^)\\])*\)|\\.|\[\^?\]?(?:\\.|[^\]\\])*\])|\s+|#[^\n]*", re.DOTALL
+)
 
 
 class ManyWays(ValueError):

@@ -23,6 +23,8 @@ CATASTROPHIC = [
     "(a{1,}){2,}",
     "(|a)+b",
     "(a{,9})*b",
+    r"(?#\))(a+)*b",
+    "(?x)(?#one)(a+)*b",
 ]
 QUICK = [
     r"I live in (?P<town>\w+)",
