@@ -171,11 +171,16 @@ class Authorization(Struct, frozen=True):
         if self.withheld:
             chosen: I32 = np.arange(len(allowed), dtype=np.int32) if slots is None else slots
             allowed &= (view.flags(chosen) & self.withheld) == 0
-            notes, settled = view.flagged_notes()  # a note repeats a settled fact's words
-            withheld = notes[(view.flags(settled) & self.withheld) != 0]
-            if len(withheld):
-                allowed &= ~np.isin(chosen, withheld)
+            notes = self.withheld_notes(view)
+            if len(notes):
+                allowed &= ~np.isin(chosen, notes)
         return allowed
+
+    def withheld_notes(self, view: Placed) -> I32:
+        """Notes of resolutions that the sanitizer withholds: a note repeats a settled fact's
+        words."""
+        notes, settled = view.flagged_notes()
+        return notes[(view.flags(settled) & self.withheld) != 0]
 
     def cleared(self, view: Placed, slots: I32 | None) -> Bool:
         """Which facts the caller's classification ceiling admits."""

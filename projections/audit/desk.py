@@ -172,7 +172,7 @@ def kept_positions(view: View, authorization: Authorization) -> I64:
     if authorization.withheld:
         flagged = view.flagged()
         flagged = flagged[(view.flags(flagged) & authorization.withheld) != 0]
-        slots = np.union1d(slots, flagged)
+        slots = np.unique(np.concatenate([slots, flagged, authorization.withheld_notes(view)]))
     return view.from_position[slots]
 
 

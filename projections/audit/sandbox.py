@@ -109,9 +109,13 @@ WHERE event_id IN (SELECT causation_id FROM readable WHERE causation_id IS NOT N
 """
 _TOLD = """
 SELECT {columns} FROM readable LEFT JOIN parts USING (position)
-WHERE position NOT IN (SELECT position FROM unseen) ORDER BY position
+WHERE position NOT IN (SELECT position FROM unseen)
 """
 _OF_MEMORY = ("episode_recorded", "delta_rejected")
+_STREAMED = "SET threads=1; SET preserve_insertion_order=false"
+"""One thread reads the files in order and writes what it has read. To sort the events, or to keep
+two threads' events in order, takes several times their bytes in memory."""
+_GROUP_BYTES = 16 * 1024 * 1024
 
 
 def extract_events(
@@ -130,7 +134,7 @@ def extract_events(
 
     files = f"read_parquet([{', '.join(literal(str(path)) for path in sources)}])"
     with duckdb.connect() as db:
-        db.execute("SET threads=2")
+        db.execute(_STREAMED)
         gone_positions = np.union1d(hidden, np.array(rights.hidden, dtype=np.int64))
         db.register("gone_positions", {"position": gone_positions})
         db.execute(_GONE.format(files=files))
@@ -156,7 +160,8 @@ def extract_events(
             db.executemany("INSERT INTO parts VALUES (?, ?, ?)", parts)
         columns = ", ".join(_redacted_column(column) for column in EVENT_COLUMNS)
         db.execute(
-            f"COPY ({_TOLD.format(columns=columns)}) TO {literal(str(target))} (FORMAT parquet)"
+            f"COPY ({_TOLD.format(columns=columns)}) TO {literal(str(target))}"
+            f" (FORMAT parquet, ROW_GROUP_SIZE_BYTES {_GROUP_BYTES})"
         )
 
 

@@ -253,7 +253,11 @@ def test_a_withheld_fact_takes_the_note_of_its_settlement_along(serve: Serve, mo
         assert found["total"] == len(found["facts"])
         answer = live.call("GET", f"/v1/facts/{note}")
         assert answer.status_code == (200 if note in str(found) else 404)
-        return {each["id"] for each in found["facts"]}
+        ids = {each["id"] for each in found["facts"]}
+        sql = {"sql": "SELECT unnest(fact_ids) FROM events WHERE kind = 'fact_asserted'"}
+        rows = live.call("POST", "/v1/time-travel/sql", key=CONTROL_TOKEN, json=sql).json()["rows"]
+        assert {row[0] for row in rows} == ids
+        return ids
 
     assert shown() == {kept, other, note}
     review(live, kept, "keep")

@@ -6,19 +6,22 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import pytest
 
 from engramlog.api.node.node import Node
 from engramlog.eventlog.kinds import KeyIssued, Value
 from engramlog.projections.archive.archive import Archive
+from engramlog.projections.archive.duck import cursor
 from engramlog.projections.audit import desk as desk_module
 from engramlog.projections.audit.desk import AuditDesk
-from engramlog.projections.audit.sandbox import StatementRefused
+from engramlog.projections.audit.sandbox import Rights, StatementRefused, extract_events
 from engramlog.projections.audit.statement_task import StatementLimits, Table
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.authorization import everything as all_rights
 from engramlog.projections.moment import Moment
-from engramlog.projections.writing.commands import Done, RetractFact
+from engramlog.projections.tables.database import query
+from engramlog.projections.writing.commands import Done, ResolveConflict, RetractFact
 from tests.worlds.histories import asserted
 
 LIMITS = StatementLimits(seconds=5.0, rows=100, memory_mib=256)
@@ -89,6 +92,39 @@ def test_a_caller_reads_the_streams_of_their_scopes_alone(node: Node, desk: Audi
     raw = ask(desk, node, "SELECT current_setting('allowed_paths')[1]", AUDITOR).rows[0][0]
     behind = f"SELECT DISTINCT scope FROM '{raw}' WHERE kind = 'fact_asserted'"
     assert ask(desk, node, behind, AUDITOR).rows == [["local"]]
+
+
+def test_events_of_many_segments_are_in_the_order_of_the_log(tmp_path: Path) -> None:
+    """Also an event that names a hidden fact beside others, and so is shown in part."""
+    node = Node.open(tmp_path / "data")
+    rivals = [
+        node.write(asserted("user:ann", "memory:home", Value("string", town), f"agent:{town}"))[0]
+        for town in ("graz", "linz", "wels")
+    ]
+    with node.reader.pool.connection() as db:
+        conflict = query(db, "SELECT conflict_id FROM conflicts")[0][0]
+    winner = rivals[0]
+    assert isinstance(winner, Done)
+    node.write(
+        ResolveConflict(conflict_id=conflict, winning_fact_id=winner.fact_id, source="agent:judge")
+    )
+    settled = node.log.head().position
+    for n in range(60):
+        node.write(asserted("user:ben", f"rel:r{n}", Value("string", f"value {n}")))
+    last = node.log.head().position
+    archive = Archive(node.directory, node.log, segment_events=8)
+    target = tmp_path / "events.parquet"
+    with archive.reading(last) as sources:
+        assert len(sources) > 5
+        hidden = np.array([3, 31], dtype=np.int64)
+        extract_events(target, sources, last, Rights(scopes=("local",)), hidden)
+    with cursor() as db:
+        told = db.execute(f"SELECT position, fact_ids FROM '{target}'").fetchall()
+    node.close()
+    positions = [position for position, _ in told]
+    assert positions == sorted({*range(2, last + 1)} - {3, 31})
+    ended = [str(each.fact_id) for each in rivals[1:] if isinstance(each, Done)]
+    assert {ended[0], ended[1]} & {*dict(told)[settled]} == {ended[1]}
 
 
 def test_a_stop_ends_the_running_statement_and_later_ones(tmp_path: Path) -> None:
