@@ -74,6 +74,8 @@ def choose(
         _check_declared(settings, pinned)
     if settings.provider != "auto":
         return _open_configured(settings, pinned, environment, reindex)
+    if settings.model or settings.truncated_dimensions:
+        _log.warning("the model in the settings is ignored: it needs the name of its provider")
     if pinned is not None and not reindex:
         card = card_of(pinned.provider, pinned.model, pinned.dimensions)
         provider = open_provider(

@@ -29,6 +29,13 @@ def test_auto_takes_the_bundled_model_where_ollama_does_not_answer() -> None:
     assert chosen.pin
 
 
+def test_auto_says_that_it_ignores_a_model(caplog: pytest.LogCaptureFixture) -> None:
+    assert choose(EmbeddingSettings(url=absent()), MINILM, {}).space == MINILM
+    assert not caplog.records
+    assert choose(EmbeddingSettings(url=absent(), model="other"), MINILM, {}).space == MINILM
+    assert "needs the name of its provider" in caplog.text
+
+
 def test_auto_keeps_the_pinned_model_even_if_it_does_not_answer() -> None:
     chosen = choose(EmbeddingSettings(url=absent()), NOMIC, {})
     assert chosen.space == NOMIC
