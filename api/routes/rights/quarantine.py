@@ -18,6 +18,7 @@ from engramlog.api.schemas.rights.gardens import (
     QuarantineQuery,
     RejectRequest,
     ReviewQuery,
+    ReviewRequest,
 )
 from engramlog.projections.image.visible_facts import known
 from engramlog.projections.moment import format_instant
@@ -135,16 +136,16 @@ async def reject(call: Call, request: RejectRequest) -> Rejected:
     return await _reject(call, request.fact_id, request.reason, _quarantine(call))
 
 
-@routes.add("POST /v1/quarantine/{fact_id}/admit", permission="write", errors=(400,))
-async def admit_fact(call: Call, query: ReviewQuery) -> Admitted:
+@routes.add("POST /v1/quarantine/{fact_id}/admit", permission="write", body_required=False)
+async def admit_fact(call: Call, query: ReviewQuery, request: ReviewRequest) -> Admitted:
     """Admit a pending fact, in any quarantine."""
-    return await _admit(call, call.segment("fact_id"), "admitted", query)
+    return await _admit(call, call.segment("fact_id"), "admitted", request.over(query))
 
 
-@routes.add("POST /v1/quarantine/{fact_id}/reject", permission="write")
-async def reject_fact(call: Call, query: ReviewQuery) -> Rejected:
+@routes.add("POST /v1/quarantine/{fact_id}/reject", permission="write", body_required=False)
+async def reject_fact(call: Call, query: ReviewQuery, request: ReviewRequest) -> Rejected:
     """Reject a pending fact, in any quarantine."""
-    return await _reject(call, call.segment("fact_id"), query.reason)
+    return await _reject(call, call.segment("fact_id"), request.over(query).reason)
 
 
 def _quarantine(call: Call) -> str:

@@ -67,10 +67,23 @@ class RejectRequest(Model, extra="allow"):
 
 
 class ReviewQuery(Model, extra="allow"):
-    """The same by query parameters."""
+    """The same by query parameters, as the protocol does."""
 
     target_garden_id: GardenName | None = None
     reason: Reason = ""
+
+
+class ReviewRequest(Model, extra="allow"):
+    """The same in the body: ignored, the named garden's fact would be stated outside gardens."""
+
+    target_garden_id: GardenName | None = None
+    reason: Reason = ""
+
+    def over(self, query: ReviewQuery) -> ReviewQuery:
+        """The query with what this body names."""
+        return query.model_copy(
+            update=self.model_dump(include={*ReviewQuery.model_fields}, exclude_unset=True)
+        )
 
 
 class QuarantineQuery(Model, extra="allow"):

@@ -42,6 +42,23 @@ def test_a_quarantined_fact_waits_and_is_its_members_alone(node: LiveNode) -> No
     assert node.call("GET", "/v1/quarantine", key=out).json() == {"items": [], "total": 0}
 
 
+@pytest.mark.parametrize("where", ["params", "json"])
+def test_a_review_names_its_garden_and_reason_in_the_query_or_the_body(
+    node: LiveNode, where: str
+) -> None:
+    """A garden that is overlooked would publish the fact."""
+    mo = node.key_of("mo")
+    first, second = waiting(node, v="atlas"), waiting(node, v="zeus")
+    said = {where: {"target_garden_id": "absent", "reason": "checked"}}
+    answer = node.call("POST", f"/v1/quarantine/{first['id']}/admit", key=mo, **said)
+    assert answer.headers["X-Error-Code"] == "target_garden_not_found"
+    answer = node.call("POST", f"/v1/quarantine/{second['id']}/reject", key=mo, **said)
+    assert answer.status_code == 200
+    listed = node.call("GET", "/v1/quarantine", key=mo).json()["items"]
+    reviews = {item["fact_id"]: item["quarantine_reason"] for item in listed}
+    assert reviews == {first["id"]: None, second["id"]: "checked"}
+
+
 def test_recall_trusts_a_quarantined_fact_a_fifth(node: LiveNode) -> None:
     ann = node.key_of("ann")
     waiting(node, v="atlas", entity="user:x")
