@@ -18,7 +18,7 @@ from engramlog.api.schemas.rights.gardens import (
     QuarantineQuery,
     RejectRequest,
     ReviewQuery,
-    ReviewRequest,
+    QuarantineReviewRequest,
 )
 from engramlog.projections.image.visible_facts import known
 from engramlog.projections.moment import format_instant
@@ -137,13 +137,13 @@ async def reject(call: Call, request: RejectRequest) -> Rejected:
 
 
 @routes.add("POST /v1/quarantine/{fact_id}/admit", permission="write", body_required=False)
-async def admit_fact(call: Call, query: ReviewQuery, request: ReviewRequest) -> Admitted:
+async def admit_fact(call: Call, query: ReviewQuery, request: QuarantineReviewRequest) -> Admitted:
     """Admit a pending fact, in any quarantine."""
     return await _admit(call, call.segment("fact_id"), "admitted", request.over(query))
 
 
 @routes.add("POST /v1/quarantine/{fact_id}/reject", permission="write", body_required=False)
-async def reject_fact(call: Call, query: ReviewQuery, request: ReviewRequest) -> Rejected:
+async def reject_fact(call: Call, query: ReviewQuery, request: QuarantineReviewRequest) -> Rejected:
     """Reject a pending fact, in any quarantine."""
     return await _reject(call, call.segment("fact_id"), request.over(query).reason)
 

@@ -73,7 +73,7 @@ class ReviewQuery(Model, extra="allow"):
     reason: Reason = ""
 
 
-class ReviewRequest(Model, extra="allow"):
+class QuarantineReviewRequest(Model, extra="allow"):
     """The same in the body: ignored, the named garden's fact would be stated outside gardens."""
 
     target_garden_id: GardenName | None = None
