@@ -147,7 +147,7 @@ def rivals_of(call: Call, event: Recorded, done: Done) -> list[str]:
     return [
         f"{fact.source} also says {rival.value.v!r} (fact {rival.id}): both are live, and "
         f"contradict each other. Retract that one if it no longer holds; if {fact.relation} may "
-        "have several values, add it to the set-valued ones (GET, then PUT /v1/relations/set-valued)"
+        "have several values, add it to the list of PUT /v1/relations/set-valued"
     ]
 
 

@@ -16,9 +16,9 @@ from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.rights.gardens import (
     PromoteRequest,
     QuarantineQuery,
+    QuarantineReviewRequest,
     RejectRequest,
     ReviewQuery,
-    QuarantineReviewRequest,
 )
 from engramlog.projections.image.visible_facts import known
 from engramlog.projections.moment import format_instant
