@@ -12,6 +12,7 @@ a file system keeps the inode.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -232,6 +233,14 @@ def _leave_to_parent() -> None:
 os.register_at_fork(after_in_child=_leave_to_parent)
 
 
+def _keep_private(path: Path) -> None:
+    """Close an empty folder, which becomes a data directory, to other users. A folder with other
+    files keeps its mode, and so does one of another user, such as a mounted volume."""
+    if not any(each.name != "engramlog.toml" for each in path.iterdir()):
+        with contextlib.suppress(PermissionError):
+            path.chmod(0o700)
+
+
 def _take_lock(path: Path, create: bool) -> int:
     """The locked descriptor of the lock file, with our pid in it."""
     if not create and not is_data_directory(path):
@@ -240,6 +249,8 @@ def _take_lock(path: Path, create: bool) -> int:
         if not path.is_dir():
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             sync_folder(path.absolute().parent)
+        elif create:
+            _keep_private(path)
     except OSError as fault:
         raise DataDirectoryError(f"cannot make {path}: {fault.strerror}") from fault
     try:

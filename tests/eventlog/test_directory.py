@@ -66,6 +66,22 @@ def test_a_missing_directory_is_made_only_when_asked(data: Path) -> None:
     assert not data.exists()
 
 
+@pytest.mark.parametrize(
+    ("files", "mode"), [([], 0o700), (["engramlog.toml"], 0o700), (["notes.txt"], 0o755)]
+)
+def test_an_empty_folder_is_closed_to_other_users(
+    tmp_path: Path, files: list[str], mode: int
+) -> None:
+    """As a new one is; a folder with other files keeps its mode."""
+    folder = tmp_path / "made"
+    folder.mkdir()
+    folder.chmod(0o755)
+    for name in files:
+        (folder / name).touch()
+    HeldDirectory.open(folder).close()
+    assert folder.stat().st_mode & 0o777 == mode
+
+
 def test_a_second_process_is_refused_with_the_holders_pid(data: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD_LOCK, str(data)],
