@@ -28,6 +28,7 @@ class Projector:
         reads: projectors whose tables it reads.
         erasing: statements over ``erasing.FACTS``, ``EVENTS`` and ``POSITIONS`` that delete the
             rows keyed by an erased fact's id or an erased event's position.
+        scrubbing: statements that rewrite what deleted rows leave in the tables' own files.
     """
 
     name: ClassVar[str]
@@ -38,6 +39,7 @@ class Projector:
     kinds: ClassVar[frozenset[str]]
     reads: ClassVar[frozenset[str]] = frozenset()
     erasing: ClassVar[tuple[str, ...]] = ()
+    scrubbing: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         cls.tables = tuple(re.findall(r"CREATE TABLE (\w+)", cls.schema))

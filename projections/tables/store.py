@@ -292,7 +292,10 @@ class ProjectionStore:
         self._checkpoints = self._before
 
     def rewrite(self) -> None:
-        """Rewrite the whole file, so that no freed page keeps deleted data."""
+        """Rewrite the whole file, so that no freed page and no index keeps deleted data."""
+        for projector in PROJECTORS:
+            for statement in projector.scrubbing:
+                self.db.execute(statement)
         self.db.execute("VACUUM")
         truncate_wal(self.db)
 

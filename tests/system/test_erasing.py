@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from engramlog import Memory
 from engramlog.api.client.client import Client, ClientError
 from tests.worlds.data_files import files_with
 from tests.worlds.erasure_receipts import receipt_fault
@@ -25,6 +26,23 @@ def owner(node: NodeProcess) -> Client:
 def erase(node: NodeProcess, fact_id: str) -> dict[str, Any]:
     with owner(node) as client:
         return client.post("/v1/erasures", {"fact_ids": [fact_id], "wait": True})
+
+
+def test_no_single_word_of_an_erased_fact_stays_in_a_file(tmp_path: Path) -> None:
+    """Indexes keep words, not texts; so do the files of the memory image."""
+    data = tmp_path / "memory"
+    word = "zanzibarquokka"
+    lines = [fact(n, value={"type": "text", "v": f"tea {n}"}) for n in range(2_100)]
+    lines.append(fact(2_100, entity="user:bob", value={"type": "text", "v": f"a {word}."}))
+    stdin = b"\n".join(json.dumps(line).encode() for line in lines)
+    assert engramlog("import", "-", "--data", data, stdin=stdin).returncode == 0
+    assert files_with(data, word.encode())
+    done = engramlog("erase", "entity", "user:bob", "--data", data, "--json")
+    assert json.loads(done.stdout)["status"] == "clean"
+    assert files_with(data, word.encode()) == {}
+    with Memory(data) as memory:
+        memory.remember("a last note", user="ann")
+    assert files_with(data, word.encode()) == {}
 
 
 def test_commands_erase_hold_and_tell(tmp_path: Path) -> None:

@@ -45,6 +45,9 @@ class LexiconProjector(Projector):
     kinds = frozenset({"fact_asserted"})
     reads = frozenset({"facts"})
     erasing = (f"DELETE FROM lexicon WHERE rowid IN {POSITIONS}",)
+    # A table without content only marks a deleted row, whatever secure-delete says: its words stay
+    # in their segment until that is merged.
+    scrubbing = ("INSERT INTO lexicon (lexicon) VALUES ('optimize')",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         db.execute(_INDEX, (events[0].position, events[-1].position))
