@@ -25,6 +25,7 @@ from engramlog.api.node.node import Node
 from engramlog.api.python.transport import NodeAnswer, begun
 from engramlog.api.settings import Settings
 from engramlog.api.settings_sources import load_settings
+from engramlog.projections.tables.declared.usual_relations import USUAL_RELATIONS
 
 _READ_BYTES = 2**16
 _log = logging.getLogger(__name__)
@@ -129,6 +130,7 @@ def _node_of(settings: Settings) -> Node:
     return Node.open(
         settings.data_dir,
         set_valued=settings.set_valued_relations,
+        set_valued_at_birth=USUAL_RELATIONS if settings.set_valued_defaults else (),
         embedding=settings.embedding,
         log=settings.log,
         durability=settings.log_durability,

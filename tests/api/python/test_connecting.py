@@ -25,6 +25,16 @@ def _without_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STIGMEM_EMBED_ENABLED", "false")
 
 
+def test_a_new_directory_declares_the_usual_relations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STIGMEM_SET_VALUED_DEFAULTS", "true")
+    with Memory(tmp_path / "memory") as memory:
+        for liked in ("tea", "cake"):
+            memory.assert_fact("user:ann", "memory:likes", liked)
+        assert [fact.value for fact in memory.facts("user:ann")] == ["cake", "tea"]
+
+
 def test_a_directory_opens_once_under_any_of_its_names(tmp_path: Path) -> None:
     """As a notebook does that runs a cell again."""
     first, second = Memory(tmp_path / "memory"), Memory(f"{tmp_path}/other/../memory")
