@@ -90,8 +90,8 @@ def register(commands: Subcommands) -> None:
 
 def _add_narrowing(parser: argparse.ArgumentParser) -> None:
     for name, choices, default in (
-        ("verb", VERBS, "default for issue: read"),
-        ("scope", SCOPES, "default: all"),
+        ("verb", VERBS, "default: read; for narrow: as before"),
+        ("scope", SCOPES, "default: all; for narrow: as before"),
     ):
         parser.add_argument(
             f"--{name}", dest=f"{name}s", action="append", choices=choices,

@@ -82,7 +82,7 @@ def register(commands: Subcommands) -> None:
         help="highest classification that the key sees (default: 2)",
     )
     parser.add_argument(
-        "--expires", dest="expires_at", metavar="INSTANT", help="default: in 90 days"
+        "--expires", dest="expires_at", metavar="INSTANT", help="default and latest: in 90 days"
     )
     parser.add_argument("--description", help="a note for the list")
     parser.add_argument(
