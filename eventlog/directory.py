@@ -262,7 +262,8 @@ def _take_lock(path: Path, create: bool) -> int:
     except OSError as fault:
         holder = os.read(lock, 32).partition(b"\n")[0].decode("ascii", "replace") or "unknown"
         os.close(lock)
-        raise DirectoryLocked(f"{path} is in use by the process with pid {holder}") from fault
+        own = " (this one)" if holder == str(os.getpid()) else ""
+        raise DirectoryLocked(f"{path} is in use by the process with pid {holder}{own}") from fault
     pid = f"{os.getpid()}\n".encode("ascii")
     os.pwrite(lock, pid, 0)  # over the last one's: a full disk has no room for another block
     os.ftruncate(lock, len(pid))

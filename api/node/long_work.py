@@ -27,11 +27,17 @@ class LongWork:
     def __init__(self, name: str, threads: int) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._free = threads
+        self._refuses = True
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     @property
     def waiting(self) -> int:
         return sum(map(len, self._waiting.values()))
+
+    def never_refuse(self) -> None:
+        """For a node without other callers than its own process, whose threads and tasks bound
+        what waits."""
+        self._refuses = False
 
     async def run(
         self, caller: str, work: Callable[[], Result], *, admitted: bool = False
@@ -54,7 +60,8 @@ class LongWork:
 
     async def _turn(self, caller: str, *, admitted: bool) -> None:
         mine = self._waiting.get(caller, ())
-        if not admitted and (len(mine) >= WAITING_EACH_MAX or self.waiting >= WAITING_MAX):
+        full = len(mine) >= WAITING_EACH_MAX or self.waiting >= WAITING_MAX
+        if full and self._refuses and not admitted:
             raise LongWorkBusy("too many long requests wait already")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(caller, deque()).append(turn)

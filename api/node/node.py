@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from hashlib import sha256
 from pathlib import Path
+from threading import Lock
 
 import msgspec
 
@@ -79,7 +81,20 @@ class Node(ReadingNode):
         self.cursor_key = cursor_key
         self.snapshots = Snapshots(directory)
         self.kept_image = KeptImage(ImageFiles(directory.path), reader.image, writer, log)
-        self._closed = False
+        self._closing = Lock()
+        self._unclosed = deque(
+            (
+                self._stop_following,
+                self._close_embeddings,
+                writer.close,
+                self.kept_image.leave,
+                self._leave_vectors,
+                reader.close,
+                self._close_store,
+                log.close,
+                directory.close,
+            )
+        )
 
     @classmethod
     def open(
@@ -298,20 +313,19 @@ class Node(ReadingNode):
         return self.embeddings.reindex(settings, progress)
 
     def close(self) -> None:
-        """Finish the waiting writes and release the directory. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
+        """Finish the waiting writes and release the directory. Idempotent; a close that was
+        interrupted (Ctrl-C) continues from there when called again."""
+        with self._closing:
+            while self._unclosed:
+                self._unclosed[0]()
+                self._unclosed.popleft()
+
+    def _stop_following(self) -> None:
         if self.follower is not None:
             self.follower.stop()
-        self._close_embeddings()
-        self.writer.close()
-        self.kept_image.leave()
-        self._leave_vectors()
-        self.reader.close()
+
+    def _close_store(self) -> None:
         self.writer.store.close()
-        self.log.close()
-        self.directory.close()
 
     def write_vectors(self) -> None:
         """Write files for the vectors that have none yet; readers may use them meanwhile. Raises

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -287,7 +288,11 @@ class AsyncMemory(AsyncMemoryView):
         await self.requests.close()
 
     async def __aenter__(self) -> Self:
-        await self.requests.transport()
+        try:
+            await self.requests.transport()
+        except asyncio.CancelledError:  # no caller leaves what was not entered
+            self.requests.release()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -20,7 +20,8 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from engramlog.api.http.app import create_app
+from engramlog.api.client.client import ClientError
+from engramlog.api.http.app import SERVICE, create_app
 from engramlog.api.node.node import Node
 from engramlog.api.python.transport import NodeAnswer, begun
 from engramlog.api.settings import Settings
@@ -69,9 +70,9 @@ class EmbeddedNode:
             token = secrets.token_urlsafe(32)
             # No workers: everything runs in this process, with the control token.
             here = settings.model_copy(update={"recall_workers": 0})
-            runner = web.AppRunner(
-                create_app(node, here, control_token=token), handle_signals=False, access_log=None
-            )
+            app = create_app(node, here, control_token=token)
+            app[SERVICE].long.never_refuse()
+            runner = web.AppRunner(app, handle_signals=False, access_log=None)
             await runner.setup()
         except BaseException:
             await asyncio.to_thread(node.close)
@@ -87,7 +88,8 @@ class EmbeddedNode:
         waited_seconds: float = 0.0,  # noqa: ARG002  # there is no connection to give up
     ) -> NodeAnswer:
         server = self._runner.server
-        assert server is not None
+        if server is None:  # the last memory of the directory closed, or the main thread ended
+            raise ClientError("this memory is closed")
         loop, protocol = asyncio.get_running_loop(), server()
         named = CIMultiDictProxy(
             CIMultiDict({**headers, "Host": "localhost", "Authorization": f"Bearer {self._token}"})

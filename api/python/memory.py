@@ -74,7 +74,12 @@ class Memory(MemoryView):
         """
         awaited = AsyncMemory(place, key=key, scope=scope)
         super().__init__(awaited)
-        begun(awaited.__aenter__()).result()
+        opening = begun(awaited.__aenter__())
+        try:
+            opening.result()
+        except KeyboardInterrupt:  # no caller has the memory to close it
+            awaited.requests.release()
+            raise
 
     remember = _waiting(AsyncMemory.remember)
     assert_fact = _waiting(AsyncMemory.assert_fact)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, NoReturn
 from uuid import uuid4
 
@@ -15,7 +16,7 @@ from engramlog.api.client.client import (
     query_text,
 )
 from engramlog.api.python.connecting import reach, served
-from engramlog.api.python.transport import NodeAway, Transport, begun
+from engramlog.api.python.transport import NodeAway, Transport, begun, finished
 from engramlog.api.python.values import name_text, whole_number
 
 
@@ -26,7 +27,9 @@ class NodeRequests:
         self.place = name_text("place", os.fspath(place), "a path or a URL")
         self._key = key
         self._transport: Transport | None = None
-        self._opening: asyncio.Lock | None = None
+        self._opening = asyncio.Lock()
+        """Used in the background loop only."""
+        self._used = False
         self._closed = False
         self._process = os.getpid()
 
@@ -37,11 +40,10 @@ class NodeRequests:
         """The way to the node. Raises the errors of ``reach``; ClientError in a forked child."""
         if self._process != os.getpid():
             raise ClientError("this memory belongs to the process that forked: open one here")
-        return await asyncio.wrap_future(begun(self._reached()))
+        self._used = True
+        return await asyncio.wrap_future(begun(finished(self._reached())))
 
     async def _reached(self) -> Transport:
-        if self._opening is None:
-            self._opening = asyncio.Lock()
         async with self._opening:
             if self._closed:
                 raise ClientError("this memory is closed")
@@ -52,7 +54,7 @@ class NodeRequests:
     async def _renewed(self, lost: Transport) -> Transport | None:
         """The way to the node that serves the directory now: one that was started again has another
         port and token. None for a URL, and if no node serves it."""
-        if self._opening is None or "://" in self.place:
+        if "://" in self.place:
             return None
         async with self._opening:
             # The lost one closes with the last request that is under way on it.
@@ -140,11 +142,22 @@ class NodeRequests:
     async def close(self) -> None:
         """Release the node. Idempotent."""
         self._closed = True
-        if self._process != os.getpid():
-            return  # the process that opened it still uses it
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            await asyncio.wrap_future(begun(transport.close()))
+        await asyncio.wrap_future(self.release())
+
+    def release(self) -> Future[None]:
+        """Begin to release the node, after an opening that is under way; a later request opens it
+        again."""
+        if not self._used or self._process != os.getpid():  # the process that opened it may use it
+            unopened: Future[None] = Future()
+            unopened.set_result(None)
+            return unopened
+        return begun(finished(self._released()))
+
+    async def _released(self) -> None:
+        async with self._opening:
+            transport, self._transport = self._transport, None
+            if transport is not None:
+                await transport.close()
 
 
 def given_fields(fields: Mapping[str, Any]) -> dict[str, Any]:

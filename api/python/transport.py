@@ -24,6 +24,8 @@ Result = TypeVar("Result")
 
 _LIMITS = AnswerLimits()
 _open: WeakSet[BlockingHttp] = WeakSet()
+_going_on: set[asyncio.Task[Any]] = set()
+"""The loop itself keeps no task alive."""
 
 
 class NodeAway(ClientError):
@@ -124,6 +126,15 @@ def begun(work: Coroutine[Any, Any, Result]) -> Future[Result]:
     return asyncio.run_coroutine_threadsafe(work, background_loop())
 
 
+async def finished(work: Coroutine[Any, Any, Result]) -> Result:
+    """Work that continues to its end in the background loop, also if its caller is cancelled: a
+    directory that is half open or half closed would stay locked."""
+    task = asyncio.get_running_loop().create_task(work)
+    _going_on.add(task)
+    task.add_done_callback(_going_on.discard)
+    return await asyncio.shield(task)
+
+
 def _at_exit() -> None:
     """Close what a script left open: aiohttp would print a warning for each."""
     for each in list(_open):
@@ -133,3 +144,4 @@ def _at_exit() -> None:
 atexit.register(_at_exit)
 # The connections of the process that forked are its own.
 os.register_at_fork(after_in_child=_open.clear)
+os.register_at_fork(after_in_child=_going_on.clear)

@@ -209,10 +209,9 @@ class Writer(CatchesUp):
     def close(self) -> None:
         """Finish all waiting submissions, then stop. Idempotent."""
         with self._entry:
-            if self._closed:
-                return
-            self._closed = True
-            self._queue.put(None)
+            if not self._closed:
+                self._closed = True
+                self._queue.put(None)
         if self._thread.is_alive():
             self._thread.join()
 
