@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from aiohttp import StreamReader, web
+from aiohttp import StreamReader, web, web_app
 from aiohttp.http import HttpVersion11, RawRequestMessage, StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -125,7 +125,16 @@ class EmbeddedNode:
         """Close the node, even during use."""
         _open.pop(self._path, None)
         await self._runner.cleanup()
+        _forget_applications()
         await asyncio.to_thread(self._node.close)
+
+
+def _forget_applications() -> None:
+    """Empty aiohttp's cache of built middlewares: it keeps ended applications, each with its node
+    and the whole memory image."""
+    cache = getattr(web_app, "_cached_build_middleware", None)
+    if cache is not None:
+        cache.cache_clear()
 
 
 def _node_of(settings: Settings) -> Node:

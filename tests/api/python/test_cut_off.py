@@ -1,6 +1,7 @@
 """Memories whose opening or closing is cut off: no directory stays held."""
 
 import asyncio
+import gc
 import signal
 import subprocess
 import sys
@@ -179,3 +180,18 @@ def test_a_directory_that_this_process_holds_is_refused_as_such(tmp_path: Path) 
             Memory(tmp_path / "memory")
     finally:
         node.close()
+
+
+def test_a_closed_memory_leaves_no_node_behind(tmp_path: Path) -> None:
+    """A process with a memory for each user opens and closes many."""
+
+    def nodes() -> int:
+        gc.collect()
+        return sum(isinstance(each, Node) for each in gc.get_objects())
+
+    before = nodes()
+    for name in ("ann", "bob"):
+        with Memory(tmp_path / name) as memory:
+            memory.remember("tea at four")
+            assert memory.recall("tea")
+    assert nodes() == before
