@@ -194,4 +194,4 @@ def test_a_closed_memory_leaves_no_node_behind(tmp_path: Path) -> None:
         with Memory(tmp_path / name) as memory:
             memory.remember("tea at four")
             assert memory.recall("tea")
-    assert nodes() == before
+    until(lambda: nodes() == before)  # the thread that closed the last may still end
