@@ -55,6 +55,13 @@ def _check_not_empty(value: object) -> object:
     return value
 
 
+def _matching(pattern: re.Pattern[str], given: tuple[str, ...], wanted: str) -> tuple[str, ...]:
+    for each in given:
+        if not pattern.match(each):
+            raise ValueError(f"{each!r} is not {wanted}")
+    return given
+
+
 Labels = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_list)]
 
 
@@ -217,18 +224,12 @@ class Settings(BaseSettings):
     @field_validator("cors_allowed_origins")
     @classmethod
     def _check_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
-        for origin in origins:
-            if not _ORIGIN.match(origin):
-                raise ValueError(f"{origin!r} is not an origin, such as https://app.example")
-        return origins
+        return _matching(_ORIGIN, origins, "an origin, such as https://app.example")
 
     @field_validator("allowed_hosts")
     @classmethod
     def _check_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
-        for host in hosts:
-            if not _HOST.match(host):
-                raise ValueError(f"{host!r} is not a host name without scheme and port")
-        return hosts
+        return _matching(_HOST, hosts, "a host name without scheme and port")
 
     @field_validator("cors_allowed_origin_regex")
     @classmethod
@@ -247,10 +248,7 @@ class Settings(BaseSettings):
     @field_validator("set_valued_relations")
     @classmethod
     def _check_labels(cls, labels: tuple[str, ...]) -> tuple[str, ...]:
-        for label in labels:
-            if not _LABEL.match(label):
-                raise ValueError(f"{label!r} is not a relation label or a glob ending in *")
-        return labels
+        return _matching(_LABEL, labels, "a relation label or a glob ending in *")
 
     @field_validator("scopes")
     @classmethod

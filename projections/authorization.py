@@ -52,7 +52,7 @@ class Placed(Protocol):
     @property
     def entities(self) -> Interner: ...
     def flags(self, slots: I32) -> U8: ...
-    def flagged_notes(self) -> tuple[I32, I32]: ...
+    def settled_by_note(self) -> tuple[I32, I32]: ...
     def hidden(self, slots: I32 | None = None) -> Bool | None: ...
 
 
@@ -179,7 +179,7 @@ class Authorization(Struct, frozen=True):
     def withheld_notes(self, view: Placed) -> I32:
         """Notes of resolutions that the sanitizer withholds: a note repeats a settled fact's
         words."""
-        notes, settled = view.flagged_notes()
+        notes, settled = view.settled_by_note()
         return notes[(view.flags(settled) & self.withheld) != 0]
 
     def cleared(self, view: Placed, slots: I32 | None) -> Bool:

@@ -1,8 +1,7 @@
 """From a name to its meaning: the stored form, and for entities the alias' target (wire 1.3)."""
 
 from engramlog.api.commands.request_context import ReadingContext
-from engramlog.api.http.error_codes import CODE_HEADER
-from engramlog.api.http.errors import ApiError
+from engramlog.api.http.errors import prefixed
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.normalization import normalize_ref, normalize_uri
 
@@ -12,8 +11,7 @@ def stored_uri(text: str) -> str:
     try:
         return normalize_uri(text)
     except ValueError as fault:
-        code = "invalid_entity_uri"
-        raise ApiError(400, f"{code}: {fault}", headers={CODE_HEADER: code}) from fault
+        raise prefixed("invalid_entity_uri", str(fault)) from fault
 
 
 def entity_named(context: ReadingContext, text: str, position: int) -> str:

@@ -111,6 +111,11 @@ def plain(code: str) -> ApiError:
     return _sentence(code, PLAIN_TEXT[code])
 
 
+def prefixed(code: str, message: str) -> ApiError:
+    """A 400 that the protocol writes as a sentence with the code before it."""
+    return ApiError(400, f"{code}: {message}", headers={CODE_HEADER: code})
+
+
 def _sentence(code: str, message: str) -> ApiError:
     """A bare sentence. Its code is in a header, and under ``errors`` if the seed has the code."""
     extra_keys = {"errors": [{"code": code, "message": message}]} if code in SEED_SENTENCES else {}

@@ -228,17 +228,12 @@ class View(ColumnView):
         like), as pinned."""
         return flags_at(self._flags, slots)
 
-    def flagged_notes(self) -> tuple[I32, I32]:
-        """Notes of resolutions, and beside each a flagged fact that it is about, by slot. A note
-        with several such facts is there several times."""
-        key = ("flagged notes", self.facts_position, self.count)
-        found: tuple[I32, I32] | None = self.remembered.get(key)
-        if found is None:
-            notes, settled = self._image.resolutions.pairs()
-            flagged = (self.flags(settled) != 0) & (np.maximum(notes, settled) < self.count)
-            found = notes[flagged], settled[flagged]  # a review leaves some flag
-            self.remembered.put(key, found)
-        return found
+    def settled_by_note(self) -> tuple[I32, I32]:
+        """Notes of resolutions, and beside each a fact that it is about, by slot. A note with
+        several such facts is there several times."""
+        notes, settled = self._image.resolutions.pairs()
+        pinned = np.maximum(notes, settled) < self.count
+        return notes[pinned], settled[pinned]
 
     def hidden(self, slots: I32 | None = None) -> Bool | None:
         """Which facts (all, or those given) tombstones hide; None without tombstones. The same at

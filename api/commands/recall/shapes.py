@@ -16,8 +16,7 @@ from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.commands.memory_cards import memory_card_of
 from engramlog.api.commands.request_context import ReadingContext
 from engramlog.api.http.bodies import parse_json, validated
-from engramlog.api.http.error_codes import CODE_HEADER
-from engramlog.api.http.errors import ApiError, coded, entry, unprocessable
+from engramlog.api.http.errors import coded, entry, prefixed, unprocessable
 from engramlog.api.schemas.recall import RecallBody, RecallQuery
 from engramlog.eventlog.kinds import FactAttributes
 from engramlog.projections.image.reader import Reader
@@ -118,8 +117,7 @@ def _scopes(scope: str) -> frozenset[str] | None:
     if scope in EVERY_SCOPE:
         return None
     if scope not in SCOPES:
-        message = f"invalid_scope: must be one of {sorted(SCOPES)}"
-        raise ApiError(400, message, headers={CODE_HEADER: "invalid_scope"})
+        raise prefixed("invalid_scope", f"must be one of {sorted(SCOPES)}")
     return frozenset({scope})
 
 

@@ -8,8 +8,10 @@ import asyncio
 import hmac
 import os
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from aiohttp import web
+from msgspec import Struct
 
 from engramlog.api.http.bodies import answer
 from engramlog.api.node.node import Node
@@ -25,6 +27,7 @@ from engramlog.eventlog.signing import SignedHeads, sign_heads
 
 IMPORT_BYTES_MAX = 1024 * 1024 * 1024
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_Line = TypeVar("_Line", bound=Struct)
 
 
 def add_control_routes(app: web.Application, node: Node, settings: Settings, token: str) -> None:
@@ -92,26 +95,28 @@ class _ControlRoutes:
         return answer({"id": found})
 
     async def find_live(self, request: web.Request) -> web.Response:
-        sink = NodeSink(self._node, self._settings.value_bytes_max)
-        try:
-            line = decode_line(await request.read())
-            if not isinstance(line, AssertLine):
-                return answer({"detail": "op must be assert"}, 422)
-            found = await asyncio.to_thread(sink.find_live, line)
-        except LineError as fault:
-            return answer({"detail": str(fault)}, 422)
-        return answer({"id": found})
+        return await self._of_line(
+            request, AssertLine, lambda sink, line: {"id": sink.find_live(line)}
+        )
 
     async def find_episode(self, request: web.Request) -> web.Response:
+        return await self._of_line(
+            request, EpisodeLine, lambda sink, line: {"episode": sink.find_episode(line)}
+        )
+
+    async def _of_line(
+        self, request: web.Request, kind: type[_Line], find: Callable[[NodeSink, _Line], object]
+    ) -> web.Response:
+        """What ``find`` finds for the request's line."""
         sink = NodeSink(self._node, self._settings.value_bytes_max)
         try:
             line = decode_line(await request.read())
-            if not isinstance(line, EpisodeLine):
-                return answer({"detail": "op must be episode"}, 422)
-            found = await asyncio.to_thread(sink.find_episode, line)
+            if not isinstance(line, kind):
+                return answer({"detail": f"op must be {kind.__struct_config__.tag}"}, 422)
+            found = await asyncio.to_thread(find, sink, line)
         except LineError as fault:
             return answer({"detail": str(fault)}, 422)
-        return answer({"episode": found})
+        return answer(found)
 
     async def status(self, _: web.Request) -> web.Response:
         return answer(await asyncio.to_thread(node_status, self._node))

@@ -73,11 +73,8 @@ class ReviewQuery(Model, extra="allow"):
     reason: Reason = ""
 
 
-class QuarantineReviewRequest(Model, extra="allow"):
+class QuarantineReviewRequest(ReviewQuery, extra="allow"):
     """The same in the body: ignored, the named garden's fact would be stated outside gardens."""
-
-    target_garden_id: GardenName | None = None
-    reason: Reason = ""
 
     def over(self, query: ReviewQuery) -> ReviewQuery:
         """The query with what this body names."""
