@@ -65,6 +65,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """Let the collector reach what it ignored, or DuckDB's binding reports leaks at the exit."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session")
 def postgres_binaries() -> None:
     """Skips if there are no binaries of PostgreSQL."""

@@ -152,11 +152,8 @@ def _forking(*modules: str) -> str:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
-    _kept.append(process)
+    atexit.register(process.communicate)  # closes its input and waits
     return path
-
-
-_kept: list[subprocess.Popen[bytes]] = []
 
 
 # -- the process that forks
