@@ -180,12 +180,7 @@ def _place_of(key: Path) -> IdentityPlace:
         machine = MACHINE_ID_PATH.read_text().strip()
     except OSError:
         machine = ""
-    return IdentityPlace(
-        key_status.st_ino,
-        _generation(key),
-        key_status.st_ctime_ns,
-        machine,
-    )
+    return IdentityPlace(key_status.st_ino, _generation(key), key_status.st_ctime_ns, machine)
 
 
 def _generation(path: Path) -> int:

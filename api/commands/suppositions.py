@@ -21,13 +21,7 @@ from engramlog.eventlog.kinds import SourceTrustSet
 from engramlog.projections.image.visible_facts import readable_of
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.declared.policies import decay_policies
-from engramlog.projections.writing.commands import (
-    Command,
-    Done,
-    Refused,
-    RetractFact,
-    SweepDecay,
-)
+from engramlog.projections.writing.commands import Command, Done, Refused, RetractFact, SweepDecay
 
 
 class SupposedOutcome(Struct):

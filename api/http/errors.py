@@ -100,10 +100,7 @@ class ApiError(Exception):
 
 def coded(code: str, message: str, /, **fields: object) -> ApiError:
     """The error of ``code``, with its status from the table."""
-    return ApiError(
-        STATUS_BY_CODE.get(code, 422),
-        {"code": code, "message": message, **fields},
-    )
+    return ApiError(STATUS_BY_CODE.get(code, 422), {"code": code, "message": message, **fields})
 
 
 def plain(code: str) -> ApiError:

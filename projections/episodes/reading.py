@@ -20,13 +20,7 @@ from engramlog.projections.authorization import OPEN_CLASS, Authorization
 from engramlog.projections.episodes.episode import Episode
 from engramlog.projections.episodes.shown import Shown
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import (
-    Bindings,
-    json_list,
-    query,
-    query_one,
-    query_value,
-)
+from engramlog.projections.tables.database import Bindings, json_list, query, query_one, query_value
 
 _READABLE = """{t}.scope IN (SELECT value FROM json_each(:scopes)) AND (
     CASE WHEN {t}.garden_id IS NULL THEN :whole_scopes

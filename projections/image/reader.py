@@ -31,11 +31,7 @@ from engramlog.projections.image.partial_conflicts import PartialConflicts
 from engramlog.projections.image.view import View
 from engramlog.projections.tables.database import TablesPool
 from engramlog.projections.tables.declared.agent_keys import AgentKeyRow, load_agent_keys
-from engramlog.projections.tables.declared.aliases import (
-    AliasBook,
-    count_aliases,
-    load_aliases,
-)
+from engramlog.projections.tables.declared.aliases import AliasBook, count_aliases, load_aliases
 from engramlog.projections.tables.declared.capabilities import capability_of, load_revocations
 from engramlog.projections.tables.declared.capability_ring import CapabilityRing
 from engramlog.projections.tables.declared.garden_directory import GardenDirectory, load_gardens

@@ -155,10 +155,7 @@ async def _grants(call: Call, body: GrantsBody, row: PeerRow) -> PeerGrants:
     return shaped(body, PeerGrants, scopes=sorted(scopes), gardens=gardens, wire=wire)
 
 
-@routes.add(
-    "PUT /v1/federation/peers/{peer_id}/grants",
-    permission="admin",
-)
+@routes.add("PUT /v1/federation/peers/{peer_id}/grants", permission="admin")
 async def set_grants(call: Call, body: GrantsBody) -> PeerChanged:
     """Set a peer's grants; events that wait for a new grant take effect."""
     row = peer_named(call)
@@ -171,11 +168,7 @@ async def set_grants(call: Call, body: GrantsBody) -> PeerChanged:
     return _changed(call, row.peer_id)
 
 
-@routes.add(
-    "POST /v1/federation/peers/{peer_id}/revoke",
-    permission="admin",
-    body_required=False,
-)
+@routes.add("POST /v1/federation/peers/{peer_id}/revoke", permission="admin", body_required=False)
 async def revoke_peer(call: Call, body: ReasonBody) -> PeerChanged:
     """End a peering. Replayed events stay; nothing more passes in either direction."""
     row = peer_named(call)
@@ -183,10 +176,7 @@ async def revoke_peer(call: Call, body: ReasonBody) -> PeerChanged:
     return _changed(call, row.peer_id)
 
 
-@routes.add(
-    "POST /v1/federation/peers/{peer_id}/release",
-    permission="admin",
-)
+@routes.add("POST /v1/federation/peers/{peer_id}/release", permission="admin")
 async def release_stream(call: Call, body: ReleaseBody) -> PeerChanged:
     """Resume the replay of a held stream where it stopped."""
     row = peer_named(call)

@@ -61,11 +61,7 @@ async def apply_deltas(call: Call, request: DeltasRequest) -> DeltasAnswer:
     return await _applied(call, application_of(call, request))
 
 
-@routes.add(
-    "POST /v1/consolidation/triples",
-    permission="write",
-    errors=(404,),
-)
+@routes.add("POST /v1/consolidation/triples", permission="write", errors=(404,))
 async def promote_triples(call: Call, request: TriplesRequest) -> DeltasAnswer:
     """Promote triples of a knowledge graph to facts; once each, and one way."""
     return await _applied(call, promotion_of(call, request))

@@ -30,10 +30,7 @@ from engramlog.projections.rights.capability_token import (
     issue,
 )
 from engramlog.projections.rights.capability_verification import VerifiedToken
-from engramlog.projections.tables.declared.capabilities import (
-    CapabilityRow,
-    capabilities_before,
-)
+from engramlog.projections.tables.declared.capabilities import CapabilityRow, capabilities_before
 from engramlog.projections.writing.commands import RevokeCapability
 
 routes = Routes("capabilities")

@@ -70,11 +70,7 @@ def _life(call: Call, query: LifeQuery) -> FactLife:
         fact=record,
         events=_events(call, view, found),
         belief=[
-            shaped(
-                point,
-                BeliefPoint,
-                at=format_instant(call.node.log.received_at(point.position)),
-            )
+            shaped(point, BeliefPoint, at=format_instant(call.node.log.received_at(point.position)))
             for point in belief_curve(view, slot, moment.position, sweeps)
         ],
         moment=wire_moment(moment),

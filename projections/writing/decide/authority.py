@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engramlog.projections.tables.declared.garden_directory import (
-    MODERATING_ROLES,
-    WRITING_ROLES,
-)
+from engramlog.projections.tables.declared.garden_directory import MODERATING_ROLES, WRITING_ROLES
 from engramlog.projections.writing.commands import CommandRefused, Refused
 from engramlog.projections.writing.decide.declared.gardens import WRITE_FORBIDDEN, role_of
 

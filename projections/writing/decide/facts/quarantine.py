@@ -13,10 +13,7 @@ from engramlog.eventlog.event import Draft, garden_partition
 from engramlog.eventlog.kinds import FactRetracted, QuarantineReviewed
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query_one
-from engramlog.projections.tables.declared.garden_directory import (
-    MODERATING_ROLES,
-    garden_state,
-)
+from engramlog.projections.tables.declared.garden_directory import MODERATING_ROLES, garden_state
 from engramlog.projections.tables.facts.attributes import present_attributes
 from engramlog.projections.tables.facts.fact_rows import FactRow, fetch
 from engramlog.projections.writing.commands import CommandRefused, Refused, ReviewQuarantined
