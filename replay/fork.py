@@ -14,7 +14,7 @@ import apsw
 from msgspec import Struct
 
 from engramlog.eventlog.clock import FixedClock
-from engramlog.eventlog.engines.overlay_log import OverlayLog
+from engramlog.eventlog.engines.memory_log import MemoryLog
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.log import EventLog, Head, StreamHead
 from engramlog.projections.image.image import MemoryImage
@@ -32,7 +32,7 @@ class Scratch(Struct, frozen=True):
     """The parts of a scratch node; ``position`` is the end of its past."""
 
     position: int
-    log: OverlayLog
+    log: MemoryLog
     reader: Reader
     writer: Writer
     clock: FixedClock
@@ -70,21 +70,21 @@ def scratch_at(
         heads = _replay_tables(log, link, path, position)
     point_link(link, path)
     clock = FixedClock(instant_us)
-    overlay = OverlayLog(log, _head(log, position), heads, clock)
-    store = ProjectionStore(link, path, history=overlay)
+    own_log = MemoryLog.over(log, _head(log, position), heads, clock)
+    store = ProjectionStore(link, path, history=own_log)
     image = MemoryImage()
     image.load(store.db, store.position)
     image.tombstones.hide(present.hiding.tombstones)
-    reader = Reader(link, image, overlay)
-    writer = Writer(overlay, store, image, clock, reader.committed)
+    reader = Reader(link, image, own_log)
+    writer = Writer(own_log, store, image, clock, reader.committed)
     writer.start()
     try:
-        yield Scratch(position, overlay, reader, writer, clock)
+        yield Scratch(position, own_log, reader, writer, clock)
     finally:
         writer.close()
         reader.close()
         store.close()
-        overlay.close()
+        own_log.close()
 
 
 def _copy_tables(tables: Path, path: Path, position: int | None) -> int | None:
