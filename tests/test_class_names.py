@@ -7,7 +7,6 @@ from tests.worlds.source_tree import modules, tree_of
 
 ONE_MEANING = {
     "Parameters": "of each recall stage, what a profile's document may say of it",
-    "ReaderPool": "connections that only read, of each storage engine",
     **dict.fromkeys(
         (
             "AddDelta",

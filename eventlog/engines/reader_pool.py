@@ -1,6 +1,6 @@
-"""Read-only connections to a log, the same for every engine."""
+"""Read-only connections, the same for every engine and for the node's other files."""
 
-from collections import deque
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
@@ -20,32 +20,42 @@ class ReaderPool(Generic[AnyConnection]):
 
     def __init__(self, opened: Callable[[], AnyConnection]) -> None:
         self._opened = opened
-        self._idle: deque[AnyConnection] = deque()
+        self._lock = threading.Lock()
+        self._idle: list[AnyConnection] = []
+        self._reopened = 0
         self._closed = False
 
     @contextmanager
     def connection(self) -> Generator[AnyConnection]:
         """A connection for a ``with`` block; dropped after an error."""
-        try:
-            db = self._idle.pop()
-        except IndexError:
+        with self._lock:
+            reopened = self._reopened
+            db = self._idle.pop() if self._idle else None
+        if db is None:
             db = self._opened()
         try:
             yield db
         except BaseException:
             db.close()
             raise
-        if self._closed or len(self._idle) >= IDLE_READERS_MAX:
+        with self._lock:
+            current = reopened == self._reopened and not self._closed
+            keep = current and len(self._idle) < IDLE_READERS_MAX
+            if keep:
+                self._idle.append(db)
+        if not keep:
             db.close()
-        else:
-            self._idle.append(db)
 
-    def drop_idle(self) -> None:
-        """Close idle connections: they may lead to another server than before."""
-        while self._idle:
-            self._idle.pop().close()
+    def reopen(self) -> None:
+        """Close idle connections now, and lent ones on return: they may lead to another server than
+        before, or to a file that was replaced."""
+        with self._lock:
+            self._reopened += 1
+            idle, self._idle = self._idle, []
+        for db in idle:
+            db.close()
 
     def close(self) -> None:
         """Close idle connections now, and lent ones on return."""
         self._closed = True
-        self.drop_idle()
+        self.reopen()

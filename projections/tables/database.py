@@ -1,7 +1,6 @@
 """Connections to ``projections.db``: opening, settings, pool."""
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 import apsw
 import msgspec
 
+from engramlog.eventlog.engines.reader_pool import ReaderPool
 from engramlog.projections.tables.storage_faults import DAMAGED, TablesDamaged
 
 BUSY_TIMEOUT_MS = 5_000
@@ -124,67 +124,22 @@ def opened_or_remade(path: Path, opened: Callable[[], AnyOpened]) -> AnyOpened:
     return opened()
 
 
-class ReaderPool:
-    """Read-only connections, each lent to one thread at a time; all reopened after a swap.
-    ``settle`` is called before each loan, with the position that the reader needs (None: everything
-    published). ``opened`` opens another connection."""
+class TablesPool(ReaderPool[apsw.Connection]):
+    """Connections to the tables in use. ``settle`` is called before each loan, with the position
+    that the reader needs (None: everything published)."""
 
-    def __init__(
-        self,
-        path: Path,
-        settle: Callable[[int | None], None] = lambda _: None,
-        opened: Callable[[Path], apsw.Connection] = open_reader,
-    ) -> None:
-        self._path = path
+    def __init__(self, path: Path, settle: Callable[[int | None], None]) -> None:
+        super().__init__(lambda: open_reader(path))
         self._settle = settle
-        self._opened = opened
-        self._lock = threading.Lock()
-        self._idle: list[apsw.Connection] = []
-        self._generation = 0
-        self._closed = False
 
     @contextmanager
-    def connection(self, position: int | None = None) -> Generator[apsw.Connection, None, None]:
-        """Borrow a connection for a ``with`` block. Its tables show everything up to ``position``,
-        or everything published. Raises StorageError: the tables cannot reach that position."""
+    def connection(self, position: int | None = None) -> Generator[apsw.Connection]:
+        """A connection for a ``with`` block. Its tables show everything up to ``position``, or
+        everything published. Raises StorageError: the tables cannot reach that position.
+        TablesDamaged: also for what the block finds."""
         self._settle(position)
-        with self._lock:
-            generation = self._generation
-            db = self._idle.pop() if self._idle else None
-        if db is None:
-            db = self._opened(self._path)
         try:
-            yield db
-        finally:
-            with self._lock:
-                keep = generation == self._generation and not self._closed
-                if keep:
-                    self._idle.append(db)
-            if not keep:
-                db.close()
-
-    def reopen(self) -> None:
-        """Drop connections to a file that was swapped out; current borrowers keep theirs."""
-        with self._lock:
-            self._generation += 1
-            idle, self._idle = self._idle, []
-        for db in idle:
-            db.close()
-
-    def close(self) -> None:
-        """Close idle connections now, and lent ones on return."""
-        self._closed = True
-        self.reopen()
-
-
-class TablesPool(ReaderPool):
-    """Connections to the tables in use."""
-
-    @contextmanager
-    def connection(self, position: int | None = None) -> Generator[apsw.Connection, None, None]:
-        """Same as above. Raises TablesDamaged, also for what the block finds."""
-        try:
-            with super().connection(position) as db:
+            with super().connection() as db:
                 yield db
         except DAMAGED as fault:
             raise TablesDamaged(fault) from fault

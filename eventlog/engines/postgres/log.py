@@ -299,7 +299,7 @@ class PostgresLog(PostgresReading, StoredLog):
 
     def _lost(self, reason: str) -> None:
         self.fault = self._changed or f"the log's server cannot be reached: {reason}"
-        self._readers.drop_idle()
+        self._readers.reopen()
 
     @property
     def leads(self) -> bool:

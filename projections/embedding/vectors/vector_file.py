@@ -15,12 +15,13 @@ from typing import Any, cast
 import apsw
 import numpy as np
 
+from engramlog.eventlog.engines.reader_pool import ReaderPool
 from engramlog.eventlog.engines.sqlite.erasing import truncate_wal
 from engramlog.eventlog.log import ReadableLog, holds_event
 from engramlog.projections.arrays import F32, I64, U64
 from engramlog.projections.embedding.vectors.sketch import WORD_BITS, signs, words_of
 from engramlog.projections.embedding.vectors.vec_facts import open_vectors, read_vectors
-from engramlog.projections.tables.database import ReaderPool, query_one, remove_database
+from engramlog.projections.tables.database import query_one, remove_database
 
 PART_POSITIONS = 131_072
 """Positions per partition: a question about the past, or about few facts, searches few partitions.
@@ -129,7 +130,7 @@ class VectorFile:
         self._path = path
         self._cache_kib = max(1, share // 1024)
         self._places = threading.BoundedSemaphore(READERS_MAX)
-        self._pool = ReaderPool(path, opened=self._reader)
+        self._pool = ReaderPool(self._reader)
 
     @property
     def held_bytes(self) -> int:
@@ -183,8 +184,8 @@ class VectorFile:
         """Idempotent."""
         self._pool.close()
 
-    def _reader(self, path: Path) -> apsw.Connection:
-        db = read_vectors(path)
+    def _reader(self) -> apsw.Connection:
+        db = read_vectors(self._path)
         db.execute(f"PRAGMA cache_size=-{self._cache_kib}")
         return db
 
