@@ -1,10 +1,11 @@
 """``denials``: which facts another source denied, by which record, and how each denial ended.
 
-A denial ends no fact. It may name facts that have not arrived yet and then waits for them; it also
-outlives its fact's erasure, since it may arrive after that on another node. Whether a denial is
-open depends on the facts at a Moment (``open_denials`` here, ``contradicted_facts.deniers``): its
-target and its record are live, and the target's source has not restated the value since. Source:
-wire 5.2.
+A node denies by its own records, or by those that it took from a node without a log: a peer cannot
+make another's record deny more than it says. A denial ends no fact. It may name facts that have not
+arrived yet and then waits for them; it also outlives its fact's erasure, since it may arrive after
+that on another node. Whether a denial is open depends on the facts at a Moment (``open_denials``
+here, ``contradicted_facts.deniers``): its target and its record are live, and the target's source
+has not restated the value since. Source: wire 5.2.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ import msgspec
 import numpy as np
 
 from engramlog.eventlog.event import Recorded
-from engramlog.eventlog.kinds import ConflictResolved, FactDenied
+from engramlog.eventlog.kinds import ConflictResolved, FactAsserted, FactDenied
 from engramlog.projections.arrays import I32
 from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.moment import LIVE
@@ -22,6 +23,7 @@ from engramlog.projections.tables.conflicts.identities import conflict_id
 from engramlog.projections.tables.database import json_list, query
 from engramlog.projections.tables.erasing import FACTS, POSITIONS
 from engramlog.projections.tables.facts.facts import fact_id
+from engramlog.projections.tables.peers.protocol_facts import FOREIGN_PARTITION
 from engramlog.projections.tables.projector import Projector, SmallPart
 from engramlog.projections.tables.struct_rows import insert_row
 
@@ -48,13 +50,17 @@ WHERE denials.fact_id IN (SELECT value FROM json_each(?))
       AND again.value_type = target.value_type AND again.value_v = target.value_v)
 ORDER BY denials.position
 """
+_MAY_DENY = f"""
+SELECT 1 FROM fact_rows
+WHERE id=? AND from_position<? AND (origin=? OR stream = origin || '/{FOREIGN_PARTITION}')
+"""
 
 
 class DenialsProjector(Projector):
     """Rows of ``denials``."""
 
     name = "denials"
-    version = 2
+    version = 3
     schema = """
     CREATE TABLE denials (
         conflict_id TEXT PRIMARY KEY,
@@ -73,6 +79,7 @@ class DenialsProjector(Projector):
     """
     late_indexes = "CREATE INDEX denials_by_position ON denials (position, conflict_id);"
     kinds = frozenset({"fact_denied", "conflict_resolved"})
+    reads = frozenset({"facts"})
     erasing = (
         f"DELETE FROM denials WHERE marker_id IN {FACTS} OR position IN {POSITIONS}",
         "UPDATE denials SET resolved_position=NULL, winner_id=NULL, resolution_fact_id=NULL,"
@@ -82,7 +89,9 @@ class DenialsProjector(Projector):
     def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
         payload = event.payload
         if isinstance(payload, FactDenied):
-            _deny(event, payload, db)
+            asked = (payload.marker_id, event.position, event.header.origin)
+            if event.peer is None or query(db, _MAY_DENY, asked):
+                _deny(event, payload, db)
         else:
             assert isinstance(payload, ConflictResolved)
             resolved = (event.position, payload.winner_id, payload.resolution_fact_id,
@@ -108,9 +117,12 @@ def is_denial(db: apsw.Connection, fact: str) -> bool:
 
 
 _EVERY = "SELECT position, fact_id, marker_id FROM denials ORDER BY position, fact_id"
+_WRAPPED = """
+SELECT DISTINCT fact_id FROM foreign_facts JOIN fact_rows ON id = fact_id WHERE base_confidence = 0
+"""
 
 _decode_state = msgspec.msgpack.Decoder(
-    tuple[dict[int, list[tuple[int, int]]], dict[str, list[tuple[int, str, str]]]]
+    tuple[dict[int, list[tuple[int, int]]], dict[str, list[tuple[int, str, str]]], set[str]]
 ).decode
 
 
@@ -123,25 +135,42 @@ class DenialsPart(SmallPart):
         self._facts = facts
         self._of: dict[int, list[tuple[int, int]]] = {}
         self._waiting: dict[str, list[tuple[int, str, str]]] = {}
+        self._wrapped: set[str] = set()
+        """Records of confidence 0 of nodes without a log, by id."""
 
     def __bool__(self) -> bool:
         return bool(self._of)
 
     def load(self, db: apsw.Connection) -> None:
+        self._wrapped = {str(row[0]) for row in query(db, _WRAPPED)}
         for position, fact, marker in query(db, _EVERY):
             self._add(position, fact, marker)
 
     def fold_event(self, event: Recorded) -> None:
         payload = event.payload
         if isinstance(payload, FactDenied):
-            for fact in payload.fact_ids:
-                self._add(event.position, fact, payload.marker_id)
-        elif self._waiting:
+            if event.peer is None or self._may_deny(event.header.origin, payload.marker_id):
+                for fact in payload.fact_ids:
+                    self._add(event.position, fact, payload.marker_id)
+            return
+        assert isinstance(payload, FactAsserted)
+        if payload.foreign is not None and payload.confidence == 0.0:
+            self._wrapped.add(fact_id(event))
+        if self._waiting:
             for waiting in self._waiting.pop(fact_id(event), ()):
                 self._add(*waiting)
 
+    def _may_deny(self, origin: str, marker: str) -> bool:
+        """Whether a node may deny by a record: its own, or one of a node without a log."""
+        slot = self._facts.slot_of.get(marker)
+        if slot is None:
+            return False
+        stated_on = self._facts.origins.text(int(self._facts.arrays["origin"][slot]))
+        return stated_on == origin or marker in self._wrapped
+
     def forget(self, facts: Mapping[str, int]) -> None:
         gone = frozenset(facts.values())
+        self._wrapped.difference_update(facts)
         for target, stated in list(self._of.items()):
             kept = [each for each in stated if each[1] not in gone]
             if target in gone or not kept:
@@ -150,10 +179,10 @@ class DenialsPart(SmallPart):
                 self._of[target] = kept
 
     def state(self) -> bytes:
-        return msgspec.msgpack.encode((self._of, self._waiting))
+        return msgspec.msgpack.encode((self._of, self._waiting, self._wrapped))
 
     def restore(self, state: bytes) -> None:
-        self._of, self._waiting = _decode_state(state)
+        self._of, self._waiting, self._wrapped = _decode_state(state)
 
     def _add(self, position: int, fact: str, marker: str) -> None:
         slot_of = self._facts.slot_of

@@ -30,8 +30,8 @@ REMOTE_ENDS = frozenset({"foreign_ends", "resolutions"})
 _CLAIM = "INSERT OR IGNORE INTO foreign_ends VALUES (?,?,?,?,?,?,?)"
 _TAKEN = "DELETE FROM foreign_ends WHERE fact_id=? AND ending=?"
 _EFFECTIVE = f"""
-SELECT claims.fact_id, claims.ending, claims.event_id, claims.conflict_id, claims.winner_id,
-    claims.resolution_fact_id
+SELECT claims.fact_id, claims.ending, claims.event_id, claims.origin, claims.conflict_id,
+    claims.winner_id, claims.resolution_fact_id
 FROM foreign_ends AS claims
 JOIN fact_rows AS facts ON facts.id = claims.fact_id
 LEFT JOIN peers ON peers.node_id = claims.origin AND peers.state = 'active'
@@ -109,6 +109,7 @@ class Claim(Struct, frozen=True):
     fact_id: str
     ending: str
     event_id: bytes
+    origin: str
     conflict_id: str | None
     winner_id: str | None
     resolution_fact_id: str | None

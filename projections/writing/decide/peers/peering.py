@@ -14,6 +14,7 @@ from engramlog.eventlog.kinds import (
     PeerPageReceived,
     PeerStateSet,
 )
+from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query_one
 from engramlog.projections.tables.peers.remote_retractions import Claim, taking_effect
 from engramlog.projections.writing import peer_commands as ask
@@ -34,6 +35,31 @@ _STATE = "SELECT state, node_id FROM peers WHERE peer_id=?"
 _ACTIVE = "SELECT grants FROM peers WHERE node_id=? AND state='active'"
 _HELD = "SELECT held FROM peer_streams WHERE stream=?"
 _TAKEN = "SELECT id FROM fact_rows WHERE id IN (SELECT value FROM json_each(?)) LIMIT 1"
+_LOSERS = "(SELECT value FROM json_each(:losers))"
+_SETTLED = f"""
+SELECT 1 FROM denials
+WHERE conflict_id = :dispute AND (fact_id IN {_LOSERS} OR marker_id IN {_LOSERS})
+UNION ALL
+SELECT 1 FROM conflicts JOIN fact_rows AS side ON side.id IN (fact_id, opened_by)
+JOIN fact_rows AS winner ON winner.id = :winner
+WHERE conflict_id = :dispute AND winner.entity = side.entity AND winner.relation = side.relation
+  AND winner.scope = side.scope AND winner.garden_id IS side.garden_id
+  AND EXISTS (
+    SELECT 1 FROM fact_rows AS lost
+    WHERE lost.id IN {_LOSERS} AND lost.entity = side.entity AND lost.relation = side.relation
+      AND lost.scope = side.scope AND lost.garden_id IS side.garden_id
+      AND lost.value_type = side.value_type AND lost.value_v = side.value_v)
+  AND NOT EXISTS (
+    SELECT 1 FROM fact_rows AS kept
+    WHERE kept.entity = side.entity AND kept.relation = side.relation
+      AND kept.scope = side.scope AND kept.garden_id IS side.garden_id
+      AND kept.value_type = side.value_type AND kept.value_v = side.value_v
+      AND kept.to_position = {LIVE} AND kept.set_aside = {LIVE} AND kept.base_confidence > 0
+      AND kept.id NOT IN {_LOSERS})
+"""
+"""Whether a dispute ends once these facts are set aside: a denial's fact or record is among them,
+or every live fact of a side's value."""
+_OWN_NOTE = "SELECT 1 FROM fact_rows WHERE id=? AND origin=?"
 _decode_grants = msgspec.json.Decoder(PeerGrants).decode
 REPLAYED = "replayed from a peer"
 GRANTS_CHANGED = "grants_changed"
@@ -103,17 +129,26 @@ def take_foreign_ends(_: ask.TakeForeignEnds, context: Context) -> Decision:
         if ending == "retracted":
             ended: FactRetracted | ConflictResolved = FactRetracted(fact_ids=facts, reason=REPLAYED)
         else:
-            first = of_event[0]
-            ended = ConflictResolved(
-                conflict_id=first.conflict_id or "",
-                winner_id=first.winner_id or "",
-                loser_ids=facts,
-                resolution_fact_id=first.resolution_fact_id or "",
-                note=REPLAYED,
-            )
+            ended = _resolution(of_event[0], facts, context)
         drafts.append(context.draft(ended, NODE_STREAM, event_id))
     drafts += foreign_erasures(context)
     return Decision(drafts, created=bool(drafts))
+
+
+def _resolution(claim: Claim, losers: list[str], context: Context) -> ConflictResolved:
+    """A peer's resolution, as far as it may set facts aside. What else it names need not fit: it
+    settles only a dispute that ends with these facts, and its note is a fact of its node."""
+    winner = claim.winner_id or ""
+    asked = {"dispute": claim.conflict_id, "winner": winner, "losers": json.dumps(losers)}
+    settles = query_one(context.db, _SETTLED, asked) is not None
+    noted = query_one(context.db, _OWN_NOTE, (claim.resolution_fact_id, claim.origin)) is not None
+    return ConflictResolved(
+        conflict_id=claim.conflict_id if settles and claim.conflict_id else "",
+        winner_id=winner,
+        loser_ids=losers,
+        resolution_fact_id=claim.resolution_fact_id if noted and claim.resolution_fact_id else "",
+        note=REPLAYED,
+    )
 
 
 def _order(claim: Claim) -> tuple[bytes, str]:
