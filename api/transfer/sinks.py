@@ -103,7 +103,9 @@ class NodeSink:
     def find_episode(self, line: EpisodeLine) -> NamedByKey | None:
         episode = episode_command(line, self._destination)
         partition = fact_partition(episode.scope, episode.garden_id)
-        found = self._node.reader.ask(same_episode, partition, episode)
+        by = line.recorded_by
+        actor = IMPORT_ACTOR if by is None else line_uri(by, "recorded_by")
+        found = self._node.reader.ask(same_episode, partition, episode, actor)
         return None if found is None else NamedByKey(found[0], found[1], line.id or found[0])
 
     def _find_garden(self, name: str) -> Garden | None:

@@ -115,6 +115,7 @@ def emit(
                 promoted_id(rule.id, version, episode.place, [episode.name]),
                 source,
                 inherited=not matchers,
+                episodes=[episode.hash],
             )
         )
     return made

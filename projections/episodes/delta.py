@@ -93,7 +93,8 @@ MemoryDelta: TypeAlias = AddDelta | UpdateDelta | DeleteDelta | NoopDelta
 class Proposal(Struct, frozen=True, gc=False):
     """A delta for the writer. ``delta_id`` identifies repetitions. ``inherited``: the payload's
     content is that of its source episode and need not be stored twice. ``lineage``: for a delta
-    without source episodes."""
+    without source episodes. ``episodes``: the hashes of its source episodes, if a rule
+    made it of them: others may have their ids."""
 
     delta: MemoryDelta
     place: MemoryPlace
@@ -101,6 +102,7 @@ class Proposal(Struct, frozen=True, gc=False):
     source: str
     inherited: bool = False
     lineage: list[dict[str, Any]] = field(default_factory=list)
+    episodes: list[str] | None = None
 
 
 def kind_of_delta(delta: MemoryDelta) -> DeltaKind:

@@ -12,7 +12,7 @@ class Episode(Struct, frozen=True, kw_only=True, gc=False):
 
     ``at_us``: when it happened; ``position``: when this node learned of it. ``hash``: that of the
     event, with which a fact proves its origin. ``actor``: who recorded it; ``peer``: through which
-    peer it came.
+    peer it came; ``namesake``: whether another recorder had used its id there before.
     """
 
     id: str
@@ -32,6 +32,7 @@ class Episode(Struct, frozen=True, kw_only=True, gc=False):
     hash: str = ""
     actor: str = ""
     peer: str | None = None
+    namesake: bool = False
     access_count: int = 0
     last_access_us: int | None = None
 
@@ -42,8 +43,10 @@ class Episode(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def name(self) -> str:
-        """Its id, and the peer it came through: a peer's may have the id of one recorded here."""
-        return self.id if self.peer is None else f"{self.peer}\n{self.id}"
+        """Its id, with what tells it from others of this id: the peer it came through, and its
+        recorder if the id was another's first."""
+        told = f"{self.actor}\n{self.id}" if self.namesake else self.id
+        return told if self.peer is None else f"{self.peer}\n{told}"
 
     def text(self, name: str) -> str | None:
         """A text of the metadata; None if it is absent or empty."""

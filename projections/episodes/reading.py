@@ -31,9 +31,11 @@ _OWN = (
     "peer",
 )  # fmt: skip
 _COLUMNS = f"""{", ".join(f"e.{name}" for name in _OWN)},
+    EXISTS (SELECT 1 FROM episodes o WHERE o.partition=e.partition AND o.id=e.id
+        AND o.peer IS e.peer AND o.actor<>e.actor AND o.position<e.position),
     (SELECT count(*) FROM episode_accesses a WHERE a.key=e.key AND a.position<=:position),
     (SELECT max(at_us) FROM episode_accesses a WHERE a.key=e.key AND a.position<=:position)"""
-_FIELDS = (*_OWN, "access_count", "last_access_us")
+_FIELDS = (*_OWN, "namesake", "access_count", "last_access_us")
 """The fields of an episode, as ``_COLUMNS`` has them."""
 _BEHIND = """
 FROM episodes e
@@ -151,22 +153,32 @@ def find_episodes(
     return found if shown is None else [each for each in found if shown.episode(each)]
 
 
+def called(found: Sequence[Episode], name: str, actor: str) -> list[Episode]:
+    """The episodes among these that a caller means by a name: the one with this key, else the
+    caller's own with this id, else all with this id. So an episode under the id of another's, or
+    under its key, hides it from no one who recorded or names it."""
+    by_key = [each for each in found if each.key == name]
+    by_id = [each for each in found if each.id == name]
+    own = [each for each in by_id if each.actor == actor and each.peer is None]
+    return by_key or own or by_id
+
+
 def same_episode(
-    db: apsw.Connection, partition: str, episode: EpisodeRecorded
+    db: apsw.Connection, partition: str, episode: EpisodeRecorded, actor: str
 ) -> tuple[str, str, int] | None:
     """Key, hash and position of the oldest episode with this id or, for an episode without id, with
-    the same content. For the node's own tools."""
+    the same content; one that ``actor`` recorded comes first. For the node's own tools."""
     if episode.id is not None:
         sql = """SELECT key, hash, position FROM episodes WHERE partition=? AND id=?
-            ORDER BY position LIMIT 1"""
-        found = query_one(db, sql, (partition, episode.id))
+            ORDER BY peer IS NULL AND actor=? DESC, position LIMIT 1"""
+        found = query_one(db, sql, (partition, episode.id, actor))
     else:
         sql = """SELECT key, hash, position FROM episodes WHERE partition=? AND user=?
             AND at_us=? AND session=? AND agent=? AND content=? AND source_node=? AND metadata=?
-            ORDER BY position LIMIT 1"""
+            ORDER BY peer IS NULL AND actor=? DESC, position LIMIT 1"""
         metadata = msgspec.json.encode(episode.metadata).decode() if episode.metadata else "{}"
         said = (episode.user, episode.at_us, episode.session, episode.agent, episode.content)
-        found = query_one(db, sql, (partition, *said, episode.source_node, metadata))
+        found = query_one(db, sql, (partition, *said, episode.source_node, metadata, actor))
     return None if found is None else (found[0], found[1], found[2])
 
 
@@ -207,6 +219,7 @@ def nth_behind(db: apsw.Connection, who: Readers, after: int, number: int) -> in
 
 def _episode(row: Sequence[Any]) -> Episode:
     fields: dict[str, Any] = dict(zip(_FIELDS, row, strict=True))
+    fields["namesake"] = bool(fields["namesake"])
     fields["metadata"] = {} if fields["metadata"] == "{}" else metadata_of(fields["metadata"])
     return Episode(**fields)
 

@@ -39,6 +39,11 @@ SELECT m.fact_id FROM json_each(?2) n CROSS JOIN memory_facts m ON m.partition=?
     AND (m.name=n.value OR m.fact_id=n.value)
 """
 
+_NOT_A_NAMESAKES = """NOT EXISTS (SELECT 1 FROM episodes o
+CROSS JOIN derivations v ON v.parent_hash=o.hash
+CROSS JOIN fact_rows f ON f.from_position=v.from_position
+WHERE o.partition=d.partition AND o.id=:episode_id AND o.hash<>:episode_hash AND f.id=d.fact_id)"""
+
 
 def live_facts_of_keys(
     db: apsw.Connection, keys: Iterable[KeyOfFact]
@@ -82,7 +87,8 @@ def quarantined_of(
 
 
 class DeltaFilter(Struct, frozen=True, kw_only=True):
-    """Which deltas; None matches everything, all else by equality."""
+    """Which deltas; None matches everything, all else by equality. ``episode_hash``: leaves out
+    those of other episodes with the same ``episode_id``."""
 
     user: str | None = None
     agent: str | None = None
@@ -90,6 +96,7 @@ class DeltaFilter(Struct, frozen=True, kw_only=True):
     run_id: str | None = None
     fact_id: str | None = None
     episode_id: str | None = None
+    episode_hash: str | None = None
     name: str | None = None
 
 
@@ -123,12 +130,15 @@ def deltas_at(
             "EXISTS (SELECT 1 FROM delta_sources s WHERE s.partition=d.partition"
             " AND s.episode_id=:episode_id AND s.position=d.position AND s.number=d.number)"
         )
+    if wanted.episode_hash is not None:
+        where.append(_NOT_A_NAMESAKES)
     sql = f"""
     SELECT d.* FROM deltas d
     WHERE {" AND ".join(where)} AND (d.position, d.number) < (:place, :number)
     ORDER BY d.position DESC, d.number DESC LIMIT :limit
     """
     given |= {**levels, "episode_id": wanted.episode_id, "limit": limit}
+    given["episode_hash"] = wanted.episode_hash
 
     def page(last: dict[str, Any] | None) -> list[dict[str, Any]]:
         place, number = (last["position"], last["number"]) if last else before or (LIVE, 0)

@@ -281,11 +281,12 @@ def _report(call: Call, rule: Rule, report: RunReport) -> RunAnswer:
     ask, shown = call.node.reader.ask, call.shown(view)
     found = ask(reading.find_episodes, rights, view.position, sorted(names), shown)
     place = (rule.scope, rule.garden_id)
-    seen = {name for e in found if (e.scope, e.garden_id) == place for name in (e.id, e.key)}
+    here = [each for each in found if (each.scope, each.garden_id) == place]
+    keys, hashes = {each.key for each in here}, {each.hash for each in here}
     results = {result["delta_id"]: result for result in report.results}
     deltas: list[dict[str, Any]] = []
     for proposal in proposals:
-        if not seen.issuperset(proposal.delta.source_episode_ids):
+        if not hashes.issuperset(proposal.episodes or ()):
             continue
         made = {
             "delta_id": proposal.delta_id,
@@ -298,7 +299,7 @@ def _report(call: Call, rule: Rule, report: RunReport) -> RunAnswer:
             made |= {name: result[name] for name in ("status", "fact_id", "retracted", "warnings")}
         deltas.append(made)
     counts = {name: getattr(report, name) for name in RunCounts.__struct_fields__}
-    counts["quarantined"] = [each for each in report.quarantined if each["key"] in seen]
+    counts["quarantined"] = [each for each in report.quarantined if each["key"] in keys]
     return RunAnswer(
         **counts,
         kinds=delta_kinds(report.proposals),

@@ -146,7 +146,12 @@ def get_episode(call: Call, query: RunsQuery) -> EpisodeDetail:
         reading_deltas.deltas_at,
         rights,
         moment.position,
-        DeltaFilter(user=episode.user, agent=episode.agent, episode_id=episode.id),
+        DeltaFilter(
+            user=episode.user,
+            agent=episode.agent,
+            episode_id=episode.id,
+            episode_hash=episode.hash,
+        ),
         limit=DELTAS_SHOWN_MAX,
         shown=call.shown(view),
     )
@@ -162,18 +167,20 @@ async def note_access(call: Call, request: AccessRequest) -> AccessAnswer:
     found = await call.in_pool(
         lambda: ask(reading.find_episodes, rights, view.position, names, shown)
     )
-    known = {name for episode in found for name in (episode.id, episode.key)}
+    meant: set[str] = set()
     for name in request.episodes:
-        if name not in known:
+        named = reading.called(found, name, call.caller.principal)
+        if not named:
             raise coded("episode_not_found", "episode not found")
-    keys = list(dict.fromkeys(episode.key for episode in found))
+        meant |= {episode.key for episode in named}
+    keys = [episode.key for episode in found if episode.key in meant]
     await call.do(EpisodeAccessed(episodes=keys, at_us=call.node.clock.now_us()))
-    return AccessAnswer([episode.key for episode in found])
+    return AccessAnswer(keys)
 
 
 def _one(call: Call, name: str, moment: Moment | None = None, *, own: bool = False) -> Episode:
-    """The oldest readable episode of this id or key; ``own``: the episode that the caller has just
-    stated, even if hidden. Raises ApiError 404."""
+    """The readable episode of this key or id: the caller's own, else the oldest. ``own``: the
+    episode that the caller has just stated, even if hidden. Raises ApiError 404."""
     view = call.view()
     position = view.position if moment is None else moment.position
     shown = None if own else call.shown(view)
@@ -183,4 +190,4 @@ def _one(call: Call, name: str, moment: Moment | None = None, *, own: bool = Fal
     found = call.node.reader.ask(reading.find_episodes, rights, position, [name], shown)
     if not found:
         raise coded("episode_not_found", "episode not found")
-    return found[0]
+    return reading.called(found, name, call.caller.principal)[0]

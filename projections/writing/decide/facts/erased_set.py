@@ -115,6 +115,11 @@ JOIN fact_rows AS facts ON facts.id = deltas.fact_id
 JOIN delta_sources USING (position, number)
 JOIN episodes ON episodes.partition = delta_sources.partition
   AND episodes.id = delta_sources.episode_id
+  AND NOT EXISTS (SELECT 1 FROM episodes AS namesakes
+    CROSS JOIN derivations ON parent_hash = namesakes.hash
+      AND derivations.from_position = facts.from_position
+    WHERE namesakes.partition = episodes.partition AND namesakes.id = episodes.id
+      AND namesakes.hash <> episodes.hash)
 WHERE deltas.fact_id IN (SELECT value FROM json_each(?)) ORDER BY 1
 """
 _EPISODES_OF = """

@@ -1,7 +1,7 @@
 """The facts that a batch of deltas needs to know, and its effects on them."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -48,9 +48,9 @@ ORDER BY f.from_position
 """
 _HASHES = """
 SELECT e.id, hash FROM json_each(?2) n CROSS JOIN episodes e ON e.partition=?1 AND e.id=n.value
-ORDER BY e.peer IS NULL, position DESC
+ORDER BY e.peer IS NULL, e.actor=?3, position DESC
 """
-"""The last row of an id counts: the one recorded here, else the oldest of a peer."""
+"""The last row of an id counts: the caller's own, else the oldest recorded here or of a peer."""
 
 
 class DeltaFact(Struct, gc=False):
@@ -113,7 +113,9 @@ class DeltaBook:
             live = end == LIVE and base > 0.0
             self._add(DeltaFact(name, fact_id, user, agent, live, *said))
         sources = json_list({each: None for p in proposals for each in p.delta.source_episode_ids})
-        self._hashes: dict[str, str] = dict(query(self._db, _HASHES, (partition, sources)))
+        self._hashes: dict[str, str] = dict(
+            query(self._db, _HASHES, (partition, sources, context.actor))
+        )
         self._fresh: dict[tuple[MemoryPlace, str, str], list[DeltaFact]] = {}
 
     def _readable(self, facts: Iterable[str]) -> frozenset[str]:
@@ -223,9 +225,12 @@ class DeltaBook:
         known = KnownDelta(fact_id, proposal.source, retracted)
         self._known.setdefault(proposal.delta_id, []).append(known)
 
-    def hashes(self, episodes: Sequence[str]) -> list[str]:
-        """Hashes of those episodes that exist here."""
-        return [self._hashes[each] for each in episodes if each in self._hashes]
+    def hashes(self, proposal: Proposal) -> list[str]:
+        """Hashes of those source episodes that exist here."""
+        if proposal.episodes is not None:
+            return proposal.episodes
+        named = proposal.delta.source_episode_ids
+        return [self._hashes[each] for each in named if each in self._hashes]
 
 
 def _lies_in(fact: DeltaFact, place: MemoryPlace) -> bool:

@@ -287,7 +287,7 @@ class _Batch:
             self._bundle(proposal),
             self._context,
             confidence=delta.confidence,
-            episodes=self._book.hashes(delta.source_episode_ids),
+            episodes=self._book.hashes(proposal),
             cause=self._cause,
         )
         self._facts.append(proven.draft)

@@ -1,8 +1,9 @@
 """Recording episodes: new ones, and repetitions.
 
-Within a scope or garden, an id belongs to one episode: the same content again is a repetition,
-other content is refused. Another scope or garden may use the same id, so a refusal reveals nothing
-unreadable. Episodes of peers take no id here.
+Within a scope or garden, an id of a recorder belongs to one episode: the same content again is a
+repetition, other content is refused. Another recorder, scope or garden may use the same id, so
+nobody takes an id from others, and a refusal reveals nothing unreadable. Episodes of peers take no
+id here.
 """
 
 import json
@@ -24,7 +25,7 @@ from engramlog.projections.writing.decide.declared.gardens import check_writing
 _SAME_IDS = """
 SELECT e.id, e.key, user, session, agent, content, at_us, source_node, metadata, run_id, step
 FROM json_each(?2) n CROSS JOIN episodes e ON e.partition=?1 AND e.id=n.value
-WHERE e.peer IS NULL ORDER BY position DESC
+WHERE e.peer IS NULL AND e.actor=?3 ORDER BY position DESC
 """
 _AT = 4
 """The index of ``at_us`` in the result of ``_body``."""
@@ -73,12 +74,12 @@ def _is_repeated(known: tuple[Any, ...], body: tuple[Any, ...], *, undated: bool
 def _known(
     episodes: Sequence[EpisodeRecorded], partition: str, context: Context
 ) -> dict[str, tuple[str, tuple[Any, ...]]]:
-    """Key and body of existing episodes with these ids; of several, the oldest. Skips episodes
-    hidden by tombstones."""
+    """Key and body of the recorder's episodes with these ids; of several, the oldest. Skips
+    episodes hidden by tombstones."""
     ids = [episode.id for episode in episodes if episode.id is not None]
     if not ids:
         return {}
-    rows = query(context.db, _SAME_IDS, (partition, json.dumps(ids)))
+    rows = query(context.db, _SAME_IDS, (partition, json.dumps(ids), context.actor))
     hiding, scope = context.image.tombstones.hiding, episodes[0].scope
     return {
         row[0]: (row[1], tuple(row[2:]))
