@@ -7,7 +7,7 @@ the new watermark. So the log shows how far a pass came, even if it stops early.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from uuid import uuid4
 
 import msgspec
@@ -22,6 +22,7 @@ from engramlog.projections.episodes.classifying import CurrentFacts, Emitted, em
 from engramlog.projections.episodes.delta import Proposal, kind_of_delta, promoted_id
 from engramlog.projections.episodes.episode import Episode
 from engramlog.projections.episodes.matching import match_count
+from engramlog.projections.episodes.pattern_search import BoundedSearch, Unsearchable
 from engramlog.projections.episodes.reading import Readers
 from engramlog.projections.episodes.rule import Rule
 from engramlog.projections.episodes.salience import SalienceContext, salience
@@ -31,6 +32,7 @@ from engramlog.projections.writing.memory_commands import ApplyDeltas, Consolida
 CHUNK_EPISODES = 1_000
 DRY_RUN_EPISODES_MAX = 10_000
 
+Made = TypeVar("Made")
 Trigger = Literal["manual", "every", "cron"]
 Progress = Callable[[int, int], None]
 """Called with (episodes done, episodes in all)."""
@@ -246,8 +248,9 @@ class Consolidator:
     ) -> Consolidate:
         """The writer's command for a run's episodes; ``report`` collects those set aside."""
         fresh = await self._unpromoted(rule, episodes) if run.replay else list(episodes)
-        admitted, scores = self._admitted(rule, fresh, run.at_us)
-        emitted: Emitted = emit(rule, admitted, current, scores)
+        admitted, emitted = await _searching(
+            lambda search: self._emitted(rule, fresh, current, run.at_us, search)
+        )
         report.quarantined += [
             {"id": episode.id, "key": episode.key, "reason": reason}
             for episode, reason in emitted.set_aside
@@ -279,8 +282,19 @@ class Consolidator:
         known = await asyncio.to_thread(self._node.reader.ask, reading_deltas.known_deltas, ids)
         return [each for each, made in zip(episodes, ids, strict=True) if made not in known]
 
+    def _emitted(
+        self,
+        rule: Rule,
+        episodes: list[Episode],
+        current: CurrentFacts,
+        now_us: int,
+        search: BoundedSearch,
+    ) -> tuple[list[Episode], Emitted]:
+        admitted, scores = self._admitted(rule, episodes, now_us, search)
+        return admitted, emit(rule, admitted, current, scores, search)
+
     def _admitted(
-        self, rule: Rule, episodes: list[Episode], now_us: int
+        self, rule: Rule, episodes: list[Episode], now_us: int, search: BoundedSearch
     ) -> tuple[list[Episode], dict[str, float]]:
         """The episodes that pass the salience gate, and their scores if the rule uses them."""
         gate = rule.salience
@@ -295,7 +309,7 @@ class Consolidator:
                 if episode.last_access_us is None
                 else episode.last_access_us,
                 access_count=episode.access_count,
-                rule_match_count=match_count(rule.matchers, episode),
+                rule_match_count=_match_count(rule, episode, search),
                 weights=gate.weights,
                 tau_seconds=gate.tau_seconds,
                 frequency=gate.frequency,
@@ -329,6 +343,23 @@ class ConsolidationFailed(Exception):
     def __init__(self, refusal: Refused) -> None:
         super().__init__(refusal.message)
         self.refusal = refusal
+
+
+async def _searching(work: Callable[[BoundedSearch], Made]) -> Made:
+    """The result of work that searches texts, in a thread of its own; cancelling ends a search."""
+    search = BoundedSearch()
+    try:
+        return await asyncio.to_thread(work, search)
+    finally:
+        search.close()
+
+
+def _match_count(rule: Rule, episode: Episode, search: BoundedSearch) -> int:
+    """0 for an unsearchable episode: ``emit`` sets it aside if its salience admits it."""
+    try:
+        return match_count(rule.matchers, episode, search)
+    except Unsearchable:
+        return 0
 
 
 def readers_of(rule: Rule) -> Readers:

@@ -24,8 +24,9 @@ from engramlog.projections.episodes.delta import (
 )
 from engramlog.projections.episodes.episode import Episode
 from engramlog.projections.episodes.matching import filled, first_match, in_order
+from engramlog.projections.episodes.pattern_search import Search, Unsearchable, found_groups
 from engramlog.projections.episodes.provenance_bundle import ProvenanceError, check_slots
-from engramlog.projections.episodes.rule import Rule
+from engramlog.projections.episodes.rule import Matcher, Rule
 from engramlog.projections.episodes.stating import entity_of
 from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.normalization import normalize_uri
@@ -87,13 +88,18 @@ def emit(
     episodes: Sequence[Episode],
     standing: CurrentFacts,
     salience: Mapping[str, float] | None = None,
+    search: Search = found_groups,
 ) -> Emitted:
     """The deltas of ``rule`` for ``episodes``, oldest first. An unusable episode goes to quarantine
-    with the reason; the others continue."""
+    with the reason; the others continue. ``search``: for the regular expressions of matchers."""
     version = rule.version
     matchers = in_order(rule.matchers)
     classify: Callable[[Episode], MemoryDelta] = (
-        (lambda episode: _match_delta(rule, matchers, episode, (salience or {}).get(episode.key)))
+        (
+            lambda episode: _match_delta(
+                rule, matchers, episode, (salience or {}).get(episode.key), search
+            )
+        )
         if matchers
         else (lambda episode: _classify(rule, episode, standing))
     )
@@ -103,7 +109,7 @@ def emit(
             delta = classify(episode)
             check_delta(delta)
             _check_applicable(delta, episode.place)
-        except (UnusableEpisode, ConsolidationRuleError, ProvenanceError) as fault:
+        except (UnusableEpisode, Unsearchable, ConsolidationRuleError, ProvenanceError) as fault:
             made.set_aside.append((episode, str(fault)))
             continue
         source = source_of(rule, episode)
@@ -234,9 +240,13 @@ def check_payload(payload: Mapping[str, Any]) -> None:
 
 
 def _match_delta(
-    rule: Rule, matchers: Sequence[Any], episode: Episode, salience: float | None
+    rule: Rule,
+    matchers: Sequence[Matcher],
+    episode: Episode,
+    salience: float | None,
+    search: Search,
 ) -> MemoryDelta:
-    found = first_match(matchers, episode, salience)
+    found = first_match(matchers, episode, salience, search)
     if found is None:
         return NoopDelta(**_origin(rule, episode))
     then = found.matcher.then

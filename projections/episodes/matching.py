@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
 
 from engramlog.projections.episodes.episode import Episode
+from engramlog.projections.episodes.pattern_search import Search, found_groups
 from engramlog.projections.episodes.rule import METADATA, Condition, Matcher
 
 REGEX_TEXT_MAX = 4_096
@@ -30,19 +30,24 @@ def in_order(matchers: Sequence[Matcher]) -> list[Matcher]:
 
 
 def first_match(
-    matchers: Sequence[Matcher], episode: Episode, salience: float | None = None
+    matchers: Sequence[Matcher],
+    episode: Episode,
+    salience: float | None = None,
+    search: Search = found_groups,
 ) -> Match | None:
-    """The first of ``matchers`` (``in_order``) that an episode satisfies."""
+    """The first of ``matchers`` (``in_order``) that an episode satisfies. Raises Unsearchable."""
     for matcher in matchers:
-        groups = _groups(matcher, episode, salience)
+        groups = _groups(matcher, episode, salience, search)
         if groups is not None:
             return Match(matcher, groups)
     return None
 
 
-def match_count(matchers: Sequence[Matcher], episode: Episode) -> int:
-    """How many matchers an episode satisfies, regardless of its salience."""
-    return sum(_groups(matcher, episode, None) is not None for matcher in matchers)
+def match_count(
+    matchers: Sequence[Matcher], episode: Episode, search: Search = found_groups
+) -> int:
+    """How many matchers an episode satisfies, regardless of its salience. Raises Unsearchable."""
+    return sum(_groups(matcher, episode, None, search) is not None for matcher in matchers)
 
 
 def field_of(episode: Episode, name: str, salience: float | None = None) -> Any:
@@ -72,10 +77,12 @@ def filled(template: str, episode: Episode, groups: Mapping[str, str]) -> str:
     return _BLANK.sub(fill, template)
 
 
-def _groups(matcher: Matcher, episode: Episode, salience: float | None) -> dict[str, str] | None:
+def _groups(
+    matcher: Matcher, episode: Episode, salience: float | None, search: Search
+) -> dict[str, str] | None:
     groups: dict[str, str] = {}
     for condition in matcher.when:
-        found = _match_condition(condition, field_of(episode, condition.field, salience))
+        found = _match_condition(condition, field_of(episode, condition.field, salience), search)
         if found is None:
             return None
         groups.update(found)
@@ -85,7 +92,7 @@ def _groups(matcher: Matcher, episode: Episode, salience: float | None) -> dict[
 _YES: dict[str, str] = {}
 
 
-def _match_condition(condition: Condition, value: Any) -> dict[str, str] | None:
+def _match_condition(condition: Condition, value: Any, search: Search) -> dict[str, str] | None:
     """None if the condition fails; else the named groups it found."""
     wanted = condition.value
     match condition.op:
@@ -102,19 +109,5 @@ def _match_condition(condition: Condition, value: Any) -> dict[str, str] | None:
                 return None
             holds = value >= wanted if condition.op == "gte" else value <= wanted
         case "regex":
-            return _search_groups(wanted, value)
+            return search(wanted, value[:REGEX_TEXT_MAX]) if isinstance(value, str) else None
     return _YES if holds else None
-
-
-def _search_groups(pattern: str, value: Any) -> dict[str, str] | None:
-    if not isinstance(value, str):
-        return None
-    found = _compile_pattern(pattern).search(value[:REGEX_TEXT_MAX])
-    if found is None:
-        return None
-    return {name: text or "" for name, text in found.groupdict().items()}
-
-
-@lru_cache(maxsize=1_024)
-def _compile_pattern(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)

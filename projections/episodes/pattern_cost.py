@@ -65,8 +65,9 @@ class _Group(Struct):
         return 1 if self.atomic else max(self.branches) if told_apart else sum(self.branches)
 
 
-def check_cost(pattern: str) -> None:
-    """Raises ManyWays. Pass a pattern that ``re`` compiles."""
+def check_cost(pattern: str) -> int:
+    """The number of ways in which the pattern matches a text of ``OPEN_WAYS`` characters from its
+    beginning, roughly. Raises ManyWays. Pass a pattern that ``re`` compiles."""
     if re.compile(pattern).flags & re.VERBOSE:
         pattern = _IN_VERBOSE.sub(lambda found: found[1] or "", pattern)
     groups = [_Group()]
@@ -88,6 +89,7 @@ def check_cost(pattern: str) -> None:
                 pass
             case _:
                 here.add(1)
+    return groups[0].ways()
 
 
 def _repeat(group: _Group, token: re.Match[str]) -> None:

@@ -14,7 +14,7 @@ from engramlog.eventlog.kinds import ConsolidationRan
 from engramlog.projections.moment import parse_instant
 from engramlog.projections.writing.commands import EraseFacts
 from tests.worlds.live import LiveNode
-from tests.worlds.memory_requests import apply, delta, facts, objects
+from tests.worlds.memory_requests import apply, delta, facts, objects, put
 from tests.worlds.waiting import until
 
 
@@ -435,3 +435,18 @@ def test_the_recorder_of_the_episode_is_the_source_of_a_rules_facts(
     report = live.call("POST", path, json={}, key=admin(live)).json()
     record = live.call("GET", f"/v1/facts/{report['deltas'][0]['fact_id']}", key=key).json()
     assert record["source"] == "agent:rag"
+
+
+def test_an_episode_that_a_pattern_cannot_search_in_time_is_set_aside(live: LiveNode) -> None:
+    matcher = {
+        "id": "m",
+        "when": [{"field": "content", "op": "regex", "value": r"\w*x\w*y\w*z"}],
+        "then": {"emit": "add", "fact": {"predicate": "said", "object": "it"}},
+    }
+    rule(live, matchers=[matcher])
+    put(live, id="slow", content="x" * 4_096)
+    put(live, id="good", content="xyz")
+    report = run(live)
+    assert [each["id"] for each in report["quarantined"]] == ["slow"]
+    assert "processor time" in report["quarantined"][0]["reason"]
+    assert objects(live) == ["it"]

@@ -1,8 +1,8 @@
 """Recording episodes: new ones, and repetitions.
 
 Within a scope or garden, an id of a recorder belongs to one episode: the same content again is a
-repetition, other content is refused. Another recorder, scope or garden may use the same id, so
-nobody takes an id from others, and a refusal reveals nothing unreadable. Episodes of peers take no
+repetition, other content is refused. Another recorder, scope or garden may use the same id: no
+caller takes an id from others, and a refusal reveals nothing unreadable. Episodes of peers take no
 id here.
 """
 

@@ -1,0 +1,142 @@
+"""Searches texts for the regular expressions of rules, in bounded time.
+
+A pattern with several open repeats (``.*a.*b``) can take minutes on a text that almost matches, and
+``re`` lets nothing else run meanwhile. A search of many steps therefore runs in a process of its
+own, which the system ends after ``SEARCH_SECONDS`` of processor time. The others run here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+from math import log
+from typing import TypeAlias
+
+from engramlog.projections.episodes.pattern_cost import OPEN_WAYS, ManyWays, check_cost
+
+SEARCH_SECONDS = 1.0
+"""Of processor time; an ordinary search takes less than a thousandth."""
+STEPS_HERE_MAX = 10.0**8
+"""Such a search takes less than a tenth of a second."""
+
+Search: TypeAlias = Callable[[str, str], dict[str, str] | None]
+"""The named groups of a pattern's first match in a text; None without a match."""
+
+_PROCESS = f"""
+import json, re, signal, sys
+for line in sys.stdin:
+    pattern, text = json.loads(line)
+    signal.setitimer(signal.ITIMER_PROF, {SEARCH_SECONDS})
+    found = re.compile(pattern).search(text)
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    print(json.dumps(found and found.groupdict("")), flush=True)
+"""
+
+
+class Unsearchable(ValueError):
+    """A search did not end in time; the message names the pattern."""
+
+
+class SearchesStopped(Exception):
+    """The searches were closed meanwhile."""
+
+
+def found_groups(pattern: str, text: str) -> dict[str, str] | None:
+    """A ``Search`` without a bound."""
+    found = _compile_pattern(pattern).search(text)
+    return None if found is None else found.groupdict("")
+
+
+class BoundedSearch:
+    """A ``Search`` for one thread at a time; close it when done, from any thread. Raises
+    Unsearchable, SearchesStopped."""
+
+    def __init__(self) -> None:
+        self._changing = threading.Lock()
+        self._closed = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __call__(self, pattern: str, text: str) -> dict[str, str] | None:
+        if self._closed:
+            raise SearchesStopped
+        if steps(pattern, len(text)) <= STEPS_HERE_MAX:
+            return found_groups(pattern, text)
+        return self._in_process(pattern, text)
+
+    def close(self) -> None:
+        """End a running search. Idempotent."""
+        with self._changing:
+            self._closed = True
+            if self._process is not None:
+                self._process.kill()
+        self._leave()
+
+    def _in_process(self, pattern: str, text: str) -> dict[str, str] | None:
+        process = self._process or self._start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        line = b""
+        try:
+            process.stdin.write(json.dumps([pattern, text]).encode() + b"\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except (OSError, ValueError):  # it has ended, or its pipes are closed
+            pass
+        if line:
+            answer: dict[str, str] | None = json.loads(line)
+            return answer
+        code = process.wait()
+        self._leave()
+        if self._closed:
+            raise SearchesStopped
+        late = code == -signal.SIGPROF
+        why = f"took over {SEARCH_SECONDS:g} s of processor time" if late else "could not be read"
+        raise Unsearchable(f"the regular expression {pattern!r} {why}")
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self._changing:
+            if self._closed:
+                raise SearchesStopped
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _PROCESS],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+            return self._process
+
+    def _leave(self) -> None:
+        """Release a process that has ended or was killed."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+
+@lru_cache(maxsize=1_024)
+def _ways(pattern: str) -> float:
+    try:
+        return max(1, check_cost(pattern))
+    except ManyWays:  # the log may hold such rules of earlier releases
+        return float("inf")
+
+
+def steps(pattern: str, length: int) -> float:
+    """How many steps a search in a text of ``length`` characters may take, by the pattern's form:
+    it begins at each of them, and each open repeat may end at each."""
+    ways, most = _ways(pattern), max(length, OPEN_WAYS)
+    repeats = log(ways, OPEN_WAYS)
+    return float("inf") if repeats > 100 else float(most) ** (1 + repeats)
+
+
+@lru_cache(maxsize=1_024)
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
