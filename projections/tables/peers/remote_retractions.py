@@ -2,9 +2,9 @@
 
 A retraction or resolution replayed from a peer changes nothing by itself. Its claims wait in
 ``foreign_ends``. A local event applies the claims that may take effect (``taking_effect``): the
-fact is here, and either the claimant stated it, or the claimant pulled it from a node without a
-log, or the peer has the grant over others' facts. So arrival order does not matter, and a later
-grant covers earlier claims.
+fact is here, and either the claimant stated it, or it and the record that retracts it are of one
+source of a node without a log, or the peer has the grant over others' facts. So arrival order does
+not matter, and a later grant covers earlier claims.
 """
 
 from collections.abc import Collection
@@ -27,7 +27,7 @@ ENDING_KINDS = frozenset({"fact_retracted", "conflict_resolved", "fact_erased"})
 REMOTE_ENDS = frozenset({"foreign_ends", "resolutions"})
 """Projectors that also read how peers' events end facts."""
 
-_CLAIM = "INSERT OR IGNORE INTO foreign_ends VALUES (?,?,?,?,?,?,?)"
+_CLAIM = "INSERT OR IGNORE INTO foreign_ends VALUES (?,?,?,?,?,?,?,?)"
 _TAKEN = "DELETE FROM foreign_ends WHERE fact_id=? AND ending=?"
 _EFFECTIVE = f"""
 SELECT claims.fact_id, claims.ending, claims.event_id, claims.origin, claims.conflict_id,
@@ -39,7 +39,13 @@ WHERE claims.ending <> 'erased' AND CASE claims.ending WHEN 'retracted' THEN NOT
         SELECT 1 FROM fact_retractions AS ended
         WHERE ended.fact_id = claims.fact_id AND ended.cause = 'retraction')
     ELSE facts.set_aside = {LIVE} END
-  AND (facts.origin = claims.origin OR facts.stream = facts.origin || '/foreign'
+  AND (facts.origin = claims.origin
+    OR (facts.stream = facts.origin || '/foreign' AND EXISTS (
+        SELECT 1 FROM fact_rows AS marker
+        WHERE marker.id = claims.marker_id AND marker.stream = facts.stream
+          AND marker.source = facts.source AND marker.entity = facts.entity
+          AND marker.relation = facts.relation AND marker.scope = facts.scope
+          AND marker.base_confidence = 0 AND marker.hlc > facts.hlc))
     OR CASE claims.ending WHEN 'retracted' THEN json_extract(peers.grants, '$.retract_foreign')
         ELSE json_extract(peers.grants, '$.resolve_foreign') END)
 ORDER BY claims.fact_id, claims.ending, claims.event_id
@@ -56,7 +62,7 @@ class ForeignEndsProjector(Projector):
     each node's erasures name, which explains missing payloads."""
 
     name = "foreign_ends"
-    version = 3
+    version = 4
     schema = """
     CREATE TABLE foreign_ends (
         fact_id TEXT NOT NULL,
@@ -66,6 +72,7 @@ class ForeignEndsProjector(Projector):
         conflict_id TEXT,
         winner_id TEXT,
         resolution_fact_id TEXT,
+        marker_id TEXT,
         PRIMARY KEY (fact_id, ending, event_id)
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE erasure_names (
@@ -85,17 +92,17 @@ class ForeignEndsProjector(Projector):
     def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
         payload = event.payload
         if isinstance(payload, FactRetracted):
-            rest = (event.header.origin, event.event_id, None, None, None)
+            rest = (event.header.origin, event.event_id, None, None, None, payload.marker_id)
             facts, ending = payload.fact_ids, "retracted"
         elif isinstance(payload, FactErased):
-            rest = (event.header.origin, event.event_id, None, None, None)
+            rest = (event.header.origin, event.event_id, None, None, None, None)
             facts, ending = payload.fact_ids, "erased"
             names = [(name, event.header.origin) for name in payload.events]
             db.executemany("INSERT OR IGNORE INTO erasure_names VALUES (?,?)", names)
         else:
             assert isinstance(payload, ConflictResolved)
             rest = (event.header.origin, event.event_id, payload.conflict_id,
-                    payload.winner_id, payload.resolution_fact_id)  # fmt: skip
+                    payload.winner_id, payload.resolution_fact_id, None)  # fmt: skip
             facts, ending = payload.loser_ids, "set aside"
         if event.peer is None:
             db.executemany(_TAKEN, [(fact, ending) for fact in facts])

@@ -9,12 +9,21 @@ import pytest
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.codec import decode_header, encode_payload
 from engramlog.eventlog.identifiers import id_text
-from engramlog.eventlog.kinds import ConflictResolved, FactDenied, Value
+from engramlog.eventlog.kinds import (
+    ConflictResolved,
+    FactDenied,
+    FactRetracted,
+    PeerGrants,
+    Value,
+)
 from engramlog.projections.tables.conflicts.identities import conflict_id
 from tests.worlds.federation.forged import Forger, stated
 from tests.worlds.federation.hostile import HostilePeer
+from tests.worlds.federation.network import START_US
 from tests.worlds.federation.seen import texts
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
+from tests.worlds.protocol_peers import declared, own_key
+from tests.worlds.reference_node import ReferenceNode
 from tests.worlds.waiting import until
 
 Make = Callable[..., HostilePeer]
@@ -135,3 +144,28 @@ def test_a_fact_of_ours_with_the_same_words_is_not_a_denial_to_erase(
     erased = live.call("POST", "/v1/erasures", key=CONTROL_TOKEN, json={"fact_ids": [theirs]})
     assert erased.status_code == 202, erased.text
     assert live.call("GET", f"/v1/facts/{ours}").status_code == 200
+
+
+def test_a_peer_ends_no_fact_of_a_node_without_a_log(live: LiveNode, hostile: Make) -> None:
+    other = ReferenceNode()
+    try:
+        other.wall_ms = START_US // 1000
+        other.state("true")
+        other.peers[live.node.node_id] = own_key(live)
+        grants = PeerGrants(scopes=["company"], wire="facts")
+        declared(live, other.node_id, other.url, other.public_key, grants)
+        until(lambda: "true" in texts(live))
+        (kept,) = live.call("GET", "/v1/facts", params={"limit": 5}).json()["facts"]
+        peer = hostile()
+        own = told(peer.forger, "a record", entity=kept["entity"], confidence=0.0)
+        for marker in (None, own):
+            retraction = FactRetracted(fact_ids=[kept["id"]], reason="", marker_id=marker)
+            payload = encode_payload(retraction)
+            peer.forger.add(payload, kind="fact_retracted", schema_version=1)
+        resolved(peer.forger, "none", winner="none", loser=kept["id"], note=own)
+        taken(live, peer)
+        assert "true" in texts(live)
+        shown = live.call("GET", f"/v1/facts/{kept['id']}").json()
+        assert (shown["confidence"], shown["contradicted"]) == (1.0, False)
+    finally:
+        other.close()
