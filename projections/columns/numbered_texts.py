@@ -6,6 +6,7 @@ Unlike names, they can be forgotten; a forgotten number is not used again.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
+from engramlog.projections.columns.growing_dict import present_entries
 from engramlog.projections.text.terms import searchable_value
 from engramlog.projections.text_table import TextTable, key_of
 
@@ -65,12 +66,12 @@ class FactIds:
         for slot, fact in enumerate(self.sealed.texts()):
             if fact and slot not in self.gone:
                 yield fact, slot
-        yield from list(self._fresh.items())
+        yield from present_entries(self._fresh).items()
 
     def fresh_keys(self, count: int) -> list[bytes]:
         """The ids after the sealed ones and below ``count``, by slot; empty if forgotten."""
         return _by_number(
-            ((key_of(fact), slot) for fact, slot in list(self._fresh.items())),
+            ((key_of(fact), slot) for fact, slot in present_entries(self._fresh).items()),
             len(self.sealed),
             count,
         )
@@ -124,7 +125,7 @@ class SaidValues(Sequence[str]):
     def fresh_keys(self, count: int) -> list[bytes]:
         """The values after the sealed ones and below ``count``, as a table holds them; empty if
         forgotten."""
-        values = list(self._numbers.items())
+        values = present_entries(self._numbers).items()
         keys = ((_value_key(kind, text), number) for (kind, text), number in values)
         return _by_number(keys, self._first, count)
 

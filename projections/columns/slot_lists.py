@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import I32, I64, Bool
+from engramlog.projections.columns.growing_dict import present_entries
 
 PIECE = 1 << 20
 """Entries of sealed lists that are moved in one step."""
@@ -138,17 +139,17 @@ class Postings:
 
     def grown(self, count: int) -> Grown:
         """The slots after the sealed lists and below ``count``; the writer may append meanwhile."""
-        lists = list(self._lists.items())
+        lists = present_entries(self._lists)
         parts = [
             found.tobytes() if isinstance(found, array) else found.to_bytes(4, _ORDER)
-            for _, found in lists
+            for found in lists.values()
         ]
         lengths = np.fromiter((len(part) // 4 for part in parts), np.int64, len(parts))
         slots: I32 = np.frombuffer(b"".join(parts), dtype=np.int32)
         known = slots < count
         lists_of = np.repeat(np.arange(len(parts)), lengths)
         kept = np.bincount(lists_of[known], minlength=len(parts))
-        return Grown([name for name, _ in lists], kept, slots[known])
+        return Grown(list(lists), kept, slots[known])
 
 
 _ORDER = "little" if np.little_endian else "big"

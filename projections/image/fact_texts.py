@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 
 from engramlog.projections.arrays import I32, Bool
+from engramlog.projections.columns.growing_dict import present_entries
 from engramlog.projections.columns.substring_index import (
     Folded,
     Holding,
@@ -41,7 +42,7 @@ class Worded(Protocol):
     def attributes(self, slots: I32, moment: Moment) -> list[FactAttributes]: ...
 
 
-class _OwnTexts:
+class OwnTexts:
     """One attribute of the facts that have it, in the order of its first setting. Later settings
     are read one by one."""
 
@@ -49,10 +50,10 @@ class _OwnTexts:
         self._attributes = attributes
         self._name = name
         self._entries: list[tuple[int, int]] = []
-        self.folded = Folded(self._texts_from)
+        self.folded = Folded(self.texts_from)
 
-    def _texts_from(self, start: int) -> list[str]:
-        fresh = list(islice(self._attributes.items(), start, None))
+    def texts_from(self, start: int) -> list[str]:
+        fresh = list(islice(present_entries(self._attributes).items(), start, None))
         self._entries += [(slot, history[0][0]) for slot, history in fresh]
         return [getattr(history[0][1], self._name) for _, history in fresh]
 
@@ -67,7 +68,8 @@ class _OwnTexts:
         entries = np.array(self._entries[: len(numbers)], dtype=np.int64)
         held = (numbers > 0) & (entries[:, 1] <= moment.position) & (entries[:, 0] < view.count)
         column[entries[held, 0]] = numbers[held]
-        changed = [n for n, history in list(self._attributes.items()) if len(history) > 1]
+        settings = present_entries(self._attributes)
+        changed = [n for n, history in settings.items() if len(history) > 1]
         slots = np.array([n for n in changed if n < view.count], dtype=np.int32)
         for slot, attributes in zip(slots, view.attributes(slots, moment), strict=True):
             column[slot] = measure(strip_diacritics(getattr(attributes, self._name)))
@@ -119,8 +121,8 @@ class FactTexts:
         self._entities = Folded(lambda start: [uri_path(each) for each in entities.since(start)])
         self._relations = Folded(relations.since)
         self._said = Folded(lambda start: said[start:])
-        self._keywords = _OwnTexts(attributes, "keywords")
-        self._original = _OwnTexts(attributes, "original")
+        self._keywords = OwnTexts(attributes, "keywords")
+        self._original = OwnTexts(attributes, "original")
 
     def counts(self, view: Worded, moment: Moment, which: Which, piece: str) -> I32:
         """By slot: how often the fact's texts hold a folded piece, as of the moment."""

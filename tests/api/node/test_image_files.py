@@ -83,6 +83,23 @@ def test_a_node_starts_from_the_files_that_it_left(
     assert len(list((tmp_path / FOLDER).iterdir())) == 1
 
 
+def test_a_close_writes_no_files_that_save_less_than_they_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node.open(tmp_path)
+    node.write(*facts("first", 80))
+    node.kept_image.write()
+    (before,) = (tmp_path / FOLDER).iterdir()
+    node.write(*facts("later", 10))
+    node.close()
+    assert list((tmp_path / FOLDER).iterdir()) == [before]
+    node = from_files(tmp_path, monkeypatch)
+    assert node.reader.pin().count == 90
+    node.write(*facts("last", 10))
+    node.close()
+    assert list((tmp_path / FOLDER).iterdir()) != [before]
+
+
 def test_later_events_are_folded_and_a_killed_write_keeps_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
