@@ -15,7 +15,8 @@ import sys
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -302,7 +303,14 @@ def answer_of(future: Future[Result]) -> Result:
         raise HttpFault(_describe(fault)) from fault
 
 
-_loop_lock = threading.Lock()
+# A finalizer of the user may ask for the loop within a call that does.
+_loop_lock = threading.RLock()
+_thread = threading.local()
+
+
+def in_background() -> bool:
+    """Whether this thread is the background loop's, or of its pool."""
+    return getattr(_thread, "of_loop", False)
 
 
 def background_loop() -> asyncio.AbstractEventLoop:
@@ -315,8 +323,21 @@ def background_loop() -> asyncio.AbstractEventLoop:
 def _started_loop() -> tuple[asyncio.AbstractEventLoop, selectors.DefaultSelector]:
     selector = selectors.DefaultSelector()
     loop = asyncio.SelectorEventLoop(selector)
-    threading.Thread(target=loop.run_forever, name="http", daemon=True).start()
+    loop.set_default_executor(ThreadPoolExecutor(thread_name_prefix="http", initializer=_of_loop))
+    threading.Thread(target=_run_for_ever, args=(loop,), name="http", daemon=True).start()
     return loop, selector
+
+
+def _run_for_ever(loop: asyncio.AbstractEventLoop) -> None:
+    _of_loop()
+    while True:
+        # These two end a loop: of a user's log handler, say. All callers would wait for ever.
+        with suppress(KeyboardInterrupt, SystemExit):
+            loop.run_forever()
+
+
+def _of_loop() -> None:
+    _thread.of_loop = True
 
 
 def _begin_again() -> None:

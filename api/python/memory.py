@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from engramlog.api.python.async_memory import AsyncMemory, AsyncMemoryView
-from engramlog.api.python.transport import begun
+from engramlog.api.python.transport import begun, in_own_thread, waited
 from engramlog.api.python.values import MomentLike
 
 Given = ParamSpec("Given")
@@ -21,11 +22,25 @@ def _waiting(
 ) -> Callable[Concatenate[Any, Given], Result]:
     """A method that waits for its twin's answer."""
 
+    called = cast("Callable[..., Coroutine[Any, Any, Result]]", twin)
+
     @wraps(twin)
     def verb(self: MemoryView, *args: Given.args, **options: Given.kwargs) -> Result:
-        return begun(twin(self.awaited, *args, **options)).result()
+        given = [_read("", each) for each in args]
+        named = {name: _read(name, each) for name, each in options.items()}
+        return waited(called(self.awaited, *given, **named))
 
     return verb
+
+
+def _read(name: str, given: object) -> object:
+    """An argument with the user's code behind it (a generator that asks this memory, say) as plain
+    data: that code must not run in the background loop."""
+    if isinstance(given, Mapping):
+        return dict(cast("Mapping[Any, Any]", given))
+    if name == "tags" and isinstance(given, Iterable) and not isinstance(given, str | bytes):
+        return list(cast("Iterable[Any]", given))
+    return given
 
 
 class MemoryView:
@@ -74,9 +89,8 @@ class Memory(MemoryView):
         """
         awaited = AsyncMemory(place, key=key, scope=scope)
         super().__init__(awaited)
-        opening = begun(awaited.__aenter__())
         try:
-            opening.result()
+            waited(awaited.__aenter__())
         except KeyboardInterrupt:  # no caller has the memory to close it
             awaited.requests.release()
             raise
@@ -85,7 +99,16 @@ class Memory(MemoryView):
     assert_fact = _waiting(AsyncMemory.assert_fact)
     retract = _waiting(AsyncMemory.retract)
     forget = _waiting(AsyncMemory.forget)
-    close = _waiting(AsyncMemory.close)
+
+    def close(self) -> None:
+        """Release the memory. Idempotent. Only a finalizer in a thread of a memory does not wait
+        until that is done."""
+        if sys.is_finalizing():  # it is released
+            return
+        if in_own_thread():
+            begun(self.awaited.requests.close())
+        else:
+            waited(self.awaited.requests.close())
 
     def __enter__(self) -> Self:
         return self

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NoReturn
@@ -147,7 +148,8 @@ class NodeRequests:
     def release(self) -> Future[None]:
         """Begin to release the node, after an opening that is under way; a later request opens it
         again."""
-        if not self._used or self._process != os.getpid():  # the process that opened it may use it
+        # The process that opened it may use it; at the end of one nothing is open.
+        if not self._used or self._process != os.getpid() or sys.is_finalizing():
             unopened: Future[None] = Future()
             unopened.set_result(None)
             return unopened

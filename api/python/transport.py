@@ -3,6 +3,7 @@
 import asyncio
 import atexit
 import os
+import sys
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
@@ -18,11 +19,15 @@ from engramlog.projections.http_exchange import (
     HostHungUp,
     HttpFault,
     background_loop,
+    in_background,
 )
 
 Result = TypeVar("Result")
 
 _LIMITS = AnswerLimits()
+_THREADS = ("threading", "concurrent.futures.thread")
+_VERBS = "engramlog.api.python."
+"""The modules that users call, perhaps as the whole work of a thread."""
 _open: WeakSet[BlockingHttp] = WeakSet()
 _going_on: set[asyncio.Task[Any]] = set()
 """The loop itself keeps no task alive."""
@@ -122,8 +127,36 @@ class HttpTransport:
 
 
 def begun(work: Coroutine[Any, Any, Result]) -> Future[Result]:
-    """Run a coroutine in the background loop."""
+    """Run a coroutine in the background loop. Raises ClientError if the process is at its end."""
+    if sys.is_finalizing():  # the loop's thread does not run any more
+        work.close()
+        raise ClientError("this memory is closed: the process ends")
     return asyncio.run_coroutine_threadsafe(work, background_loop())
+
+
+def waited(work: Coroutine[Any, Any, Result]) -> Result:
+    """The outcome of a coroutine in the background loop. Raises RuntimeError in a thread that works
+    for a memory: it would wait for itself."""
+    if in_own_thread():
+        work.close()
+        raise RuntimeError(
+            "a finalizer or a log handler runs in a thread of a memory, which cannot wait for one:"
+            " use a memory in a thread of your own"
+        )
+    return begun(work).result()
+
+
+def in_own_thread() -> bool:
+    """Whether this thread works for a memory. Python runs finalizers of the user's objects, and
+    their log handlers, in any thread."""
+    if in_background():
+        return True
+    outermost, frame = "", sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # no other way
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__"))
+        outermost = outermost if module in _THREADS else module
+        frame = frame.f_back
+    return outermost.startswith("engramlog.") and not outermost.startswith(_VERBS)
 
 
 async def finished(work: Coroutine[Any, Any, Result]) -> Result:

@@ -9,7 +9,7 @@ from engramlog.api.python.adapters.found import metadata_of, text_of_fact
 from engramlog.api.python.adapters.given_memory import awaited_view
 from engramlog.api.python.adapters.missing import needs
 from engramlog.api.python.results import Fact
-from engramlog.api.python.transport import begun
+from engramlog.api.python.transport import waited
 
 try:
     from langchain_core.documents import Document
@@ -41,7 +41,7 @@ class EngramlogRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: Any, k: int | None = None
     ) -> list[Document]:
-        return begun(self._aget_relevant_documents(query, run_manager=run_manager, k=k)).result()
+        return waited(self._aget_relevant_documents(query, run_manager=run_manager, k=k))
 
     async def _aget_relevant_documents(
         self,

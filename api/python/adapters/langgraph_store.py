@@ -21,7 +21,7 @@ from engramlog.api.python.adapters.missing import needs
 from engramlog.api.python.async_memory import PAGE_FACTS, AsyncMemory
 from engramlog.api.python.memory import Memory
 from engramlog.api.python.results import Fact, fact_of
-from engramlog.api.python.transport import begun
+from engramlog.api.python.transport import waited
 
 try:
     from langgraph.store.base import (
@@ -63,7 +63,7 @@ class EngramlogStore(BaseStore):
         self._memory = awaited_memory(memory)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        return begun(self.abatch(list(ops))).result()
+        return waited(self.abatch(list(ops)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """See ``BaseStore``. Runs the operations in order."""

@@ -9,7 +9,7 @@ from engramlog.api.python.adapters.missing import needs
 from engramlog.api.python.async_memory import AsyncMemoryView
 from engramlog.api.python.memory import MemoryView
 from engramlog.api.python.results import Fact
-from engramlog.api.python.transport import begun
+from engramlog.api.python.transport import waited
 
 try:
     from llama_index.core.base.base_retriever import BaseRetriever
@@ -35,7 +35,7 @@ class EngramlogIndexRetriever(BaseRetriever):
         self._top_k = top_k
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return begun(self._aretrieve(query_bundle)).result()
+        return waited(self._aretrieve(query_bundle))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         found = await self._memory.recall(
