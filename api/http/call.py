@@ -21,8 +21,8 @@ from engramlog.api.node.tasks.jobs import JobRecord, accepted
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.log import Idempotency
 from engramlog.projections.moment import Moment
+from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.replay.stigmem.peer_token import PeerClaims, PeerTokenError
-from engramlog.replay.stigmem.peers import ProtocolPeer
 
 IDEMPOTENCY_KEY_LENGTH_MAX = 255
 SESSION_HEADER = "Stigmem-Session"
@@ -110,7 +110,7 @@ class Call(RequestContext):
         if session is not None:
             self.service.sessions.note_read(self.caller.principal, session, scopes)
 
-    def peer(self) -> tuple[ProtocolPeer, PeerClaims]:
+    def peer(self) -> tuple[PeerRow, PeerClaims]:
         """The calling peer, by its token. Raises ApiError 401."""
         try:
             return self.service.federation.peer_of(self.request.headers.get("Authorization"))

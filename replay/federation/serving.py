@@ -21,9 +21,9 @@ def offered(
     and that the peer's token names. ``gardens``: ids of the gardens of scopes that may leave this
     node."""
     grants = peer.grants
-    if not peer.active or grants is None or not grants.serve:
+    if not peer.active or grants is None or not peer.served:
         return []
-    open_scopes = set(grants.scopes) & set(peer.allowed_scopes) & set(scopes)
+    open_scopes = peer.scopes & set(scopes)
     found: list[str] = []
     for stream in sorted(streams):
         if not stream.startswith(f"{node_id}/"):

@@ -5,7 +5,7 @@ Times are in milliseconds, as in the protocol. A node that rotated its key adds 
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from engramlog.eventlog.identity import Identity, Rotation, current_key
 from engramlog.projections.rights.capability_token import from_url_text, signs, to_url_text
-from engramlog.replay.federation.declaration import stored_key, wire_key
-from engramlog.replay.stigmem.peers import ProtocolPeer
+from engramlog.projections.tables.peers.peers import PeerRow
+from engramlog.replay.federation.declaration import wire_key
 
 LIFETIME_MS = 60_000
 LEEWAY_MS = 30_000
@@ -89,20 +89,20 @@ def check_peer_token(
     text: str,
     own_id: str,
     now_ms: int,
-    find: Callable[[str], ProtocolPeer | None],
+    peers: Mapping[str, PeerRow],
     nonces: Nonces,
-) -> tuple[ProtocolPeer, PeerClaims]:
+) -> tuple[PeerRow, PeerClaims]:
     """The peer that signed a token for this node, with its current key, and its claims. Raises
     PeerTokenError: in the protocol's words."""
     claims = _parse_token(text)
-    peer = find(claims.iss)
+    peer = peers.get(claims.iss)
     if peer is None:
         raise PeerTokenError("peer not registered")
     if not peer.active:
         raise PeerTokenError("peer_not_approved")
     peer = replace(peer, public_key=_key_now(peer, claims))
     signed, _, signature = text.rpartition(".")
-    if not signs(peer.public_key, signature, signed.encode()):
+    if not signs(wire_key(peer.public_key), signature, signed.encode()):
         raise PeerTokenError("invalid_signature")
     if claims.sub != own_id:
         raise PeerTokenError("invalid_sub")
@@ -118,13 +118,12 @@ def check_peer_token(
     return peer, claims
 
 
-def _key_now(peer: ProtocolPeer, claims: PeerClaims) -> str:
+def _key_now(peer: PeerRow, claims: PeerClaims) -> str:
     """The peer's key after the rotations in its token. Raises PeerTokenError."""
     if not claims.rotations:
         return peer.public_key
     try:
-        known = stored_key(peer.public_key)
-        return wire_key(current_key(peer.node_id, known, claims.rotations))
+        return current_key(peer.node_id, peer.public_key, claims.rotations)
     except ValueError as fault:
         raise PeerTokenError("invalid_signature") from fault
 

@@ -1,6 +1,7 @@
 """Peers of the protocol's own federation, declared over HTTP."""
 
 import base64
+from collections.abc import Collection
 from typing import Any
 
 import httpx
@@ -9,10 +10,10 @@ from engramlog.api.http.app import SERVICE
 from engramlog.eventlog.errors import CorruptLog
 from engramlog.eventlog.event import Stored
 from engramlog.eventlog.kinds import PeerDeclared, PeerGrants, PeerStateSet
+from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.peer_commands import TakeForeignEnds
 from engramlog.replay.federation.declaration import stored_key
-from engramlog.replay.stigmem.peers import ProtocolPeer
 from tests.worlds.live import LiveNode
 from tests.worlds.reference_node import ReferenceNode
 
@@ -45,13 +46,10 @@ class Book:
     """Peers as a test declares them."""
 
     def __init__(self) -> None:
-        self.peers: dict[str, ProtocolPeer] = {}
+        self.peers: dict[str, PeerRow] = {}
 
-    def find(self, node_id: str) -> ProtocolPeer | None:
-        return self.peers.get(node_id)
-
-    def all(self) -> list[ProtocolPeer]:
-        return list(self.peers.values())
+    def __call__(self) -> dict[str, PeerRow]:
+        return self.peers
 
 
 def book_of(live: LiveNode) -> Book:
@@ -61,13 +59,38 @@ def book_of(live: LiveNode) -> Book:
     return federation.peers
 
 
+def enter(
+    live: LiveNode,
+    node_id: str,
+    url: str,
+    key: str,
+    *,
+    scopes: Collection[str] = COMPANY,
+    active: bool = True,
+    pulled: bool = True,
+    served: bool = True,
+) -> None:
+    """A peer in the book of a node."""
+    book_of(live).peers[node_id] = PeerRow(
+        peer_id=f"peer-of-{node_id}",
+        node_id=node_id,
+        node_url=url,
+        public_key=stored_key(key),
+        allowed_scopes=sorted(scopes),
+        signed_at="2026-01-01T00:00:00Z",
+        signature="checked elsewhere",
+        state="active" if active else "pending",
+        reason="",
+        grants=PeerGrants(scopes=sorted(scopes), wire="facts", pull=pulled, serve=served),
+        declared_at=0,
+        established_at=None,
+    )
+
+
 def acquaint(live: LiveNode, peer: ReferenceNode, **fields: Any) -> None:
     """Declare each to the other."""
     peer.peers[live.node.node_id] = own_key(live)
-    shape: dict[str, Any] = {"scopes": COMPANY, "active": True, **fields}
-    book_of(live).peers[peer.node_id] = ProtocolPeer(
-        peer.node_id, peer.url, peer.public_key, **shape
-    )
+    enter(live, peer.node_id, peer.url, peer.public_key, **fields)
 
 
 EVERYTHING = {"limit": 100, "include_low_trust": "true", "include_contradicted": "true"}

@@ -21,11 +21,10 @@ from engramlog.projections.tables.peers.peers import PeerRow, load_peer_streams
 from engramlog.projections.tables.peers.remote_retractions import erased_elsewhere
 from engramlog.projections.writing.commands import Command, WriteAnswer
 from engramlog.projections.writing.writer_errors import WriterBusy, WriterClosed, WriterDegraded
-from engramlog.replay.federation.declaration import SHARED_SCOPES, wire_key
+from engramlog.replay.federation.declaration import SHARED_SCOPES
 from engramlog.replay.federation.page import PageFault
 from engramlog.replay.federation.pulling import Here, PeerUnreachable, pull
 from engramlog.replay.stigmem.peer_token import sign_peer_token
-from engramlog.replay.stigmem.peers import ProtocolPeer
 
 ACTOR = "system:engramlog:federation"
 WAIT_SECONDS = 20.0
@@ -56,7 +55,7 @@ class ReplayState(Struct):
 
 
 class PeerReplay:
-    """See the module; also the ``PeerBook`` of the protocol's federation."""
+    """See the module."""
 
     name = "peer_replay"
 
@@ -71,13 +70,6 @@ class PeerReplay:
 
     def rows(self) -> dict[str, PeerRow]:
         return {row.node_id: row for row in self._node.reader.known_peers}
-
-    def find(self, node_id: str) -> ProtocolPeer | None:
-        row = self.rows().get(node_id)
-        return None if row is None else protocol_peer(row)
-
-    def all(self) -> list[ProtocolPeer]:
-        return [protocol_peer(row) for row in self.rows().values()]
 
     def open_scopes(self) -> frozenset[str]:
         """Scopes that may leave this node."""
@@ -158,9 +150,8 @@ class PeerReplay:
             wanted = {
                 row.node_id: row
                 for row in (self.rows().values() if self._node.leads else ())
-                if row.active and row.grants is not None
-                and row.grants.pull and row.grants.wire == "events"
-            }  # fmt: skip
+                if row.active and row.pulled == "events"
+            }
             for node_id in [name for name in self._threads if name not in wanted]:
                 self._threads.pop(node_id).stop()
             for node_id, row in wanted.items():
@@ -291,18 +282,3 @@ class _Replaying(threading.Thread):
         if self._state.fault != reason and not self._ending.is_set():
             _log.warning("replaying %s: %s", self._node_id, reason)
         self._state.fault = reason
-
-
-def protocol_peer(row: PeerRow) -> ProtocolPeer:
-    """A peer as the protocol's federation knows it."""
-    grants = row.grants
-    return ProtocolPeer(
-        node_id=row.node_id,
-        node_url=row.node_url,
-        public_key=wire_key(row.public_key),
-        scopes=frozenset(row.allowed_scopes if grants is None else grants.scopes)
-        & frozenset(row.allowed_scopes),
-        active=row.active,
-        pulled=grants is not None and grants.pull and grants.wire == "facts",
-        served=grants is None or grants.serve,
-    )

@@ -14,9 +14,11 @@ from msgspec import Struct
 
 from engramlog.api.client.peer_source import HttpFactSource, PeerBusy, PeerSession
 from engramlog.api.node.node import Node
+from engramlog.api.node.tasks.peering import PeerReplay
 from engramlog.api.node.tasks.task import LoopTask, TaskStatus
 from engramlog.api.settings import Settings
 from engramlog.eventlog.kinds import FactAsserted, PeerStateSet
+from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.projections.tables.peers.protocol_facts import (
     ForeignPages,
     foreign_cursor,
@@ -27,7 +29,6 @@ from engramlog.projections.tables.peers.protocol_facts import (
 from engramlog.projections.writing.commands import Refused, WriteAnswer
 from engramlog.projections.writing.peer_commands import ReceiveForeign
 from engramlog.projections.writing.writer_errors import ReplicaReadOnly, WriterBusy, WriterClosed
-from engramlog.replay.federation.declaration import stored_key
 from engramlog.replay.stigmem.peer_token import (
     Nonces,
     PeerClaims,
@@ -35,7 +36,6 @@ from engramlog.replay.stigmem.peer_token import (
     check_peer_token,
     sign_peer_token,
 )
-from engramlog.replay.stigmem.peers import PeerBook, ProtocolPeer
 from engramlog.replay.stigmem.pulling import PeerFault, RoundReport, pull_round
 from engramlog.replay.stigmem.records import RecordBounds
 
@@ -89,36 +89,37 @@ async def take(node: Node, command: ReceiveForeign) -> dict[str, str]:
 class ProtocolFederation(LoopTask):
     """See the module. ``states``: by node id, the state of pulling each peer."""
 
-    def __init__(self, node: Node, settings: Settings, peers: PeerBook) -> None:
+    def __init__(self, node: Node, settings: Settings, peers: PeerReplay) -> None:
         super().__init__("peer_pulls")
-        self.peers = peers
+        self.peers = peers.rows
+        self._open_scopes = peers.open_scopes
         self.states: dict[str, PullState] = {}
         self._node = node
         self._settings = settings
         self._nonces = Nonces(self._now_ms())
-        self._pulled: dict[str, ProtocolPeer] = {}
+        self._pulled: dict[str, PeerRow] = {}
         self._noting: dict[str, Future[WriteAnswer]] = {}
         self._session: PeerSession | None = None
         self._shared: dict[str, frozenset[str]] = {}
 
-    def peer_of(self, header: str | None) -> tuple[ProtocolPeer, PeerClaims]:
+    def peer_of(self, header: str | None) -> tuple[PeerRow, PeerClaims]:
         """The peer behind an Authorization header. Raises PeerTokenError."""
         scheme, _, token = (header or "").strip().partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise PeerTokenError("peer token required")
         if not self._settings.federation_enabled:
             raise PeerTokenError("peer not registered")
-        own, find = self._node.node_id, self.peers.find
-        peer, claims = check_peer_token(token.strip(), own, self._now_ms(), find, self._nonces)
+        own, now_ms = self._node.node_id, self._now_ms()
+        peer, claims = check_peer_token(token.strip(), own, now_ms, self.peers(), self._nonces)
         self._note_key(peer)
         return peer, claims
 
-    def _note_key(self, peer: ProtocolPeer) -> None:
+    def _note_key(self, peer: PeerRow) -> None:
         """Record a peer's new key, so that this node refuses the replaced one from now on."""
         noting = self._noting.get(peer.node_id)
         if noting is not None and not noting.done():
             return
-        key = stored_key(peer.public_key)
+        key = peer.public_key
         for row in self._node.reader.known_peers:
             if (row.node_id, row.active) == (peer.node_id, True) and row.public_key != key:
                 change = PeerStateSet(peer_id=row.peer_id, public_key=key)
@@ -127,9 +128,8 @@ class ProtocolFederation(LoopTask):
                     self._noting[peer.node_id] = noting
 
     def shared_scopes(self, scopes: frozenset[str]) -> frozenset[str]:
-        """The scopes that may leave the node: never ``local``, ``team`` only if allowed."""
-        never = {"local"} if self._settings.federation_allow_team else {"local", "team"}
-        return scopes - never
+        """Those of the scopes that may leave the node."""
+        return scopes & self._open_scopes()
 
     def bounds(
         self, node_id: str, scopes: frozenset[str], source: str | None = None
@@ -142,7 +142,7 @@ class ProtocolFederation(LoopTask):
         """The result of pulling a peer so far."""
         return self._node.reader.ask(foreign_pages, node_id)
 
-    def sees_more_scopes(self, peer: ProtocolPeer) -> bool:
+    def sees_more_scopes(self, peer: PeerRow) -> bool:
         """Whether this peer sees more scopes than at its last request. A peer with one cursor for
         all scopes then has to read everything again."""
         now = self.shared_scopes(peer.scopes)
@@ -166,7 +166,7 @@ class ProtocolFederation(LoopTask):
         if self._session is not None:
             await self._session.close()
 
-    async def pull_once(self, peer: ProtocolPeer) -> RoundReport:
+    async def pull_once(self, peer: PeerRow) -> RoundReport:
         """One round with a peer. Raises PeerFault."""
         assert self._session is not None
         scopes = sorted(self.shared_scopes(peer.scopes))
@@ -191,8 +191,10 @@ class ProtocolFederation(LoopTask):
 
     async def run(self) -> None:
         while True:
-            peers = self.peers.all() if self._node.leads else []
-            wanted = {each.node_id: each for each in peers if each.active and each.pulled}
+            peers = self.peers() if self._node.leads else {}
+            wanted = {
+                name: peer for name, peer in peers.items() if peer.active and peer.pulled == "facts"
+            }
             for node_id in [
                 name for name in self.children if self._pulled.get(name) != wanted.get(name)
             ]:
@@ -210,7 +212,7 @@ class ProtocolFederation(LoopTask):
         while True:
             wait = self._settings.federation_pull_interval_s
             try:
-                peer = self.peers.find(node_id)
+                peer = self.peers().get(node_id)
                 if peer is not None:
                     state.report = await self.pull_once(peer)
                     if state.report.more:

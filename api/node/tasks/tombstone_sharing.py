@@ -88,10 +88,10 @@ def signed_now(identity: Identity, record: _Record) -> _Record:
     return record
 
 
-def bounds_of(node: Node, node_id: str, public_key: str, scopes: frozenset[str]) -> TombstoneBounds:
+def bounds_of(node: Node, peer: PeerRow, scopes: frozenset[str]) -> TombstoneBounds:
     """The present bounds on the peer's records."""
-    granted = any(row.node_id == node_id and _granted(row) for row in node.reader.known_peers)
-    return TombstoneBounds(node_id, public_key, scopes, granted)
+    granted = any(row.node_id == peer.node_id and _granted(row) for row in node.reader.known_peers)
+    return TombstoneBounds(peer.node_id, wire_key(peer.public_key), scopes, granted)
 
 
 async def take(node: Node, record: dict[str, Any], bounds: TombstoneBounds) -> str:
@@ -144,7 +144,7 @@ class TombstonePuller(LoopTask):
             peers = self._node.reader.known_peers if self._node.leads else []
             self.children = {name: task for name, task in self.children.items() if not task.done()}
             for row in peers:
-                if not _granted(row) or row.grants is None or not row.grants.pull:
+                if not _granted(row) or row.pulled is None:
                     self._faults.pop(row.node_id, None)
                 elif row.node_id not in self.children:
                     task = asyncio.create_task(self._ask_or_note(session, row), name=self.name)
@@ -177,7 +177,7 @@ class TombstonePuller(LoopTask):
             page = await session.fetch(row.node_url.rstrip("/") + PATH, query, token)
             records, cursor = _records(page)
             # A grant may have been withdrawn while the peer answered.
-            bounds = bounds_of(node, row.node_id, wire_key(row.public_key), scopes)
+            bounds = bounds_of(node, row, scopes)
             for record in records:
                 await self._take(record, bounds)
             if cursor is None:

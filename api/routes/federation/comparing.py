@@ -92,20 +92,17 @@ async def _digests(call: Call, row: PeerRow, scopes: frozenset[str]) -> PeerDige
     names = await call.in_pool(lambda: offered_heads(call, row, scopes))
     found = await call.in_long_pool(lambda: call.node.reader.ask(stream_digests))
     stones = await call.in_pool(lambda: call.node.reader.ask(tombstones_in_force))
-    grants = row.grants
-    serves = row.active and grants is not None and grants.serve
-    pulls = row.active and grants is not None and grants.pull
-    replays = pulls and grants is not None and grants.wire == "events"
-    shared = scopes & set(row.allowed_scopes) & set(grants.scopes if serves and grants else ())
+    pulled = row.pulled if row.active else None
+    shared = scopes & row.scopes if row.active and row.served else frozenset[str]()
     return PeerDigests(
         digests={name: found[name] for name in sorted(names) if name in found},
         tombstones=tombstones_digest((each for each in stones if each.node_id is None), shared),
         scopes=sorted(call.service.peers.open_scopes() & set(row.allowed_scopes)),
-        held=_of_node(found, row.node_id) if replays else None,
+        held=_of_node(found, row.node_id) if pulled == "events" else None,
         held_tombstones=tombstones_digest(
             (each for each in stones if each.node_id == row.node_id), SCOPES
         )
-        if pulls
+        if pulled is not None
         else None,
     )
 

@@ -225,8 +225,8 @@ async def pulls(call: Call) -> PulledPeers:
     """The state of pulling each peer, and its refused facts."""
     federation, reader = call.service.federation, call.node.reader
     pulls: list[PulledPeer] = []
-    for peer in federation.peers.all():
-        if not peer.pulled:
+    for peer in federation.peers().values():
+        if peer.pulled != "facts":
             continue
         state, came = federation.states.get(peer.node_id), federation.pulled(peer.node_id)
         report = None if state is None else state.report

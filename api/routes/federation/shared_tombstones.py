@@ -11,7 +11,7 @@ from engramlog.api.http.errors import ApiError, coded, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks import tombstone_sharing as sharing
 from engramlog.api.schemas.erasures import SharedQuery, SharedRecord
-from engramlog.replay.stigmem.peers import ProtocolPeer
+from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.replay.stigmem.tombstones import NotTaken
 
 routes = Routes("federation")
@@ -50,7 +50,7 @@ async def ingest(call: Call) -> Taken:
     record: Any = parse_json(await call.raw(RECORD_BYTES_MAX))
     if not isinstance(record, dict):
         raise coded("tombstone_malformed", "a record is a JSON object")
-    bounds = sharing.bounds_of(call.node, peer.node_id, peer.public_key, scopes)
+    bounds = sharing.bounds_of(call.node, peer, scopes)
     try:
         taken = await sharing.take(call.node, cast("dict[str, Any]", record), bounds)
     except NotTaken as fault:
@@ -59,7 +59,7 @@ async def ingest(call: Call) -> Taken:
     return Taken(taken)
 
 
-def _peer(call: Call) -> tuple[ProtocolPeer, frozenset[str]]:
+def _peer(call: Call) -> tuple[PeerRow, frozenset[str]]:
     """The calling peer, and the scopes shared with it now. Raises ApiError 401."""
     peer, claims = call.peer()
     return peer, call.service.federation.shared_scopes(peer.scopes & frozenset(claims.scopes))

@@ -157,6 +157,22 @@ class PeerRow(Struct, frozen=True):
     def active(self) -> bool:
         return self.state == "active"
 
+    @property
+    def scopes(self) -> frozenset[str]:
+        """Those that the peer offers and that are granted to it."""
+        granted = self.allowed_scopes if self.grants is None else self.grants.scopes
+        return frozenset(granted) & frozenset(self.allowed_scopes)
+
+    @property
+    def served(self) -> bool:
+        """Whether it may fetch facts of this node."""
+        return self.grants is not None and self.grants.serve
+
+    @property
+    def pulled(self) -> str | None:
+        """How this node fetches its facts: ``events`` or ``facts``; None if it does not."""
+        return None if self.grants is None or not self.grants.pull else self.grants.wire
+
 
 class PeerStream(Struct, frozen=True):
     """How far this node replayed one stream of a peer; ``statement`` is its last signed head."""

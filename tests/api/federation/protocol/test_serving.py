@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from engramlog.eventlog.clock import FixedClock
-from engramlog.replay.stigmem.peers import ProtocolPeer
 from tests.worlds.live import LiveNode
 from tests.worlds.protocol_peers import (
     COMPANY,
     acquaint,
-    book_of,
     drained,
+    enter,
     fetch,
     held,
     own_key,
@@ -146,9 +145,7 @@ def test_our_own_nodes_pull_each_other_by_the_protocol(
         for _ in range(2)
     )
     for mine, other in ((a, b), (b, a)):
-        book_of(mine).peers[other.node.node_id] = ProtocolPeer(
-            other.node.node_id, other.url, own_key(other), COMPANY, active=True
-        )
+        enter(mine, other.node.node_id, other.url, own_key(other))
     a.state(v="from a", relation="memory:a")
     number = a.state(v=42, type="number", relation="memory:n")
     b.state(v="from b", relation="memory:b")
@@ -169,10 +166,7 @@ def test_a_scope_granted_late_arrives_whole(
     ours, theirs = serve(**options), serve(**options)
 
     def agreed(mine: LiveNode, other: LiveNode, *scopes: str) -> None:
-        name = other.node.node_id
-        book_of(mine).peers[name] = ProtocolPeer(
-            name, other.url, own_key(other), frozenset(scopes), active=True
-        )
+        enter(mine, other.node.node_id, other.url, own_key(other), scopes=scopes)
 
     def said(v: str, scope: str) -> None:
         clock.advance(10_000_000)  # outside the puller's overlap
