@@ -12,7 +12,6 @@ import base64
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -54,12 +53,6 @@ _log = logging.getLogger(__name__)
 _canonical = msgspec.json.Encoder(order="sorted")
 
 
-class VectorFiles(Protocol):
-    """The files of vectors and cached embeddings (``CurrentEmbeddings``)."""
-
-    def purge(self, position: int, gone: frozenset[str], keys: Iterator[bytes]) -> None: ...
-
-
 class NamedErasure(Struct, frozen=True):
     """A ``fact_erased`` event of an erasure, as in its receipt; ``hash`` in hex."""
 
@@ -92,7 +85,8 @@ class Cleaner:
 
     Args:
         link: of the projections file.
-        vectors: None if the node was opened without embeddings; their files are then removed.
+        purge_vectors: removes erased texts from the files of vectors and cached embeddings, given
+            the log's position, the erased facts and the keys of all texts that remain.
         snapshots: removed if they hold erased facts, before the tables are rewritten: a rebuild
             that started from one shows as another generation of the tables.
         copies: whether the node is a replica: it cleans its own files, and leaves receipts to
@@ -109,10 +103,10 @@ class Cleaner:
         clock: Clock,
         link: Path,
         archive: Archive,
-        vectors: Callable[[], VectorFiles],
+        purge_vectors: Callable[[int, frozenset[str], Iterator[bytes]], None],
         snapshots: Snapshots,
-        further: dict[str, Callable[[list[int]], None]] | None = None,
-        copies: Callable[[], bool] = lambda: False,
+        further: dict[str, Callable[[list[int]], None]],
+        copies: Callable[[], bool],
     ) -> None:
         self._copies = copies
         self._log = log
@@ -122,9 +116,9 @@ class Cleaner:
         self._clock = clock
         self._link = link
         self._archive = archive
-        self._vectors = vectors
+        self._purge = purge_vectors
         self._snapshots = snapshots
-        self._further = further or {}
+        self._further = further
 
     def clean(self, note: Callable[[str], None] = lambda _step: None) -> list[str]:
         """Clean up after every erasure without a receipt; returns those that got one. ``note`` is
@@ -230,7 +224,7 @@ class Cleaner:
             for page in self._reader.fact_pages()
             for row in page
         )
-        self._vectors().purge(self._log.head().position, gone, said)
+        self._purge(self._log.head().position, gone, said)
 
     def _certify(self, erasure_id: str, steps: list[str]) -> None:
         row = self._reader.ask(find_erasure, erasure_id)

@@ -8,13 +8,20 @@ as text hide facts behind a cursor that they have already returned.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, cast
 
 from msgspec import Struct
 
 from engramlog.eventlog.clock import COUNTER_LIMIT, format_hlc, parse_hlc
 from engramlog.eventlog.kinds import FactAsserted, RefusedFact
+from engramlog.projections.image.reader import Reader
+from engramlog.projections.tables.peers.protocol_facts import (
+    foreign_cursor,
+    foreign_known,
+    foreign_settled,
+)
 from engramlog.projections.writing.peer_commands import ReceiveForeign
 from engramlog.replay.stigmem.records import (
     OUTSIDE,
@@ -50,6 +57,10 @@ class FactSource(Protocol):
         ...
 
 
+Take = Callable[[ReceiveForeign], Awaitable[dict[str, str]]]
+"""Writes a page; the outcome of each fact, by its id at the peer."""
+
+
 class RoundReport(Struct, frozen=True):
     """The outcome of one round. ``held``: why it stopped before the peer's end, if it did.
     ``more``: it stopped at ``PAGES_MAX``."""
@@ -68,38 +79,15 @@ class _Page(Struct, frozen=True):
     has_more: bool
 
 
-class Desk(Protocol):
-    """The puller's interface to the node."""
-
-    def cursor(self, scope: str) -> str:
-        """The cursor of a scope's next page; empty at the start."""
-        ...
-
-    def settled(self, names: Sequence[str]) -> dict[str, str]:
-        """The peer's fact ids that were settled before: empty text if taken, else the reason."""
-        ...
-
-    def known(self, facts: Sequence[FactAsserted]) -> list[bool]:
-        """Whether each fact is here, through any peer."""
-        ...
-
-    async def take(self, command: ReceiveForeign) -> tuple[int, int]:
-        """Write a page; how many facts were accepted and refused."""
-        ...
-
-
 async def pull_round(
-    source: FactSource,
-    desk: Desk,
-    bounds: RecordBounds,
-    now_us: Callable[[], int],
+    source: FactSource, reader: Reader, take: Take, bounds: RecordBounds, now_us: Callable[[], int]
 ) -> RoundReport:
     """Fetch and take pages of every scope until the peer has no more. Raises PeerFault."""
     reports: list[RoundReport] = []
     forbidden: PeerForbids | None = None
     for scope in sorted(bounds.scopes):
         try:
-            reports.append(await _pull_scope(scope, source, desk, bounds, now_us))
+            reports.append(await _pull_scope(scope, source, reader, take, bounds, now_us))
         except PeerForbids as fault:
             forbidden = fault
     if not reports and forbidden is not None:
@@ -115,9 +103,14 @@ async def pull_round(
 
 
 async def _pull_scope(
-    scope: str, source: FactSource, desk: Desk, bounds: RecordBounds, now_us: Callable[[], int]
+    scope: str,
+    source: FactSource,
+    reader: Reader,
+    take: Take,
+    bounds: RecordBounds,
+    now_us: Callable[[], int],
 ) -> RoundReport:
-    reached = desk.cursor(scope)
+    reached = reader.ask(foreign_cursor, bounds.node_id, scope)
     asked = rewound(reached)
     pages = received = accepted = refused = 0
     held: str | None = None
@@ -125,10 +118,14 @@ async def _pull_scope(
     while more and pages < PAGES_MAX:
         page = page_of(await source.page(scope, asked, PAGE_FACTS))
         pages += 1
-        command, held = page_command(page.facts, scope, desk, bounds, reached, now_us())
+        names = [name_of(record) for record in page.facts]
+        settled = reader.ask(foreign_settled, bounds.node_id, names)
+        known = partial(reader.ask, foreign_known)
+        command, held = page_command(page.facts, scope, settled, known, bounds, reached, now_us())
         if command is not None:
-            took, passed = await desk.take(command)
-            accepted, refused = accepted + took, refused + passed
+            states = (await take(command)).values()
+            accepted += sum(state == "accepted" for state in states)
+            refused += sum(state not in ("accepted", "known") for state in states)
             received += command.received
             reached = command.cursor
         more = held is None and page.has_more and page.cursor is not None
@@ -141,13 +138,15 @@ async def _pull_scope(
 def page_command(
     facts: Sequence[object],
     scope: str,
-    desk: Desk,
+    settled: dict[str, str],
+    known: Callable[[Sequence[FactAsserted]], list[bool]],
     bounds: RecordBounds,
     reached: str,
     now_us: int,
 ) -> tuple[ReceiveForeign | None, str | None]:
-    """The new facts on a page, and why the rest has to wait, if it does."""
-    settled = desk.settled([name_of(record) for record in facts])
+    """The new facts on a page, and why the rest has to wait, if it does. ``settled``: the peer's
+    fact ids that were settled before (empty text if taken, else the reason). ``known``: whether
+    each fact is here, through any peer."""
     fresh = [record for record in facts if not _is_settled(record, settled, bounds)]
     fresh.sort(key=lambda record: (hlc_of(record) or 0, name_of(record)))
     held: str | None = None
@@ -166,7 +165,7 @@ def page_command(
         else:
             found.append(outcome)
         last = max(last, hlc or 0)
-    new = [fact for fact, here in zip(found, desk.known(found), strict=True) if not here]
+    new = [fact for fact, here in zip(found, known(found), strict=True) if not here]
     if not new and not refused:
         return None, held
     command = ReceiveForeign(

@@ -1,6 +1,5 @@
 """Every input from a peer becomes a fact or a refusal, never an exception."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -104,22 +103,6 @@ def test_the_sent_cursor_is_before_the_reached_one_as_number_and_as_text(
     assert rewound("") is None
 
 
-class _Desk:
-    """A desk that knows no fact."""
-
-    def cursor(self, scope: str) -> str:
-        return ""
-
-    def settled(self, names: object) -> dict[str, str]:
-        return {}
-
-    def known(self, facts: Sequence[object]) -> list[bool]:
-        return [False] * len(facts)
-
-    async def take(self, command: object) -> tuple[int, int]:
-        raise AssertionError(command)
-
-
 def test_a_page_is_taken_in_the_order_of_its_readings_up_to_the_future() -> None:
     now_us = 1795205029299_000
     records = [
@@ -128,7 +111,9 @@ def test_a_page_is_taken_in_the_order_of_its_readings_up_to_the_future() -> None
         {**GOOD, "id": "early", "hlc": "1795205029299.9"},
         {**GOOD, "id": "bad", "scope": "local"},
     ]
-    command, held = page_command(records, "company", _Desk(), BOUNDS, "", now_us)
+    command, held = page_command(
+        records, "company", {}, lambda facts: [False] * len(facts), BOUNDS, "", now_us
+    )
     assert command is not None
     assert [fact.foreign and fact.foreign.fact_id for fact in command.facts] == ["early", "late"]
     assert [item.fact_id for item in command.refused] == ["bad"]

@@ -13,7 +13,7 @@ from engramlog.projections.audit.desk import AuditDesk
 from engramlog.projections.embedding.current import purge_files
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.tables.facts.erasures import find_erasure_receipt
-from engramlog.replay.erasing import Cleaner, VectorFiles
+from engramlog.replay.erasing import Cleaner
 
 RETRY_SECONDS = 30.0
 
@@ -92,19 +92,6 @@ class ErasureCleaning(LoopTask):
         self.step = step
 
 
-class _Vectors:
-    """The vectors of a node, of its current provider."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-
-    def purge(self, position: int, gone: frozenset[str], keys: Iterator[bytes]) -> None:
-        if self._node.embeddings is None:
-            purge_files(self._node.directory.path)
-        else:
-            self._node.embeddings.purge(position, gone, keys)
-
-
 def cleaning_of(
     node: Node,
     archive: Archive,
@@ -129,7 +116,11 @@ def cleaner_of(
     desk: AuditDesk,
     restart_readers: Callable[[], None] = lambda: None,
 ) -> Cleaner:
-    vectors: VectorFiles = _Vectors(node)
+    def purge_vectors(position: int, gone: frozenset[str], keys: Iterator[bytes]) -> None:
+        if node.embeddings is None:
+            purge_files(node.directory.path)
+        else:
+            node.embeddings.purge(position, gone, keys)
 
     def discard_images(_positions: list[int]) -> None:
         node.kept_image.discard()
@@ -143,7 +134,7 @@ def cleaner_of(
         node.clock,
         node.directory.projections_path,
         archive,
-        lambda: vectors,
+        purge_vectors,
         node.snapshots,
         further={
             "audit files": lambda _positions: desk.close(),

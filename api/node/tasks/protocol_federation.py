@@ -6,9 +6,9 @@ Each peer has its own task, so that a slow or broken one delays no other.
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 
 from msgspec import Struct
 
@@ -17,15 +17,9 @@ from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.peering import PeerReplay
 from engramlog.api.node.tasks.task import LoopTask, TaskStatus
 from engramlog.api.settings import Settings
-from engramlog.eventlog.kinds import FactAsserted, PeerStateSet
+from engramlog.eventlog.kinds import PeerStateSet
 from engramlog.projections.tables.peers.peers import PeerRow
-from engramlog.projections.tables.peers.protocol_facts import (
-    ForeignPages,
-    foreign_cursor,
-    foreign_known,
-    foreign_pages,
-    foreign_settled,
-)
+from engramlog.projections.tables.peers.protocol_facts import ForeignPages, foreign_pages
 from engramlog.projections.writing.commands import Refused, WriteAnswer
 from engramlog.projections.writing.peer_commands import ReceiveForeign
 from engramlog.projections.writing.writer_errors import ReplicaReadOnly, WriterBusy, WriterClosed
@@ -53,28 +47,6 @@ class PullState(Struct):
     rounds: int = 0
     report: RoundReport | None = None
     fault: str | None = None
-
-
-class NodeDesk:
-    """The puller's view of the node (``engramlog.replay.stigmem.pulling.Desk``), for one peer."""
-
-    def __init__(self, node: Node, node_id: str) -> None:
-        self._node = node
-        self._node_id = node_id
-
-    def cursor(self, scope: str) -> str:
-        return self._node.reader.ask(foreign_cursor, self._node_id, scope)
-
-    def settled(self, names: Sequence[str]) -> dict[str, str]:
-        return self._node.reader.ask(foreign_settled, self._node_id, names)
-
-    def known(self, facts: Sequence[FactAsserted]) -> list[bool]:
-        return self._node.reader.ask(foreign_known, facts)
-
-    async def take(self, command: ReceiveForeign) -> tuple[int, int]:
-        states = await take(self._node, command)
-        accepted = sum(state == "accepted" for state in states.values())
-        return accepted, sum(state not in ("accepted", "known") for state in states.values())
 
 
 async def take(node: Node, command: ReceiveForeign) -> dict[str, str]:
@@ -175,9 +147,10 @@ class ProtocolFederation(LoopTask):
             return sign_peer_token(self._node.identity, peer.node_id, scopes, self._now_ms())
 
         source = HttpFactSource(self._session, peer.node_url, token)
-        desk = NodeDesk(self._node, peer.node_id)
         bounds = self.bounds(peer.node_id, peer.scopes)
-        return await pull_round(source, desk, bounds, self._node.clock.now_us)
+        return await pull_round(
+            source, self._node.reader, partial(take, self._node), bounds, self._node.clock.now_us
+        )
 
     def status(self) -> TaskStatus:
         own = super().status()
