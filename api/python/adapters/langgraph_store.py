@@ -92,7 +92,8 @@ class EngramlogStore(BaseStore):
         if op.value is not None:
             if not isinstance(op.value, dict):
                 raise TypeError(f"value: give a dict, not a {type(op.value).__name__}")
-            text = json.dumps(op.value, ensure_ascii=False, sort_keys=True)
+            plain = json.loads(json.dumps(op.value))  # keys are texts: mixed ones have no order
+            text = json.dumps(plain, ensure_ascii=False, sort_keys=True)
             if [fact.value for fact in before] == [text]:
                 return
             first = (before[0].valid_from if before else None) or datetime.now(UTC)

@@ -299,3 +299,11 @@ def test_langgraph_refuses_a_value_that_is_no_dict(memory: Memory, value: Any) -
     with pytest.raises(TypeError, match="value: give a dict"):
         store.put(("odd",), "k", value)
     assert store.search(("odd",), filter={"tea": 1}) == []
+
+
+def test_langgraph_keeps_keys_of_several_types_as_texts(memory: Memory) -> None:
+    store = adapter("langgraph").EngramlogStore(memory)
+    store.put(("odd",), "k", {1: "one", "b": [None, {2.5: "x"}], None: "none"})
+    kept = {"1": "one", "b": [None, {"2.5": "x"}], "null": "none"}
+    assert store.get(("odd",), "k").value == kept
+    store.delete(("odd",), "k")
