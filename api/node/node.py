@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
+import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from hashlib import sha256
@@ -82,6 +84,7 @@ class Node(ReadingNode):
         self.snapshots = Snapshots(directory)
         self.kept_image = KeptImage(ImageFiles(directory.path), reader.image, writer, log)
         self._closing = Lock()
+        self._process = os.getpid()
         self._unclosed = deque(
             (
                 self._stop_following,
@@ -164,6 +167,7 @@ class Node(ReadingNode):
             writer.start()
             opened.append(writer.close)
             node = cls(directory, events, writer, reader, clock, _cursor_key(directory, log))
+            opened.append(node._unclosed.clear)
             if node.shared is not None:
                 node.shared.on_growth(writer.follow)
             node.replica = load_state(path)
@@ -187,6 +191,13 @@ class Node(ReadingNode):
                 close()
             raise
         return node
+
+    def __del__(self) -> None:
+        """Warn, as a file does: the writer's thread keeps the directory locked."""
+        if not getattr(self, "_unclosed", None) or self._process != os.getpid():
+            return
+        if not sys.is_finalizing():
+            warnings.warn(f"unclosed node {self.directory.path}", ResourceWarning, 2, source=self)
 
     @property
     def _own_stream(self) -> OwnStream:

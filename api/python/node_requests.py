@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NoReturn
@@ -24,15 +25,23 @@ from engramlog.api.python.values import name_text, whole_number
 class NodeRequests:
     """Requests to a node; the first one connects."""
 
+    _transport: Transport | None = None
+
     def __init__(self, place: str | os.PathLike[str], key: str | None) -> None:
         self.place = name_text("place", os.fspath(place), "a path or a URL")
         self._key = key
-        self._transport: Transport | None = None
         self._opening = asyncio.Lock()
         """Used in the background loop only."""
         self._used = False
         self._closed = False
         self._process = os.getpid()
+
+    def __del__(self) -> None:
+        """Warn, as a file does, that nothing can close the node any more before the process ends.
+        At the end of the process it is closed already."""
+        if self._transport is None or self._process != os.getpid() or sys.is_finalizing():
+            return
+        warnings.warn(f"unclosed memory {self.place!r}", ResourceWarning, 2, source=self)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a memory cannot be copied or pickled: open one in each process")
