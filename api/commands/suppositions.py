@@ -114,11 +114,9 @@ def _retraction(scratch: RequestContext, item: BatchRetract) -> RetractFact:
 
 def _sweep(context: RequestContext, scratch: RequestContext, item: SupposeSweep) -> SweepDecay:
     """Sweep the facts that the caller may sweep now, by the moment's policies or the item's own."""
-    if item.scope is not None:
-        if item.scope not in SCOPES:
-            raise ApiError(400, f"scope must be one of {sorted(SCOPES)}")
-        context.check_scope(item.scope)
     rights = msgspec.structs.replace(context.narrowed(item.scope), withheld=0)
+    if item.scope is not None:
+        context.check_scope(item.scope)
     own = policy_of_request(item.ttl_seconds, item.min_confidence)
     reader = scratch.node.reader
     policies = tuple(reader.ask(decay_policies, scratch.view().position)) if own is None else (own,)

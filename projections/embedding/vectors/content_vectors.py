@@ -5,13 +5,12 @@ and never calls a model. Each memory's vector is made first, so of two memories 
 second finds the first one's.
 """
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 
 import numpy as np
 
 from engramlog.projections.arrays import F32
+from engramlog.projections.columns.remembered_answers import Remembered
 from engramlog.projections.embedding.cache import text_key
 from engramlog.projections.embedding.embedder import UncachedEmbedder
 
@@ -27,28 +26,20 @@ class ContentVectors:
 
     def __init__(self, embedder: UncachedEmbedder) -> None:
         self._embedder = embedder
-        self._lock = threading.Lock()
-        self._rows: OrderedDict[bytes, F32] = OrderedDict()
+        self._rows = Remembered(KEPT_MAX)
 
     def make(self, texts: Sequence[str]) -> None:
         """Make the vectors of texts; keeps the most recently used. Raises EmbeddingError if the
         provider does not answer."""
         keys = {text_key(text): text for text in texts}
-        with self._lock:
-            missing = {key: text for key, text in keys.items() if key not in self._rows}
-            for key in keys.keys() - missing.keys():
-                self._rows.move_to_end(key)
-        if not missing:
-            return
-        rows = self._embedder.uncached(list(missing.values()))
-        with self._lock:
-            self._rows.update(zip(missing, rows, strict=True))
-            while len(self._rows) > KEPT_MAX:
-                self._rows.popitem(last=False)
+        missing = {key: text for key, text in keys.items() if self._rows.get(key) is None}
+        if missing:
+            rows = self._embedder.uncached(list(missing.values()))
+            for key, row in zip(missing, rows, strict=True):
+                self._rows.put(key, row)
 
     def vector(self, text: str) -> F32 | None:
-        with self._lock:
-            return self._rows.get(text_key(text))
+        return self._rows.get(text_key(text))
 
     def cosines(self, text: str, others: Sequence[str]) -> list[float]:
         """See ``memory_rules.Likeness``."""
@@ -60,8 +51,7 @@ class ContentVectors:
 
     def forget_all(self) -> None:
         """Drop all after an erasure; needed ones are made again."""
-        with self._lock:
-            self._rows.clear()
+        self._rows.clear()
 
 
 def _cosine(one: F32, other: F32) -> float:

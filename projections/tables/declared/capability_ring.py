@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from msgspec import Struct
 
+from engramlog.projections.columns.remembered_answers import Remembered
 from engramlog.projections.rights.capability_grant import Grant
 from engramlog.projections.rights.capability_token import CapabilityInvalid, decode_bearer
 from engramlog.projections.rights.capability_verification import VerifiedToken, fault_of, verify
@@ -31,8 +32,8 @@ class CapabilityRing:
     ) -> None:
         self._revoked = revoked
         self._issued = issued
-        self._verified: dict[str, VerifiedToken] = {}
-        self._rows: dict[str, CapabilityRow] = {}
+        self._verified = Remembered(VERIFIED_MAX)
+        self._rows = Remembered(VERIFIED_MAX)
 
     def accept(
         self, text: str, issuers: Mapping[str, Issuer], now_us: int
@@ -57,15 +58,13 @@ class CapabilityRing:
 
     def read(self, text: str) -> VerifiedToken:
         """A token's claims, by any signer. Raises CapabilityInvalid ``token_invalid``."""
-        verified = self._verified.get(text)
+        verified: VerifiedToken | None = self._verified.get(text)
         if verified is None:
             try:
                 verified = verify(decode_bearer(text))
             except CapabilityInvalid as fault:
                 raise CapabilityInvalid("token_invalid", str(fault)) from fault
-            if len(self._verified) >= VERIFIED_MAX:
-                self._verified.clear()
-            self._verified[text] = verified
+            self._verified.put(text, verified)
         return verified
 
     def revoked(self, node_id: str) -> Collection[str]:
@@ -74,11 +73,9 @@ class CapabilityRing:
 
     def get(self, token_id: str) -> CapabilityRow | None:
         """The token of this id that this node signed, revoked or not."""
-        row = self._rows.get(token_id) or self._issued(token_id)
+        row: CapabilityRow | None = self._rows.get(token_id) or self._issued(token_id)
         if row is not None:
-            if len(self._rows) >= VERIFIED_MAX:
-                self._rows.clear()
-            self._rows[token_id] = row
+            self._rows.put(token_id, row)
         return row
 
     def _is_recorded(self, verified: VerifiedToken) -> bool:
