@@ -11,7 +11,6 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 
 from aiohttp import StreamReader, web, web_app
@@ -23,7 +22,7 @@ from yarl import URL
 from engramlog.api.client.client import ClientError
 from engramlog.api.http.app import SERVICE, create_app
 from engramlog.api.node.node import Node
-from engramlog.api.python.transport import NodeAnswer, begun
+from engramlog.api.python.transport import NodeAnswer, SentRequest, begun
 from engramlog.api.settings import Settings
 from engramlog.api.settings_sources import load_settings
 from engramlog.projections.tables.declared.usual_relations import USUAL_RELATIONS
@@ -79,38 +78,33 @@ class EmbeddedNode:
             raise
         return cls(path, node, runner, token)
 
-    async def exchange(
-        self,
-        method: str,
-        target: str,
-        content: bytes | None,
-        headers: Mapping[str, str],
-        waited_seconds: float = 0.0,  # noqa: ARG002  # there is no connection to give up
-    ) -> NodeAnswer:
+    async def exchange(self, request: SentRequest) -> NodeAnswer:
         server = self._runner.server
         if server is None:  # the last memory of the directory closed, or the main thread ended
             raise ClientError("this memory is closed")
         loop, protocol = asyncio.get_running_loop(), server()
         named = CIMultiDictProxy(
-            CIMultiDict({**headers, "Host": "localhost", "Authorization": f"Bearer {self._token}"})
+            CIMultiDict(
+                {**request.headers, "Host": "localhost", "Authorization": f"Bearer {self._token}"}
+            )
         )
         raw = tuple((name.encode(), text.encode()) for name, text in named.items())
-        body = EMPTY_PAYLOAD
+        body, content = EMPTY_PAYLOAD, request.content
         if content is not None:
             # A full reader would pause its connection, but there is none.
             body = StreamReader(protocol, max(_READ_BYTES, len(content)), loop=loop)
             body.feed_data(content)
             body.feed_eof()
         message = RawRequestMessage(
-            method, target, HttpVersion11, named, raw, False, None, False, False,
-            URL(target, encoded=True),
+            request.method, request.target, HttpVersion11, named, raw, False, None, False, False,
+            URL(request.target, encoded=True),
         )  # fmt: skip
         task = asyncio.current_task()
         assert task is not None
-        request = server.request_factory(
+        received = server.request_factory(
             message, body, protocol, StreamWriter(protocol, loop), task
         )
-        response = await server.request_handler(request)
+        response = await server.request_handler(received)
         assert isinstance(response, web.Response)
         answered = response.body
         return NodeAnswer(response.status, answered if isinstance(answered, bytes) else b"")

@@ -18,7 +18,7 @@ from engramlog.api.client.client import (
     query_text,
 )
 from engramlog.api.python.connecting import reach, served
-from engramlog.api.python.transport import NodeAway, Transport, begun, finished
+from engramlog.api.python.transport import NodeAway, SentRequest, Transport, begun, finished
 from engramlog.api.python.values import name_text, whole_number
 
 
@@ -98,17 +98,17 @@ class NodeRequests:
             headers |= {"Content-Type": "application/json", "Content-Length": str(len(content))}
         if writes:
             headers["Idempotency-Key"] = str(uuid4())
-        request = (method, target, content, headers, waited_seconds)
+        request = SentRequest(method, target, content, headers, waited_seconds)
         answer, fault = None, None
         try:
-            answer = await asyncio.wrap_future(begun(transport.exchange(*request)))
+            answer = await asyncio.wrap_future(begun(transport.exchange(request)))
         except NodeAway as away:
             fault = away
         if answer is None or answer.status == 401:
             renewed = await asyncio.wrap_future(begun(self._renewed(transport)))
             if renewed is not None:
                 transport = renewed
-                answer = await asyncio.wrap_future(begun(transport.exchange(*request)))
+                answer = await asyncio.wrap_future(begun(transport.exchange(request)))
         if answer is None:
             assert fault is not None
             raise fault

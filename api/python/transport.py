@@ -4,7 +4,7 @@ import asyncio
 import atexit
 import os
 import sys
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
@@ -37,6 +37,16 @@ class NodeAway(ClientError):
     """No node took the request."""
 
 
+class SentRequest(Struct, frozen=True):
+    """A request to a node. ``waited_seconds``: how long the node may take by the request itself."""
+
+    method: str
+    target: str
+    content: bytes | None
+    headers: dict[str, str]
+    waited_seconds: float
+
+
 class NodeAnswer(Struct, frozen=True):
     """A node's answer."""
 
@@ -52,20 +62,9 @@ class Transport(Protocol):
     owner: str | None
     """The source of writes without one; None if the key decides."""
 
-    async def exchange(
-        self,
-        method: str,
-        target: str,
-        content: bytes | None,
-        headers: Mapping[str, str],
-        waited_seconds: float = 0.0,
-    ) -> NodeAnswer:
+    async def exchange(self, request: SentRequest) -> NodeAnswer:
         """One request. Runs only in the background loop. Raises ClientError without an answer;
-        NodeAway if the node got no request.
-
-        Args:
-            waited_seconds: how long the node may take by the request itself.
-        """
+        NodeAway if the node got no request."""
         ...
 
     async def close(self) -> None:
@@ -88,36 +87,22 @@ class HttpTransport:
         self.owner = owner
         _open.add(self._http)
 
-    async def exchange(
-        self,
-        method: str,
-        target: str,
-        content: bytes | None,
-        headers: Mapping[str, str],
-        waited_seconds: float = 0.0,
-    ) -> NodeAnswer:
+    async def exchange(self, request: SentRequest) -> NodeAnswer:
         """See ``Transport``. Writes have an idempotency key, so they can be repeated if the node
         has closed the connection."""
         try:
             try:
-                return await self._once(method, target, content, headers, waited_seconds)
+                return await self._once(request)
             except HostHungUp:
-                return await self._once(method, target, content, headers, waited_seconds)
+                return await self._once(request)
         except HttpFault as fault:
             kind = NodeAway if isinstance(fault, HostAway) else ClientError
             raise kind(f"cannot reach {self.place}: {fault}") from fault
 
-    async def _once(
-        self,
-        method: str,
-        target: str,
-        content: bytes | None,
-        headers: Mapping[str, str],
-        waited_seconds: float,
-    ) -> NodeAnswer:
+    async def _once(self, request: SentRequest) -> NodeAnswer:
         future = self._http.begin(
-            method, target, headers=headers, content=content, limits=_LIMITS,
-            waited_seconds=waited_seconds,
+            request.method, request.target, headers=request.headers, content=request.content,
+            limits=_LIMITS, waited_seconds=request.waited_seconds,
         )  # fmt: skip
         answer = await asyncio.wrap_future(future)
         return NodeAnswer(answer.status, answer.body)
