@@ -15,6 +15,7 @@ from engramlog.api.schemas.facts import MomentQuery
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.cards.content import Card
 from engramlog.projections.cards.generator import card_at
+from engramlog.projections.cards.inputs import AskedCard
 from engramlog.projections.cards.rows import fact_of_card
 from engramlog.projections.cards.source import CardSource, PastCards, Served
 from engramlog.projections.image.view import View
@@ -135,7 +136,7 @@ def card_records(
 def _record(
     context: RequestContext, view: View, key: CardKey, authorization: Authorization, moment: Moment
 ) -> FactRecord | None:
-    card = card_at(view, context.node.reader.rows, key, authorization, moment)
+    card = card_at(AskedCard(view, key, authorization, moment), context.node.reader.rows)
     if card is None:
         return None
     row = fact_of_card(card)

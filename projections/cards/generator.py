@@ -5,12 +5,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from engramlog.projections.arrays import F64, I32, I64, Bool
-from engramlog.projections.authorization import Authorization
 from engramlog.projections.cards.content import Card, write_card
 from engramlog.projections.cards.fact import CardFact, Status
-from engramlog.projections.cards.inputs import CardInputs, card_inputs
+from engramlog.projections.cards.inputs import AskedCard, CardInputs, card_inputs
 from engramlog.projections.image.view import View
-from engramlog.projections.moment import Moment
 from engramlog.projections.tables.facts.cards import CardKey
 from engramlog.projections.tables.facts.fact_rows import FactRow
 
@@ -23,11 +21,9 @@ Rows = Callable[[Sequence[int]], list[FactRow]]
 """Rows of the facts asserted at these positions, in that order; absent ones are left out."""
 
 
-def card_at(
-    view: View, rows: Rows, key: CardKey, authorization: Authorization, moment: Moment
-) -> Card | None:
-    """The card of ``key`` for this reader at the moment; None without facts."""
-    return card_of(view, rows, key, card_inputs(view, key, authorization, moment))
+def card_at(asked: AskedCard, rows: Rows) -> Card | None:
+    """The card that a reader asks for; None without facts."""
+    return card_of(asked.view, rows, asked.key, card_inputs(asked))
 
 
 def card_of(view: View, rows: Rows, key: CardKey, inputs: CardInputs) -> Card | None:

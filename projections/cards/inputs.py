@@ -23,6 +23,16 @@ EFFECTIVE_MIN = 0.3
 EFFECTIVE_DECIMALS = 6
 
 
+class AskedCard(Struct, frozen=True):
+    """A reader's question: the card of ``key`` from the facts that ``authorization`` sees in
+    ``view`` at ``moment``."""
+
+    view: View
+    key: CardKey
+    authorization: Authorization
+    moment: Moment
+
+
 class CardInputs(Struct, frozen=True):
     """Parallel arrays over the live facts of a key, ascending by slot. ``member``: confident enough
     for the card. ``opposed``: another live value contradicts it. ``disputed``: that, or another
@@ -64,12 +74,11 @@ def slots_of_key(view: View, key: CardKey) -> I32:
     return slots[view.garden[slots] == garden]
 
 
-def card_inputs(
-    view: View, key: CardKey, authorization: Authorization, moment: Moment
-) -> CardInputs:
-    """The facts of the key that ``authorization`` sees at the moment; without members if the card
-    would be empty. A card has only facts that all its readers may read."""
-    narrow = authorization.narrowed(frozenset({key.scope})).capped(OPEN_CLASS)
+def card_inputs(asked: AskedCard) -> CardInputs:
+    """The facts of a card; without members if it would be empty. A card has only facts that all its
+    readers may read."""
+    view, key, moment = asked.view, asked.key, asked.moment
+    narrow = asked.authorization.narrowed(frozenset({key.scope})).capped(OPEN_CLASS)
     slots = live(view, narrow, moment, slots_of_key(view, key))
     slots = _without_protocol_records(view, slots)
     confidence = view.confidence(slots, moment)

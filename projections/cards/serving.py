@@ -8,6 +8,8 @@ warms the cache and changes no exact answer.
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
+from msgspec.structs import replace
+
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import (
     ConflictResolved,
@@ -21,7 +23,7 @@ from engramlog.projections.authorization import Authorization
 from engramlog.projections.cards.cache import CachedCard, CardCache
 from engramlog.projections.cards.content import Card
 from engramlog.projections.cards.generator import Rows, card_of
-from engramlog.projections.cards.inputs import CardInputs, card_inputs
+from engramlog.projections.cards.inputs import AskedCard, CardInputs, card_inputs
 from engramlog.projections.cards.queue import QUEUE_MAX, CardQueue
 from engramlog.projections.cards.source import Served
 from engramlog.projections.embedding.errors import EmbeddingError
@@ -113,80 +115,49 @@ class Cards:
         self.queue.close()
         self.embedding.close(CLOSING_SECONDS)
 
-    def serve(
-        self,
-        view: View,
-        key: CardKey,
-        authorization: Authorization,
-        moment: Moment,
-        *,
-        force: bool = False,
-    ) -> Served:
+    def serve(self, asked: AskedCard, *, force: bool = False) -> Served:
         """See ``CardSource``. A missing or stale card is queued."""
-        key = key.of(authorization.ceiling)
-        inputs = card_inputs(view, key, authorization, moment)
+        asked, inputs = _looked_at(asked)
         if not len(inputs.members):
-            return Served(None, moment)
+            return Served(None, asked.moment)
         if force:
-            return self._serve_forced(view, key, authorization, moment, inputs)
-        served = self._serve_cached(view, key, inputs, moment)
+            return self._serve_forced(asked, inputs)
+        served = self._serve_cached(asked, inputs)
         if served.card is None or served.stale:
-            self._wish(key, authorization)
+            self._wish(asked.key, asked.authorization)
         return served
 
-    def exact(
-        self, view: View, key: CardKey, authorization: Authorization, moment: Moment
-    ) -> Served:
-        key = key.of(authorization.ceiling)
-        inputs = card_inputs(view, key, authorization, moment)
+    def exact(self, asked: AskedCard) -> Served:
+        asked, inputs = _looked_at(asked)
         if not len(inputs.members):
-            return Served(None, moment)
-        served = self._serve_cached(view, key, inputs, moment)
+            return Served(None, asked.moment)
+        served = self._serve_cached(asked, inputs)
         if served.card is not None and not served.stale:
             return served
-        return Served(self._write_and_keep(view, key, authorization, moment, inputs), moment)
+        return Served(self._write_and_keep(asked, inputs), asked.moment)
 
-    def read(
-        self,
-        view: View,
-        key: CardKey,
-        authorization: Authorization,
-        moment: Moment,
-        *,
-        refresh: bool = False,
-    ) -> Served:
+    def read(self, asked: AskedCard, *, refresh: bool = False) -> Served:
         """For a reader of the card itself: the cached card if fresh (unless ``refresh``), else a
         new one within 500 ms, else the stale one."""
-        key = key.of(authorization.ceiling)
-        inputs = card_inputs(view, key, authorization, moment)
+        asked, inputs = _looked_at(asked)
         if not len(inputs.members):
-            return Served(None, moment)
-        served = self._serve_cached(view, key, inputs, moment)
+            return Served(None, asked.moment)
+        served = self._serve_cached(asked, inputs)
         if served.card is not None and not served.stale and not refresh:
             return served
-        return self._serve_forced(view, key, authorization, moment, inputs)
+        return self._serve_forced(asked, inputs)
 
-    def _serve_forced(
-        self,
-        view: View,
-        key: CardKey,
-        authorization: Authorization,
-        moment: Moment,
-        inputs: CardInputs,
-    ) -> Served:
-        at_hand = self._serve_cached(view, key, inputs, moment)
+    def _serve_forced(self, asked: AskedCard, inputs: CardInputs) -> Served:
+        at_hand = self._serve_cached(asked, inputs)
         try:
-            card = self.queue.run(
-                lambda: self._write_and_keep(view, key, authorization, moment, inputs),
-                self._force_seconds,
-            )
+            card = self.queue.run(lambda: self._write_and_keep(asked, inputs), self._force_seconds)
         except TimeoutError:
             return Served(at_hand.card, at_hand.moment, True, True, at_hand.divergent)
-        return Served(card, moment)
+        return Served(card, asked.moment)
 
-    def _serve_cached(self, view: View, key: CardKey, inputs: CardInputs, moment: Moment) -> Served:
+    def _serve_cached(self, asked: AskedCard, inputs: CardInputs) -> Served:
         """The cached card, if it may be shown."""
-        entry = self.cache.get(key)
+        entry, moment = self.cache.get(asked.key), asked.moment
         if entry is None:
             return Served(None, moment)
         if entry.fingerprint == inputs.fingerprint():
@@ -194,25 +165,24 @@ class Cards:
             return Served(entry.card, entry.moment, stale=old)
         if entry.moment.position > moment.position:
             return Served(None, moment)  # written meanwhile; it may show facts beyond this view
-        divergent = entry.divergent(view, inputs)
+        divergent = entry.divergent(asked.view, inputs)
         if divergent is None:
             return Served(entry.card, entry.moment, stale=True)
         # It stays cached until it is replaced, so that every reader sees what contradicts it.
         return Served(None, moment, stale=True, divergent=divergent)
 
-    def _write_and_keep(
-        self,
-        view: View,
-        key: CardKey,
-        authorization: Authorization,
-        moment: Moment,
-        inputs: CardInputs,
-    ) -> Card | None:
-        card = self._write(view, self._rows, key, inputs)
+    def _write_and_keep(self, asked: AskedCard, inputs: CardInputs) -> Card | None:
+        key = asked.key
+        card = self._write(asked.view, self._rows, key, inputs)
         if card is not None:
-            fingerprint = inputs.fingerprint()
-            contested = inputs.slots[inputs.disputed]
-            entry = CachedCard(card, fingerprint, inputs.members, contested, authorization, moment)
+            entry = CachedCard(
+                card=card,
+                fingerprint=inputs.fingerprint(),
+                members=inputs.members,
+                contested=inputs.slots[inputs.disputed],
+                authorization=asked.authorization,
+                moment=asked.moment,
+            )
             for gone in self.cache.put(entry):
                 self._forget(gone)
             if self._vectors() is not None:
@@ -269,15 +239,14 @@ class Cards:
         """Write a card again unless the cached one has the same text and is recent."""
         view = self._pin()
         moment = Moment(view.position, self._now_us())
-        key = key.of(authorization.ceiling)
-        inputs = card_inputs(view, key, authorization, moment)
+        asked, inputs = _looked_at(AskedCard(view, key, authorization, moment))
         if not len(inputs.members):
-            self.cache.drop(key)
-            self._forget(key)
+            self.cache.drop(asked.key)
+            self._forget(asked.key)
             return
-        served = self._serve_cached(view, key, inputs, moment)
+        served = self._serve_cached(asked, inputs)
         if served.card is None or served.stale:
-            self._write_and_keep(view, key, authorization, moment, inputs)
+            self._write_and_keep(asked, inputs)
 
     def _embed(self, key: CardKey) -> None:
         """Embed the cached card. If the provider does not answer, it has no vector until its next
@@ -297,3 +266,9 @@ class Cards:
         vectors = self._vectors()
         if vectors is not None:
             vectors.forget(key)
+
+
+def _looked_at(asked: AskedCard) -> tuple[AskedCard, CardInputs]:
+    """The question for the card of readers with this ceiling, and the facts of that card."""
+    asked = replace(asked, key=asked.key.of(asked.authorization.ceiling))
+    return asked, card_inputs(asked)

@@ -6,12 +6,10 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import I32
-from engramlog.projections.authorization import Authorization
 from engramlog.projections.cards.content import Card
 from engramlog.projections.cards.generator import Rows, card_at
-from engramlog.projections.image.view import View
+from engramlog.projections.cards.inputs import AskedCard
 from engramlog.projections.moment import Moment
-from engramlog.projections.tables.facts.cards import CardKey
 
 _NONE: I32 = np.empty(0, dtype=np.int32)
 
@@ -37,21 +35,11 @@ class Served(Struct, frozen=True):
 class CardSource(Protocol):
     """The source of cards for recall."""
 
-    def serve(
-        self,
-        view: View,
-        key: CardKey,
-        authorization: Authorization,
-        moment: Moment,
-        *,
-        force: bool = False,
-    ) -> Served:
+    def serve(self, asked: AskedCard, *, force: bool = False) -> Served:
         """The cached card, without waiting; with ``force`` a current one, within 500 ms."""
         ...
 
-    def exact(
-        self, view: View, key: CardKey, authorization: Authorization, moment: Moment
-    ) -> Served:
+    def exact(self, asked: AskedCard) -> Served:
         """The card of exactly this moment, written now if needed."""
         ...
 
@@ -62,18 +50,8 @@ class PastCards:
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
 
-    def serve(
-        self,
-        view: View,
-        key: CardKey,
-        authorization: Authorization,
-        moment: Moment,
-        *,
-        force: bool = False,  # noqa: ARG002
-    ) -> Served:
-        return self.exact(view, key, authorization, moment)
+    def serve(self, asked: AskedCard, *, force: bool = False) -> Served:  # noqa: ARG002
+        return self.exact(asked)
 
-    def exact(
-        self, view: View, key: CardKey, authorization: Authorization, moment: Moment
-    ) -> Served:
-        return Served(card_at(view, self._rows, key, authorization, moment), moment)
+    def exact(self, asked: AskedCard) -> Served:
+        return Served(card_at(asked, self._rows), asked.moment)

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from engramlog.projections.arrays import I32
+from engramlog.projections.cards.inputs import AskedCard
 from engramlog.projections.cards.rows import summary_of_card
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.recall.answer import Recalled
@@ -62,9 +63,7 @@ def entity_card(
     key = None if _is_filtered(plan) else _key_of(survey)
     if key is None:
         return EntityCard(None, selected)
-    served = cards.serve(
-        survey.view, key, survey.authorization, survey.moment, force=request.force_refresh
-    )
+    served = cards.serve(_asked(survey, key), force=request.force_refresh)
     made = EntityCard(served, selected)
     wanted: list[int] = served.divergent.tolist()
     if served.card is not None and plan.gate.contradicted:
@@ -73,6 +72,10 @@ def entity_card(
         wanted += [slot for slot in slots if slot is not None]
     kept = selected[:STALE_FACTS_MAX] if made.limited else selected
     return EntityCard(served, _with_wanted(survey, plan, scored, kept, wanted, rows))
+
+
+def _asked(survey: Survey, key: CardKey) -> AskedCard:
+    return AskedCard(survey.view, key, survey.authorization, survey.moment)
 
 
 def _is_filtered(plan: Plan) -> bool:
@@ -151,7 +154,7 @@ def fast_path(
     left = plan.token_budget - sum(each.token_estimate for each in results)
     answer = list(results)
     for key, members in list(_by_key(results).items())[:FAST_PATH_ENTITIES_MAX]:
-        served = cards.exact(survey.view, key, survey.authorization, survey.moment)
+        served = cards.exact(_asked(survey, key))
         card = served.card
         if card is None or served.stale or card.has_contradictions:
             continue

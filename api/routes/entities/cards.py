@@ -8,6 +8,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.recall import CardQuery
+from engramlog.projections.cards.inputs import AskedCard
 from engramlog.projections.cards.source import PastCards, Served
 from engramlog.projections.moment import Moment
 from engramlog.projections.tables.facts.cards import CardKey
@@ -42,9 +43,7 @@ def _served(call: Call, query: CardQuery) -> tuple[Served, Moment]:
     garden = None if name is None else entered_garden(call, name).id
     moment = call.moment(view, query)
     entity = entity_named(call, call.segment("entity_uri"), moment.position)
-    key = CardKey(entity, query.scope, garden)
+    asked = AskedCard(view, CardKey(entity, query.scope, garden), authorization, moment)
     if query.as_of is not None or query.valid_at is not None:
-        past = PastCards(call.node.reader.rows)
-        return past.exact(view, key, authorization, moment), moment
-    cards = call.service.cards
-    return cards.read(view, key, authorization, moment, refresh=query.refresh), moment
+        return PastCards(call.node.reader.rows).exact(asked), moment
+    return call.service.cards.read(asked, refresh=query.refresh), moment

@@ -11,6 +11,7 @@ from engramlog.eventlog.kinds import SourceTrustSet, TrustPolicySet
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.cards.content import Card
 from engramlog.projections.cards.generator import card_at
+from engramlog.projections.cards.inputs import AskedCard
 from engramlog.projections.cards.serving import Cards
 from engramlog.projections.moment import Moment, format_instant
 from engramlog.projections.tables.database import query
@@ -146,15 +147,17 @@ def test_cards_equal_the_naive_ones_live_and_as_of(steps: list[Step]) -> None:
                 moment = Moment(view.position, step.at_us)
                 for key in KEYS:
                     expected[key, moment] = text = naive.text(key, step.at_us)
-                    served = cards.serve(view, key, rights, moment)
+                    asked = AskedCard(view, key, rights, moment)
+                    served = cards.serve(asked)
                     if served.card is not None and not served.stale:
                         assert served.card.markdown == text, "a fresh card is exact"
-                    assert markdown(cards.exact(view, key, rights, moment).card) == text
+                    assert markdown(cards.exact(asked).card) == text
             view = reader.pin()
             for (key, moment), text in expected.items():
-                assert markdown(card_at(view, reader.rows, key, rights, moment)) == text
+                asked = AskedCard(view, key, rights, moment)
+                assert markdown(card_at(asked, reader.rows)) == text
                 blind = reader_of(*(set(SCOPES) - {key.scope}))
-                assert card_at(view, reader.rows, key, blind, moment) is None
+                assert card_at(AskedCard(view, key, blind, moment), reader.rows) is None
         finally:
             node.close()
 

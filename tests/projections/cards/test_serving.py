@@ -16,6 +16,7 @@ from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.cards.content import Card
 from engramlog.projections.cards.generator import GROUP_MAX, card_of
+from engramlog.projections.cards.inputs import AskedCard
 from engramlog.projections.cards.serving import Cards
 from engramlog.projections.cards.source import PastCards, Served
 from engramlog.projections.contradictions.conflicts import conflicts
@@ -60,7 +61,7 @@ class Desk:
     def serve(self, rights: Authorization = READER, key: CardKey = KEY, **options: Any) -> Served:
         view = self.node.reader.pin()
         moment = Moment(view.position, self.clock.now_us())
-        return self.cards.serve(view, key, rights, moment, **options)
+        return self.cards.serve(AskedCard(view, key, rights, moment), **options)
 
     def warm(self) -> Served:
         """Let the queue work, then read the card."""
@@ -101,8 +102,9 @@ def test_a_view_from_before_a_card_gets_none_that_shows_more(desk: Desk) -> None
     shown = desk.warm().card
     assert shown is not None
     assert "| B |" in shown.markdown
-    assert desk.cards.serve(before, KEY, READER, moment).card is None
-    written = desk.cards.exact(before, KEY, READER, moment).card
+    asked = AskedCard(before, KEY, READER, moment)
+    assert desk.cards.serve(asked).card is None
+    written = desk.cards.exact(asked).card
     assert written is not None
     assert "| B |" not in written.markdown
     assert desk.serve().card == shown
@@ -441,7 +443,8 @@ def test_past_cards_are_exact_and_never_kept(desk: Desk) -> None:
     view = desk.node.reader.pin()
     then = Moment(view.position, START_US)
     desk.say("tag:x")
-    past = PastCards(desk.node.reader.rows).serve(desk.node.reader.pin(), KEY, READER, then)
+    asked = AskedCard(desk.node.reader.pin(), KEY, READER, then)
+    past = PastCards(desk.node.reader.rows).serve(asked)
     assert past.card is not None
     assert past.card.facts == 1
     assert not past.stale

@@ -10,6 +10,7 @@ import pytest
 from engramlog.api.node.node import Node
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.authorization import Authorization
+from engramlog.projections.cards.inputs import AskedCard
 from engramlog.projections.cards.serving import Cards
 from engramlog.projections.embedding.choosing import Choice
 from engramlog.projections.embedding.errors import ProviderUnavailable
@@ -60,7 +61,8 @@ class Desk:
         return done.fact_id
 
     def write_card(self, key: CardKey = KEY) -> None:
-        self.cards.serve(self.node.reader.pin(), key, READER, self.node.moment(), force=True)
+        asked = AskedCard(self.node.reader.pin(), key, READER, self.node.moment())
+        self.cards.serve(asked, force=True)
         self.settle()
 
     def settle(self) -> None:
@@ -153,7 +155,8 @@ def test_a_provider_that_is_away_costs_only_the_vector(desk: Desk) -> None:
     desk.say("blue whales sing")
     desk.settle()
     desk.provider.fault = ProviderUnavailable("away")
-    desk.cards.serve(desk.node.reader.pin(), KEY, READER, desk.node.moment(), force=True)
+    asked = AskedCard(desk.node.reader.pin(), KEY, READER, desk.node.moment())
+    desk.cards.serve(asked, force=True)
     assert desk.cards.embedding.settle(10)
     assert desk.in_table() == []
     assert KEY in desk.cards.cache
