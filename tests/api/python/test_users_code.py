@@ -117,6 +117,8 @@ class Agent:
         self.closed.append(True)
 
 
+# As with a file, Python may finalize the memory before the object that would close it.
+@pytest.mark.filterwarnings("ignore:unclosed memory:ResourceWarning")
 def test_a_finalizer_in_a_memorys_thread_closes_without_waiting(
     memory: Memory, tmp_path: Path
 ) -> None:
