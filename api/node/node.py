@@ -254,15 +254,17 @@ class Node(ReadingNode):
         self, progress: Progress | None = None, *, from_scratch: bool = False
     ) -> RebuildReport:
         """Rebuild the projections and swap them in, while reads and writes continue;
-        ``from_scratch``: from the first event, without snapshots."""
-        return rebuild_serving(
-            self.directory.projections_path,
-            self.log,
-            self.writer,
-            progress,
-            self.reader.pool.reopen,
-            None if from_scratch else self.snapshots,
-        )
+        ``from_scratch``: from the first event, without snapshots. Raises the errors of
+        ``rebuild_serving``; StorageError."""
+        with storage_errors():
+            return rebuild_serving(
+                self.directory.projections_path,
+                self.log,
+                self.writer,
+                progress,
+                self.reader.pool.reopen,
+                None if from_scratch else self.snapshots,
+            )
 
     def snapshot(
         self,
@@ -284,7 +286,8 @@ class Node(ReadingNode):
         def fill(target: Path) -> None:
             build_green(link, self.log, position, progress, snapshots=self.snapshots, path=target)
 
-        return self.snapshots.make(fill, now_us, automatic=automatic)
+        with storage_errors():
+            return self.snapshots.make(fill, now_us, automatic=automatic)
 
     def snapshot_fault(
         self,
@@ -294,7 +297,7 @@ class Node(ReadingNode):
         replay: bool = False,
     ) -> str | None:
         """The reason why a snapshot is unusable, after reading its every row. ``replay`` also
-        compares it with tables built from the log. None if it is usable."""
+        compares it with tables built from the log. None if it is usable. Raises StorageError."""
         fault = self.snapshots.fault(snapshot, self.log)
         if fault is not None or not replay:
             return fault
@@ -303,7 +306,8 @@ class Node(ReadingNode):
             link = self.directory.projections_path
             return build_green(link, self.log, snapshot.position, progress, path=target).digests
 
-        return self.snapshots.replay_fault(snapshot, build)
+        with storage_errors():
+            return self.snapshots.replay_fault(snapshot, build)
 
     def embed(self, settings: EmbeddingSettings) -> None:
         """Begin to embed facts. Raises EmbeddingError as ``open`` does."""

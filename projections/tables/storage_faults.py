@@ -4,8 +4,8 @@ from types import TracebackType
 
 import apsw
 
-from engramlog.eventlog.engines.sqlite.schema import is_full
-from engramlog.eventlog.errors import StorageFailed, StorageFull
+from engramlog.eventlog.engines.sqlite.schema import is_full, no_space
+from engramlog.eventlog.errors import StorageFailed
 
 MACHINE_FAULTS = (
     MemoryError,
@@ -48,8 +48,8 @@ class storage_errors:  # noqa: N801  # reads as a statement
         fault: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if is_full(fault):
-            raise StorageFull(f"no space left for the tables: {fault}") from fault
+        if fault is not None and is_full(fault):
+            raise no_space("the tables", fault) from fault
         if isinstance(fault, DAMAGED):
             raise TablesDamaged(fault) from fault
         if isinstance(fault, MACHINE_FAULTS):

@@ -93,6 +93,30 @@ def test_a_backup_without_room_says_so(disk: Path, tmp_path: Path) -> None:
         assert "No space left on device" in refused.stderr
 
 
+def test_tables_without_room_to_be_made_are_named(disk: Path) -> None:
+    """Where SQLite has no words of its own, and where it has."""
+    with serving(disk / "data", "--no-auth") as node:
+        bodies = [fact(n, value={"type": "text", "v": "x" * 4_000}) for n in range(BATCH)]
+        node.client().post("/v1/facts/batch", bodies)
+        assert engramlog("snapshot", "take", "--data", disk / "data").returncode == 0
+        for pages in (0, 60):
+            fill_up(disk / "filler")
+            with (disk / "filler").open("r+b") as file:
+                file.truncate(file.seek(0, os.SEEK_END) - pages * 4096)
+            for command in (
+                ("rebuild", "--from-scratch"),
+                ("snapshot", "take", "--position", "50"),
+                ("snapshot", "verify", "--replay"),
+            ):
+                refused = engramlog(*command, "--data", disk / "data")
+                assert refused.returncode == 1
+                assert "no space left for the tables" in refused.stderr
+                assert "not an error" not in refused.stderr
+        (disk / "filler").unlink()
+        rebuilt = engramlog("rebuild", "--from-scratch", "--data", disk / "data")
+        assert "equal to the views in use" in rebuilt.stdout
+
+
 def test_a_statement_without_room_for_its_files_is_refused(disk: Path, tmp_path: Path) -> None:
     archive = tmp_path / "data" / "archive"
     archive.mkdir(parents=True)

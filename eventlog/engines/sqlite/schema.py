@@ -181,10 +181,16 @@ def is_full(fault: BaseException | None) -> bool:
     return isinstance(fault, apsw.FullError) or precise == apsw.SQLITE_IOERR_SHMSIZE
 
 
+def no_space(what: str, fault: BaseException) -> StorageFull:
+    """The error of a full disk. In VACUUM and other statements SQLite may lose its own words."""
+    detail = "" if str(fault) == "not an error" else f": {fault}"
+    return StorageFull(f"no space left for {what}{detail}")
+
+
 def storage_error(fault: apsw.Error) -> StorageError:
     """The log's own error for one of SQLite's."""
     if is_full(fault):
-        return StorageFull(f"no space left for the log: {fault}")
+        return no_space("the log", fault)
     if isinstance(fault, apsw.CantOpenError | apsw.ReadOnlyError):
         words = str(fault).replace("not an error", "unable to open database file")
         return StorageFailed(
