@@ -16,6 +16,7 @@ from engramlog.projections.recall.stages import (
     lexical,
     semantic,
     simhash,
+    subject,
     summaries,
 )
 from engramlog.projections.recall.stages.candidates import Candidates
@@ -50,6 +51,7 @@ STAGES: dict[str, Stage] = {
     "graph": Stage(graph.Parameters, graph.run, builds_on=True, brief=True),
     "dates": Stage(dates.Parameters, dates.run, builds_on=True, brief=True),
     "bridge": Stage(bridge.Parameters, bridge.run, builds_on=True, brief=True),
+    "subject": Stage(subject.Parameters, subject.run, builds_on=True, brief=True),
     "summaries": Stage(summaries.Parameters, summaries.run),
     "entity_edges": Stage(entity_edges.Parameters, entity_edges.run),
 }

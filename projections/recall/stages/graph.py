@@ -8,7 +8,7 @@ the request's entity, or the entities that the query names and those of the best
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -52,7 +52,7 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     if not survey.request.include_neighbors:
         raise StageDisabled("include_neighbors is false")
     view = survey.view
-    named = _named_entities(survey, earlier)
+    named = named_entities(survey, earlier)
     entity_count = len(view.entities)
     best = np.zeros(entity_count)
     best[named] = parameters.named_score
@@ -66,7 +66,7 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     return _facts(survey, parameters, reached, best, earlier)
 
 
-def _named_entities(survey: Survey, earlier: Mapping[str, Candidates]) -> I32:
+def named_entities(survey: Survey, earlier: Mapping[str, Candidates]) -> I32:
     """Entities in the request: its own, or those whose URI or display name is in the query and that
     an earlier hit mentions."""
     if survey.focus is not None:
@@ -74,8 +74,8 @@ def _named_entities(survey: Survey, earlier: Mapping[str, Candidates]) -> I32:
     view, query = survey.view, survey.request.query
     found = {n for word in query.split() if (n := _number(survey, word)) is not None}
     found.update(view.spelled_out(query, _entities_mentioned(survey, earlier)))
-    text = view.entities.text
-    return np.array(sorted(found, key=text)[:NAMED_SEEDS_MAX], dtype=np.int32)
+    first = sorted(found, key=view.entities.text)[:NAMED_SEEDS_MAX]
+    return np.array(sorted(first), dtype=np.int32)
 
 
 def _number(survey: Survey, word: str) -> int | None:
@@ -149,7 +149,9 @@ def _facts(
     walked = reached.edge[targets]
     parts = [hits.slots[best[view.entity[hits.slots]] > 0] for hits in earlier.values()]
     parts.append(walked[mask[walked]])
-    parts.append(_newest(survey, np.flatnonzero(best)))
+    focus = -1 if survey.focus is None else survey.focus
+    reached_or_named = np.flatnonzero(best).astype(np.int32)
+    parts.append(newest_facts(survey, reached_or_named, view.entity_slots, focus))
     slots: I32 = distinct(np.concatenate(parts))
     scores = best[view.entity[slots]]
     surviving = mask[walked]
@@ -162,10 +164,13 @@ def _facts(
     return Candidates(slots, scores, hops, why, ages=view.ages)
 
 
-def _newest(survey: Survey, entities: I64) -> I32:
-    """Each entity's newest facts that pass the gate, up to a bound; all of the focus."""
+def newest_facts(
+    survey: Survey, entities: I32, slots_of: Callable[[int], I32], whole: int = -1
+) -> I32:
+    """The newest facts of each entity's list that pass the gate, up to a bound; all in the list of
+    ``whole``. The lists share no slot."""
     view, mask = survey.view, survey.survivor_mask
-    lists = [view.entity_slots(number) for number in entities.tolist()]
+    lists = [slots_of(number) for number in entities.tolist()]
     slots, owner = joined(lists), np.repeat(entities, [len(each) for each in lists])
     kept = mask[slots]
     slots, owner = slots[kept], owner[kept]
@@ -178,7 +183,7 @@ def _newest(survey: Survey, entities: I64) -> I32:
     slots = view.by_age(slots, owner)
     ends = owner.searchsorted(owner, side="right")
     recent = ends - np.arange(len(owner)) <= FACTS_PER_ENTITY_MAX
-    return slots[recent | (owner == survey.focus)]
+    return slots[recent | (owner == whole)]
 
 
 def _why(survey: Survey, reached: Reached, slot: int) -> list[str]:

@@ -253,14 +253,15 @@ def test_the_newest_facts_of_an_entity_are_counted_entity_by_entity(
 ) -> None:
     at = surveyed(built(stated), scopes, entity="user:ann")
     view = at.view
-    entities = np.arange(len(view.entities))
+    entities: I32 = np.arange(len(view.entities), dtype=np.int32)
     wanted: list[int] = []
     for number in entities.tolist():
         passing = at.admits(at.survivors[view.entity[at.survivors] == number]).tolist()
         wanted += passing if number == at.focus else passing[-most:]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(graph, "FACTS_PER_ENTITY_MAX", most)
-        assert sorted(graph._newest(at, entities).tolist()) == sorted(wanted)
+        found = graph.newest_facts(at, entities, view.entity_slots, whole=at.focus or 0)
+        assert sorted(found.tolist()) == sorted(wanted)
 
 
 @given(st.lists(st.sampled_from((0.0, 0.5, 0.5, 1.0)), max_size=30), st.integers(1, 35))

@@ -1,0 +1,137 @@
+"""Facts about what the question names: 1 for each that is about such an entity or points at one.
+
+"When was Jimmy Gomez born?" is answered by a fact of ``legislator/g000585``, which another of its
+facts calls Jimmy Gomez. So an entity is named by its URI, its display name, or a short value that
+few entities have. Two kinds of its facts do not count: what it says in a conversation is rarely
+about it, and the fact that only names it says what the question says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from engramlog.projections.arrays import I32, Bool
+from engramlog.projections.ascending import among, distinct
+from engramlog.projections.columns.names.entity_names import phrase_of, words_of
+from engramlog.projections.recall.conversation.speakers import SAID_MIN
+from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
+from engramlog.projections.recall.stages.graph import named_entities, newest_facts
+from engramlog.projections.text.stop_words import STOP_WORDS
+
+if TYPE_CHECKING:
+    from engramlog.projections.recall.request_facts import Survey
+
+LEADING = 50
+"""How many of each stage's best hits are looked at for values that name their entity."""
+NAME_WORDS_MAX = 8
+READ_MAX = 16
+"""How many of an entity's values under one relation are read to know whether they are speech."""
+SPEECH_STOP_WORDS = 0.2
+"""The least share of stop-words in speech,"""
+SPEECH_WORDS = 12
+"""or the least number of words."""
+_NONE: I32 = np.empty(0, dtype=np.int32)
+
+
+class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
+    """``holders_max``: how many entities may have the value by which a question names them."""
+
+    holders_max: Annotated[int, Meta(ge=0, le=100)] = 3
+
+
+def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates]) -> Candidates:
+    """Facts of the named entities, ascending by slot. Raises StageDisabled: the question names no
+    entity with such facts."""
+    view = survey.view
+    by_name = named_entities(survey, earlier)
+    spelled_out = _spelled_out(survey, parameters.holders_max, earlier)
+    named = distinct(
+        np.concatenate([by_name, *(view.entity[slots] for slots in spelled_out.values())])
+    )
+    hits = [each.slots for each in earlier.values()]
+    about = [slots[among(view.entity[slots], named)] for slots in hits]
+    about = distinct(np.concatenate([*about, newest_facts(survey, named, view.entity_slots)]))
+    about = about[~_said(survey, named, about)]
+    about = np.setdiff1d(about, _naming(survey, by_name, spelled_out), assume_unique=True)
+    leading = [slots[among(view.object[slots], named)] for slots in hits]
+    leading = distinct(np.concatenate([*leading, newest_facts(survey, named, view.object_slots)]))
+    slots = distinct(np.concatenate([about, leading]))
+    if not len(slots):
+        raise StageDisabled("the question names no entity with facts beyond what it says")
+
+    def why(chosen: I32) -> list[list[str]]:
+        text = view.entities.text
+        return [
+            [f"subject: points at {text(int(view.object[slot]))}"]
+            if points
+            else [f"subject: about {text(int(view.entity[slot]))}"]
+            for slot, points in zip(chosen.tolist(), among(chosen, leading).tolist(), strict=True)
+        ]
+
+    scores, hops = np.ones(len(slots)), np.zeros(len(slots), dtype=np.int32)
+    return Candidates(slots, scores, hops, why, ages=view.ages, builds_on=True)
+
+
+def _spelled_out(
+    survey: Survey, holders_max: int, earlier: Mapping[str, Candidates]
+) -> dict[str, I32]:
+    """The best hits whose value is in the question, word for word, by value: those values that few
+    of the hits' entities have."""
+    view = survey.view
+    judged = [hits.best(LEADING).slots for hits in earlier.values() if not hits.builds_on]
+    asked = f" {' '.join(words_of(survey.request.query))} "
+    holders: dict[str, list[int]] = {}
+    for slot in distinct(np.concatenate([_NONE, *judged])).tolist():
+        if view.object[slot] < 0:
+            words = words_of(view.value_text_of(slot)[: len(asked)])
+            value = " ".join(words)
+            short = 0 < len(words) <= NAME_WORDS_MAX and not STOP_WORDS.issuperset(words)
+            if short and f" {value} " in asked:
+                holders.setdefault(value, []).append(slot)
+    found = {value: np.array(slots, dtype=np.int32) for value, slots in holders.items()}
+    return {
+        value: slots
+        for value, slots in found.items()
+        if len(distinct(view.entity[slots])) <= holders_max
+    }
+
+
+def _naming(survey: Survey, by_name: I32, spelled_out: Mapping[str, I32]) -> I32:
+    """The facts that only name their entity: those with its display name, or with a value by which
+    alone the question names it."""
+    view = survey.view
+    found = [
+        slot
+        for value, slots in spelled_out.items()
+        for slot in slots.tolist()
+        if view.entity[slot] not in by_name
+        or value == phrase_of(view.entities.text(int(view.entity[slot])))
+    ]
+    return np.array(found, dtype=np.int32)
+
+
+def _said(survey: Survey, named: I32, slots: I32) -> Bool:
+    """Which of the entities' facts are speech: many under one relation from one source, in
+    sentences."""
+    said = np.zeros(len(slots), dtype=np.bool_)
+    view = survey.view
+    for entity in named.tolist():
+        own = view.entity_slots(entity)
+        own = own[survey.survivor_mask[own] & (view.object[own] < 0)]
+        relations = view.relation[own]
+        for relation in distinct(relations).tolist():
+            told = own[relations == relation]
+            _, counts = np.unique(view.voices(told), return_counts=True)
+            if counts.max() >= SAID_MIN and _are_speech(survey, told[:READ_MAX]):
+                said |= among(slots, told)
+    return said
+
+
+def _are_speech(survey: Survey, slots: I32) -> bool:
+    words = [word for slot in slots.tolist() for word in words_of(survey.view.value_text_of(slot))]
+    fillers = sum(word in STOP_WORDS for word in words)
+    return fillers >= SPEECH_STOP_WORDS * len(words) > 0 or len(words) >= SPEECH_WORDS * len(slots)

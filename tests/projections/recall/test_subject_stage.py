@@ -1,0 +1,153 @@
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engramlog.projections.moment import Moment
+from engramlog.projections.recall.answer import RecallAnswer
+from engramlog.projections.recall.pipeline import recall
+from engramlog.projections.recall.profile import load_profile
+from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.recall.request_facts import Gate, survey
+from engramlog.projections.recall.stages import lexical, subject
+from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
+from tests.worlds.recall_world import NOW_US, World, reader, user
+
+
+def found(world: World, query: str, *scopes: str, **more: Any) -> Candidates:
+    """What the stage finds after the words of the question."""
+    at = survey(
+        world.view(),
+        RecallRequest(query=query),
+        reader(*scopes),
+        world.moment(),
+        gate=Gate(effective_min=0.0, contradicted=True),
+        depth=1,
+    )
+    words = lexical.run(at, lexical.Parameters(), {})
+    return subject.run(at, subject.Parameters(**more), {"lexical": words})
+
+
+def table() -> World:
+    """A register with numbers for names, as a database exports it."""
+    world = World()
+    world.fact(user("g585"), "is:called", "Jimmy Gomez")  # 0
+    world.fact(user("g585"), "is:born", "1974-11-25")  # 1
+    world.fact(user("z17"), "is:called", "Lee Zeldin")  # 2
+    world.fact(user("z17"), "is:born", "1980-01-30")  # 3
+    world.ref(user("bill-9"), "is:proposed-by", user("g585"))  # 4
+    return world
+
+
+def test_a_value_names_the_entity_of_its_other_facts() -> None:
+    candidates = found(table(), "When was Jimmy Gomez born?")
+    assert candidates.slots.tolist() == [1, 4]
+    assert candidates.scores.tolist() == [1.0, 1.0]
+    assert candidates.why(candidates.slots) == [
+        [f"subject: about {user('g585')}"],
+        [f"subject: points at {user('g585')}"],
+    ]
+
+
+def test_only_whole_words_and_whole_values_name_an_entity() -> None:
+    for query in ("When was Jimmy born?", "When was Jimmy Gomezine born?", "Jimmy's Gomez born?"):
+        with pytest.raises(StageDisabled):
+            found(table(), query)
+    world = table()
+    world.fact(user("x1"), "is:called", "the of")  # only stop-words
+    world.fact(user("x1"), "is:born", "1990-01-01")
+    with pytest.raises(StageDisabled):
+        found(world, "the of born")
+
+
+def test_a_display_name_names_its_entity_and_a_reference_to_it_counts() -> None:
+    world = World()
+    world.fact(user("apollo-8"), "is:called", "Apollo 8")  # 0
+    world.fact(user("apollo-8"), "is:launched", "1968-12-21")  # 1
+    world.ref(user("anders"), "was:aboard", user("apollo-8"))  # 2
+    world.fact(user("apollo-9"), "is:launched", "1969-03-03")  # 3
+    assert found(world, "Who flew on Apollo 8?").slots.tolist() == [1, 2]
+
+
+def test_a_value_of_more_entities_names_none_of_them() -> None:
+    world = table()
+    world.fact(user("a1"), "is:called", "Jimmy Gomez")
+    world.fact(user("a1"), "is:born", "1990-01-01")
+    assert found(world, "When was Jimmy Gomez born?").slots.tolist() == [1, 4, 6]
+    with pytest.raises(StageDisabled):
+        found(world, "When was Jimmy Gomez born?", holders_max=1)
+
+
+def test_a_value_in_the_question_stays_an_answer_about_an_entity_named_otherwise() -> None:
+    world = World()
+    world.fact(user("pluto"), "is:kind", "dwarf planet")  # 0
+    world.fact(user("pluto"), "is:called", "Pluto")  # 1
+    assert found(world, "Is Pluto a dwarf planet?").slots.tolist() == [0]
+
+
+def test_what_an_entity_says_is_not_about_it() -> None:
+    world = World()
+    for n in range(6):
+        world.fact(user("ann"), "says", f"And then we went to the lake number {n}.", source="talk")
+    with pytest.raises(StageDisabled):
+        found(world, "Where did Ann go?")
+    for n in range(6):  # many values, but no sentences
+        world.fact(user("ann"), "is:member", f"committee {n}", source="table")
+    world.fact(user("ann"), "says", "I will be back.", source="another talk")
+    assert found(world, "On which committee is Ann?").slots.tolist() == [6, 7, 8, 9, 10, 11]
+
+
+def test_unreadable_facts_name_nothing_and_are_not_found() -> None:
+    world = table()
+    world.fact(user("z17"), "is:also-called", "Jimmy Gomez", scope="team")  # 5
+    world.fact(user("g585"), "is:ill", "yes", scope="team")  # 6
+    query = "When was Jimmy Gomez born?"
+    assert found(world, query).slots.tolist() == found(table(), query).slots.tolist()
+    assert found(world, query, "company", "team").slots.tolist() == [1, 2, 3, 4, 6]
+
+
+def ask(world: World, query: str, moment: Moment) -> RecallAnswer:
+    return recall(
+        world.view(), world.rows, RecallRequest(query=query, explain=True),
+        load_profile("default"), reader(), moment, stopwatch=lambda: 0.0,
+    )  # fmt: skip
+
+
+def test_the_answer_comes_before_the_fact_that_names() -> None:
+    world = table()
+    answer = ask(world, "When was Jimmy Gomez born?", world.moment())
+    first = answer.results[0]
+    assert first.row.value_v == "1974-11-25"
+    assert first.explain is not None
+    assert first.explain["stages"]["subject"]["normalised"] == 1.0
+    assert first.why[-1] == f"subject: about {user('g585')}"
+
+
+entities = st.sampled_from(["g585", "z17", "jimmy-gomez"])
+values = st.sampled_from(["Jimmy Gomez", "1974", "I was in the house.", "born"])
+
+
+@given(st.lists(st.tuples(entities, values, st.booleans()), min_size=2, max_size=12), st.data())
+@settings(deadline=None, max_examples=25)
+def test_an_answer_about_the_past_or_without_rights_knows_no_more(
+    facts: list[tuple[str, str, bool]], data: st.DataObject
+) -> None:
+    cut = data.draw(st.integers(1, len(facts)))
+    past, present, hidden = World(), World(), World()
+    for n, (entity, value, points) in enumerate(facts):
+        for world in (past, present, hidden):
+            if n >= cut and world is past:
+                continue
+            scope = "team" if n >= cut and world is hidden else "company"
+            if points:
+                world.ref(user(f"bill-{n}"), "is:by", user(entity), scope=scope)
+            else:
+                world.fact(user(entity), "is", value, scope=scope)
+    present.retract(0)
+    moment = Moment(cut, NOW_US)
+    shown = [
+        [(each.row.id, each.score, each.explain) for each in ask(world, "Jimmy Gomez", at).results]
+        for world, at in ((past, moment), (present, moment), (hidden, Moment(len(facts), NOW_US)))
+    ]
+    assert shown[0] == shown[1] == shown[2]
