@@ -13,6 +13,8 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 from msgspec import Struct
 
+from engramlog.api.client.expected_answers import missing
+
 TIMEOUT_SECONDS = 30.0
 _CONNECTIONS = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
 
@@ -143,9 +145,12 @@ class Client:
         status, answer = self._exchange(method, self._target(path, query), data, headers or {})
         if status >= 400:
             raise self._failure(status, answer)
-        if not answer:
-            return None
-        return decoded_answer(f"{self.url}{path}", status, answer, listed=listed)
+        place = f"{self.url}{path}"
+        decoded = decoded_answer(place, status, answer, listed=listed) if answer else None
+        lacking = missing(method, path, decoded)
+        if lacking is not None:
+            raise ClientError(f"{place} did not answer as a node: {lacking}", status)
+        return decoded
 
     def fetch(
         self,

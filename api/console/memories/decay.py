@@ -49,10 +49,11 @@ def run_sweep(args: argparse.Namespace) -> int:
         if "job_id" in answer:
             path = f"/v1/decay/jobs/{answer['job_id']}"
             answer = finished(lambda: client.get(path), "the sweep failed: ")
+    scanned = answer["scanned"]
     if args.json:
         print_json(answer)
     elif args.dry_run:
-        print(f"would touch {answer['would_decay']} of {answer['scanned']} facts")
+        print(f"would touch {answer['would_decay']} of {scanned} facts")
     else:
-        print(f"touched {answer['decayed']} of {answer['scanned']} facts")
+        print(f"touched {answer['decayed']} of {scanned} facts")
     return 0

@@ -45,10 +45,11 @@ def run_show(args: argparse.Namespace) -> int:
     query = {"entity": args.entity, "as_of": args.as_of, "limit": FACTS_MAX}
     with reach(args) as client:
         page = client.get("/v1/facts", {**query, "include_contradicted": True})
+    facts = page["facts"]
     if args.json:
         print_json(page)
-        return 0 if page["facts"] else 1
-    if not page["facts"]:
+        return 0 if facts else 1
+    if not facts:
         raise CommandError(f"no facts about {args.entity}")
     rows = [
         [
@@ -56,7 +57,7 @@ def run_show(args: argparse.Namespace) -> int:
             "contradicted" if fact["contradicted"] else "", short_name(fact["source"]),
             day(fact["valid_from"] or fact["timestamp"]), fact["id"],
         ]
-        for fact in page["facts"]
+        for fact in facts
     ]  # fmt: skip
     print_table(("relation", "value", "conf", "", "source", "since", "id"), rows)
     return 0
