@@ -224,7 +224,13 @@ def said_of_the_buried() -> Iterator[Ask]:
     """Episodes and deltas about a hidden entity, under names that hidden ones had."""
     stamp = {"timestamp": "2026-01-01T00:00:00Z", "scope": "company"}
     body = {"session": "s", "agent": "rag", "content": "tea", "user": USERS[0], **stamp}
+    place = {"user": USERS[0], "agent": "rag", "scope": "company"}
     for name in BURIED_NAMES:
+        said = {"id": f"of {name}", "subject": ENTITIES[0], "predicate": "memory:role"}
+        origin = {"source_episode_ids": [name], "promotion_ts": stamp["timestamp"]}
+        delta = {"kind": "add", "rule_id": "by-hand", "confidence": 1.0, **origin}
+        deltas = [{**delta, "fact_payload": {**said, "object": "x"}}]
+        yield Ask("POST", "/v1/deltas", body={**place, "deltas": deltas})
         about = {**body, "id": name, "metadata": {"subject": BURIED}}
         for _ in range(2):
             yield Ask("POST", "/v1/episodes", body=about)
@@ -234,7 +240,6 @@ def said_of_the_buried() -> Iterator[Ask]:
         delta = {"fact_payload": said, "rule_id": "by-hand", "confidence": 1.0, **origin}
         for kind in ({"kind": "add"}, {"kind": "update", "replaces": ["hid-1"]}):
             deltas = [{**delta, **kind}]
-            place = {"user": USERS[0], "agent": "rag", "scope": "company"}
             yield Ask("POST", "/v1/deltas", body={**place, "deltas": deltas, "strict": False})
 
 

@@ -13,6 +13,7 @@ from engramlog.projections.episodes.delta import (
     payload_of,
     replaced_by,
 )
+from engramlog.projections.episodes.shown import hides
 from engramlog.projections.episodes.stating import StatedFact
 from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.moment import LIVE
@@ -47,7 +48,8 @@ WHERE f.entity=? AND f.relation=? AND f.scope=? AND f.garden_id IS ? AND m.user=
 ORDER BY f.from_position
 """
 _HASHES = """
-SELECT e.id, hash FROM json_each(?2) n CROSS JOIN episodes e ON e.partition=?1 AND e.id=n.value
+SELECT e.id, hash, user, agent, session, metadata FROM json_each(?2) n
+CROSS JOIN episodes e ON e.partition=?1 AND e.id=n.value
 ORDER BY e.peer IS NULL, e.actor=?3, position DESC
 """
 """The last row of an id counts: the caller's own, else the oldest recorded here or of a peer."""
@@ -113,9 +115,15 @@ class DeltaBook:
             live = end == LIVE and base > 0.0
             self._add(DeltaFact(name, fact_id, user, agent, live, *said))
         sources = json_list({each: None for p in proposals for each in p.delta.source_episode_ids})
-        self._hashes: dict[str, str] = dict(
-            query(self._db, _HASHES, (partition, sources, context.actor))
-        )
+        hiding = context.image.tombstones.hiding
+        self._hashes: dict[str, str] = {
+            name: digest
+            for name, digest, user, agent, session, told in query(
+                self._db, _HASHES, (partition, sources, context.actor)
+            )
+            if not hiding
+            or not hides(hiding, user, agent, session, command.scope, json.loads(told))
+        }
         self._fresh: dict[tuple[MemoryPlace, str, str], list[DeltaFact]] = {}
 
     def _readable(self, facts: Iterable[str]) -> frozenset[str]:
@@ -226,7 +234,7 @@ class DeltaBook:
         self._known.setdefault(proposal.delta_id, []).append(known)
 
     def hashes(self, proposal: Proposal) -> list[str]:
-        """Hashes of those source episodes that exist here."""
+        """Hashes of those source episodes that exist here and no tombstone hides."""
         if proposal.episodes is not None:
             return proposal.episodes
         named = proposal.delta.source_episode_ids
