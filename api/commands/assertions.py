@@ -204,7 +204,7 @@ def _states_provenance(context: RequestContext, request: AssertRequest) -> bool:
 def _derives_from_scope(context: RequestContext, parents: tuple[Parent, ...], scope: str) -> bool:
     view = context.view()
     inside = context.authorization.narrowed(frozenset({scope}))
-    named = [(parent.hash, parent.fact_id) for parent in parents]
+    named = [(parent.hash, parent.fact_id, None) for parent in parents]
     return any(shown_facts(context.node.reader, view, named, inside, context.moment(view)))
 
 

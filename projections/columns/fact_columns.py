@@ -138,6 +138,11 @@ class ColumnView:
         )
         return rival
 
+    def of_node(self, slots: I32, origin: int) -> I32:
+        """Those of ``slots`` that a node (its number) stated; all if it stated none of them."""
+        own = slots[self.origin[slots] == origin]
+        return own if len(own) else slots
+
     def unexpired_claims(self, slots: I32, moment: Moment) -> Bool:
         """Which facts are claims at the moment and have not expired."""
         return self.claimed(slots, moment) & (self.valid_until[slots] > moment.valid_us)

@@ -1,8 +1,10 @@
 """The provenance walk: a fact's ancestors by derivation.
 
 Links go from content hash to content hash. A hash means the newest visible fact with that content
-at the Moment, or nothing. Visibility is decided in memory before any row is read. So answer, counts
-and cost are the same for an absent fact and a hidden one. Source: seed §20.6.2, wire 5.4.
+at the Moment, or nothing; one that the child's node stated comes first, so that no other node gives
+its facts other ancestors by repeating them. Visibility is decided in memory before any row is read.
+So answer, counts and cost are the same for an absent fact and a hidden one. Source: seed §20.6.2,
+wire 5.4.
 """
 
 from __future__ import annotations
@@ -74,9 +76,9 @@ def walk(
     for hops in range(1, depth + 1):
         asked = _newly_named(frontier, ancestors, links)
         room = NODES_MAX - len(ancestors)
-        named = list(asked.items())[:room]
+        named = [(name, *given) for name, given in asked.items()][:room]
         rows = shown_facts(reader, view, named, authorization, moment)
-        for (name, _), row in zip(named, rows, strict=True):
+        for (name, *_), row in zip(named, rows, strict=True):
             ancestors[name] = Ancestor(name, hops, row)
         frontier = [row for row in rows if row is not None]
         if len(asked) > room or len(links) >= LINKS_MAX:
@@ -87,10 +89,10 @@ def walk(
 
 def _newly_named(
     frontier: Sequence[FactRow], ancestors: Mapping[str, Ancestor], links: dict[Link, None]
-) -> dict[str, str | None]:
-    """The hashes (with fact ids, if given) that the frontier names for the first time; records
-    every link."""
-    asked: dict[str, str | None] = {}
+) -> dict[str, tuple[str | None, str]]:
+    """The hashes that the frontier names for the first time, each with its fact id, if given, and
+    the node that named it; records every link."""
+    asked: dict[str, tuple[str | None, str]] = {}
     for row in frontier:
         child = content_hash(row)
         for parent in row.derived_from:
@@ -98,7 +100,8 @@ def _newly_named(
                 return asked
             links[Link(child, parent.hash)] = None
             if parent.hash not in ancestors:
-                asked[parent.hash] = asked.get(parent.hash) or parent.fact_id
+                name, origin = asked.get(parent.hash, (None, row.origin))
+                asked[parent.hash] = (name or parent.fact_id, origin)
     return asked
 
 
@@ -107,7 +110,7 @@ def parents(
 ) -> list[tuple[Parent, FactRow | None]]:
     """The entries of a fact's ``derived_from``, each with its visible fact, if any."""
     entries = row.derived_from
-    asked = [(entry.hash, entry.fact_id) for entry in entries]
+    asked = [(entry.hash, entry.fact_id, row.origin) for entry in entries]
     rows = shown_facts(reader, view, asked, authorization, moment)
     return list(zip(entries, rows, strict=True))
 
@@ -115,22 +118,24 @@ def parents(
 def shown_facts(
     reader: Reader,
     view: View,
-    asked: Sequence[tuple[str, str | None]],
+    asked: Sequence[tuple[str, str | None, str | None]],
     authorization: Authorization,
     moment: Moment,
 ) -> list[FactRow | None]:
-    """For each (content hash, fact id or None): the fact with that id, if it is visible and has
-    that content, else the newest visible fact with that content."""
-    slots = [view.cid_slots(int(name[:16], 16)) for name, _ in asked]
+    """For each (content hash, fact id or None, node or None): the fact with that id, if it is
+    visible and has that content, else the newest visible fact with that content, the node's own
+    first."""
+    slots = [view.cid_slots(int(name[:16], 16)) for name, *_ in asked]
     everyone: I32 = np.unique(np.concatenate(slots)) if slots else np.empty(0, dtype=np.int32)
     visible = known(view, authorization, moment, everyone)
     rows = {row.from_position: row for row in reader.rows(view.from_position[visible].tolist())}
     found: list[FactRow | None] = []
-    for (name, fact_id), candidates in zip(asked, slots, strict=True):
+    for (name, fact_id, origin), candidates in zip(asked, slots, strict=True):
         positions = view.from_position[candidates].tolist()
         shown = [rows[each] for each in positions if each in rows]
         shown = [row for row in shown if row.cid == f"sha256:{name}"]
-        exact = [row for row in shown if row.id == fact_id] or shown
+        own = [row for row in shown if row.origin == origin] or shown
+        exact = [row for row in shown if row.id == fact_id] or own
         found.append(max(exact, key=lambda row: (row.hlc, row.id)) if exact else None)
     return found
 

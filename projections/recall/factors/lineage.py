@@ -8,6 +8,7 @@ Cycles and long chains end at ``HOPS_MAX``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,7 +50,8 @@ def derivation_depth(survey: Survey, slots: I32) -> I64:
 
 
 def _visible_parents(survey: Survey, children: Sequence[int]) -> dict[int, tuple[int, ...]]:
-    """By child: the newest visible fact for each content that it was derived from."""
+    """By child: the newest visible fact for each content that it was derived from, of the child's
+    node if that stated it."""
     view = survey.view
     candidates: dict[int, I32] = {}
     for child in children:
@@ -60,12 +62,21 @@ def _visible_parents(survey: Survey, children: Sequence[int]) -> dict[int, tuple
         return {}
     everyone: I32 = np.unique(np.concatenate(list(candidates.values())))
     visible = set(known(view, survey.authorization, survey.moment, everyone).tolist())
-    newest: dict[int, int] = {}
+    shown: dict[int, I32] = {}
     for number, found in candidates.items():
-        shown = [slot for slot in found.tolist() if slot in visible]
-        if shown:
-            newest[number] = int(view.by_age(np.array(shown, dtype=np.int32))[-1])
+        seen = [slot for slot in found.tolist() if slot in visible]
+        if seen:
+            shown[number] = np.array(seen, dtype=np.int32)
+
+    @cache
+    def newest(number: int, origin: int) -> int:
+        return int(view.by_age(view.of_node(shown[number], origin))[-1])
+
     return {
-        child: tuple(newest[number] for number in view.parents(child) if number in newest)
+        child: tuple(
+            newest(number, int(view.origin[child]))
+            for number in view.parents(child)
+            if number in shown
+        )
         for child in children
     }

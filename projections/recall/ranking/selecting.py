@@ -129,7 +129,7 @@ def add_parents(
         if child.row.parents_json == "[]":
             continue
         for parent in child.row.derived_from:
-            found = _newest(survey, f"sha256:{parent.hash}", rows, slots_of_cid)
+            found = _newest(survey, f"sha256:{parent.hash}", child.slot, rows, slots_of_cid)
             if found is None or found[0] in present or len(parents) >= room:
                 continue
             slot, row = found
@@ -183,17 +183,20 @@ class _Cut(Collection[list[str]]):
 
 
 def _newest(
-    survey: Survey, cid: str, rows: Rows, slots_of_cid: SlotsOfCid
+    survey: Survey, cid: str, child: int, rows: Rows, slots_of_cid: SlotsOfCid
 ) -> tuple[int, FactRow] | None:
-    """The newest fact with this CID that may be in the answer, and its row."""
+    """The newest fact with this CID that may be in the answer, of the child's node if there is one,
+    and its row."""
     view = survey.view
     slots: I32 = np.array([n for n in slots_of_cid(cid) if n < view.count], dtype=np.int32)
     slots = survey.view.by_age(np.sort(survey.walkable(slots)))[::-1]
     # The lookup may match a prefix of the hash; the row decides.
-    for row in rows(view.from_position[slots].tolist()):
-        if row.cid == cid:
-            return int(np.searchsorted(view.from_position, row.position)), row
-    return None
+    same = [row for row in rows(view.from_position[slots].tolist()) if row.cid == cid]
+    found: I32 = np.array([view.slot_at(row.position) for row in same], dtype=np.int32)
+    if not len(found):
+        return None
+    slot = int(view.of_node(found, int(view.origin[child]))[0])
+    return slot, next(row for row in same if row.position == view.from_position[slot])
 
 
 def _index(slots: I32, slot: int) -> int | None:

@@ -23,7 +23,8 @@ WALK_HASHES_MAX = 10_000
 
 _LINKS = "SELECT from_position, parent_hash FROM derivations ORDER BY from_position"
 _PARENTS = """
-SELECT parent_hash, facts.id FROM derivations JOIN fact_rows AS facts USING (from_position)
+SELECT parent_hash, facts.id, received_from IS NULL
+FROM derivations JOIN fact_rows AS facts USING (from_position)
 WHERE child_hash=?1 AND (garden_id IS NULL OR garden_id IS ?2)
 """
 _CHILDREN = """
@@ -107,12 +108,15 @@ def closes_cycle(
     parents: Iterable[str],
     garden_id: str | None,
     readable: Callable[[Iterable[str]], frozenset[str]],
+    stated_here: Callable[[str], bool],
 ) -> bool:
     """Whether content ``child_hash`` derived from ``parents`` would be its own ancestor.
 
     Follows only links of facts that the writer may read (``readable``), in the written garden or in
-    none: a refusal must not reveal private facts of others. A cycle through unreadable facts, or
-    through two nodes, is accepted; every walk stops at content it has seen.
+    none: a refusal must not reveal private facts of others. Of content that this node has stated
+    itself (``stated_here``), only its own links count: a peer could repeat it with other parents.
+    A cycle through unreadable facts, or through two nodes, is accepted; every walk stops at content
+    it has seen.
 
     Content from which nothing was derived yet, as nearly all new content, cannot close one. For
     other content, follows at most ``WALK_HASHES_MAX`` ancestors. A larger history counts as a
@@ -133,6 +137,8 @@ def closes_cycle(
         if len(seen) > WALK_HASHES_MAX:
             return True
         rows = query(db, _PARENTS, (parent, garden_id))
-        shown = readable([fact for _, fact in rows])
-        waiting.extend(link for link, fact in rows if fact in shown)
+        shown = readable([fact for _, fact, _ in rows])
+        links = [(link, ours) for link, fact, ours in rows if fact in shown]
+        ours_alone = not all(ours for _, ours in links) and stated_here(parent)
+        waiting.extend(link for link, ours in links if ours or not ours_alone)
     return False

@@ -8,6 +8,8 @@ import msgspec
 from engramlog.eventlog.event import fact_partition
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactAsserted, FactAttributes
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.image.view import View
 from engramlog.projections.memories.attribute_rules import CONFIDENTIAL, misplaced
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.conflicts.denials import open_denials
@@ -57,9 +59,9 @@ def assert_fact(command: AssertFact, context: Context) -> Decision:
         context.flush()
         parents = [parent.hash for parent in command.derived_from]
         child = command.cid.removeprefix("sha256:")
-        if closes_cycle(
-            context.db, child, parents, garden, partial(readable, context, command.rights)
-        ):
+        seen = partial(readable, context, command.rights)
+        stated_here = partial(_stated_here, context, command.rights)
+        if closes_cycle(context.db, child, parents, garden, seen, stated_here):
             raise CommandRefused(_CYCLE)
     if command.confidence == 0.0:
         return state_zero(stated_payload(command), command.zero, context, command.rights)
@@ -83,6 +85,14 @@ def assert_fact(command: AssertFact, context: Context) -> Decision:
     context.undecided.asserted |= {fact, key}
     context.undecided.newest[*key, command.source] = (fact, *content, encoded(command.attributes))
     return Decision([draft], fact_id=fact, rival=rival)
+
+
+def _stated_here(context: Context, rights: Authorization | None, content: str) -> bool:
+    """Whether a fact of this node that the caller may read has this content (a hash)."""
+    view = View(context.image)
+    slots = view.cid_slots(int(content[:16], 16))
+    slots = slots[view.peer[slots] < 0]
+    return bool(len(slots) and (rights is None or rights.mask(view, slots).any()))
 
 
 def stated_payload(command: AssertFact) -> FactAsserted:
