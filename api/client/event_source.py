@@ -1,8 +1,9 @@
 """A peer's streams over HTTP, for the thread that replays it (``pulling.PeerSource``)."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
@@ -101,11 +102,22 @@ class HttpPeerSource:
 
     def digests(self) -> PeerDigests:
         """Digests of the peer's streams and tombstones, and of its copies of ours."""
-        body = self._get(_target(DIGESTS_PATH, {}), HEADS_BYTES_MAX).body
+        answer = self._answered(self._begun(_target(DIGESTS_PATH, {}), HEADS_BYTES_MAX), (404,))
+        if answer.status == 404:
+            raise PeerUnreachable(
+                f"{self.url} has no digests to compare: it runs an earlier or another release"
+            )
         try:
-            return msgspec.json.decode(body, type=PeerDigests)
+            given = msgspec.json.decode(answer.body, type=dict[str, Any])
+            lacking = [name for name in PeerDigests.__struct_fields__ if name not in given]
+            if "digests" in given and lacking:
+                raise PeerUnreachable(
+                    f"{self.url} runs an earlier release, whose digests lack {', '.join(lacking)}:"
+                    " update it, then compare"
+                )
+            return msgspec.convert(given, PeerDigests)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
-            raise PeerUnreachable(f"cannot read the digests: {fault}") from fault
+            raise PeerUnreachable(f"cannot read the digests of {self.url}: {fault}") from fault
 
     def forget(self) -> None:
         """Do not wait for changed heads the next time."""
@@ -130,14 +142,14 @@ class HttpPeerSource:
             ahead[1].cancel()  # its answer is obsolete
         return self._answered(self._begun(target, most))
 
-    def _answered(self, pending: Future[HttpAnswer]) -> HttpAnswer:
+    def _answered(self, pending: Future[HttpAnswer], accept: Sequence[int] = ()) -> HttpAnswer:
         try:
             answer = answer_of(pending)
         except AnswerTooLarge as fault:
             raise PageFault("oversized", str(fault)) from fault
         except HttpFault as fault:
             raise PeerUnreachable(f"cannot reach {self.url}: {fault}") from fault
-        if answer.status not in (200, 204):
+        if answer.status not in (200, 204, *accept):
             raise self._refusal(answer)
         return answer
 

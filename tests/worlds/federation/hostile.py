@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from engramlog.api.client.event_source import EVENTS_PATH, STREAMS_PATH
+from engramlog.api.client.event_source import DIGESTS_PATH, EVENTS_PATH, STREAMS_PATH
 from engramlog.eventlog.signing import SignedHeads
 from engramlog.replay.federation.declaration import declare, fingerprint
 from engramlog.replay.federation.page import StreamPage, encode_page
@@ -43,6 +43,7 @@ class HostilePeer:
         app.router.add_get("/.well-known/stigmem", self._discovery)
         app.router.add_get(STREAMS_PATH, self._answer)
         app.router.add_get(EVENTS_PATH, self._answer)
+        app.router.add_get(DIGESTS_PATH, self._answer)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
