@@ -127,10 +127,10 @@ class Snapshots:
         tables' digests, if another node made them. Raises SnapshotFault: the file cannot be a
         snapshot, or is not ``expected``; StorageError: a file cannot be read or written."""
         with self._lock:
-            self.folder.mkdir(mode=0o700, exist_ok=True)
             target = self.folder / UNFINISHED
-            remove_database(target)
             try:
+                self.folder.mkdir(mode=0o700, exist_ok=True)
+                remove_database(target)
                 fill(target)
                 target.chmod(0o600)
                 snapshot = described(target, now_us, automatic=automatic)

@@ -19,6 +19,7 @@ from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.durable_file import replace
 from engramlog.eventlog.event import Stored
 from engramlog.eventlog.log import ReadableLog, within
+from engramlog.projections.archive.file_faults import file_errors
 from engramlog.projections.archive.segments import (
     Segment,
     Tip,
@@ -129,8 +130,8 @@ class Archive:
     @contextmanager
     def reading(self, position: int) -> Generator[list[Path]]:
         """``sources`` that stay in place until the block ends. Read quickly: an erasure waits for
-        the end."""
-        with self._lock:
+        the end. Raises StorageFull, StorageFailed: events that are not sealed yet need a file."""
+        with self._lock, file_errors("the archive"):
             files = self._sources(position)
             self._readers += 1
         try:

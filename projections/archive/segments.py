@@ -75,6 +75,9 @@ def write_parquet(target: Path, events: Sequence[Stored]) -> None:
         )
         with database() as db:
             db.execute(statement)
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
     finally:
         lines.unlink(missing_ok=True)
 

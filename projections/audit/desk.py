@@ -7,16 +7,15 @@ import logging
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
-from engramlog.eventlog.errors import StorageFailed, StorageFull
 from engramlog.projections.archive.archive import Archive
+from engramlog.projections.archive.file_faults import file_errors
 from engramlog.projections.arrays import I64
 from engramlog.projections.audit.sandbox import (
     FactStates,
@@ -72,7 +71,7 @@ class AuditDesk:
         for it cannot be written."""
         check_statement(sql)
         with self._lock:
-            with _file_errors():
+            with file_errors("audit statements"):
                 events, standing = self._files(view, authorization, moment)
             return run_sql(events, standing, sql, limits, self._started)
 
@@ -120,20 +119,6 @@ class AuditDesk:
             extract_standing(standing, fact_states_at(view, authorization, moment))
             self._made = wanted
         return events, standing
-
-
-@contextmanager
-def _file_errors() -> Generator[None]:
-    """Turn DuckDB's and the system's errors into the log's. Only the node's log names the files."""
-    import duckdb
-
-    try:
-        yield
-    except (OSError, duckdb.IOException) as fault:
-        _log.warning("the files for an audit statement cannot be written: %s", fault)
-        if "No space left" in str(fault):
-            raise StorageFull("no space left for the files of audit statements") from fault
-        raise StorageFailed("the files for audit statements cannot be written") from fault
 
 
 def rights_of(view: View, authorization: Authorization) -> Rights:

@@ -140,6 +140,25 @@ def test_a_statement_without_room_for_its_files_is_refused(disk: Path, tmp_path:
         subprocess.run(["umount", "-l", str(archive)], timeout=10, check=True)
 
 
+def test_a_history_without_room_for_its_files_is_refused(disk: Path) -> None:
+    with serving(disk / "data", "--no-auth") as node:
+        client = node.client()
+        record = client.post("/v1/facts", fact(1))
+        reads: tuple[tuple[str, dict[str, str]], ...] = (
+            (f"/v1/time-travel/facts/{record['id']}", {}),
+            ("/v1/log", {"kind": "fact_asserted"}),
+        )
+        fill_up(disk / "filler")
+        for path, query in reads:
+            with pytest.raises(ClientError, match="no space left") as refused:
+                client.get(path, query)
+            assert (refused.value.status, refused.value.code) == (507, "storage_full")
+        (disk / "filler").unlink()
+        for path, query in reads:
+            assert len(client.get(path, query)["events"]) == 1
+        assert "Traceback" not in node.errors()
+
+
 def test_a_read_only_file_system_is_named_at_start_and_stays_unchanged(disk: Path) -> None:
     with serving(disk / "data", "--no-auth") as node:
         record = node.client().post("/v1/facts", fact(1))
