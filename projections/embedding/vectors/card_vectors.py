@@ -43,8 +43,8 @@ class CardVectors:
         for key in list(self._rows):
             self.forget(key)
 
-    def nearest(self, query: F32, floor: float, count: int) -> list[tuple[CardKey, float]]:
-        """The ``count`` cards most like a question with a cosine above ``floor``, best first."""
+    def nearest(self, query: F32, floor: float) -> list[tuple[CardKey, float]]:
+        """All readers' cards with a cosine above ``floor`` with a question, best first."""
         with self._lock:
             held = list(self._rows.items())
         found = [
@@ -53,4 +53,4 @@ class CardVectors:
         ]
         near = [each for each in found if each[1] > floor]
         near.sort(key=lambda each: (-each[1], each[0].vector_key))
-        return near[:count]
+        return near

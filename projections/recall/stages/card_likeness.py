@@ -1,7 +1,8 @@
 """Similarity to a whole entity: the cosine of the question with its memory card.
 
-Only cards with survivors of this request in their entity, scope and garden count, and only in live
-questions: a card's vector is of its present text.
+Only cards with survivors of this request in their entity, scope and garden count, and only those
+for readers with the caller's ceiling: another card may show facts that the caller may not read. And
+only in live questions: a card's vector is of its present text.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from engramlog.projections.arrays import F32, F64, I32
 from engramlog.projections.cards.inputs import slots_of_key
 from engramlog.projections.normalization import SCOPES
+from engramlog.projections.tables.facts.cards import CardKey
 
 if TYPE_CHECKING:
     from engramlog.projections.recall.request_facts import Survey
@@ -29,10 +31,16 @@ def card_scores(survey: Survey, query: F32, floor: float) -> tuple[I32, F64]:
     present = moment.position == view.position and moment.valid_at_us is None
     if semantics is None or semantics.cards is None or not present:
         return _sorted(found)
-    for key, cosine in semantics.cards.nearest(query, floor, CARDS_MAX):
+    count, ceiling = 0, survey.authorization.ceiling
+    for key, cosine in semantics.cards.nearest(query, floor):
+        if count >= CARDS_MAX:
+            break
+        if key != CardKey(key.entity, key.scope, key.garden).of(ceiling):
+            continue
         slots = slots_of_key(view, key)
         slots = slots[survey.survivor_mask[slots]]
         slots = slots[view.scope[slots] == SCOPES.index(key.scope)]
+        count += bool(len(slots))
         score = (cosine - floor) / (1.0 - floor)
         for slot in slots.tolist():
             found[slot] = score

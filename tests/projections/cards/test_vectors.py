@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from engramlog.api.node.node import Node
-from engramlog.eventlog.kinds import Value
+from engramlog.eventlog.kinds import FactAttributes, Value
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.cards.inputs import AskedCard
 from engramlog.projections.cards.serving import Cards
@@ -18,7 +19,7 @@ from engramlog.projections.embedding.service import Embeddings
 from engramlog.projections.moment import Moment
 from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.request_facts import Gate, survey
-from engramlog.projections.recall.stages import semantic
+from engramlog.projections.recall.stages import card_likeness, semantic
 from engramlog.projections.recall.stages.candidates import Candidates
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.facts.cards import CardKey
@@ -53,15 +54,17 @@ class Desk:
         reader.followers.append(self.cards.committed)
         self.cards.start()
 
-    def say(self, text: str, entity: str = ATLAS, relation: str = "memory:note") -> str:
-        intent = asserted(entity, relation, Value("text", text))
+    def say(
+        self, text: str, entity: str = ATLAS, relation: str = "memory:note", **more: Any
+    ) -> str:
+        intent = replace(asserted(entity, relation, Value("text", text)), **more)
         done = self.node.write(intent)[0]
         assert isinstance(done, Done)
         assert done.fact_id is not None
         return done.fact_id
 
-    def write_card(self, key: CardKey = KEY) -> None:
-        asked = AskedCard(self.node.reader.pin(), key, READER, self.node.moment())
+    def write_card(self, key: CardKey = KEY, reader: Authorization = READER) -> None:
+        asked = AskedCard(self.node.reader.pin(), key, reader, self.node.moment())
         self.cards.serve(asked, force=True)
         self.settle()
 
@@ -195,3 +198,28 @@ def test_no_lift_in_the_past_or_where_the_reader_sees_nothing(desk: Desk) -> Non
     assert slot not in desk.ask(question, 0.5, moment=dated).slots
     blind = Authorization("agent:b", frozenset({"read"}), frozenset({"company"}))
     assert not len(desk.ask(question, 0.5, rights=blind).slots)
+
+
+def test_an_unreadable_card_takes_no_place(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(card_likeness, "CARDS_MAX", 1)
+    question = "blue whales sing songs under water"
+    desk.say(question, OTHER, scope="team")
+    desk.write_card(CardKey(OTHER, "team"))
+    desk.say("blue whales sing songs under ice")
+    unlike = desk.say("forty two", relation="memory:count")
+    desk.write_card()
+    reader = Authorization("agent:b", frozenset({"read"}), frozenset({"local"}))
+    assert desk.node.reader.slot_of(unlike) in desk.ask(question, 0.5, rights=reader).slots
+
+
+def test_a_card_lifts_nothing_by_facts_classified_too_high(desk: Desk) -> None:
+    question = "blue whales sing songs under water"
+    desk.say(question)
+    public = FactAttributes(classification=0)
+    unlike = desk.say("forty two", relation="memory:count", attributes=public)
+    low = READER.capped(0)
+    slot = desk.node.reader.slot_of(unlike)
+    for reader in (READER, low):
+        desk.write_card(KEY, reader)
+        assert slot in desk.ask(question, 0.5).slots
+        assert not len(desk.ask(question, 0.5, rights=low).slots)
