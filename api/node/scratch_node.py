@@ -46,7 +46,7 @@ class SupposedEmbeddings(CurrentEmbeddings):
 
 
 class ScratchNode(Node):
-    """Answers reads as a node does. It owns nothing: its maker ends it."""
+    """Answers reads as a node does. It owns nothing that ``close`` would close: its maker does."""
 
     def __init__(self, node: Node, scratch: Scratch) -> None:
         # Reads use only the protocol; the rest of the type is for replicas.
@@ -54,6 +54,7 @@ class ScratchNode(Node):
         super().__init__(
             node.directory, log, scratch.writer, scratch.reader, scratch.clock, node.cursor_key
         )
+        self._unclosed.clear()
         self.replica = node.replica
         self._of = node
         self._begun = scratch.reader.pin().count
@@ -86,9 +87,6 @@ class ScratchNode(Node):
         except EmbeddingError:
             made = semantics.supposing(node_slots, slots[:0], [])
         self.embeddings = SupposedEmbeddings(current, made)
-
-    def close(self) -> None:
-        """Does nothing: see the class."""
 
 
 def _node_slots(scratch_view: View, node_view: View, count: int) -> I32:
