@@ -3,7 +3,7 @@
 "When was Jimmy Gomez born?" is answered by a fact of ``legislator/g000585``, which another of its
 facts calls Jimmy Gomez. So an entity is named by its URI, its display name, or a short value that
 few entities have. Two kinds of its facts do not count: what it says in a conversation is rarely
-about it, and the fact that only names it says what the question says.
+about it, and one whose value is its display name says nothing new.
 """
 
 from __future__ import annotations
@@ -47,16 +47,14 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     """Facts of the named entities, ascending by slot. Raises StageDisabled: the question names no
     entity with such facts."""
     view = survey.view
-    by_name = named_entities(survey, earlier)
     spelled_out = _spelled_out(survey, parameters.holders_max, earlier)
-    named = distinct(
-        np.concatenate([by_name, *(view.entity[slots] for slots in spelled_out.values())])
-    )
+    of_values = [view.entity[slots] for slots in spelled_out.values()]
+    named = distinct(np.concatenate([named_entities(survey, earlier), *of_values]))
     hits = [each.slots for each in earlier.values()]
     about = [slots[among(view.entity[slots], named)] for slots in hits]
     about = distinct(np.concatenate([*about, newest_facts(survey, named, view.entity_slots)]))
     about = about[~_said(survey, named, about)]
-    about = np.setdiff1d(about, _naming(survey, by_name, spelled_out), assume_unique=True)
+    about = np.setdiff1d(about, _naming(survey, spelled_out), assume_unique=True)
     leading = [slots[among(view.object[slots], named)] for slots in hits]
     leading = distinct(np.concatenate([*leading, newest_facts(survey, named, view.object_slots)]))
     slots = distinct(np.concatenate([about, leading]))
@@ -100,16 +98,14 @@ def _spelled_out(
     }
 
 
-def _naming(survey: Survey, by_name: I32, spelled_out: Mapping[str, I32]) -> I32:
-    """The facts that only name their entity: those with its display name, or with a value by which
-    alone the question names it."""
-    view = survey.view
+def _naming(survey: Survey, spelled_out: Mapping[str, I32]) -> I32:
+    """The facts whose value is their entity's display name."""
+    entity, text = survey.view.entity, survey.view.entities.text
     found = [
         slot
         for value, slots in spelled_out.items()
         for slot in slots.tolist()
-        if view.entity[slot] not in by_name
-        or value == phrase_of(view.entities.text(int(view.entity[slot])))
+        if value == phrase_of(text(int(entity[slot])))
     ]
     return np.array(found, dtype=np.int32)
 

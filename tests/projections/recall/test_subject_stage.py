@@ -42,9 +42,10 @@ def table() -> World:
 
 def test_a_value_names_the_entity_of_its_other_facts() -> None:
     candidates = found(table(), "When was Jimmy Gomez born?")
-    assert candidates.slots.tolist() == [1, 4]
-    assert candidates.scores.tolist() == [1.0, 1.0]
+    assert candidates.slots.tolist() == [0, 1, 4]
+    assert candidates.scores.tolist() == [1.0, 1.0, 1.0]
     assert candidates.why(candidates.slots) == [
+        [f"subject: about {user('g585')}"],
         [f"subject: about {user('g585')}"],
         [f"subject: points at {user('g585')}"],
     ]
@@ -74,16 +75,17 @@ def test_a_value_of_more_entities_names_none_of_them() -> None:
     world = table()
     world.fact(user("a1"), "is:called", "Jimmy Gomez")
     world.fact(user("a1"), "is:born", "1990-01-01")
-    assert found(world, "When was Jimmy Gomez born?").slots.tolist() == [1, 4, 6]
+    assert found(world, "When was Jimmy Gomez born?").slots.tolist() == [0, 1, 4, 5, 6]
     with pytest.raises(StageDisabled):
         found(world, "When was Jimmy Gomez born?", holders_max=1)
 
 
-def test_a_value_in_the_question_stays_an_answer_about_an_entity_named_otherwise() -> None:
+def test_the_fact_with_the_value_may_be_the_answer_itself() -> None:
     world = World()
-    world.fact(user("pluto"), "is:kind", "dwarf planet")  # 0
-    world.fact(user("pluto"), "is:called", "Pluto")  # 1
-    assert found(world, "Is Pluto a dwarf planet?").slots.tolist() == [0]
+    world.fact(user("bo"), "has:role", "CFO")  # 0
+    world.fact(user("bo"), "has:desk", "12")  # 1
+    answer = ask(world, "Who is the CFO?", world.moment())
+    assert [each.row.value_v for each in answer.results] == ["CFO", "12"]
 
 
 def test_what_an_entity_says_is_not_about_it() -> None:
@@ -104,7 +106,7 @@ def test_unreadable_facts_name_nothing_and_are_not_found() -> None:
     world.fact(user("g585"), "is:ill", "yes", scope="team")  # 6
     query = "When was Jimmy Gomez born?"
     assert found(world, query).slots.tolist() == found(table(), query).slots.tolist()
-    assert found(world, query, "company", "team").slots.tolist() == [1, 2, 3, 4, 6]
+    assert found(world, query, "company", "team").slots.tolist() == [0, 1, 2, 3, 4, 5, 6]
 
 
 def ask(world: World, query: str, moment: Moment) -> RecallAnswer:
@@ -114,14 +116,12 @@ def ask(world: World, query: str, moment: Moment) -> RecallAnswer:
     )  # fmt: skip
 
 
-def test_the_answer_comes_before_the_fact_that_names() -> None:
-    world = table()
-    answer = ask(world, "When was Jimmy Gomez born?", world.moment())
-    first = answer.results[0]
-    assert first.row.value_v == "1974-11-25"
-    assert first.explain is not None
-    assert first.explain["stages"]["subject"]["normalised"] == 1.0
-    assert first.why[-1] == f"subject: about {user('g585')}"
+def test_an_answer_shows_what_the_stage_gave() -> None:
+    answer = ask(table(), "When was Jimmy Gomez born?", table().moment())
+    born = next(each for each in answer.results if each.row.value_v == "1974-11-25")
+    assert born.explain is not None
+    assert born.explain["stages"]["subject"]["normalised"] == 1.0
+    assert born.why[-1] == f"subject: about {user('g585')}"
 
 
 entities = st.sampled_from(["g585", "z17", "jimmy-gomez"])
