@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from engramlog.api.answers.chain_proof import FactChains
 from engramlog.api.answers.recall.outcome import RecallOutcome
@@ -99,6 +100,8 @@ class Service(ReadingService):
     control_token: str | None = None
     forking: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One fork runs at a time, because each takes its own memory."""
+    naming: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    """By name of an intent: only one request at a time finds a name free and takes it."""
 
     def close(self) -> None:
         """Release threads and files; the tasks have stopped."""

@@ -5,6 +5,7 @@ The goal, the sender and the recipients become separate facts (and edges), so th
 graph find them. One more fact holds the envelope for GET.
 """
 
+import asyncio
 from typing import Annotated, Any, Literal, cast
 from uuid import UUID, uuid4, uuid5
 
@@ -22,6 +23,7 @@ from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import AssertRequest, MomentQuery
 from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import FactValue, Instant, Name, Scope
+from engramlog.eventlog.log import Idempotency
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import live
 from engramlog.projections.moment import Moment, format_instant
@@ -137,6 +139,14 @@ async def create_intent(call: Call, request: IntentRequest) -> IntentRecord:
     key = call.idempotency()
     made = uuid4() if key is None else uuid5(_OF_KEYS, f"{key.actor}\n{key.key}")
     name = entity_named(call, request.id or f"intent:{made}", call.view().position)
+    async with call.service.naming.setdefault(name, asyncio.Lock()):
+        return await _stated(call, request, sent, name, key)
+
+
+async def _stated(
+    call: Call, request: IntentRequest, sent: dict[str, Any], name: str, key: Idempotency | None
+) -> IntentRecord:
+    """The intent, under a name that no other request takes meanwhile."""
     before = call.view()
     known = await call.in_pool(lambda: _found(call, before, name, call.moment(before)))
     envelope = _envelope(request, sent, name)

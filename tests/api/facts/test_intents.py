@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -140,6 +141,21 @@ def test_an_intent_repeated_under_its_key_is_answered_again(
         assert post(None).status_code == 409
     else:
         assert post("two").json()["id"] != first.json()["id"]
+
+
+def test_only_one_of_many_requests_at_once_takes_a_name(live: LiveNode) -> None:
+    def post(number: int) -> Any:
+        return live.call("POST", "/v1/intents", json=envelope(id="intent:one", goal=f"g{number}"))
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(post, range(8)))
+    (made,) = [each.json() for each in answers if each.status_code == 201]
+    assert [each.headers["X-Error-Code"] for each in answers if each.status_code != 201] == [
+        "intent_exists"
+    ] * 7
+    assert live.call("GET", "/v1/intents/intent:one").json() == made
+    facts = live.call("GET", "/v1/facts", params={"entity": "intent:one"}).json()["facts"]
+    assert {each["id"] for each in facts} == set(made["fact_ids"])
 
 
 @pytest.mark.parametrize("sender", [CTO, "agent:max"])
