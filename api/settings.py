@@ -22,6 +22,7 @@ from pydantic_settings import (
 )
 
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
+from engramlog.eventlog.kinds import Scope
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.normalization import SCOPES, normalize_uri
 from engramlog.projections.writing.content_rules import VALUE_BYTES_MAX
@@ -201,9 +202,7 @@ class Settings(BaseSettings):
     summaries_owner: str = setting(
         "system:summaries", "Source of their paragraphs.", min_length=1, max_length=2048
     )
-    summaries_scope: Literal["local", "team", "company", "public"] = setting(
-        "local", "Scope of their paragraphs."
-    )
+    summaries_scope: Scope = setting("local", "Scope of their paragraphs.")
     subscriptions_max: int = setting(100, "Subscriptions per principal.", ge=0, le=100_000)
     webhooks_allow_private: bool = setting(False, "Webhooks may use private networks and http.")
     log_level: Literal["debug", "info", "warning", "error"] = setting(

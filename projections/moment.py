@@ -10,6 +10,9 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+SECOND_US = 1_000_000
+HOUR_US = 3_600 * SECOND_US
+DAY_US = 24 * HOUR_US
 LIVE = 2**62
 """``to_position`` of a row that has not ended."""
 NO_START = -(2**62)

@@ -31,13 +31,18 @@ def normalize_uri(text: str) -> str:
     normal = trimmed.lower()
     if not normal.isprintable() or " " in normal:
         normal = _SPACES.sub("-", normal)
-    if _CONTROL.search(normal):
+    if has_control_character(normal):
         raise ValueError("entity URI must not hold control characters")
     if normal.startswith(_SCHEME_PREFIX):
         parts = normal[len(_SCHEME_PREFIX) :].split("/", 2)
         if len(parts) < 2 or not all(parts):
             raise ValueError("a stigmem:// URI must not have an empty authority, type or id")
     return normal
+
+
+def has_control_character(text: str) -> bool:
+    """Whether a text holds a control character of ASCII."""
+    return not text.isprintable() and _CONTROL.search(text) is not None
 
 
 def normalize_ref(text: str) -> str:

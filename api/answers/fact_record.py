@@ -4,8 +4,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from engramlog.api.schemas.values import Scope, ValueType
-from engramlog.eventlog.kinds import FactAttributes
+from engramlog.api.schemas.values import ValueType
+from engramlog.eventlog.kinds import FactAttributes, Scope
 from engramlog.projections.moment import Moment, format_instant
 from engramlog.projections.normalization import SCOPES
 

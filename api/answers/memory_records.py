@@ -7,6 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from engramlog.api.answers.fact_record import WireScope
 from engramlog.api.answers.same_fields import shaped
+from engramlog.eventlog.kinds import DeltaKind
 from engramlog.projections.episodes.delta import MemoryDelta
 from engramlog.projections.episodes.episode import Episode
 from engramlog.projections.memories.place import scope_key
@@ -41,7 +42,7 @@ class DeltaOutcome(Struct):
     """``applied``, ``known`` (applied earlier) or ``rejected``."""
 
     delta_id: str
-    kind: Literal["add", "update", "delete", "noop"]
+    kind: DeltaKind
     status: Literal["applied", "known", "rejected"]
     fact_id: str | None
     retracted: list[str]
@@ -52,7 +53,7 @@ class DeltaRecord(Struct):
     """An applied delta, or a rejected one with the reason."""
 
     delta_id: str
-    kind: Literal["add", "update", "delete", "noop"]
+    kind: DeltaKind
     user: str
     agent: str
     scope: WireScope

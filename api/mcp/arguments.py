@@ -18,7 +18,8 @@ from engramlog.api.schemas.memory.parts import Part
 from engramlog.api.schemas.recall import CardQuery, NeighborsQuery, RecallBody
 from engramlog.api.schemas.scopes import LintBody
 from engramlog.api.schemas.time_travel import DiffQuery, LifeQuery, StateQuery
-from engramlog.api.schemas.values import NAME_LENGTH_MAX, Scope, User
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, User
+from engramlog.eventlog.kinds import Scope
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -6,7 +6,8 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Name, Scope
+from engramlog.api.schemas.values import Name
+from engramlog.eventlog.kinds import Scope
 
 PolicyId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:\-]{0,127}$")]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -7,12 +7,12 @@ from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.attributes import Attributes
 from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import FactValue, Fields, Instant, Name, QueryShare, Scope, Share
-from engramlog.eventlog.kinds import Parent
+from engramlog.api.schemas.values import FactValue, Fields, Instant, Name, QueryShare, Share
+from engramlog.eventlog.kinds import Parent, Scope
 from engramlog.projections.cid import parse_fact_hash
 from engramlog.projections.moment import parse_instant
+from engramlog.projections.writing.content_rules import PARENTS_MAX
 
-PARENTS_MAX = 1000
 BATCH_ITEMS_MAX = 10_000
 REASON_LENGTH_MAX = 4096
 ID_LENGTH_MAX = 512

@@ -1,7 +1,6 @@
 """Typed values and the small validated types of requests."""
 
 import math
-import re
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from msgspec import Meta
@@ -10,11 +9,10 @@ from pydantic_core import PydanticCustomError
 
 from engramlog.api.python.values import is_exact, user_uri, wire_value
 from engramlog.api.schemas.model import Model
-from engramlog.eventlog.kinds import Value
+from engramlog.eventlog.kinds import Scope, Value
 from engramlog.projections.moment import instant_meant, parse_instant
-from engramlog.projections.normalization import URI_LENGTH_MAX, normalize_ref
+from engramlog.projections.normalization import URI_LENGTH_MAX, has_control_character, normalize_ref
 
-Scope: TypeAlias = Literal["local", "team", "company", "public"]
 ScopeText: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": list(get_args(Scope))})]
 """A scope in an answer."""
 Fields: TypeAlias = Literal["compact", "facts", "full"]
@@ -23,11 +21,10 @@ each fact's statement, ``full`` whole records."""
 ValueType: TypeAlias = Literal["string", "text", "number", "boolean", "datetime", "ref", "null"]
 VALUE_TYPES = get_args(ValueType)
 NAME_LENGTH_MAX = URI_LENGTH_MAX
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def _no_control(text: str) -> str:
-    if not text.isprintable() and _CONTROL.search(text):
+    if has_control_character(text):
         raise PydanticCustomError("control_character", "must not hold control characters")
     return text
 

@@ -6,6 +6,8 @@ from msgspec import Struct, field
 
 from engramlog.eventlog.kinds.payload import EpisodeKey, GardenId, InstantUs, Payload, Scope
 
+DeltaKind: TypeAlias = Literal["add", "update", "delete", "noop"]
+
 
 class EpisodeRecorded(Payload, frozen=True, gc=False, tag="episode_recorded"):
     """Something happened in a session of an agent with a user. Its key is the event id; ``id`` is
@@ -38,7 +40,7 @@ class AppliedDelta(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     """
 
     delta_id: str
-    delta: Literal["add", "update", "delete", "noop"]
+    delta: DeltaKind
     user: str
     agent: str
     rule_id: str
@@ -98,7 +100,7 @@ class DeltaRejected(Payload, frozen=True, tag="delta_rejected"):
     line: ClassVar[str] = "rejected"
     scope: Scope
     delta_id: str
-    delta: Literal["add", "update", "delete", "noop"]
+    delta: DeltaKind
     user: str
     agent: str
     rule_id: str

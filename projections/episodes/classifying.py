@@ -5,10 +5,11 @@ difference: a pass carries the state that the tables would have if each episode 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from msgspec import Struct, field
 
+from engramlog.eventlog.kinds import DeltaKind
 from engramlog.projections.episodes.delta import (
     AddDelta,
     ConsolidationRuleError,
@@ -171,7 +172,7 @@ def key_of(rule: Rule, episode: Episode) -> KeyOfFact | None:
 
 def _classify(rule: Rule, episode: Episode, standing: CurrentFacts) -> MemoryDelta:
     intent = episode.metadata.get("intent")
-    if intent is not None and intent not in ("add", "update", "delete", "noop"):
+    if intent is not None and intent not in get_args(DeltaKind):
         raise UnusableEpisode("metadata.intent must be add, update, delete or noop")
     if intent == "noop":
         return NoopDelta(**_origin(rule, episode))

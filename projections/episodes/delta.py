@@ -11,13 +11,13 @@ from uuid import UUID, uuid5
 import msgspec
 from msgspec import Struct, field
 
+from engramlog.eventlog.kinds import DeltaKind
 from engramlog.projections.memories.place import MemoryPlace
 
 SOURCES_MAX = 1_000
 REPLACES_MAX = 1_000
 _NAMESPACE = UUID("8f0c7a52-3f0e-5c0b-9d6a-5b1c9d0e7a11")
 
-DeltaKind: TypeAlias = Literal["add", "update", "delete", "noop"]
 ConflictReason: TypeAlias = Literal[
     "missing",
     "already_retracted",

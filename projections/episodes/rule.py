@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct, field
 
+from engramlog.eventlog.kinds import DeltaKind, Scope
 from engramlog.projections.episodes.cadence import Cadence, CadenceError, parse_cadence
 from engramlog.projections.episodes.pattern_cost import ManyWays, check_cost
 from engramlog.projections.episodes.salience import DAY_S, SalienceWeights
@@ -31,7 +32,6 @@ METADATA = "metadata."
 RuleId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,126}$")]
 Fraction = Annotated[float, Meta(ge=0.0, le=1.0)]
 Operator: TypeAlias = Literal["eq", "ne", "in", "regex", "gte", "lte", "exists"]
-Emission: TypeAlias = Literal["add", "update", "delete", "noop"]
 
 
 class RuleError(ValueError):
@@ -59,7 +59,7 @@ class Then(_Part, frozen=True):
     """What a match emits. In the texts of ``fact``, ``{content}``, ``{subject}``,
     ``{metadata.NAME}`` and named groups of a regex (``{group.NAME}``) are filled in."""
 
-    emit: Emission
+    emit: DeltaKind
     fact: dict[str, str] = field(default_factory=dict)
     replaces: str | None = None
     confidence: Fraction = 1.0
@@ -92,7 +92,7 @@ class Rule(_Part, frozen=True):
     id: RuleId
     cadence: Any
     description: Annotated[str, Meta(max_length=4096)] = ""
-    scope: Literal["local", "team", "company", "public"] = "local"
+    scope: Scope = "local"
     garden_id: str | None = None
     user: str | None = None
     agent: str | None = None

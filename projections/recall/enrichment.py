@@ -15,15 +15,15 @@ from msgspec import Struct
 
 from engramlog.eventlog.kinds import FactAttributes
 from engramlog.projections.memories.memory_types import effective_confidence
-from engramlog.projections.moment import format_instant
+from engramlog.projections.moment import DAY_US, format_instant
 
 GENERAL = "general"
+"""The topic of a fact without one."""
 WARNING = "⚠️ Conflicts with another result — verify which is current"
 OVERLAP = 0.6
 """The least share of the shorter text's words that two conflicting texts have in common."""
 BODY_MAX = 80
 TIMELINE_MIN = 2
-DAY_US = 86_400_000_000
 CONFIDENCE_MIN, CONFIDENCE_MAX = 1.0, 5.0
 """abmind's scale; ours is 0 to 1."""
 

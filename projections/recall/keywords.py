@@ -94,13 +94,17 @@ def normalised(entries: Iterable[str]) -> list[str]:
     return [entry for entry in cleaned if entry.strip()]
 
 
+def words_of(texts: Iterable[str]) -> list[str]:
+    """The words of texts, in order; an apostrophe or a hyphen inside a word is part of it."""
+    return [word for text in texts for word in _WORD.findall(unicodedata.normalize("NFKC", text))]
+
+
 def significant_terms(texts: Iterable[str], cutting: Cutting) -> list[str]:
     """Distinct words, ignoring case, in order."""
     words: dict[str, str] = {}
-    for text in texts:
-        for word in _WORD.findall(unicodedata.normalize("NFKC", text)):
-            if len(word) >= cutting.letters_min:
-                words.setdefault(word.casefold(), word)
+    for word in words_of(texts):
+        if len(word) >= cutting.letters_min:
+            words.setdefault(word.casefold(), word)
     if not cutting.stop_words:
         words = {key: word for key, word in words.items() if key not in STOP_WORDS} or words
     return list(words.values())[: cutting.terms_max]

@@ -9,9 +9,6 @@ request's filters.
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections.abc import Iterable
 from functools import reduce
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -20,7 +17,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from engramlog.projections.columns.substring_index import strip_diacritics
-from engramlog.projections.recall.keywords import entries_of, own_words
+from engramlog.projections.recall.keywords import entries_of, own_words, words_of
 from engramlog.projections.recall.stages.fuzzy_search import PIECE_MIN
 
 if TYPE_CHECKING:
@@ -37,7 +34,6 @@ BY_LETTERS_MAX = 16
 """How many of these may be words that the index does not know. Counting them letter by letter reads
 all texts; further such words are kept without a check."""
 
-_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _TEXTS: tuple[Which, ...] = ("content", "original")
 
 
@@ -70,10 +66,10 @@ def choose(survey: Survey, ambient: Ambient) -> Chosen:
     request = survey.request
     entries = entries_of(request)
     message = len(entries) == 1 and len(entries[0].split()) > 1
-    terms = _words(entries) if message else entries
+    terms = words_of(entries) if message else entries
     kept = _distinguishing_terms(survey, ambient, terms)
     if not kept:
-        if not _distinguishing_terms(survey, ambient, _words([own_words(request)])):
+        if not _distinguishing_terms(survey, ambient, words_of([own_words(request)])):
             return Chosen(request, tuple(terms), NO_INFORMATIVE_TERMS)
         return Chosen(request)
     if len(kept) == len(terms):
@@ -86,10 +82,6 @@ def choose(survey: Survey, ambient: Ambient) -> Chosen:
         changed = msgspec.structs.replace(request, query=left, keywords=tuple(kept))
     dropped = tuple(dict.fromkeys(term for term in terms if term not in kept))
     return Chosen(changed, dropped)
-
-
-def _words(texts: Iterable[str]) -> list[str]:
-    return [w for text in texts for w in _WORD.findall(unicodedata.normalize("NFKC", text))]
 
 
 def _distinguishing_terms(survey: Survey, ambient: Ambient, terms: list[str]) -> list[str]:

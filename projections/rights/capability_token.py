@@ -20,14 +20,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from msgspec import Struct
 
 from engramlog.eventlog.identity import Identity, Rotation
-from engramlog.projections.moment import format_instant
+from engramlog.projections.moment import DAY_US, format_instant
 from engramlog.projections.rights.capability_grant import Grant
 
 BEARER_PREFIX = "stigcap1."
 BEARER_LENGTH_MAX = 6000
 BLOCKS_MAX = 8
 NONCE_BYTES = 32
-LIFETIME_US_MAX = 90 * 86_400_000_000
+LIFETIME_US_MAX = 90 * DAY_US
 BLOCK_CONTEXT = b"engramlog/capability-block/1\n"
 TOKEN_VERSION = 1
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from engramlog.projections.moment import parse_instant
+from engramlog.projections.moment import DAY_US, parse_instant
 from engramlog.projections.rights.capability_token import from_url_text, signs
 
 FIELDS = (
@@ -22,7 +22,7 @@ ROTATION_FIELDS = (
     "previous_key_id", "new_key_id", "new_public_key", "previous_public_key", "rotated_at",
     "signature",
 )  # fmt: skip
-LIFETIME_US_MAX = 730 * 86_400_000_000
+LIFETIME_US_MAX = 730 * DAY_US
 AHEAD_US_MAX = 300_000_000
 ROTATIONS_MAX = 100
 KEY_BYTES = 32

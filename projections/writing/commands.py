@@ -71,7 +71,7 @@ class AssertFact(OwnShape, frozen=True, kw_only=True, gc=False):
     garden_id: str | None = None
     attestation: Attestation | None = None
     attributes: FactAttributes | None = None
-    anew: bool = False
+    again: bool = False
     zero: Literal["follows its source", "does nothing", "ends all"] = "follows its source"
     rights: Authorization | None = None
 

@@ -7,7 +7,6 @@ received pages keep the judgement of their version.
 """
 
 import math
-import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -33,7 +32,12 @@ from engramlog.projections.memories.attribute_rules import attributes_fault
 from engramlog.projections.memories.place import MemoryScopeError, name_part
 from engramlog.projections.memories.summary_naming import period_of_name
 from engramlog.projections.moment import parse_instant
-from engramlog.projections.normalization import URI_LENGTH_MAX, normalize_ref, normalize_uri
+from engramlog.projections.normalization import (
+    URI_LENGTH_MAX,
+    has_control_character,
+    normalize_ref,
+    normalize_uri,
+)
 
 CONTENT_RULES = 2
 """The version of these rules. 2: a fact may not choose its id."""
@@ -46,7 +50,6 @@ PARENTS_MAX = 1_000
 NAMED_MAX = 10_000
 """Facts or events that one event may name."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -72,7 +75,7 @@ def _fact(fact: FactAsserted) -> None:
     for name, text in (("entity", fact.entity), ("source", fact.source)):
         if len(text) > URI_LENGTH_MAX or normalize_uri(text) != text:
             raise _Broken(f"{name} must be in stored form")
-    if not 0 < len(fact.relation) <= URI_LENGTH_MAX or _CONTROL.search(fact.relation):
+    if not 0 < len(fact.relation) <= URI_LENGTH_MAX or has_control_character(fact.relation):
         raise _Broken(f"relation must have 1 to {URI_LENGTH_MAX} characters, none of them control")
     _value(fact.value)
     if fact.valid_from is not None:

@@ -14,15 +14,19 @@ from msgspec import Struct
 from engramlog.eventlog.clock import FUTURE_SKEW_MS_MAX, format_hlc, pack_hlc, parse_hlc
 from engramlog.eventlog.kinds import FactAsserted, ForeignFact, Parent, RefusedFact, Value
 from engramlog.projections.cid import parse_fact_hash, with_cid
+from engramlog.projections.columns.numbered_texts import VALUE_TYPES
 from engramlog.projections.moment import parse_instant
-from engramlog.projections.normalization import SCOPES, is_reserved, normalize_ref, normalize_uri
-from engramlog.projections.writing.content_rules import content_fault
+from engramlog.projections.normalization import (
+    SCOPES,
+    URI_LENGTH_MAX,
+    is_reserved,
+    normalize_ref,
+    normalize_uri,
+)
+from engramlog.projections.writing.content_rules import PARENTS_MAX, content_fault
 
-NAME_LENGTH_MAX = 2048
-PARENTS_MAX = 1000
 OUTSIDE = "scope_not_permitted"
 """The agreement does not cover the fact's scope."""
-_TYPES = ("string", "text", "number", "boolean", "datetime", "ref", "null")
 
 
 class RecordBounds(Struct, frozen=True):
@@ -43,7 +47,7 @@ def name_of(record: object) -> str:
     """The peer's id of a record, or a name made from the invalid id."""
     fields = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
     given = fields.get("id")
-    if isinstance(given, str) and 0 < len(given) <= NAME_LENGTH_MAX and given.isprintable():
+    if isinstance(given, str) and 0 < len(given) <= URI_LENGTH_MAX and given.isprintable():
         return given
     text = json.dumps(record, sort_keys=True, default=str)
     return f"unnamed:{sha256(text.encode()).hexdigest()[:16]}"
@@ -136,7 +140,7 @@ def _fact(record: dict[str, Any], name: str, bounds: RecordBounds) -> FactAssert
 
 def _names(record: dict[str, Any]) -> tuple[str, str, str]:
     relation = record.get("relation")
-    if not isinstance(relation, str) or not 0 < len(relation) <= NAME_LENGTH_MAX:
+    if not isinstance(relation, str) or not 0 < len(relation) <= URI_LENGTH_MAX:
         raise _Refusal("malformed")
     try:
         entity, source = (normalize_uri(_text(record, name)) for name in ("entity", "source"))
@@ -164,7 +168,7 @@ def _value(record: dict[str, Any], bytes_max: int) -> Value:
         raise _Refusal("redacted")
     if fields.get("interpret_as", "content") != "content":
         raise _Refusal("instruction_write_required")
-    if kind not in _TYPES:
+    if kind not in VALUE_TYPES:
         raise _Refusal("invalid_value")
     text = _value_text(kind, v)
     if len(text.encode(errors="replace")) > bytes_max:

@@ -7,6 +7,7 @@ from engramlog.api.console.reach import reach
 from engramlog.api.console.requests import Column, Request, fields_of, table
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import print_json
+from engramlog.projections.normalization import SCOPES
 
 EXAMPLES = """\
 examples:
@@ -31,9 +32,7 @@ def register(commands: Subcommands) -> None:
     group = commands.group("decay", "lower the confidence of old facts", EXAMPLES)
     parser = group.reaching("sweep", "run decay now", run_sweep)
     parser.add_argument("--dry-run", action="store_true", help="only count the facts")
-    parser.add_argument(
-        "--scope", choices=("local", "team", "company", "public"), help="default: all"
-    )
+    parser.add_argument("--scope", choices=SCOPES, help="default: all")
     parser.add_argument(
         "--ttl-seconds", type=float, help="retract older facts, instead of the stored policies"
     )

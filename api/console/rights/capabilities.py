@@ -14,7 +14,7 @@ from engramlog.api.console.requests import Request, everybodys, fields_of, table
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import print_json
 from engramlog.api.routes.rights.capabilities import CapabilityClaims, claims
-from engramlog.projections.moment import instant_meant, parse_instant
+from engramlog.projections.moment import SECOND_US, instant_meant, parse_instant
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.rights.capability_grant import VERBS, Grant, GrantError, stored_prefix
 from engramlog.projections.rights.capability_token import (
@@ -41,7 +41,6 @@ examples:
   engramlog capability issue --subject agent:scribe --verb read --verb write --scope team \\
       --entity stigmem://acme.example/project --ttl 86400 --data memory
 """
-MICROSECONDS = 1_000_000
 
 COLUMNS = ("token_id", "status", "subject", "verb", "object", "expiry", "issuer", "description")
 LIST = Request(
@@ -153,7 +152,7 @@ def _inspected(text: str) -> dict[str, Any]:
         verified = verify(decode_bearer(text))
     except CapabilityInvalid as fault:
         return to_builtins(CapabilityClaims(valid=False, reason=str(fault)))
-    now_us = int(datetime.now(UTC).timestamp() * MICROSECONDS)
+    now_us = int(datetime.now(UTC).timestamp() * SECOND_US)
     return to_builtins(claims(verified, fault_of(verified, now_us)))
 
 

@@ -9,6 +9,7 @@ from engramlog.api.console.reach import reach
 from engramlog.api.console.requests import Request, everybodys, fields_of, says, table
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import day, print_json
+from engramlog.projections.normalization import SCOPES
 
 KEY_LENGTH_MIN = 32
 KEY_BYTES = 32
@@ -63,7 +64,7 @@ def register(commands: Subcommands) -> None:
         "--scope",
         dest="scopes",
         action="append",
-        choices=("local", "team", "company", "public"),
+        choices=SCOPES,
         help="a scope the key covers; repeatable (default: all)",
     )
     parser.add_argument(

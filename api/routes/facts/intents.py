@@ -22,7 +22,8 @@ from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import AssertRequest, MomentQuery
 from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import FactValue, Instant, Name, Scope
+from engramlog.api.schemas.values import FactValue, Instant, Name
+from engramlog.eventlog.kinds import Scope
 from engramlog.eventlog.log import Idempotency
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import live

@@ -13,6 +13,7 @@ from engramlog.api.http.routing import Routes
 from engramlog.api.routes.federation.peers import require_federation
 from engramlog.api.schemas.model import Model
 from engramlog.eventlog.kinds import PeerDeclared
+from engramlog.projections.normalization import URI_LENGTH_MAX
 from engramlog.replay.federation.declaration import (
     Declaration,
     declaration_fault,
@@ -23,14 +24,12 @@ from engramlog.replay.federation.declaration import (
 
 routes = Routes("federation")
 
-TEXT_MAX = 2_048
-
 
 class DeclarationBody(Model, extra="allow"):
     """A node's signed declaration (wire 3.1)."""
 
     node_id: str = Field(min_length=1, max_length=200)
-    node_url: str = Field(min_length=1, max_length=TEXT_MAX)
+    node_url: str = Field(min_length=1, max_length=URI_LENGTH_MAX)
     federation_pubkey: str = Field(min_length=1, max_length=200)
     allowed_scopes: list[str] = Field(min_length=1, max_length=4)
     signed_at: str = Field(min_length=1, max_length=64)

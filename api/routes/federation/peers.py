@@ -13,8 +13,9 @@ from engramlog.api.http.errors import ApiError, coded, invalid
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks.peering import ReplayState
 from engramlog.api.schemas.model import Model
-from engramlog.eventlog.kinds import PeerGrants, PeerStateSet
+from engramlog.eventlog.kinds import PeerGrants, PeerStateSet, Scope
 from engramlog.projections.moment import format_instant
+from engramlog.projections.normalization import URI_LENGTH_MAX
 from engramlog.projections.tables.peers.peers import (
     EquivocationEvidence,
     PeerRow,
@@ -27,13 +28,11 @@ from engramlog.replay.federation.declaration import fingerprint, wire_key
 
 routes = Routes("federation")
 
-TEXT_MAX = 2_048
-
 
 class GrantsBody(Model, extra="forbid"):
     """The rights of a peer here. ``scopes``: by default those of its declaration."""
 
-    scopes: list[Literal["local", "team", "company", "public"]] | None = None
+    scopes: list[Scope] | None = None
     gardens: list[str] = Field(default=[], max_length=1_000)
     wire: Literal["events", "facts"] | None = None
     pull: bool = True
@@ -60,7 +59,7 @@ class ReasonBody(Model, extra="forbid"):
 class ReleaseBody(Model, extra="forbid"):
     """The stream to resume; ``reason`` for the log."""
 
-    stream: str = Field(min_length=1, max_length=TEXT_MAX)
+    stream: str = Field(min_length=1, max_length=URI_LENGTH_MAX)
     reason: str = Field(default="", max_length=1_000)
 
 

@@ -21,7 +21,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
 from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Scope
+from engramlog.eventlog.kinds import Scope
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import live

@@ -15,10 +15,10 @@ from engramlog.api.http.errors import ApiError, coded, invalid, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.issuers import issuers_of
 from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Instant, Name, Position, Scope
-from engramlog.eventlog.kinds import CapabilityIssued
+from engramlog.api.schemas.values import Instant, Name, Position
+from engramlog.eventlog.kinds import CapabilityIssued, Scope
 from engramlog.projections.authorization import CEILING
-from engramlog.projections.moment import LIVE, format_instant, parse_instant
+from engramlog.projections.moment import LIVE, SECOND_US, format_instant, parse_instant
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.rights.capability_grant import VERBS, Grant, GrantError, stored_prefix
 from engramlog.projections.rights.capability_token import (
@@ -35,7 +35,6 @@ from engramlog.projections.writing.commands import RevokeCapability
 
 routes = Routes("capabilities")
 
-SECOND_US = 1_000_000
 
 LIFETIME_SECONDS_MAX = 90 * 86_400
 LIFETIME_SECONDS = 3600

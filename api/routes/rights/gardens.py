@@ -13,7 +13,7 @@ from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.rights.gardens import GardenRequest, MemberRequest, RoleRequest
 from engramlog.api.schemas.values import ScopeText
 from engramlog.eventlog.kinds import GardenCreated, GardenMemberSet, GardenRole
-from engramlog.projections.tables.declared.garden_directory import Garden, Member, Role
+from engramlog.projections.tables.declared.garden_directory import Garden, Member
 from engramlog.projections.writing.commands import DeleteGarden, SetMember
 
 routes = Routes("gardens")
@@ -23,7 +23,7 @@ class GardenMember(Warned):
     """A garden's member, its role, and who added it."""
 
     entity_uri: str
-    role: Role
+    role: GardenRole
     added_by: str
     added_at: str
 

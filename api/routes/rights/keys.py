@@ -16,13 +16,12 @@ from engramlog.api.schemas.rights.keys import TENANT, ExpiringQuery, KeyRequest,
 from engramlog.api.schemas.values import ScopeText
 from engramlog.eventlog.kinds import KeyIssued, KeyRevoked
 from engramlog.projections.authorization import PERMISSIONS
-from engramlog.projections.moment import format_instant, parse_instant
+from engramlog.projections.moment import DAY_US, format_instant, parse_instant
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.declared.keys import KeyRow
 
 routes = Routes("keys")
 
-DAY_US = 86_400_000_000
 LIFETIME_DAYS = 90
 
 

@@ -14,7 +14,7 @@ from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.model import Model
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.kinds import OrgManifestSet
-from engramlog.projections.moment import format_instant
+from engramlog.projections.moment import DAY_US, format_instant
 from engramlog.projections.rights.capability_token import to_url_text
 from engramlog.projections.rights.manifest_document import (
     OrgManifest,
@@ -79,7 +79,6 @@ class ManifestAnswer(Struct, kw_only=True):
     log_entry: dict[str, Any] | None
 
 
-DAY_US = 86_400_000_000
 OWN_LIFETIME_US = 365 * DAY_US
 NO_LOG = "no transparency log is configured: only its signature vouches for the manifest"
 

@@ -12,7 +12,6 @@ from engramlog.api.http.routing import Routes
 from engramlog.api.routes.rights.capabilities import (
     LIFETIME_SECONDS,
     LIFETIME_SECONDS_MAX,
-    SECOND_US,
     TEXT_LENGTH_MAX,
     RevokedCapability,
     fault_here,
@@ -21,6 +20,7 @@ from engramlog.api.routes.rights.capabilities import (
 )
 from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import Name
+from engramlog.projections.moment import SECOND_US
 from engramlog.projections.rights.capability_grant import GrantError, parse_grant
 from engramlog.projections.rights.capability_token import BEARER_LENGTH_MAX, Root
 from engramlog.projections.tables.declared.manifests import load_manifest

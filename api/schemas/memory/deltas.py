@@ -15,7 +15,8 @@ from engramlog.api.schemas.memory.parts import (
     Payload,
 )
 from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Flag, Instant, Name, Scope, Share
+from engramlog.api.schemas.values import Flag, Instant, Name, Share
+from engramlog.eventlog.kinds import Scope
 from engramlog.projections.episodes.delta import REPLACES_MAX
 
 DELTAS_MAX = 1_000

@@ -13,8 +13,8 @@ from engramlog.api.schemas.memory.parts import (
     Part,
 )
 from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Instant, Scope
-from engramlog.eventlog.kinds import EpisodeRecorded
+from engramlog.api.schemas.values import Instant
+from engramlog.eventlog.kinds import EpisodeRecorded, Scope
 
 EPISODES_MAX = 1_000
 

@@ -8,8 +8,8 @@ from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, REASON_LENGTH_MAX
 from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import NAME_LENGTH_MAX, Flag, Name, Scope
-from engramlog.projections.tables.declared.garden_directory import Role
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Flag, Name
+from engramlog.eventlog.kinds import GardenRole, Scope
 
 DESCRIPTION_LENGTH_MAX = 4096
 SLUG = re.compile(r"[a-z0-9][a-z0-9\-]{0,62}")
@@ -42,13 +42,13 @@ class MemberRequest(Model, extra="allow"):
     """A new member of a garden, and its role."""
 
     entity_uri: Name
-    role: Role = "reader"
+    role: GardenRole = "reader"
 
 
 class RoleRequest(Model, extra="allow"):
     """A member's new role."""
 
-    role: Role
+    role: GardenRole
 
 
 class PromoteRequest(Model, extra="allow"):

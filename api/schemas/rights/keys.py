@@ -5,7 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Instant, Name, Scope
+from engramlog.api.schemas.values import Instant, Name
+from engramlog.eventlog.kinds import Scope
 from engramlog.projections.authorization import CEILING
 
 DESCRIPTION_LENGTH_MAX = 1000

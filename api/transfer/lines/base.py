@@ -1,14 +1,11 @@
 """The base of all lines of an import file, and their errors."""
 
-from typing import Literal, TypeAlias
-
 from msgspec import Struct
 from pydantic import ValidationError
 
 from engramlog.projections.moment import instant_meant, parse_instant
 from engramlog.projections.normalization import normalize_uri
 
-Scope: TypeAlias = Literal["local", "team", "company", "public"]
 IMPORT_ACTOR = "system:import"
 
 

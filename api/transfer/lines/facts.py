@@ -1,6 +1,5 @@
 """Lines of an import file that state facts and end them, and their commands."""
 
-import re
 from typing import Any, Literal
 
 import msgspec
@@ -10,20 +9,13 @@ from pydantic import ValidationError
 
 from engramlog.api.schemas.attributes import Attributes
 from engramlog.api.schemas.values import FactValue
-from engramlog.api.transfer.lines.base import (
-    Line,
-    LineError,
-    Scope,
-    line_error,
-    line_instant,
-    line_uri,
-)
+from engramlog.api.transfer.lines.base import Line, LineError, line_error, line_instant, line_uri
 from engramlog.api.transfer.lines.gardens import Destination
-from engramlog.eventlog.kinds import FactAttributes, FactDenied, Parent, Value
+from engramlog.eventlog.kinds import FactAttributes, FactDenied, Parent, Scope, Value
 from engramlog.projections.cid import compute_cid, parse_fact_hash
 from engramlog.projections.memories.attribute_rules import PLAIN, settled
 from engramlog.projections.moment import instant_meant
-from engramlog.projections.normalization import URI_LENGTH_MAX
+from engramlog.projections.normalization import URI_LENGTH_MAX, has_control_character
 from engramlog.projections.writing.commands import (
     AssertFact,
     Command,
@@ -31,8 +23,6 @@ from engramlog.projections.writing.commands import (
     RetractMatching,
     SetAttributes,
 )
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class LineValue(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -139,7 +129,7 @@ def assert_command(line: AssertLine, value_bytes_max: int) -> AssertFact:
         derived_from=tuple(_parent(item) for item in line.derived_from),
         write_mode=line.write_mode,
         attributes=stored_attributes(line.attributes),
-        anew=line.again,
+        again=line.again,
         zero="does nothing" if line.alone else "ends all",
     )
 
@@ -240,7 +230,7 @@ def deny_command(line: DenyLine, _: Destination) -> FactDenied:
 
 def label(text: str, where: str) -> str:
     """A relation, checked. Raises LineError."""
-    if not text or len(text) > URI_LENGTH_MAX or _CONTROL.search(text):
+    if not text or len(text) > URI_LENGTH_MAX or has_control_character(text):
         raise LineError(
             f"must have 1 to {URI_LENGTH_MAX} characters, without control characters", where
         )

@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.schemas.rights.gardens import SLUG
-from engramlog.api.transfer.lines.base import IMPORT_ACTOR, Line, LineError, Scope, line_uri
-from engramlog.eventlog.kinds import GardenCreated
+from engramlog.api.transfer.lines.base import IMPORT_ACTOR, Line, LineError, line_uri
+from engramlog.eventlog.kinds import GardenCreated, Scope
 from engramlog.projections.tables.declared.garden_directory import Garden
 from engramlog.projections.writing.commands import Command, DeleteGarden
 

@@ -4,33 +4,31 @@ Another log applied the deltas: a line has their outcome, and the import decides
 has their stated and ended facts in order, as lines.
 """
 
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import ValidationError
 
 from engramlog.api.answers.same_fields import shaped
+from engramlog.api.schemas.memory.deltas import DELTAS_MAX
 from engramlog.api.schemas.memory.episodes import EpisodeBody
-from engramlog.api.transfer.lines.base import (
-    Line,
-    LineError,
-    Scope,
-    line_error,
-    line_instant,
-    line_uri,
-)
+from engramlog.api.transfer.lines.base import Line, LineError, line_error, line_instant, line_uri
 from engramlog.api.transfer.lines.facts import AssertLine, RetractLine, assert_command
 from engramlog.api.transfer.lines.gardens import Destination
 from engramlog.api.transfer.lines.payload_commands import given_name, named, part
-from engramlog.eventlog.kinds import AppliedDelta, DeltaApplied, EpisodeRecorded, SummaryRecorded
+from engramlog.eventlog.kinds import (
+    AppliedDelta,
+    DeltaApplied,
+    DeltaKind,
+    EpisodeRecorded,
+    Scope,
+    SummaryRecorded,
+)
 from engramlog.projections.episodes.delta import REPLACES_MAX, SOURCES_MAX
 from engramlog.projections.memories.summary_naming import period_of_name
 from engramlog.projections.writing.commands import Command, OnBehalf
 from engramlog.projections.writing.memory_commands import RecordEpisodes, RestateBatch, RestatedFact
-
-DELTAS_MAX = 1_000
-Kind: TypeAlias = Literal["add", "update", "delete", "noop"]
 
 
 class EpisodeLine(Line, frozen=True, kw_only=True, tag="episode"):
@@ -58,7 +56,7 @@ class DeltaItem(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
     ended, by key. ``name``: the fact's name in the delta."""
 
     delta_id: str
-    kind: Kind
+    kind: DeltaKind
     user: str
     agent: str
     rule_id: str

@@ -21,7 +21,7 @@ from engramlog.projections.arrays import I32, I64, Bool
 from engramlog.projections.ascending import distinct, places
 from engramlog.projections.columns.remembered_answers import Remembered
 from engramlog.projections.image.view import VOICE_BASE
-from engramlog.projections.moment import NO_START
+from engramlog.projections.moment import HOUR_US, NO_START
 from engramlog.projections.recall.conversation.context import ConversationContext
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from engramlog.projections.recall.ranking.fusion import Fused
     from engramlog.projections.recall.request_facts import Survey
 
-HOUR_US = 3_600_000_000
 CONVERSATIONS_KEPT_MAX = 32
 """Sets of voices whose conversations are kept: of many long ones, a set takes megabytes."""
 FEED_READ = 4

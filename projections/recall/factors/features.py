@@ -10,8 +10,9 @@ from msgspec import Struct
 
 from engramlog.projections.arrays import F64, I32, I64, Bool
 from engramlog.projections.image.contradicted_facts import are_contradicted
+from engramlog.projections.moment import DAY_US
 from engramlog.projections.recall.factors.lineage import derivation_depth
-from engramlog.projections.recall.factors.memory_features import DAY_US, Memories, load_memories
+from engramlog.projections.recall.factors.memory_features import Memories, load_memories
 from engramlog.projections.recall.request import Situation
 from engramlog.projections.recall.stages.candidates import Candidates
 

@@ -11,13 +11,12 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import F64, I64
+from engramlog.projections.moment import DAY_US, HOUR_US
+from engramlog.projections.recall.enrichment import GENERAL
 from engramlog.projections.recall.factors.features import Features
-from engramlog.projections.recall.factors.memory_features import DAY_US, Memories
+from engramlog.projections.recall.factors.memory_features import Memories
 from engramlog.projections.recall.stages.bm25_product import CREDIBLE, by_age, by_trust
 
-HOUR_US = 3_600_000_000
-GENERAL = "general"
-"""The topic of a fact without one."""
 SPACED_MIN = 2
 """The least recalls with an interval between them."""
 

@@ -10,11 +10,10 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import F64, I32, I64, Bool
+from engramlog.projections.moment import DAY_US
 
 if TYPE_CHECKING:
     from engramlog.projections.recall.request_facts import Survey
-
-DAY_US = 86_400_000_000
 
 
 class Memories(Struct, frozen=True):

@@ -15,14 +15,13 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import F64, I32, I64
-from engramlog.projections.moment import NO_END, NO_START
+from engramlog.projections.moment import DAY_US, NO_END, NO_START
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
 from engramlog.projections.text.named_dates import named_dates
 
 if TYPE_CHECKING:
     from engramlog.projections.recall.request_facts import Survey
 
-DAY_US = 86_400_000_000
 YEARS_MAX = 60
 """How many years are tried for a date without one, the latest first."""
 DECAYS_MAX = 5.0

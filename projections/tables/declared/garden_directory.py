@@ -7,15 +7,14 @@ hidden from the caller gives the same answer as one that does not exist.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Literal, TypeAlias
 
 import apsw
 from msgspec import Struct
 
+from engramlog.eventlog.kinds import GardenRole
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import json_list, query, where_in
 
-Role: TypeAlias = Literal["admin", "writer", "reader", "quarantine:moderator"]
 WRITING_ROLES = frozenset({"admin", "writer"})
 MODERATING_ROLES = frozenset({"admin", "quarantine:moderator"})
 
@@ -43,7 +42,7 @@ class Member(Struct, frozen=True):
     """One membership; ``added_at`` in microseconds."""
 
     entity_uri: str
-    role: Role
+    role: GardenRole
     added_by: str
     added_at: int
 
@@ -61,7 +60,7 @@ class Garden(Struct, frozen=True):
     created_at: int
     members: tuple[Member, ...] = ()
 
-    def role(self, entity_uri: str) -> Role | None:
+    def role(self, entity_uri: str) -> GardenRole | None:
         """An entity's role here, or None for a non-member."""
         for member in self.members:
             if member.entity_uri == entity_uri:
@@ -168,7 +167,7 @@ def reviews_of(db: apsw.Connection, fact_ids: Sequence[str]) -> dict[str, Quaran
     return {fact_id: QuarantineReview(*review) for fact_id, *review in rows}
 
 
-def role_in(db: apsw.Connection, garden_id: str, entity_uri: str) -> Role | None:
+def role_in(db: apsw.Connection, garden_id: str, entity_uri: str) -> GardenRole | None:
     """An entity's role in a garden, read in the deciding transaction."""
     rows = query(db, _ROLE, (garden_id, entity_uri))
     return rows[0][0] if rows else None

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from engramlog.projections.recall.factors.memory_features import DAY_US, Memories
+from engramlog.projections.moment import DAY_US
+from engramlog.projections.recall.factors.memory_features import Memories
 from tests.worlds.recall_world import NOW_US
 
 

@@ -10,12 +10,11 @@ from uuid import uuid4
 
 import msgspec
 
-from engramlog.eventlog.kinds import GardenCreated, GardenDeleted
+from engramlog.eventlog.kinds import GardenCreated, GardenDeleted, GardenRole
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query_one
 from engramlog.projections.tables.declared.garden_directory import (
     WRITING_ROLES,
-    Role,
     garden_state,
     role_in,
 )
@@ -47,7 +46,7 @@ _LAST_ADMIN = Refused(
 )
 
 
-def role_of(context: Context, rights: Authorization | None, garden_id: str) -> Role | None:
+def role_of(context: Context, rights: Authorization | None, garden_id: str) -> GardenRole | None:
     """The caller's role in a garden. The machine's owner and the node's own tools are admins."""
     if rights is None or rights.every_garden:
         return "admin"
@@ -115,7 +114,7 @@ def set_member(command: ask.SetMember, context: Context) -> Decision | Refused:
     return Decision([context.draft(member)])
 
 
-def _check_change(command: ask.SetMember, standing: Role | None, context: Context) -> None:
+def _check_change(command: ask.SetMember, standing: GardenRole | None, context: Context) -> None:
     if command.change == "add" and standing is not None:
         message = f"entity is already a member with role {standing!r}; use PATCH to change role"
         raise CommandRefused(Refused("already_member", message, "entity_uri"))

@@ -1,5 +1,6 @@
 """Manifests: limited in rate, never an older one, a new key only by rotation."""
 
+from engramlog.projections.moment import HOUR_US
 from engramlog.projections.rights.manifest_document import rotation_fault
 from engramlog.projections.tables.declared.manifests import load_manifest, puts_since
 from engramlog.projections.writing.commands import Refused
@@ -7,7 +8,6 @@ from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.peer_commands import PutManifest
 
 PUTS_AN_HOUR = 10
-HOUR_US = 3_600_000_000
 
 
 def put_manifest(command: PutManifest, context: Context) -> Decision | Refused:

@@ -74,7 +74,7 @@ def assert_fact(command: AssertFact, context: Context) -> Decision:
         same = _newest_of_source(command, context)
         value = command.value
         rival = (key_hash(*key), value_hash(value.type, value.v), command.relation)
-        again = same is not None and tuple(same[1:-1]) == content and not command.anew
+        again = same is not None and tuple(same[1:-1]) == content and not command.again
         if same is not None and again and not _denied(str(same[0]), command, context):
             command, repeats = _repetition(command, str(same[0]), str(same[-1]), context)
             if repeats:
