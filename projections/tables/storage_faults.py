@@ -52,5 +52,10 @@ class storage_errors:  # noqa: N801  # reads as a statement
             raise no_space("the tables", fault) from fault
         if isinstance(fault, DAMAGED):
             raise TablesDamaged(fault) from fault
+        if isinstance(fault, apsw.CantOpenError):  # SQLite does not say why
+            raise StorageFailed(
+                f"the tables: {fault}: the process must be able to make files in their directory "
+                "(rights, and free inodes: df -i)"
+            ) from fault
         if isinstance(fault, MACHINE_FAULTS):
             raise StorageFailed(f"the tables: {fault}") from fault

@@ -140,6 +140,25 @@ def test_a_statement_without_room_for_its_files_is_refused(disk: Path, tmp_path:
         subprocess.run(["umount", "-l", str(archive)], timeout=10, check=True)
 
 
+def test_a_disk_without_inodes_refuses_what_needs_files_and_says_so(disk: Path) -> None:
+    with serving(disk / "data", "--no-auth") as node:
+        client = node.client()
+        first = client.post("/v1/facts", fact(1))
+        assert client.get("/v1/facts")["total"] == 1  # the side files of the tables are there
+        used = os.statvfs(disk).f_files - os.statvfs(disk).f_ffree
+        limit = ["mount", "-o", f"remount,nr_inodes={used}", str(disk)]
+        subprocess.run(limit, timeout=10, check=True)
+        second = client.post("/v1/facts", fact(2))
+        refused = engramlog("rebuild", "--data", disk / "data")
+        assert (refused.returncode, "free inodes" in refused.stderr) == (1, True)
+        assert engramlog("snapshot", "take", "--data", disk / "data").returncode == 1
+        assert client.get("/v1/facts")["total"] == 2
+        subprocess.run(["mount", "-o", "remount,nr_inodes=1000", str(disk)], timeout=10, check=True)
+        assert engramlog("rebuild", "--data", disk / "data").returncode == 0
+        for each in (first, second):
+            assert client.get(f"/v1/facts/{each['id']}")["position"] == each["position"]
+
+
 def test_a_history_without_room_for_its_files_is_refused(disk: Path) -> None:
     with serving(disk / "data", "--no-auth") as node:
         client = node.client()
