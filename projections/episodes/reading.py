@@ -31,8 +31,8 @@ _OWN = (
     "peer",
 )  # fmt: skip
 _COLUMNS = f"""{", ".join(f"e.{name}" for name in _OWN)},
-    EXISTS (SELECT 1 FROM episodes o WHERE o.partition=e.partition AND o.id=e.id
-        AND o.peer IS e.peer AND o.actor<>e.actor AND o.position<e.position),
+    e.actor<>(SELECT o.actor FROM episodes o WHERE o.partition=e.partition AND o.id=e.id
+        AND o.peer IS e.peer ORDER BY o.position LIMIT 1),
     (SELECT count(*) FROM episode_accesses a WHERE a.key=e.key AND a.position<=:position),
     (SELECT max(at_us) FROM episode_accesses a WHERE a.key=e.key AND a.position<=:position)"""
 _FIELDS = (*_OWN, "namesake", "access_count", "last_access_us")
