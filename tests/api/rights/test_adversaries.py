@@ -104,6 +104,27 @@ def test_many_facts_of_one_source_do_not_drown_anothers(world: World, profile: s
     assert world.canonical["id"] in [each["fact"]["id"] for each in found[:3]]
 
 
+@pytest.mark.parametrize("count", [FLOOD, 150])
+@pytest.mark.parametrize("profile", ["default", "stigmem", "stargraph"])
+def test_many_variations_of_one_source_do_not_drown_anothers(
+    world: World, profile: str, count: int
+) -> None:
+    for number in range(count):
+        world.say(world.hostile, HOSTILE, f"The chief engineer of atlas is Eve {number}")
+    found = world.recalled(profile=profile)
+    assert world.canonical["id"] in [each["fact"]["id"] for each in found[:3]]
+
+
+def test_variations_of_one_source_keep_their_order_if_no_other_disagrees(world: World) -> None:
+    for number in range(5):
+        said = f"The pilot of zeus is Eve {number}"
+        world.say(world.trusted, TRUSTED, said, entity="project:zeus", relation="memory:pilot")
+        world.say(world.trusted, TRUSTED, f"tea {number}", entity="project:hera")
+    found = [each["fact"]["value"]["v"] for each in world.recalled()]
+    assert [each for each in found if "atlas" in each] == [world.canonical["value"]["v"]]
+    assert sum("zeus" in each for each in found) == 5
+
+
 @pytest.mark.parametrize("confidence", [1.0, 0.9])
 def test_a_flood_takes_no_side_of_a_contradiction_out_of_the_card(
     world: World, confidence: float
