@@ -184,7 +184,9 @@ def _namespaces(room: _Room) -> list[LintFinding]:
     bare = relations_matching(view, "no namespace", lambda label: ":" not in label)
     slots = room.holding[bare[view.relation[room.holding]]]
     findings: list[LintFinding] = []
-    for key in np.unique(view.key[slots])[: FINDINGS_MAX + 1].tolist():
+    # By the oldest readable fact: numbers of keys would tell in which order hidden ones came.
+    keys, first = np.unique(view.key[slots], return_index=True)
+    for key in keys[np.argsort(first)][: FINDINGS_MAX + 1].tolist():
         of_key = slots[view.key[slots] == key]
         label = view.relations.text(int(view.relation[of_key[0]]))
         detail = f"relation {label!r} has no namespace, such as 'memory:'"

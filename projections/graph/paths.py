@@ -76,8 +76,11 @@ def _two_hop_paths(view: View, starts: I32, ends: I32, walkable: Walkable) -> li
     first = first[~np.isin(view.object[first], outside)]
     first = first[np.isin(view.object[first], view.entity[second])]
     second = second[np.isin(view.entity[second], view.object[first])]
-    first = _newest(view, walkable(first))[:JOINED_EDGES_MAX]
-    second = _newest(view, walkable(second))[:JOINED_EDGES_MAX]
+    first, second = walkable(first), walkable(second)
+    # Again, now of walkable ones alone: edges that hidden facts continue take no place.
+    first = first[np.isin(view.object[first], view.entity[second])]
+    second = second[np.isin(view.entity[second], view.object[first])]
+    first, second = (_newest(view, each)[:JOINED_EDGES_MAX] for each in (first, second))
     second = second[np.argsort(view.entity[second], kind="stable")]
     middles = view.entity[second]
     low = middles.searchsorted(view.object[first], side="left")

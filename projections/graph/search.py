@@ -13,6 +13,7 @@ from engramlog.projections.arrays import I32, I64, Bool
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.columns.names.entity_names import phrase_of, words_of
 from engramlog.projections.columns.substring_index import strip_diacritics
+from engramlog.projections.graph.smallest_names import with_most
 from engramlog.projections.image.fact_texts import PieceOfFacts
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import live_mask
@@ -76,11 +77,8 @@ def _entities(
     numbers = np.flatnonzero(counts).astype(np.int32)
     for each in held:
         numbers = numbers[each.entities(numbers)]
-    if len(numbers) > COMPARED_MAX:
-        most = np.argsort(-counts[numbers], kind="stable")[:COMPARED_MAX]
-        numbers = numbers[most]
     found: dict[str, NamedEntity] = {}
-    for number in numbers.tolist():
+    for number in with_most(view.entities, numbers, counts[numbers], COMPARED_MAX).tolist():
         entity = view.entities.text(number)
         found[entity] = NamedEntity(entity, int(counts[number]), None)
     names = {entity: entity for entity in found}

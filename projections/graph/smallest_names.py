@@ -2,7 +2,9 @@
 
 from heapq import nsmallest
 
-from engramlog.projections.arrays import I32
+import numpy as np
+
+from engramlog.projections.arrays import I32, I64
 from engramlog.projections.interner import Interner
 
 SAMPLE_NAMES = 1_000
@@ -24,3 +26,15 @@ def first_names(interner: Interner, numbers: I32, after: str, wanted: int) -> li
                 return names[:wanted]
     texts = interner.texts(numbers.tolist())
     return nsmallest(wanted, [text for text in texts if text > after])
+
+
+def with_most(interner: Interner, numbers: I32, counts: I64, wanted: int) -> I32:
+    """The ``wanted`` of ``numbers`` with the highest counts. Of equal ones, the first by name:
+    numbers tell in which order names came, those of hidden facts too."""
+    if len(numbers) <= wanted:
+        return numbers
+    least = np.partition(counts, len(counts) - wanted)[len(counts) - wanted]
+    more = numbers[counts > least]
+    names = first_names(interner, numbers[counts == least], "", wanted - len(more))
+    rest = [interner.numbered(name) for name in names]
+    return np.concatenate([more, np.array(rest, dtype=np.int32)])

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from engramlog.projections.arrays import F32, F64, I32
 from engramlog.projections.columns.names.entity_names import words_of
+from engramlog.projections.graph.smallest_names import with_most
 from engramlog.projections.normalization import entity_display
 from engramlog.projections.text.stop_words import STOP_WORDS
 
@@ -91,8 +92,8 @@ def _is_speaker(survey: Survey, word: str) -> bool:
     if len(slots) < SAID_MIN:
         return False
     found = np.bincount(view.entity[slots])
-    often = np.flatnonzero(found >= SAID_MIN)
-    often = often[np.argsort(-found[often], kind="stable")][:ENTITIES_MAX]
+    often = np.flatnonzero(found >= SAID_MIN).astype(np.int32)
+    often = with_most(view.entities, often, found[often], ENTITIES_MAX)
     name = word.casefold()
     return any(
         name in words_of(entity_display(view.entities.text(number)))

@@ -1,5 +1,6 @@
 """Single cases of hidden data: settlements, receipts, cycles, repetitions."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -298,3 +299,19 @@ def test_runs_of_a_rule_that_left_a_garden_stay_in_the_garden(
     for key, count in ((owner, 1), (other, 0)):
         (status,) = live.call("GET", "/v1/consolidation/status", key=key).json()["rules"]
         assert (status["read"], len(status["runs"])) == (count, count)
+
+
+def test_lint_does_not_tell_in_which_order_hidden_facts_came(
+    serve: Callable[..., LiveNode],
+) -> None:
+    found: list[list[str]] = []
+    for hidden in ("user:a", "user:b"):
+        live = serve(auth_required=True)
+        owner, other = (live.mint("read", "write", entity=f"agent:{n}") for n in ("owner", "other"))
+        stated(live, owner, "kept", "owner", 2, entity=hidden, relation="role")
+        for entity in ("user:b", "user:a"):
+            stated(live, other, "told", "other", entity=entity, relation="role")
+        body = {"scope": "team", "checks": ["namespacing"]}
+        answer = live.call("POST", "/v1/lint", key=other, json=body).json()
+        found.append([each["entity"] for each in answer["findings"]])
+    assert found[0] == found[1] == ["user:b", "user:a"]

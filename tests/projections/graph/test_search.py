@@ -1,6 +1,8 @@
 """Search as you type reads few facts if many match, and all if few do."""
 
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -101,3 +103,20 @@ def test_a_search_reads_only_the_blocks_of_the_texts_in_question(
     held = Folded(lambda start: texts[start:]).holding("39")
     assert held[np.array([0, 39], dtype=np.int32)].tolist() == [False, True]
     assert len(held._held) == 2
+
+
+def test_hidden_facts_do_not_decide_which_entities_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hidden fact names an entity before others do."""
+    monkeypatch.setattr(searching, "COMPARED_MAX", 1)
+    for earlier in ("user:b", "user:c"):
+        with closing(Node.open(tmp_path / earlier[-1])) as opened:
+            opened.write(
+                asserted(earlier, "memory:r", Value("text", "ledger"), scope="team"),
+                asserted("user:c", "memory:r", Value("text", "ledger"), scope="company"),
+                asserted("user:b", "memory:r", Value("text", "ledger"), scope="company"),
+            )
+            view = opened.reader.pin()
+            hits = search(view, RIGHTS, Moment(view.position, 2**60), "user", (), 5)
+            assert [each.entity for each in hits.entities] == ["user:b"]

@@ -119,6 +119,17 @@ def test_a_secret_edge_leads_nowhere_under_any_ceiling(ceiling: int) -> None:
     assert between(1, 2) == ([Path((1,))] if ceiling else [])
 
 
+def test_edges_that_only_hidden_ones_continue_take_no_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("engramlog.projections.graph.paths.JOINED_EDGES_MAX", 1)
+    world = chain()
+    world.ref("user:alice", "visits", "user:vienna")
+    world.ref("user:vienna", "near", "user:budapest", scope="team")
+    over = ["alice —[works-at]→ acme —[located-in]→ budapest"]
+    assert paths(world, "alice", "budapest", "company") == over
+
+
 def test_the_same_pair_under_two_owners_is_two_rows() -> None:
     world = World()
     world.ref("user:alice", "works-at", "user:acme", source="user:one")
