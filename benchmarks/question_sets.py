@@ -1,8 +1,11 @@
-"""Conversations and passages with questions, each in a separate node, written as a client would.
+"""Conversations, passages and tables with questions, each in a separate node, written as a client
+would.
 
 One fact per turn, in order; the speaker is the entity and the session the source. A passage is a
 fact with its own entity and source. Nothing of the questions is written.
 """
+
+from __future__ import annotations
 
 import gzip
 import json
@@ -35,32 +38,37 @@ FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"
 DATA = FOLDER / "locomo"
 EMBEDDING_SECONDS = 3600.0
 WRITES_TOGETHER = 200
+SET_VALUED = ["said", "space:*", "desk:*", "congress:*", "icews:*"]
 TIMES = ("%I:%M %p on %d %B, %Y", "%d.%m.%Y, %H:%M:%S", "%B-%d-%Y")
 
 
 class QuestionSet(Struct, frozen=True):
-    """Questions of one kind. ``cut``: how many facts of an answer count. ``prefix``: of its
-    conversations' names in the folder. ``unanswerable``: the category of questions without an
-    answer in the memory."""
+    """Questions of one kind, from a file or folder. ``cut``: how many facts of an answer count.
+    ``prefix``: of its conversations' names in the folder. ``unanswerable``: the category of
+    questions without an answer in the memory. ``made``: makes the questions of a table."""
 
     name: str
     kind: str
-    folder: str
+    path: Path
     cut: int = 10
     prefix: str = ""
     unanswerable: str = ""
+    made: Callable[[], Conversation] | None = None
 
-    @property
-    def path(self) -> Path:
-        return FOLDER / self.folder
+    def conversations(self) -> list[Conversation]:
+        """The set's conversations, or its table."""
+        if self.made is not None:
+            return [self.made()]
+        return conversations(self.path, self.prefix, self.unanswerable)
 
 
+BEAM = FOLDER / "beam"
 SETS = (
-    QuestionSet("LoCoMo", "people", "locomo", unanswerable="5"),
-    QuestionSet("REALTALK", "people", "realtalk"),
-    QuestionSet("BEAM 100K", "assistant", "beam", prefix="beam-100K", unanswerable="abstention"),
-    QuestionSet("BEAM 500K", "assistant", "beam", prefix="beam-500K", unanswerable="abstention"),
-    QuestionSet("MuSiQue", "passages", "passages", cut=5),
+    QuestionSet("LoCoMo", "people", DATA, unanswerable="5"),
+    QuestionSet("REALTALK", "people", FOLDER / "realtalk"),
+    QuestionSet("BEAM 100K", "assistant", BEAM, prefix="beam-100K", unanswerable="abstention"),
+    QuestionSet("BEAM 500K", "assistant", BEAM, prefix="beam-500K", unanswerable="abstention"),
+    QuestionSet("MuSiQue", "passages", FOLDER / "passages", cut=5),
 )
 
 
@@ -84,13 +92,26 @@ class Turn(Struct, frozen=True):
     session: str | None
 
 
+class Row(Struct, frozen=True):
+    """A fact of a table."""
+
+    id: str
+    entity: str
+    relation: str
+    value: Value
+    source: str
+    valid_from: str | None = None
+
+
 class Conversation(Struct, frozen=True):
-    """Turns in order, the questions with known evidence, and those without any."""
+    """Turns in order, the questions with known evidence, and those without any. A table has rows
+    instead of turns."""
 
     name: str
     turns: tuple[Turn, ...]
     questions: tuple[Question, ...]
     unanswerable: tuple[Question, ...] = ()
+    rows: tuple[Row, ...] = ()
 
 
 class Store(Struct, frozen=True):
@@ -158,7 +179,7 @@ def stored(
             if kept is not None and kept.exists():
                 path.mkdir()
                 shutil.copy(kept, path / CACHE_FILE)
-            node = Node.open(path, set_valued=["said"], embedding=embedding)
+            node = Node.open(path, set_valued=SET_VALUED, embedding=embedding)
             stack.callback(node.close)
             stores.append(_write(node, conversation))
             if kept is not None and not kept.exists():
@@ -169,15 +190,16 @@ def stored(
 
 
 def _write(node: Node, conversation: Conversation) -> Store:
-    intents = [intent_of_turn(conversation.name, turn) for turn in conversation.turns]
+    stated = [(turn.id, intent_of_turn(conversation.name, turn)) for turn in conversation.turns]
+    stated += [(row.id, intent_of_row(row)) for row in conversation.rows]
     turn_of: dict[str, str] = {}
-    for first in range(0, len(intents), WRITES_TOGETHER):
-        group = slice(first, first + WRITES_TOGETHER)
-        done = node.write(*intents[group])
-        for turn, outcome in zip(conversation.turns[group], done, strict=True):
+    for first in range(0, len(stated), WRITES_TOGETHER):
+        group = stated[first : first + WRITES_TOGETHER]
+        done = node.write(*(intent for _, intent in group))
+        for (turn, _), outcome in zip(group, done, strict=True):
             assert isinstance(outcome, Done)
             assert outcome.fact_id is not None
-            turn_of[outcome.fact_id] = turn.id
+            turn_of[outcome.fact_id] = turn
     semantics = None
     if node.embeddings is not None:
         wait_embedded(node)
@@ -220,6 +242,18 @@ def intent_of_turn(space: str, turn: Turn) -> AssertFact:
         cid=compute_cid(
             entity=entity, relation=relation, value=value, source=source, confidence=1.0,
             scope="local",
+        ),
+    )  # fmt: skip
+
+
+def intent_of_row(row: Row) -> AssertFact:
+    """The fact for a row of a table."""
+    return AssertFact(
+        entity=row.entity, relation=row.relation, value=row.value, source=row.source,
+        scope="local", valid_from=row.valid_from,
+        cid=compute_cid(
+            entity=row.entity, relation=row.relation, value=row.value, source=row.source,
+            confidence=1.0, scope="local",
         ),
     )  # fmt: skip
 

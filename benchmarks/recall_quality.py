@@ -1,5 +1,5 @@
 """The share of evidence that recall finds, on conversations of people, of people with assistants,
-and on passages.
+on passages, and on tables of facts.
 
 Ours are the profiles as shipped; the baselines are plain BM25, meaning alone, each stage of
 ``default`` alone, and ``default`` without one of its parts. No profile sees the answers. Vectors
@@ -17,9 +17,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from benchmarks.question_sets import SETS, Question, QuestionSet, Store, conversations, stored
+from benchmarks.question_sets import SETS, Question, QuestionSet, Store, stored
 from benchmarks.ranking import Answered, auc, found, paired_bootstrap
 from benchmarks.report import Figure, percentile, say
+from benchmarks.table_questions import TABLES
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.recall.profile import Profile, parse_profile
 from engramlog.projections.recall.request import RecallRequest
@@ -47,10 +48,9 @@ Graded = dict[str, list[Answered]]
 def measure(facts: int) -> list[Figure]:
     """Figures for all questions (``facts`` is not used)."""
     del facts
-    here = [each for each in SETS if each.path.exists()]
-    if not here:
-        say("recall_quality: skipped, ../shared/data is not here")
-        return []
+    here = [each for each in (*SETS, *TABLES) if each.path.exists()]
+    if len(here) < len(SETS) + len(TABLES):
+        say("recall_quality: some sets are skipped, ../shared/data is not here")
     graded: dict[str, Graded] = {}
     varied: dict[str, Graded] = {}
     figures: list[Figure] = []
@@ -58,8 +58,7 @@ def measure(facts: int) -> list[Figure]:
         say(f"{chosen.name}: written and embedded")
         with tempfile.TemporaryDirectory() as name:
             model = EmbeddingSettings(provider="minilm")
-            talks = conversations(chosen.path, chosen.prefix, chosen.unanswerable)
-            with stored(Path(name), talks, model, VECTORS) as stores:
+            with stored(Path(name), chosen.conversations(), model, VECTORS) as stores:
                 graded[chosen.name] = _graded(chosen, stores, systems())
                 varied[chosen.name] = _graded(chosen, stores, variants())
                 figures += _budgets(chosen, stores)
@@ -93,6 +92,7 @@ def systems() -> dict[str, Profile]:
         "without graph": _without_stage(ours, "graph"),
         "without dates": _without_stage(ours, "dates"),
         "without bridge": _without_stage(ours, "bridge"),
+        "without subject": _without_stage(ours, "subject"),
         "without own meaning": ours
         | {"stages": [lexical, _parameters(semantic, own=None), *others]},
         "without overview": {key: v for key, v in ours.items() if key != "overview"},
@@ -139,6 +139,8 @@ def variants() -> dict[str, Profile]:
             "context bounded at 40": ours | {"context": context | {"terms": 40}},
             "context bounded at 160": ours | {"context": context | {"terms": 160}},
             "session 0.1": ours | {"context": context | {"session": 0.1}},
+            "subject 0.15": ours
+            | {"stages": [e | {"weight": 0.15} if e["name"] == "subject" else e for e in stages]},
             "machines count 0.6": _factor(ours, "speaker", machine=0.6),
             "machines count 0.9": _factor(ours, "speaker", machine=0.9),
             "questions fade from 20 to 40": _factor(

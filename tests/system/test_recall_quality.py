@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks import question_sets, recall_quality
 from benchmarks.ranking import auc, found, paired_bootstrap
+from benchmarks.table_questions import TABLES
 
 
 def test_found_is_the_share_of_the_evidence_in_a_ranking() -> None:
@@ -48,16 +49,15 @@ def test_a_text_outside_conversations_is_a_fact_and_a_separate_entity() -> None:
 @pytest.mark.parametrize(
     "chosen",
     [pytest.param(each, marks=pytest.mark.skipif(
-        not each.path.exists(), reason=f"../shared/data/{each.folder} is not here"
-    ), id=each.name) for each in question_sets.SETS],
+        not each.path.exists(), reason=f"../shared/data/{each.path.name} is not here"
+    ), id=each.name) for each in (*question_sets.SETS, *TABLES)],
 )  # fmt: skip
 def test_default_finds_more_than_plain_bm25(
     tmp_path: Path, chosen: question_sets.QuestionSet
 ) -> None:
     """Without a model: the words alone, read in their conversation."""
     systems = recall_quality.systems()
-    talks = question_sets.conversations(chosen.path, chosen.prefix, chosen.unanswerable)
-    smallest = min(talks, key=lambda each: len(each.turns))
+    smallest = min(chosen.conversations(), key=lambda each: len(each.turns))
     with question_sets.stored(tmp_path, [smallest], None) as (store,):
         shares = {
             name: np.mean(
