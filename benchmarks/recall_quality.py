@@ -67,7 +67,10 @@ def measure(facts: int) -> list[Figure]:
     print(_table(here, graded))
     print(_categories(graded))
     print(_bootstraps(graded))
-    print(_reliability(graded))
+    for name, kinds in (("texts", SETS), ("tables", TABLES)):
+        answers = [a for each in kinds if each in here for a in graded[each.name][OURS]]
+        if answers:
+            print(_reliability(name, answers))
     return [*_found(here, graded), *figures, *_kinds_left_out(here, varied)]
 
 
@@ -326,16 +329,13 @@ def _bootstraps(graded: Mapping[str, Graded]) -> str:
     return "\n".join(lines)
 
 
-def _reliability(graded: Mapping[str, Graded]) -> str:
+def _reliability(name: str, answers: Sequence[Answered]) -> str:
     """How often the best fact is evidence, by its score."""
-    everything = [a for of in graded.values() for a in of[OURS]]
-    lines = ["", "the best score, and how often that fact is evidence (questions)"]
+    lines = ["", f"{name}: the best score, and how often that fact is evidence (questions)"]
     for low, high in pairwise(CHANCES):
-        within = [a for a in everything if low <= a.score < high]
+        within = [a for a in answers if low <= a.score < high]
         if within:
             share = np.mean([a.first for a in within])
             lines.append(f"  {low:.1f} to {high:.1f}: {share:.2f} ({len(within)})")
-    area = auc(
-        [a.score for a in everything if a.first], [a.score for a in everything if not a.first]
-    )
+    area = auc([a.score for a in answers if a.first], [a.score for a in answers if not a.first])
     return "\n".join([*lines, f"  evidence or not by the score: AUC {area:.3f}", ""])
