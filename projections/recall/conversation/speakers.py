@@ -11,12 +11,14 @@ Only survivors count: an unreadable speaker is no speaker.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
-from engramlog.projections.arrays import F32, F64, I32
+from engramlog.projections.arrays import F32, F64, I32, Bool
+from engramlog.projections.ascending import among, distinct
 from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.graph.smallest_names import with_most
 from engramlog.projections.normalization import entity_display
@@ -32,6 +34,12 @@ WORDS_MAX = 16
 """The most capitalised words of a question that are looked up."""
 ENTITIES_MAX = 16
 """The most entities compared with one word, those with the most facts first."""
+READ_MAX = 16
+"""How many of an entity's values under one relation are read to know whether they are speech."""
+SPEECH_STOP_WORDS = 0.2
+"""The least share of stop-words in speech,"""
+SPEECH_WORDS = 12
+"""or the least number of words."""
 
 _CAPITALISED = re.compile(r"(?<!\w)[^\W\d_a-z]\w+")
 _POSSESSIVE = "(?:['\u2019]s)?"
@@ -47,14 +55,19 @@ class PlainQuestion(Struct, frozen=True):
 def without_speakers(survey: Survey) -> PlainQuestion:
     """The question without names of speakers; unchanged if it names none or would be empty."""
     query = survey.request.query
-    names = tuple(word for word in capitalised_words(query) if is_speaker(survey, word))
+    return without(query, [word for word in capitalised_words(query) if is_speaker(survey, word)])
+
+
+def without(query: str, names: Sequence[str]) -> PlainQuestion:
+    """The question without these names, longer ones first; unchanged if there are none or it would
+    be empty."""
     if not names:
         return PlainQuestion(query)
     pattern = rf"(?<!\w)(?:{'|'.join(map(re.escape, names))}){_POSSESSIVE}(?!\w)"
     left = " ".join(re.sub(pattern, " ", query).split())
     if STOP_WORDS.issuperset(words_of(left)):
         return PlainQuestion(query)
-    return PlainQuestion(left, names)
+    return PlainQuestion(left, tuple(names))
 
 
 def question_vector(semantics: Semantics, asked: PlainQuestion, name_share: float) -> F32:
@@ -107,3 +120,26 @@ def _says_much(survey: Survey, slots: I32) -> bool:
     pairs = np.stack([view.relation[slots], view.voices(slots)])
     _, counts = np.unique(pairs, axis=1, return_counts=True)
     return int(counts.max(initial=0)) >= SAID_MIN
+
+
+def are_said(survey: Survey, named: I32, slots: I32) -> Bool:
+    """Which of these facts of the entities are speech: many under one relation from one source, in
+    sentences."""
+    said = np.zeros(len(slots), dtype=np.bool_)
+    view = survey.view
+    for entity in named.tolist():
+        own = view.entity_slots(entity)
+        own = own[survey.survivor_mask[own] & (view.object[own] < 0)]
+        relations = view.relation[own]
+        for relation in distinct(relations).tolist():
+            told = own[relations == relation]
+            _, counts = np.unique(view.voices(told), return_counts=True)
+            if counts.max() >= SAID_MIN and _are_speech(survey, told[:READ_MAX]):
+                said |= among(slots, told)
+    return said
+
+
+def _are_speech(survey: Survey, slots: I32) -> bool:
+    words = [word for slot in slots.tolist() for word in words_of(survey.view.value_text_of(slot))]
+    fillers = sum(word in STOP_WORDS for word in words)
+    return fillers >= SPEECH_STOP_WORDS * len(words) > 0 or len(words) >= SPEECH_WORDS * len(slots)

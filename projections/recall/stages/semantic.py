@@ -24,8 +24,8 @@ from engramlog.projections.recall.conversation.shares import Shares, shares
 from engramlog.projections.recall.conversation.speakers import (
     PlainQuestion,
     question_vector,
-    without_speakers,
 )
+from engramlog.projections.recall.conversation.subject_names import without_names
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled, best_indices
 from engramlog.projections.recall.stages.card_likeness import card_scores
 from engramlog.projections.recall.stages.distinct import Own, distinct_cosines
@@ -43,9 +43,10 @@ COMPARED_SHARE = 0.02
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     """``floor``: the cosine that counts as no similarity. ``card_share``: how much of its entity's
     card's similarity a fact gets if its own is lower; 0 leaves cards out. ``threshold``: least
-    cosine of a candidate, inclusive. ``name_share``: how much of the named speakers stays in the
-    question's vector (see ``speakers``); None leaves the question unchanged. ``own``: the share of
-    the score that a fact's distinct cosine decides, and how that is counted; None counts none."""
+    cosine of a candidate, inclusive. ``name_share``: how much of the names of speakers and subjects
+    stays in the question's vector (see ``speakers``, ``subject_names``); None leaves the question
+    unchanged. ``own``: the share of the score that a fact's distinct cosine decides, and how that
+    is counted; None counts none."""
 
     threshold: Annotated[float, Meta(ge=0, le=1)] = 0.0
     floor: Annotated[float, Meta(ge=0, lt=1)] = 0.0
@@ -68,7 +69,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     missing = len(slots) - int(np.count_nonzero(present))
     asked = PlainQuestion(survey.request.query)
     if parameters.name_share is not None:
-        asked = without_speakers(survey)
+        asked = without_names(survey)
     query = question_vector(semantics, asked, parameters.name_share or 0.0)
     if missing == len(slots) > 0:
         raise StageDisabled("no fact is embedded yet")

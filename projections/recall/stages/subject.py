@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from msgspec import Meta, Struct
 
-from engramlog.projections.arrays import I32, Bool
+from engramlog.projections.arrays import I32
 from engramlog.projections.ascending import among, distinct
 from engramlog.projections.columns.names.entity_names import phrase_of, words_of
-from engramlog.projections.recall.conversation.speakers import SAID_MIN
+from engramlog.projections.recall.conversation.speakers import are_said
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
 from engramlog.projections.recall.stages.graph import named_entities, newest_facts
 from engramlog.projections.text.stop_words import STOP_WORDS
@@ -28,12 +28,6 @@ if TYPE_CHECKING:
 LEADING = 50
 """How many of each stage's best hits are looked at for values that name their entity."""
 NAME_WORDS_MAX = 8
-READ_MAX = 16
-"""How many of an entity's values under one relation are read to know whether they are speech."""
-SPEECH_STOP_WORDS = 0.2
-"""The least share of stop-words in speech,"""
-SPEECH_WORDS = 12
-"""or the least number of words."""
 _NONE: I32 = np.empty(0, dtype=np.int32)
 
 
@@ -53,7 +47,7 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     hits = [each.slots for each in earlier.values()]
     about = [slots[among(view.entity[slots], named)] for slots in hits]
     about = distinct(np.concatenate([*about, newest_facts(survey, named, view.entity_slots)]))
-    about = about[~_said(survey, named, about)]
+    about = about[~are_said(survey, named, about)]
     about = np.setdiff1d(about, _naming(survey, spelled_out), assume_unique=True)
     leading = [slots[among(view.object[slots], named)] for slots in hits]
     leading = distinct(np.concatenate([*leading, newest_facts(survey, named, view.object_slots)]))
@@ -108,26 +102,3 @@ def _naming(survey: Survey, spelled_out: Mapping[str, I32]) -> I32:
         if value == phrase_of(text(int(entity[slot])))
     ]
     return np.array(found, dtype=np.int32)
-
-
-def _said(survey: Survey, named: I32, slots: I32) -> Bool:
-    """Which of the entities' facts are speech: many under one relation from one source, in
-    sentences."""
-    said = np.zeros(len(slots), dtype=np.bool_)
-    view = survey.view
-    for entity in named.tolist():
-        own = view.entity_slots(entity)
-        own = own[survey.survivor_mask[own] & (view.object[own] < 0)]
-        relations = view.relation[own]
-        for relation in distinct(relations).tolist():
-            told = own[relations == relation]
-            _, counts = np.unique(view.voices(told), return_counts=True)
-            if counts.max() >= SAID_MIN and _are_speech(survey, told[:READ_MAX]):
-                said |= among(slots, told)
-    return said
-
-
-def _are_speech(survey: Survey, slots: I32) -> bool:
-    words = [word for slot in slots.tolist() for word in words_of(survey.view.value_text_of(slot))]
-    fillers = sum(word in STOP_WORDS for word in words)
-    return fillers >= SPEECH_STOP_WORDS * len(words) > 0 or len(words) >= SPEECH_WORDS * len(slots)

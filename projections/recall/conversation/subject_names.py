@@ -1,0 +1,90 @@
+"""The phrases of a question that name an entity with facts about it, as rows of a table have.
+
+They say who is meant and not what, as the names of speakers do. A phrase begins with a capital or a
+digit and is an entity's display name, or a value that few entities have.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engramlog.projections.arrays import I32
+from engramlog.projections.columns.names.entity_names import words_of
+from engramlog.projections.recall.conversation.speakers import (
+    PlainQuestion,
+    are_said,
+    without,
+    without_speakers,
+)
+from engramlog.projections.text.stop_words import STOP_WORDS
+
+if TYPE_CHECKING:
+    from engramlog.projections.recall.request_facts import Survey
+
+WORDS_MAX = 8
+HOLDERS_MAX = 3
+"""A value of more entities names none of them."""
+LOOKED_AT_MAX = 64
+"""A phrase whose rarest word is in more facts is no value that names."""
+
+_WORD = re.compile(r"[^\W_]+")
+
+
+def without_names(survey: Survey) -> PlainQuestion:
+    """The question without names of subjects and speakers; unchanged if it would be empty."""
+    subjects = subject_names(survey)
+    held = {word for name in subjects for word in words_of(name)}
+    speakers = [name for name in without_speakers(survey).names if name.casefold() not in held]
+    return without(survey.request.query, [*subjects, *speakers])
+
+
+def subject_names(survey: Survey) -> list[str]:
+    """These phrases as written, longer ones first, none inside another."""
+    query = survey.request.query
+    words = list(_WORD.finditer(query))
+    found: list[str] = []
+    taken: set[int] = set()
+    for length in range(min(WORDS_MAX, len(words)), 0, -1):
+        for first in range(len(words) - length + 1):
+            places = range(first, first + length)
+            text = query[words[first].start() : words[first + length - 1].end()]
+            if taken.isdisjoint(places) and _may_be_name(text) and _is_name(survey, text):
+                found.append(text)
+                taken.update(places)
+    return found
+
+
+def _may_be_name(text: str) -> bool:
+    capital = text[0].isupper() or (text[0].isdigit() and text != text.lower())
+    return capital and not STOP_WORDS.issuperset(words_of(text))
+
+
+def _is_name(survey: Survey, text: str) -> bool:
+    view, words = survey.view, words_of(text)
+    for number in view.entities_named(" ".join(words)):
+        pointing = view.object_slots(number)
+        if survey.survivor_mask[pointing].any():
+            return True
+        own = view.entity_slots(number)
+        own = own[survey.survivor_mask[own]]
+        if not are_said(survey, np.array([number], dtype=np.int32), own).all():
+            return True
+    holders = {int(view.entity[slot]) for slot in _holding(survey, words).tolist()}
+    return 0 < len(holders) <= HOLDERS_MAX
+
+
+def _holding(survey: Survey, words: list[str]) -> I32:
+    """The facts whose value is these words; none if it would take long to find them."""
+    view = survey.view
+    terms = sorted(set(view.tokenize(" ".join(words))))
+    none: I32 = np.empty(0, dtype=np.int32)
+    held = [view.postings(term)[0] for term in terms]
+    rarest = min((slots[survey.survivor_mask[slots]] for slots in held), key=len, default=none)
+    if len(rarest) > LOOKED_AT_MAX:
+        return none
+    rarest = rarest[view.object[rarest] < 0]
+    same = [words_of(view.value_text_of(slot)) == words for slot in rarest.tolist()]
+    return rarest[np.array(same, dtype=np.bool_)]
