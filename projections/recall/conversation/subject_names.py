@@ -7,6 +7,8 @@ digit and is an entity's display name, or a value that few entities have.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +33,7 @@ LOOKED_AT_MAX = 64
 """A phrase whose rarest word is in more facts is no value that names."""
 
 _WORD = re.compile(r"[^\W_]+")
+_NONE: I32 = np.empty(0, dtype=np.int32)
 
 
 def without_names(survey: Survey) -> PlainQuestion:
@@ -45,24 +48,28 @@ def subject_names(survey: Survey) -> list[str]:
     """These phrases as written, longer ones first, none inside another."""
     query = survey.request.query
     words = list(_WORD.finditer(query))
+    holders = _Holders(survey)
     found: list[str] = []
     taken: set[int] = set()
     for length in range(min(WORDS_MAX, len(words)), 0, -1):
         for first in range(len(words) - length + 1):
             places = range(first, first + length)
             text = query[words[first].start() : words[first + length - 1].end()]
-            if taken.isdisjoint(places) and _may_be_name(text) and _is_name(survey, text):
-                found.append(text)
-                taken.update(places)
+            if taken.isdisjoint(places) and _may_be_name(text):
+                check = partial(_is_name, survey, holders, text)
+                if survey.surviving.survivors.derived(("subject", text), check):
+                    found.append(text)
+                    taken.update(places)
     return found
 
 
 def _may_be_name(text: str) -> bool:
+    words = words_of(text)
     capital = text[0].isupper() or (text[0].isdigit() and text != text.lower())
-    return capital and not STOP_WORDS.issuperset(words_of(text))
+    return capital and STOP_WORDS.isdisjoint((words[0], words[-1]))
 
 
-def _is_name(survey: Survey, text: str) -> bool:
+def _is_name(survey: Survey, holders: _Holders, text: str) -> bool:
     view, words = survey.view, words_of(text)
     for number in view.entities_named(" ".join(words)):
         pointing = view.object_slots(number)
@@ -72,19 +79,30 @@ def _is_name(survey: Survey, text: str) -> bool:
         own = own[survey.survivor_mask[own]]
         if not are_said(survey, np.array([number], dtype=np.int32), own).all():
             return True
-    holders = {int(view.entity[slot]) for slot in _holding(survey, words).tolist()}
-    return 0 < len(holders) <= HOLDERS_MAX
+    found = holders.of_value(words)
+    return 0 < len({int(view.entity[slot]) for slot in found.tolist()}) <= HOLDERS_MAX
 
 
-def _holding(survey: Survey, words: list[str]) -> I32:
-    """The facts whose value is these words; none if it would take long to find them."""
-    view = survey.view
-    terms = sorted(set(view.tokenize(" ".join(words))))
-    none: I32 = np.empty(0, dtype=np.int32)
-    held = [view.postings(term)[0] for term in terms]
-    rarest = min((slots[survey.survivor_mask[slots]] for slots in held), key=len, default=none)
-    if len(rarest) > LOOKED_AT_MAX:
-        return none
-    rarest = rarest[view.object[rarest] < 0]
-    same = [words_of(view.value_text_of(slot)) == words for slot in rarest.tolist()]
-    return rarest[np.array(same, dtype=np.bool_)]
+class _Holders:
+    """The survivors that hold a term, each term looked up once."""
+
+    def __init__(self, survey: Survey) -> None:
+        self._survey = survey
+        self._held: dict[str, I32] = {}
+
+    def of_value(self, words: Sequence[str]) -> I32:
+        """The facts whose value is these words; none if it would take long to find them."""
+        view = self._survey.view
+        terms = {term for word in words if word not in STOP_WORDS for term in view.tokenize(word)}
+        rarest = min((self._of_term(term) for term in sorted(terms)), key=len, default=_NONE)
+        if len(rarest) > LOOKED_AT_MAX:
+            return _NONE
+        rarest = rarest[view.object[rarest] < 0]
+        same = [words_of(view.value_text_of(slot)) == words for slot in rarest.tolist()]
+        return rarest[np.array(same, dtype=np.bool_)]
+
+    def _of_term(self, term: str) -> I32:
+        if term not in self._held:
+            slots, _ = self._survey.view.postings(term)
+            self._held[term] = slots[self._survey.survivor_mask[slots]]
+        return self._held[term]
