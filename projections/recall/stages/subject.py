@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 LEADING = 50
 """How many of each stage's best hits are looked at for values that name their entity."""
 NAME_WORDS_MAX = 8
+PUNCTUATION_MAX = 16
+"""Characters besides its words that a value may have."""
 _NONE: I32 = np.empty(0, dtype=np.int32)
 
 
@@ -77,13 +79,16 @@ def _spelled_out(
     judged = [hits.best(LEADING).slots for hits in earlier.values() if not hits.builds_on]
     asked = f" {' '.join(words_of(survey.request.query))} "
     holders: dict[str, list[int]] = {}
-    for slot in distinct(np.concatenate([_NONE, *judged])).tolist():
-        if view.object[slot] < 0:
-            words = words_of(view.value_text_of(slot)[: len(asked)])
-            value = " ".join(words)
-            short = 0 < len(words) <= NAME_WORDS_MAX and not STOP_WORDS.issuperset(words)
-            if short and f" {value} " in asked:
-                holders.setdefault(value, []).append(slot)
+    slots = distinct(np.concatenate([_NONE, *judged]))
+    for slot in slots[view.object[slots] < 0].tolist():
+        text = view.value_text_of(slot)
+        if len(text) > len(asked) + PUNCTUATION_MAX:
+            continue
+        words = words_of(text)
+        value = " ".join(words)
+        short = 0 < len(words) <= NAME_WORDS_MAX and not STOP_WORDS.issuperset(words)
+        if short and f" {value} " in asked:
+            holders.setdefault(value, []).append(slot)
     found = {value: np.array(slots, dtype=np.int32) for value, slots in holders.items()}
     return {
         value: slots
