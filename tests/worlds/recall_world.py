@@ -1,5 +1,7 @@
 """A tiny world of facts in a real memory image, for tests of its readers."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from engramlog.eventlog.event import Header, Recorded
@@ -16,9 +18,13 @@ from engramlog.eventlog.kinds import (
     kind_of,
 )
 from engramlog.projections.authorization import Authorization
+from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import Moment
+from engramlog.projections.recall.conversation.context import ConversationContext
+from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.recall.request_facts import Gate, Survey, survey
 from engramlog.projections.tables.facts.fact_rows import FactRow
 
 DAY_US = 86_400_000_000
@@ -34,6 +40,27 @@ def user(name: str) -> str:
 def reader(*scopes: str) -> Authorization:
     """A caller who may read these scopes (default ``company``)."""
     return Authorization("agent:reader", frozenset({"read"}), frozenset(scopes or ("company",)))
+
+
+def survey_of(
+    world: World,
+    query: str,
+    *scopes: str,
+    moment: Moment | None = None,
+    context: ConversationContext | None = None,
+    semantics: Semantics | None = None,
+) -> Survey:
+    """The facts of a question, of any confidence."""
+    return survey(
+        world.view(),
+        RecallRequest(query=query),
+        reader(*scopes),
+        moment or world.moment(),
+        gate=Gate(effective_min=0.0, contradicted=True),
+        depth=1,
+        context=context,
+        semantics=semantics,
+    )
 
 
 class World:

@@ -12,10 +12,9 @@ from engramlog.projections.recall.conversation.context import ConversationContex
 from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import load_profile
 from engramlog.projections.recall.request import RecallRequest
-from engramlog.projections.recall.request_facts import Gate, survey
 from engramlog.projections.recall.stages import bridge
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
-from tests.worlds.recall_world import NOW_US, World, reader, user
+from tests.worlds.recall_world import NOW_US, World, reader, survey_of, user
 
 
 def passage(world: World, title: str, text: str, **more: Any) -> int:
@@ -26,15 +25,7 @@ def passage(world: World, title: str, text: str, **more: Any) -> int:
 def hops(
     world: World, hits: dict[int, float], query: str = "director of heat", *scopes: str, **more: Any
 ) -> Any:
-    at = survey(
-        world.view(),
-        RecallRequest(query=query),
-        reader(*scopes),
-        world.moment(),
-        gate=Gate(effective_min=0.0, contradicted=True),
-        depth=1,
-        context=ConversationContext(before=(0.5,)),
-    )
+    at = survey_of(world, query, *scopes, context=ConversationContext(before=(0.5,)))
     slots = np.array(sorted(hits), dtype=np.int32)
     scores = np.array([hits[slot] for slot in slots.tolist()])
     earlier = {"one": Candidates(slots, scores, slots * 0, lambda _slots: [])}

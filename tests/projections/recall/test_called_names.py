@@ -5,9 +5,7 @@ import pytest
 from engramlog.projections.moment import Moment
 from engramlog.projections.recall.conversation.called_names import read_as, renamed
 from engramlog.projections.recall.conversation.context import ConversationContext
-from engramlog.projections.recall.request import RecallRequest
-from engramlog.projections.recall.request_facts import Gate, survey
-from tests.worlds.recall_world import World, reader, user
+from tests.worlds.recall_world import World, survey_of, user
 
 CALLS = 3
 
@@ -23,15 +21,7 @@ def talk(world: World, *lines: tuple[str, str], scope: str = "company") -> list[
 def names(
     world: World, query: str, *scopes: str, calls: int = CALLS, moment: Moment | None = None
 ) -> dict[str, str]:
-    at = survey(
-        world.view(),
-        RecallRequest(query=query),
-        reader(*scopes),
-        moment or world.moment(),
-        gate=Gate(effective_min=0.0, contradicted=True),
-        depth=1,
-        context=ConversationContext(),
-    )
+    at = survey_of(world, query, *scopes, moment=moment, context=ConversationContext())
     return read_as(at, world.rows, calls)
 
 

@@ -14,23 +14,15 @@ from engramlog.projections.recall.ranking.evidence import evidence_of
 from engramlog.projections.recall.ranking.fusion import Fused
 from engramlog.projections.recall.ranking.missing import missing_word
 from engramlog.projections.recall.ranking.scoring import Scored
-from engramlog.projections.recall.request import RecallRequest
-from engramlog.projections.recall.request_facts import Gate, Survey, survey
+from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates
-from tests.worlds.recall_world import World, reader, user
+from tests.worlds.recall_world import World, survey_of, user
 
 NUMBERS = Certainty(bias=-2.0, semantic=2.0, speaker=1.0, margin=4.0, weak_below=0.5)
 
 
 def surveyed(world: World, query: str, moment: Moment | None = None) -> Survey:
-    return survey(
-        world.view(),
-        RecallRequest(query=query),
-        reader(),
-        moment or world.moment(),
-        gate=Gate(effective_min=0.0, contradicted=True),
-        depth=1,
-    )
+    return survey_of(world, query, moment=moment)
 
 
 def scored(at: Survey, scores: list[float], likeness: list[float] | None) -> Scored:

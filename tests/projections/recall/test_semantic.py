@@ -17,7 +17,6 @@ from engramlog.projections.recall.conversation.context import ConversationContex
 from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import Profile, load_profile
 from engramlog.projections.recall.request import RecallRequest
-from engramlog.projections.recall.request_facts import Gate, survey
 from engramlog.projections.recall.stages import semantic
 from engramlog.projections.recall.stages.candidates import StageDisabled
 from engramlog.projections.recall.stages.distinct import Own
@@ -26,7 +25,7 @@ from tests.worlds.provider_double import (
     words_vector,
 )
 from tests.worlds.recall_vectors import embedded
-from tests.worlds.recall_world import NOW_US, World, reader, user
+from tests.worlds.recall_world import NOW_US, World, reader, survey_of, user
 
 
 @pytest.fixture
@@ -51,16 +50,7 @@ def run(
     context: ConversationContext | None = None,
     own: Own | None = None,
 ) -> Any:
-    at = survey(
-        world.view(),
-        RecallRequest(query=query),
-        reader(*scopes),
-        moment or world.moment(),
-        gate=Gate(effective_min=0.0, contradicted=True),
-        depth=1,
-        semantics=semantics,
-        context=context,
-    )
+    at = survey_of(world, query, *scopes, moment=moment, semantics=semantics, context=context)
     return semantic.run(at, semantic.Parameters(floor=floor, own=own), {})
 
 

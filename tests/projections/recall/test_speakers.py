@@ -11,20 +11,11 @@ from engramlog.projections.recall.conversation.speakers import (
     question_vector,
     without_speakers,
 )
-from engramlog.projections.recall.request import RecallRequest
-from engramlog.projections.recall.request_facts import Gate, survey
-from tests.worlds.recall_world import World, reader, user
+from tests.worlds.recall_world import World, survey_of, user
 
 
 def asked(world: World, query: str, *scopes: str, moment: Moment | None = None) -> PlainQuestion:
-    at = survey(
-        world.view(),
-        RecallRequest(query=query),
-        reader(*scopes),
-        moment or world.moment(),
-        gate=Gate(effective_min=0.0, contradicted=True),
-        depth=1,
-    )
+    at = survey_of(world, query, *scopes, moment=moment)
     return without_speakers(at)
 
 

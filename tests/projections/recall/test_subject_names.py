@@ -2,20 +2,11 @@ import pytest
 
 from engramlog.projections.recall.conversation.speakers import PlainQuestion
 from engramlog.projections.recall.conversation.subject_names import LOOKED_AT_MAX, without_names
-from engramlog.projections.recall.request import RecallRequest
-from engramlog.projections.recall.request_facts import Gate, survey
-from tests.worlds.recall_world import World, reader, user
+from tests.worlds.recall_world import World, survey_of, user
 
 
 def plain(world: World, query: str, *scopes: str) -> PlainQuestion:
-    at = survey(
-        world.view(),
-        RecallRequest(query=query),
-        reader(*scopes),
-        world.moment(),
-        gate=Gate(effective_min=0.0, contradicted=True),
-        depth=1,
-    )
+    at = survey_of(world, query, *scopes)
     return without_names(at)
 
 

@@ -9,22 +9,14 @@ from engramlog.projections.recall.answer import RecallAnswer
 from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import load_profile
 from engramlog.projections.recall.request import RecallRequest
-from engramlog.projections.recall.request_facts import Gate, survey
 from engramlog.projections.recall.stages import lexical, subject
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
-from tests.worlds.recall_world import NOW_US, World, reader, user
+from tests.worlds.recall_world import NOW_US, World, reader, survey_of, user
 
 
 def found(world: World, query: str, *scopes: str, **more: Any) -> Candidates:
     """What the stage finds after the words of the question."""
-    at = survey(
-        world.view(),
-        RecallRequest(query=query),
-        reader(*scopes),
-        world.moment(),
-        gate=Gate(effective_min=0.0, contradicted=True),
-        depth=1,
-    )
+    at = survey_of(world, query, *scopes)
     words = lexical.run(at, lexical.Parameters(), {})
     return subject.run(at, subject.Parameters(**more), {"lexical": words})
 
