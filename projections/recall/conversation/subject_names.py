@@ -27,8 +27,12 @@ if TYPE_CHECKING:
     from engramlog.projections.recall.request_facts import Survey
 
 WORDS_MAX = 8
+FIRST_WORDS_MAX = 16
+"""The most words of a question that are tried as the first of a name."""
 HOLDERS_MAX = 3
 """A value of more entities names none of them."""
+PUNCTUATION_MAX = 16
+"""Characters besides its words that a name may have."""
 LOOKED_AT_MAX = 64
 """A phrase whose rarest word is in more facts is no value that names."""
 
@@ -48,14 +52,15 @@ def subject_names(survey: Survey) -> list[str]:
     """These phrases as written, longer ones first, none inside another."""
     query = survey.request.query
     words = list(_WORD.finditer(query))
+    first_words = [at for at, word in enumerate(words) if _may_begin(word[0])][:FIRST_WORDS_MAX]
     holders = _Holders(survey)
     found: list[str] = []
     taken: set[int] = set()
     for length in range(min(WORDS_MAX, len(words)), 0, -1):
-        for first in range(len(words) - length + 1):
-            places = range(first, first + length)
-            text = query[words[first].start() : words[first + length - 1].end()]
-            if taken.isdisjoint(places) and _may_be_name(text):
+        for first in first_words:
+            places = range(first, min(first + length, len(words)))
+            text = query[words[first].start() : words[places[-1]].end()]
+            if len(places) == length and taken.isdisjoint(places) and _may_be_name(text):
                 check = partial(_is_name, survey, holders, text)
                 if survey.surviving.survivors.derived(("subject", text), check):
                     found.append(text)
@@ -63,10 +68,12 @@ def subject_names(survey: Survey) -> list[str]:
     return found
 
 
+def _may_begin(word: str) -> bool:
+    return (word[0].isupper() or word[0].isdigit()) and word.casefold() not in STOP_WORDS
+
+
 def _may_be_name(text: str) -> bool:
-    words = words_of(text)
-    capital = text[0].isupper() or (text[0].isdigit() and text != text.lower())
-    return capital and STOP_WORDS.isdisjoint((words[0], words[-1]))
+    return text != text.lower() and words_of(text)[-1] not in STOP_WORDS
 
 
 def _is_name(survey: Survey, holders: _Holders, text: str) -> bool:
@@ -98,7 +105,9 @@ class _Holders:
         if len(rarest) > LOOKED_AT_MAX:
             return _NONE
         rarest = rarest[view.object[rarest] < 0]
-        same = [words_of(view.value_text_of(slot)) == words for slot in rarest.tolist()]
+        chars_max = sum(map(len, words)) + len(words) + PUNCTUATION_MAX
+        texts = map(view.value_text_of, rarest.tolist())
+        same = [len(text) <= chars_max and words_of(text) == words for text in texts]
         return rarest[np.array(same, dtype=np.bool_)]
 
     def _of_term(self, term: str) -> I32:

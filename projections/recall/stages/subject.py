@@ -18,6 +18,11 @@ from engramlog.projections.arrays import I32
 from engramlog.projections.ascending import among, distinct
 from engramlog.projections.columns.names.entity_names import phrase_of, words_of
 from engramlog.projections.recall.conversation.speakers import are_said
+from engramlog.projections.recall.conversation.subject_names import (
+    HOLDERS_MAX,
+    PUNCTUATION_MAX,
+    WORDS_MAX,
+)
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
 from engramlog.projections.recall.stages.graph import named_entities, newest_facts
 from engramlog.projections.text.stop_words import STOP_WORDS
@@ -27,16 +32,14 @@ if TYPE_CHECKING:
 
 LEADING = 50
 """How many of each stage's best hits are looked at for values that name their entity."""
-NAME_WORDS_MAX = 8
-PUNCTUATION_MAX = 16
-"""Characters besides its words that a value may have."""
+NAME_CHARS_MAX = 200
 _NONE: I32 = np.empty(0, dtype=np.int32)
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     """``holders_max``: how many entities may have the value by which a question names them."""
 
-    holders_max: Annotated[int, Meta(ge=0, le=100)] = 3
+    holders_max: Annotated[int, Meta(ge=0, le=100)] = HOLDERS_MAX
 
 
 def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates]) -> Candidates:
@@ -78,15 +81,16 @@ def _spelled_out(
     view = survey.view
     judged = [hits.best(LEADING).slots for hits in earlier.values() if not hits.builds_on]
     asked = f" {' '.join(words_of(survey.request.query))} "
+    chars_max = min(len(asked) + PUNCTUATION_MAX, NAME_CHARS_MAX)
     holders: dict[str, list[int]] = {}
     slots = distinct(np.concatenate([_NONE, *judged]))
     for slot in slots[view.object[slots] < 0].tolist():
         text = view.value_text_of(slot)
-        if len(text) > len(asked) + PUNCTUATION_MAX:
+        if len(text) > chars_max:
             continue
         words = words_of(text)
         value = " ".join(words)
-        short = 0 < len(words) <= NAME_WORDS_MAX and not STOP_WORDS.issuperset(words)
+        short = 0 < len(words) <= WORDS_MAX and not STOP_WORDS.issuperset(words)
         if short and f" {value} " in asked:
             holders.setdefault(value, []).append(slot)
     found = {value: np.array(slots, dtype=np.int32) for value, slots in holders.items()}
