@@ -41,6 +41,17 @@ def liar(tmp_path: Path) -> Iterator[HostilePeer]:
     peer.close()
 
 
+def reasons(node: LiveNode) -> list[str | None]:
+    """Why the states of peers changed, as recorded."""
+    found = node.call("GET", "/v1/log", key=CONTROL_TOKEN, params={"kind": "peer_state_set"})
+    return [
+        node.call("GET", f"/v1/log/{each['position']}", key=CONTROL_TOKEN)
+        .json()["payload"]
+        .get("reason")
+        for each in found.json()["events"]
+    ]
+
+
 def test_lag_grants_a_held_stream_evidence_and_digests(
     pair: tuple[LiveNode, LiveNode], liar: HostilePeer, visit: Visit
 ) -> None:
@@ -82,11 +93,6 @@ def test_lag_grants_a_held_stream_evidence_and_digests(
     page.locator(".held-stream").get_by_role("button", name="Release").click()
     page.locator("dialog[open] input[name=reason]").fill("asked its operator")
     page.locator("dialog[open]").get_by_role("button", name="Release").click()
-    expect(page.locator("dialog[open]")).to_have_count(0)
-    found = here.call("GET", "/v1/log", key=CONTROL_TOKEN, params={"kind": "peer_state_set"})
-    payloads = [
-        here.call("GET", f"/v1/log/{each['position']}", key=CONTROL_TOKEN).json()["payload"]
-        for each in found.json()["events"]
-    ]
-    assert "asked its operator" in [each.get("reason") for each in payloads]
+    expect(page.locator("dialog[open]")).to_have_count(0)  # it closes before the node answers
+    until(lambda: "asked its operator" in reasons(here))
     assert tab.faults == []

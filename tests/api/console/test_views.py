@@ -223,11 +223,13 @@ def test_the_log_names_the_subject_of_each_event(live: LiveNode, visit: Visit) -
 def test_a_conflict_is_settled_and_the_settlement_undone(live: LiveNode, visit: Visit) -> None:
     live.state(v="chief of tea", source="agent:a", key=CONTROL_TOKEN)
     live.state(v="keeper of the ledger", source="agent:b", key=CONTROL_TOKEN)
-    page = visit(live).open("review")
+    tab = visit(live)
+    page = tab.open("review")
     page.get_by_role("textbox", name="Reason", exact=True).fill("seen in the minutes")
     page.locator(".side-card", has_text="keeper").get_by_role("button").click()
     expect(page.locator(".settled-note")).to_contain_text("is settled")
     expect(page.locator("article.conflict")).to_have_count(0)
+    tab.settle()  # the page shows an act before the node answers
     settled = live.call("GET", "/v1/conflicts", key=CONTROL_TOKEN, params={"status": "resolved"})
     assert settled.json()["conflicts"][0]["resolution_note"] == "seen in the minutes"
     page.get_by_role("button", name="Undo").click()
@@ -294,6 +296,7 @@ def test_a_fact_waits_in_quarantine_is_judged_and_judged_again(
     assert faults_of(page) == []
     dialog.get_by_role("button", name="Admit").click()
     expect(held).to_have_count(0)
+    tab.settle()
     [admitted] = live.call("GET", "/v1/facts", key=CONTROL_TOKEN).json()["facts"]
     assert (admitted["garden_id"], admitted["attributes"]["keywords"]) == (None, "tea")
     assert tab.faults == []
@@ -323,6 +326,7 @@ def test_an_erasure_shows_its_facts_first(live: LiveNode, visit: Visit) -> None:
     page.fill("input[name=again]", "user:al")
     page.locator("dialog[open]").get_by_role("button", name="Erase").click()
     expect(page.locator(".statement")).to_contain_text("0 facts")
+    tab.settle()
     assert live.call("GET", "/v1/erasures", key=CONTROL_TOKEN).json()["erasures"]
     page = tab.go("log", kind="fact_erased")
     page.locator(".event-row").first.click()
@@ -337,7 +341,8 @@ def test_an_erasure_shows_its_facts_first(live: LiveNode, visit: Visit) -> None:
 
 def test_an_entity_is_held_and_released(live: LiveNode, visit: Visit) -> None:
     live.state(entity="user:al", v="chief of tea", key=CONTROL_TOKEN)
-    page = visit(live).open("review", tab="holds")
+    tab = visit(live)
+    page = tab.open("review", tab="holds")
     page.get_by_role("button", name="Hold an entity").click()
     page.fill("dialog[open] input[name=entity]", "user:al\u0000")
     page.fill("dialog[open] input[name=reason]", "lawsuit 12")
@@ -350,6 +355,7 @@ def test_an_entity_is_held_and_released(live: LiveNode, visit: Visit) -> None:
     page.fill("dialog[open] input[name=reason]", "settled")
     page.locator("dialog[open]").get_by_role("button", name="Let go").click()
     expect(page.locator(".held")).to_have_count(0)
+    tab.settle()
     events = live.call("GET", "/v1/log", key=CONTROL_TOKEN, params={"kind": "legal_hold_set"})
     said = [each["about"] for each in events.json()["events"]]
     assert said == ["user:al let go: settled", "user:al held: lawsuit 12"]
@@ -429,7 +435,8 @@ def test_tasks_storage_and_pace_are_shown(spaceflight: LiveNode, visit: Visit) -
 
 
 def test_a_new_key_is_shown_once_and_revoked(live: LiveNode, visit: Visit) -> None:
-    page = visit(live).open("operations")
+    tab = visit(live)
+    page = tab.open("operations")
     page.get_by_role("button", name="New key").click()
     page.fill("dialog[open] input[name=entity]", "agent:new")
     page.locator("dialog[open]").get_by_role("button", name="New key").click()
@@ -438,4 +445,5 @@ def test_a_new_key_is_shown_once_and_revoked(live: LiveNode, visit: Visit) -> No
     page.get_by_role("button", name="Revoke").click()
     page.locator("dialog[open]").get_by_role("button", name="Revoke").click()
     expect(page.locator("td", has_text="agent/new")).to_have_count(0)
+    tab.settle()
     assert live.call("GET", "/v1/me", key=secret).status_code == 401
