@@ -271,6 +271,7 @@ class AsyncMemory(AsyncMemoryView):
 
         Raises:
             ValueError: none or several of the three are given, or an empty name.
+            ClientError: 404, nothing is known of it; 423, a legal hold forbids it.
         """
         # An empty name is a mistake of the caller: it must not choose what else is erased.
         if [bool(facts), entity is not None, user is not None].count(True) != 1:

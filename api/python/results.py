@@ -124,7 +124,8 @@ class Facts(Listing[Fact]):
 
 
 class RecalledFacts(Facts):
-    """The answer to a question, best first. ``hint``: a scope with a better answer."""
+    """The answer to a question, best first. ``hint``: a scope with a better answer.
+    ``weak_evidence``: the memory may not know; None without embeddings."""
 
     columns = (*Facts.columns, "score")
 
@@ -135,6 +136,10 @@ class RecalledFacts(Facts):
     def receipt_id(self) -> str:
         """Identifies the recall, for replays and feedback."""
         return str(self.record["recall_id"])
+
+    @property
+    def weak_evidence(self) -> bool | None:
+        return self.record["weak_evidence"]
 
     @property
     def hint(self) -> str | None:

@@ -40,7 +40,8 @@ def wire_value(value: PlainValue | Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError("value: a number has 53 bits, which would round this one: give a text")
         return {"type": "number", "v": value}
     if isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
-        return {"type": "ref" if isinstance(value, Ref) else "string", "v": str(value)}
+        plain = str.__str__(value)  # an enum's own ``str`` is its name
+        return {"type": "ref" if isinstance(value, Ref) else "string", "v": plain}
     raise TypeError(f"value: a fact cannot hold a {type(value).__name__}")
 
 

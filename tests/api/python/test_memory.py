@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Iterator
 from copy import deepcopy
 from datetime import UTC, datetime
+from enum import Enum
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +17,7 @@ import pytest
 from engramlog import AsyncMemory, ClientError, Memory, Ref
 from engramlog.api.answers.compact_facts import tokens_of
 from engramlog.api.python import async_memory
+from engramlog.api.python.results import RecalledFacts
 from tests.worlds.live import LiveNode
 
 _numbers = count(1)
@@ -153,6 +155,22 @@ def test_a_whole_number_is_exact_or_refused(memory: Memory, user: str, long_id: 
     with pytest.raises(ValueError, match=r"^value: .*give a text"):
         memory.assert_fact(f"user:{user}", "test:id", long_id)
     assert memory.assert_fact(f"user:{user}", "test:id", 2**53).value == 2**53
+
+
+class Drink(str, Enum):  # noqa: UP042 - ``str`` of StrEnum is the value
+    TEA = "green tea"
+
+
+def test_a_text_of_an_enum_is_stored_by_its_value(memory: Memory, user: str) -> None:
+    stated = memory.assert_fact(f"user:{user}", "test:drink", Drink.TEA)
+    assert stated.value == "green tea"
+
+
+def test_an_answer_says_whether_its_evidence_is_weak(memory: Memory, user: str) -> None:
+    memory.remember("Alice moved to Graz", user=user)
+    found = memory.recall("where is Alice?", user=user)
+    assert found.weak_evidence is None  # without embeddings
+    assert RecalledFacts([], {"weak_evidence": True}).weak_evidence is True
 
 
 def test_a_retracted_fact_is_listed_only_among_ended_ones(memory: Memory, user: str) -> None:
