@@ -184,6 +184,7 @@ def execute(
     parser: Callable[[], argparse.ArgumentParser], given: Sequence[str], program: str = "engramlog"
 ) -> int:
     """Run the command of a command line; returns the exit code. ``parser`` makes the parser."""
+    _open_missing_streams()
     for name in THREADS_OF_LIBRARIES:
         os.environ.setdefault(name, "1")
     codecs.register_error("as JSON", _as_json)
@@ -222,6 +223,15 @@ def execute(
         )
         return 1
     return code
+
+
+def _open_missing_streams() -> None:
+    """A supervisor may start us without input, output or errors. Files would get their numbers."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is the missing one
+            os.set_inheritable(null, True)
+            setattr(sys, name, os.fdopen(null, "r" if name == "stdin" else "w"))
 
 
 def _as_json(fault: UnicodeError) -> tuple[str, int]:

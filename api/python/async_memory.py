@@ -102,12 +102,14 @@ class AsyncMemoryView:
         ended: bool = False,
     ) -> Facts:
         """Facts, newest first. ``user``: only this source's; ``ended``: also retracted, expired
-        and set aside facts."""
+        and set aside facts. Of values that contradict each other this lists the surest, else the
+        newest, marked ``contradicted``."""
         query = {
             "entity": given_name("entity", entity),
             "relation": given_name("relation", relation),
             "source": given_user(user),
             "scope": scope,
+            "prefer": "hlc",
             **self._moment,
             **(dict.fromkeys(_EVERY_FACT, "true") if ended else {}),
         }

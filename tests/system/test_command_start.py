@@ -1,16 +1,19 @@
 """Modules that a command loads before it runs."""
 
 import argparse
+import json
+import shlex
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 from engramlog.api.console import main as cli
 from engramlog.api.console.main import COMMANDS
 from engramlog.api.console.subcommands import Subcommands
-from tests.worlds.processes import environment
+from tests.worlds.processes import engramlog, environment
 
 HEAVY = {"aiohttp", "duckdb", "numpy"}
 
@@ -80,3 +83,17 @@ def test_the_entry_point_loads_little_before_it_handles_ctrl_c() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
     )
     assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+def test_a_command_runs_without_the_streams_that_its_caller_closed(
+    closed: str, tmp_path: Path
+) -> None:
+    remember = shlex.join(
+        [sys.executable, "-m", "engramlog.api.console.main", "remember", "tea", "--data", "data"]
+    )
+    env = environment({"STIGMEM_EMBED_ENABLED": "false"})
+    done = subprocess.run(["sh", "-c", f"{remember} {closed}"], cwd=tmp_path, env=env, check=False)
+    assert done.returncode == 0
+    listed = engramlog("facts", "--data", "data", "--json", cwd=tmp_path)
+    assert [fact["value"]["v"] for fact in json.loads(listed.stdout)["facts"]] == ["tea"]

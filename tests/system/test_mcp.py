@@ -126,6 +126,11 @@ def test_a_memory_through_tools(way: Any, node: NodeProcess, request: Any) -> No
         settled = await ask(client, "resolve_contradiction", conflict_id=mine["conflict_id"],
                             winning_fact_id=third["id"], resolution_note="seen")  # fmt: skip
         assert settled["conflict_status"] == "resolved"
+        for town in ("Graz", "Linz"):
+            await ask(client, "assert_fact", entity=entity, relation="memory:town", value=town)
+        towns = await ask(client, "query_facts", entity=entity, relation="memory:town")
+        (newest,) = towns["facts"]
+        assert (newest["value"]["v"], newest["contradicted"]) == ("Linz", True)
 
         gone = await ask(client, "retract_fact", fact_id=first["id"], reason="left")
         assert gone["retracted"] is True

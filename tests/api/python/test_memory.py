@@ -173,6 +173,16 @@ def test_an_answer_says_whether_its_evidence_is_weak(memory: Memory, user: str) 
     assert RecalledFacts([], {"weak_evidence": True}).weak_evidence is True
 
 
+def test_of_two_values_of_one_source_the_newer_is_listed(memory: Memory, user: str) -> None:
+    window = memory.assert_fact(f"user:{user}", "preference:seat", "window", user=user)
+    aisle = memory.assert_fact(f"user:{user}", "preference:seat", "aisle", user=user)
+    assert list(memory.facts(f"user:{user}")) == [aisle]
+    assert memory.facts(f"user:{user}")[0].contradicted
+    then = memory.as_of(int(window.record["position"]))
+    assert list(then.facts(f"user:{user}")) == [window]
+    assert set(memory.facts(f"user:{user}", ended=True)) == {window, aisle}
+
+
 def test_a_retracted_fact_is_listed_only_among_ended_ones(memory: Memory, user: str) -> None:
     fact = memory.assert_fact(f"user:{user}", "memory:town", "Graz")
     gone = memory.retract(fact, "moved")
