@@ -91,7 +91,9 @@ def follow_pin(settings: EmbeddingSettings, pinned: Space | None) -> EmbeddingSe
     if pinned is None or settings.provider == "none":
         return settings
     url = settings.url if settings.provider in ("auto", pinned.provider) else None
-    return EmbeddingSettings(url=url, min_confidence=settings.min_confidence)
+    return EmbeddingSettings(
+        url=url, min_confidence=settings.min_confidence, memory_bytes=settings.memory_bytes
+    )
 
 
 def _check_declared(settings: EmbeddingSettings, pinned: Space) -> None:

@@ -19,10 +19,9 @@ from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.embedding.vectors.blocks import VectorBlocks, blocks_folder
-from engramlog.projections.embedding.vectors.bounded_vectors import BoundedVectors
+from engramlog.projections.embedding.vectors.in_memory import Vectors
 from engramlog.projections.embedding.vectors.loading import load_vectors
 from engramlog.projections.embedding.vectors.vec_facts import KeptVecFacts
-from engramlog.projections.embedding.vectors.vector_file import VectorFile, search_file
 from engramlog.projections.image.reader import Reader
 
 Ask = Callable[[str], F32]
@@ -42,11 +41,12 @@ class FollowedEmbeddings(CurrentEmbeddings):
     """The interface of embeddings for recall, without a worker. Made by ``following``."""
 
     def __init__(
-        self, space: Space | None, semantics: Semantics | None, vectors: BoundedVectors | None
+        self, space: Space, semantics: Semantics, blocks: VectorBlocks, reader: Reader
     ) -> None:
         self._space = space
         self._asked = semantics
-        self._vectors = vectors
+        self._blocks = blocks
+        self._reader = reader
 
     @classmethod
     def following(
@@ -57,16 +57,14 @@ class FollowedEmbeddings(CurrentEmbeddings):
         settings: EmbeddingSettings,
         pinned: Space | None,
         ask: Ask,
-    ) -> FollowedEmbeddings:
-        """The vectors in files and in the table; later ones arrive through ``put``."""
+    ) -> FollowedEmbeddings | None:
+        """The vectors in files and in the table; later ones arrive through ``put``. None if
+        embeddings are off."""
         choice = choose(follow_pin(settings, pinned), pinned, os.environ)
         space = choice.space
         if space is None:
-            return cls(None, None, None)
-        file = folder / vectors_file(space)
-        memory = settings.memory_bytes
-        searched = VectorFile(search_file(file), space.stored_dimensions, memory)
-        vectors = BoundedVectors(searched, lambda: reader.pin().from_position, memory)
+            return None
+        file, vectors = folder / vectors_file(space), Vectors(space.stored_dimensions)
         table, blocks = KeptVecFacts(file, space), VectorBlocks(blocks_folder(file), space, log)
         for _ in load_vectors(vectors, blocks, table, reader.pin(), reader.slot_of):
             pass  # the other process removes what is unknown here
@@ -74,22 +72,23 @@ class FollowedEmbeddings(CurrentEmbeddings):
         choice.provider.close()
         embedder = _Asking(NoProvider(), space, choice.card)
         embedder.ask = ask
-        return cls(space, Semantics(embedder, vectors, settings.min_confidence), vectors)
+        semantics = Semantics(embedder, vectors, settings.min_confidence)
+        return cls(space, semantics, blocks, reader)
 
     @property
-    def space(self) -> Space | None:
+    def space(self) -> Space:
         return self._space
 
     @property
-    def semantics(self) -> Semantics | None:
+    def semantics(self) -> Semantics:
         return self._asked
 
     def put(self, slots: I32, rows: F32) -> None:
         """Add vectors that the other process made."""
-        if self._vectors is not None:
-            self._vectors.put(slots, rows)
+        vectors = self._asked.vectors
+        vectors.put(slots, rows)
+        self._blocks.follow(vectors, self._reader.pin().from_position)
 
     def forget(self, slots: I32) -> None:
         """Drop vectors that the other process dropped."""
-        if self._vectors is not None:
-            self._vectors.forget(slots)
+        self._asked.vectors.forget(slots)
