@@ -15,7 +15,6 @@ from engramlog.eventlog.chain import Chain, Link
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.codec import decode
 from engramlog.eventlog.engines.appending import KeyUse, KeyUses, Transaction, WriterTurn
-from engramlog.eventlog.engines.following import CommitSignal
 from engramlog.eventlog.engines.postgres import statements, writing
 from engramlog.eventlog.engines.postgres.connecting import Connection, connect, failures
 from engramlog.eventlog.engines.postgres.listening import Listener
@@ -69,7 +68,6 @@ class PostgresLog(PostgresReading, StoredLog):
         self._changed: str | None = None
         self._turn = WriterTurn()
         self._seeing = threading.Lock()
-        self._signal = CommitSignal(live=True)
         self._mark = (0, b"")
         self._grown: Callable[[], None] = lambda: None
         self._listener = Listener(url, self._saw, self._lost, may_lead=held == EVERY_SCOPE)
@@ -285,16 +283,13 @@ class PostgresLog(PostgresReading, StoredLog):
                 self._mark = (head.position, digest)
 
     def _saw(self, state: ServerState) -> None:
-        """Handle the listener's report: wake waiting readers if the log has grown."""
+        """Handle the listener's report."""
         self._check_timeline(state.timeline)
         self.fault = self._changed or durability_fault(state, self._durability)
         head = Head(state.position, state.received_at, state.received_hlc)
         with self._seeing:
-            grown = head.position > self._seen.position
-            if grown:
+            if head.position > self._seen.position:
                 self._seen = head
-        if grown:
-            self._signal.notify()
         self._grown()
 
     def _lost(self, reason: str) -> None:
@@ -356,7 +351,6 @@ class PostgresLog(PostgresReading, StoredLog):
 
     def close(self) -> None:
         self._closed = True
-        self._signal.notify()
         self._listener.close()
         super().close()
 
