@@ -28,8 +28,11 @@ IDEMPOTENCY_KEY_LENGTH_MAX = 255
 SESSION_HEADER = "Stigmem-Session"
 WARNING_HEADER = "X-Stigmem-Warning"
 WARNED_MAX = 5
-"""Names in the header of warnings, each cut to this many characters:"""
+"""Names in the header of warnings."""
+IGNORED_MAX = 20
+"""Names in the warnings of a body: a search for each name's meaning takes time."""
 _WARNED_LENGTH_MAX = 60
+"""Characters of a name in a warning."""
 
 Model = TypeVar("Model", bound=BaseModel)
 Row = TypeVar("Row")
@@ -212,13 +215,16 @@ def warned(body: Answer, *parts: BaseModel | None) -> Answer:
 
 
 def ignored(*parts: BaseModel | None) -> list[str]:
-    """Warnings that name the unused fields and parameters."""
-    return [
-        unread(name, frozenset(type(part).model_fields))
-        for part in parts
-        if part is not None
-        for name in unknown_fields(part)
+    """Warnings that name the unused fields and parameters, the first ``IGNORED_MAX`` of them."""
+    unused = [
+        (name, part) for part in parts if part is not None for name in unknown_fields(part)
     ]
+    warnings = [
+        unread(name, frozenset(type(part).model_fields)) for name, part in unused[:IGNORED_MAX]
+    ]
+    if len(unused) > IGNORED_MAX:
+        warnings.append(f"{len(unused) - IGNORED_MAX} more unknown fields are ignored")
+    return warnings
 
 
 def parameters_of(model: type[BaseModel]) -> frozenset[str]:
@@ -228,6 +234,7 @@ def parameters_of(model: type[BaseModel]) -> frozenset[str]:
 
 def unread(name: str, known: Collection[str]) -> str:
     """The warning about one name."""
+    name = name[:_WARNED_LENGTH_MAX]
     meant = get_close_matches(name, known, 1)
     hint = f"; did you mean {meant[0]!r}?" if meant else ""
     return f"unknown field {name!r} is ignored{hint}"
@@ -237,7 +244,5 @@ def note_unread(response: web.StreamResponse, request: web.Request, known: froze
     """Name unknown parameters of the request in a header, because every answer has room for one."""
     names = [name for name in dict.fromkeys(request.query) if name not in known]
     if names:
-        warnings = [
-            ascii(unread(name[:_WARNED_LENGTH_MAX], known))[1:-1] for name in names[:WARNED_MAX]
-        ]
+        warnings = [ascii(unread(name, known))[1:-1] for name in names[:WARNED_MAX]]
         response.headers[WARNING_HEADER] = " | ".join(warnings)

@@ -24,6 +24,9 @@ COMPARED_MAX = 2000
 ELSEWHERE = 0.9
 """Factor for a name in another place (authority and type)."""
 SCORE_DIGITS = 4
+COMPARED_CHARS_MAX = 64
+"""The beginnings that are compared: the time grows with the product of two names' lengths."""
+NOT_EQUAL_MAX = 1.0 - 10.0**-SCORE_DIGITS
 
 
 class Like(Struct, frozen=True):
@@ -73,7 +76,10 @@ def _closest(entities: Interner, seen: I32, shared: NDArray[np.uint8]) -> list[s
 def likeness(one: str, other: str) -> float:
     """The similarity of two names, in [0, 1]; 1 only for equal ones."""
     display, shown = entity_display(one), entity_display(other)
-    ratio = SequenceMatcher(None, display, shown, autojunk=False).ratio()
+    begun, meant = display[:COMPARED_CHARS_MAX], shown[:COMPARED_CHARS_MAX]
+    ratio = SequenceMatcher(None, begun, meant, autojunk=False).ratio()
+    if display != shown:
+        ratio = min(ratio, NOT_EQUAL_MAX)
     same_place = one.removesuffix(display) == other.removesuffix(shown)
     return round(ratio * (1.0 if same_place else ELSEWHERE), SCORE_DIGITS)
 

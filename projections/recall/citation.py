@@ -12,14 +12,23 @@ WORD_LENGTH_MIN = 4
 _WORD = re.compile(r"[^\W_]+")
 
 
-def is_cited(memory: str, answer: str) -> bool:
-    """Whether ``answer`` repeats 20 characters of ``memory`` (checked at every tenth), or shares
-    five of its words of four letters or more, stop-words excluded. Ignores case and the width of
-    white space."""
-    said, answered = _plain(memory), _plain(answer)
-    if any(said[at : at + WINDOW] in answered for at in range(0, len(said) - WINDOW + 1, STEP)):
-        return True
-    return len(_words(said) & _words(answered)) >= SHARED_WORDS_MIN
+class GivenAnswer:
+    """The text of an answer, cut up once for any number of memories."""
+
+    def __init__(self, text: str) -> None:
+        plain = _plain(text)
+        self._windows = {plain[at : at + WINDOW] for at in range(len(plain) - WINDOW + 1)}
+        self._words = _words(plain)
+
+    def cites(self, memory: str) -> bool:
+        """Whether the answer repeats 20 characters of ``memory`` (checked at every tenth), or
+        shares five of its words of four letters or more, stop-words excluded. Ignores case and the
+        width of white space."""
+        said = _plain(memory)
+        begins = range(0, len(said) - WINDOW + 1, STEP)
+        if any(said[at : at + WINDOW] in self._windows for at in begins):
+            return True
+        return len(_words(said) & self._words) >= SHARED_WORDS_MIN
 
 
 def _plain(text: str) -> str:

@@ -10,7 +10,7 @@ from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.recall import FeedbackRequest
 from engramlog.eventlog.kinds import FactFeedback
 from engramlog.projections.image.visible_facts import readable_of
-from engramlog.projections.recall.citation import is_cited
+from engramlog.projections.recall.citation import GivenAnswer
 from engramlog.projections.tables.declared.garden_directory import MODERATING_ROLES
 
 routes = Routes("recall")
@@ -96,4 +96,5 @@ def _cited(call: Call, returned: list[str], text: str) -> list[str]:
     view = call.view()
     positions = [int(view.from_position[slot]) for slot in slots.values()]
     rows = call.node.reader.rows(positions)
-    return [row.id for row in rows if row.value_type in _WORDED and is_cited(row.value_v, text)]
+    answer = GivenAnswer(text)
+    return [row.id for row in rows if row.value_type in _WORDED and answer.cites(row.value_v)]

@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 
 from engramlog.api.http.compression import takes_gzip
-from tests.worlds.live import LiveNode
+from tests.worlds.live import LiveNode, fact
 
 
 def test_large_bodies_are_compressed_for_clients_that_accept_it(live: LiveNode) -> None:
@@ -50,3 +50,11 @@ def test_unknown_parameters_are_named_with_a_suggestion(live: LiveNode) -> None:
     assert "X-Stigmem-Warning" not in live.call("GET", "/v1/facts?entity=user:x").headers
     odd = live.call("GET", "/readyz", params={"ünï\r\ncode": "1"})
     assert odd.headers["X-Stigmem-Warning"].isascii()
+
+
+def test_many_unknown_fields_are_named_in_part(live: LiveNode) -> None:
+    """A suggestion for each of 100,000 names would stop the node for seconds."""
+    unknown = {f"{'x' * 70}{n}": n for n in range(25)}
+    answer = live.call("POST", "/v1/facts", json=fact(**unknown)).json()
+    named = f"unknown field {'x' * 60!r} is ignored"
+    assert answer["warnings"] == [*[named] * 20, "5 more unknown fields are ignored"]

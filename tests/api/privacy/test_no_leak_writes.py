@@ -199,6 +199,8 @@ def test_classified_facts_show_in_no_answer(history: list[Step]) -> None:
 def test_hidden_facts_show_nowhere(kind: type[Mixed], tmp_path: Path) -> None:
     with two_mixed(tmp_path, MINGLED, kind) as (told, untold):
         assert len(told.hidden) >= 6
+        valid = {answers(life, Ask("GET", "/v1/facts"))[0] for life in (told, untold)}
+        assert valid == {403 if kind is Mute else 200}
         for ask in reads(told):
             # One kind covers the past: rights apply to it as to now.
             if kind is Mixed or "as_of" not in {**ask.params, **(ask.body or {})}:

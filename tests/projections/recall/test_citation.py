@@ -2,7 +2,8 @@
 
 import pytest
 
-from engramlog.projections.recall.citation import is_cited
+from engramlog.projections.recall import citation
+from engramlog.projections.recall.citation import GivenAnswer
 
 MEMORY = "The billing service moved to Frankfurt in March, says Dana"
 
@@ -34,4 +35,15 @@ MEMORY = "The billing service moved to Frankfurt in March, says Dana"
 def test_an_answer_cites_by_a_window_or_by_five_words(
     memory: str, answer: str, cited: bool
 ) -> None:
-    assert is_cited(memory, answer) is cited
+    assert GivenAnswer(answer).cites(memory) is cited
+
+
+def test_the_answer_is_cut_up_once_for_all_memories(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search of a long answer for each tenth character of long memories would take minutes."""
+    cut: list[str] = []
+    plain = citation._plain
+    monkeypatch.setattr(citation, "_plain", lambda text: cut.append(text) or plain(text))
+    answer = GivenAnswer("the answer")
+    for n in range(3):
+        answer.cites(f"memory {n}")
+    assert cut == ["the answer", "memory 0", "memory 1", "memory 2"]
