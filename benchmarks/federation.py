@@ -91,7 +91,7 @@ def _verify(a: Member, b: Member) -> tuple[float, int]:
             return seconds, travelled
         travelled += len(encode_page(page))
         watch = Stopwatch()
-        check_page(page, b.peer(a), stream, before, b.clock.now_us())
+        check_page(page, b.peer(a), stream, before, b.clock.now_us(), b.id)
         seconds += watch.seconds
         after += len(page.events)
         before = StreamHead(stream, after, page.events[-1][1])

@@ -123,7 +123,7 @@ def record_of(
         row.source, format_instant(row.recorded_at), format_hlc(row.hlc), row.received_from,
         row.valid_until, confidence,
         row.scope,  # pyright: ignore[reportArgumentType]
-        key_id, None if row.origin == node_id else row.origin,
+        key_id, None if (row.origin, row.received_from) == (node_id, None) else row.origin,
         None,  # origin_allowed_scopes
         row.garden_id, attested, now.contradicted,
         [] if warnings is None else warnings,

@@ -216,9 +216,7 @@ def warned(body: Answer, *parts: BaseModel | None) -> Answer:
 
 def ignored(*parts: BaseModel | None) -> list[str]:
     """Warnings that name the unused fields and parameters, the first ``IGNORED_MAX`` of them."""
-    unused = [
-        (name, part) for part in parts if part is not None for name in unknown_fields(part)
-    ]
+    unused = [(name, part) for part in parts if part is not None for name in unknown_fields(part)]
     warnings = [
         unread(name, frozenset(type(part).model_fields)) for name, part in unused[:IGNORED_MAX]
     ]

@@ -138,9 +138,15 @@ class ColumnView:
         )
         return rival
 
-    def of_node(self, slots: I32, origin: int) -> I32:
-        """Those of ``slots`` that a node (its number) stated; all if it stated none of them."""
-        own = slots[self.origin[slots] == origin]
+    def voice(self, slot: int) -> tuple[int, int]:
+        """The numbers of the node that stated a fact, and of the peer it came through: a peer can
+        wrap facts as another node's."""
+        return int(self.origin[slot]), int(self.peer[slot])
+
+    def of_voice(self, slots: I32, voice: tuple[int, int]) -> I32:
+        """Those of ``slots`` with this voice; all if none has it."""
+        origin, peer = voice
+        own = slots[(self.origin[slots] == origin) & (self.peer[slots] == peer)]
         return own if len(own) else slots
 
     def unexpired_claims(self, slots: I32, moment: Moment) -> Bool:

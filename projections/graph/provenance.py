@@ -1,7 +1,7 @@
 """The provenance walk: a fact's ancestors by derivation.
 
 Links go from content hash to content hash. A hash means the newest visible fact with that content
-at the Moment, or nothing; one that the child's node stated comes first, so that no other node gives
+at the Moment, or nothing; one of the child's voice comes first, so that no other node gives
 its facts other ancestors by repeating them. Visibility is decided in memory before any row is read.
 So answer, counts and cost are the same for an absent fact and a hidden one. Source: seed §20.6.2,
 wire 5.4.
@@ -10,7 +10,7 @@ wire 5.4.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from msgspec import Struct
@@ -31,6 +31,9 @@ DEPTH_MAX = 5
 NODES_MAX = 5_000
 LINKS_MAX = 20_000
 """Either limit ends a walk; the answer reports it as truncated."""
+Voice: TypeAlias = tuple[str, str | None]
+"""The node that stated a fact, and the peer it came through: a peer can wrap facts as another
+node's."""
 
 
 class Ancestor(Struct, frozen=True):
@@ -89,10 +92,10 @@ def walk(
 
 def _newly_named(
     frontier: Sequence[FactRow], ancestors: Mapping[str, Ancestor], links: dict[Link, None]
-) -> dict[str, tuple[str | None, str]]:
+) -> dict[str, tuple[str | None, Voice]]:
     """The hashes that the frontier names for the first time, each with its fact id, if given, and
-    the node that named it; records every link."""
-    asked: dict[str, tuple[str | None, str]] = {}
+    the voice that named it; records every link."""
+    asked: dict[str, tuple[str | None, Voice]] = {}
     for row in frontier:
         child = content_hash(row)
         for parent in row.derived_from:
@@ -100,8 +103,8 @@ def _newly_named(
                 return asked
             links[Link(child, parent.hash)] = None
             if parent.hash not in ancestors:
-                name, origin = asked.get(parent.hash, (None, row.origin))
-                asked[parent.hash] = (name or parent.fact_id, origin)
+                name, voice = asked.get(parent.hash, (None, voice_of(row)))
+                asked[parent.hash] = (name or parent.fact_id, voice)
     return asked
 
 
@@ -110,31 +113,35 @@ def parents(
 ) -> list[tuple[Parent, FactRow | None]]:
     """The entries of a fact's ``derived_from``, each with its visible fact, if any."""
     entries = row.derived_from
-    asked = [(entry.hash, entry.fact_id, row.origin) for entry in entries]
+    asked = [(entry.hash, entry.fact_id, voice_of(row)) for entry in entries]
     rows = shown_facts(reader, view, asked, authorization, moment)
     return list(zip(entries, rows, strict=True))
+
+
+def voice_of(row: FactRow) -> Voice:
+    return row.origin, row.received_from
 
 
 def shown_facts(
     reader: Reader,
     view: View,
-    asked: Sequence[tuple[str, str | None, str | None]],
+    asked: Sequence[tuple[str, str | None, Voice | None]],
     authorization: Authorization,
     moment: Moment,
 ) -> list[FactRow | None]:
-    """For each (content hash, fact id or None, node or None): the fact with that id, if it is
-    visible and has that content, else the newest visible fact with that content, the node's own
+    """For each (content hash, fact id or None, voice or None): the fact with that id, if it is
+    visible and has that content, else the newest visible fact with that content, the voice's own
     first."""
     slots = [view.cid_slots(int(name[:16], 16)) for name, *_ in asked]
     everyone: I32 = np.unique(np.concatenate(slots)) if slots else np.empty(0, dtype=np.int32)
     visible = known(view, authorization, moment, everyone)
     rows = {row.from_position: row for row in reader.rows(view.from_position[visible].tolist())}
     found: list[FactRow | None] = []
-    for (name, fact_id, origin), candidates in zip(asked, slots, strict=True):
+    for (name, fact_id, voice), candidates in zip(asked, slots, strict=True):
         positions = view.from_position[candidates].tolist()
         shown = [rows[each] for each in positions if each in rows]
         shown = [row for row in shown if row.cid == f"sha256:{name}"]
-        own = [row for row in shown if row.origin == origin] or shown
+        own = [row for row in shown if voice_of(row) == voice] or shown
         exact = [row for row in shown if row.id == fact_id] or own
         found.append(max(exact, key=lambda row: (row.hlc, row.id)) if exact else None)
     return found

@@ -23,6 +23,7 @@ from engramlog.eventlog.kinds import (
     FactDenied,
     FactErased,
     FactRetracted,
+    ForeignFact,
     Payload,
     SummaryRecorded,
     Value,
@@ -39,8 +40,8 @@ from engramlog.projections.normalization import (
     normalize_uri,
 )
 
-CONTENT_RULES = 2
-"""The version of these rules. 2: a fact may not choose its id."""
+CONTENT_RULES = 3
+"""The version of these rules. 2: a fact may not choose its id. 3: rules for wrapped facts."""
 VALUE_BYTES_MAX = 1_048_576
 """The largest value of a fact, and the largest content of an episode, in UTF-8."""
 ID_LENGTH_MAX = 512
@@ -89,6 +90,8 @@ def _fact(fact: FactAsserted) -> None:
         _identifier("derived_from.fact_id", parent.fact_id)
     if fact.id is not None:
         raise _Broken("id is that of the event: another's could be taken")
+    if fact.foreign is not None:
+        _foreign(fact.foreign)
     if fact.attestation is not None:
         _attestation(fact.attestation)
     if fact.attributes is not None:
@@ -113,6 +116,12 @@ def _value(value: Value) -> None:
         _instant("value", text)
     if value.type == "ref":
         normalize_ref(text)
+
+
+def _foreign(foreign: ForeignFact) -> None:
+    for name, text in (("node_id", foreign.node_id), ("fact_id", foreign.fact_id)):
+        if not (len(text) <= URI_LENGTH_MAX and text.isprintable()):
+            raise _Broken(f"foreign.{name} must have at most {URI_LENGTH_MAX} printable characters")
 
 
 def _instant(name: str, text: str) -> None:

@@ -245,7 +245,7 @@ class _Round:
                 page = self._source.page(stream, after, min(fitting, self._page_events))
                 if page is None:
                     return None
-                checked = check_page(page, self._peer, stream, end, self._here.now_us())
+                checked = self._checked(page, stream, end)
                 break
             except ClockAwaited as fault:
                 if fault.fitting == 0 or fault.fitting >= fitting:
@@ -256,6 +256,10 @@ class _Round:
                     raise
                 self._page_events //= 2
         return page, StreamHead(stream, after + len(page.events), page.events[-1][1]), checked
+
+    def _checked(self, page: StreamPage, stream: str, end: StreamHead | None) -> CheckedPage:
+        here = self._here
+        return check_page(page, self._peer, stream, end, here.now_us(), here.log.origin)
 
     def _unexplained(self, page: StreamPage) -> set[bytes]:
         missing = missing_of(page)

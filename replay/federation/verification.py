@@ -13,6 +13,7 @@ from engramlog.eventlog.kinds import (
     DeltaApplied,
     EpisodeRecorded,
     FactAsserted,
+    ForeignFact,
     Payload,
     RefusedEvent,
     SummaryRecorded,
@@ -59,13 +60,19 @@ class CheckedPage(Struct, frozen=True):
 
 
 def check_page(
-    page: StreamPage, peer: PeerRow, stream: str, before: StreamHead | None, now_us: int
+    page: StreamPage,
+    peer: PeerRow,
+    stream: str,
+    before: StreamHead | None,
+    now_us: int,
+    own_id: str,
 ) -> CheckedPage:
     """Check that a page continues a stream of a peer, and that the peer may send its content.
 
     Args:
         before: the stream's end here; None for a new stream.
         now_us: this node's clock.
+        own_id: this node.
 
     Raises:
         PageFault: ``signature``, ``chain``, ``scope``, ``kind``, ``hlc_skew``, ``oversized``,
@@ -90,7 +97,7 @@ def check_page(
         head = StreamHead(header.stream, header.stream_seq, event.hash)
         if due_us > now_us:
             raise ClockAwaited(f"{stream} event {head.stream_seq}", number, due_us)
-        reason = None if payload is None else _content_fault(payload)
+        reason = None if payload is None else _content_fault(header, payload, own_id)
         if reason is not None:
             refused.append(RefusedEvent(head.stream_seq, reason))
         elif not instructs and _is_instruction(payload):
@@ -208,9 +215,22 @@ def _check_place(payload: Payload, partition: tuple[str, str], where: str) -> No
             raise PageFault("scope", f"{where}: it belongs to another scope or garden")
 
 
-def _content_fault(payload: Payload) -> str | None:
+def _content_fault(header: Header, payload: Payload, own_id: str) -> str | None:
     """Why no write could have made this content; None if one could."""
     fault = content_fault(payload)
     if fault is not None or not isinstance(payload, FactAsserted):
         return fault
-    return None if payload.cid == cid_of(payload) else "the content id is not that of the content"
+    if payload.cid != cid_of(payload):
+        return "the content id is not that of the content"
+    return None if payload.foreign is None else _wrapping_fault(header, payload.foreign, own_id)
+
+
+def _wrapping_fault(header: Header, foreign: ForeignFact, own_id: str) -> str | None:
+    """Why the peer cannot have taken a fact of a node without a log as this node takes them."""
+    if foreign.node_id == own_id:
+        return "only this node states its own facts"
+    latest_ms = header.recorded_at // 1000 + FUTURE_SKEW_MS_MAX
+    readings_ms = (foreign.hlc // COUNTER_LIMIT, foreign.recorded_at // 1000)
+    if min(readings_ms) < 0 or max(readings_ms) > latest_ms:
+        return "foreign has a clock reading before 1970, or after that of its event"
+    return None

@@ -69,14 +69,12 @@ def _visible_parents(survey: Survey, children: Sequence[int]) -> dict[int, tuple
             shown[number] = np.array(seen, dtype=np.int32)
 
     @cache
-    def newest(number: int, origin: int) -> int:
-        return int(view.by_age(view.of_node(shown[number], origin))[-1])
+    def newest(number: int, voice: tuple[int, int]) -> int:
+        return int(view.by_age(view.of_voice(shown[number], voice))[-1])
 
     return {
         child: tuple(
-            newest(number, int(view.origin[child]))
-            for number in view.parents(child)
-            if number in shown
+            newest(number, view.voice(child)) for number in view.parents(child) if number in shown
         )
         for child in children
     }

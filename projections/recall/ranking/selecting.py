@@ -195,7 +195,7 @@ def _newest(
     found: I32 = np.array([view.slot_at(row.position) for row in same], dtype=np.int32)
     if not len(found):
         return None
-    slot = int(view.of_node(found, int(view.origin[child]))[0])
+    slot = int(view.of_voice(found, view.voice(child))[0])
     return slot, next(row for row in same if row.position == view.from_position[slot])
 
 

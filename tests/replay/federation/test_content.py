@@ -5,10 +5,12 @@ from collections.abc import Callable
 import msgspec
 
 from engramlog.eventlog.codec import encode_payload
-from engramlog.eventlog.kinds import FactAsserted, Value
+from engramlog.eventlog.kinds import FactAsserted, ForeignFact, Value
 from engramlog.projections.cid import compute_cid
 from engramlog.replay.verify import verify
+from tests.worlds.federation.forged import stated
 from tests.worlds.federation.hostile import HostilePeer
+from tests.worlds.federation.network import START_US
 from tests.worlds.federation.seen import detail, held, texts
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.waiting import until
@@ -66,3 +68,32 @@ def test_content_that_breaks_a_rule_is_kept_and_reported_and_the_stream_continue
     assert "maybe" not in exported.text
     assert live.node.rebuild().digest == live.node.reader.digests().local
     assert texts(live) == {"before", "after"}
+
+
+def test_a_peer_wraps_no_fact_of_ours_and_none_of_the_future(live: LiveNode, hostile: Make) -> None:
+    """Such facts would pass for this node's own, or be newer than all others for ever."""
+    peer = hostile()
+    now_us, skew_us = START_US, 300_000_000
+    late = f"{'n' * 2049}"
+    wrapped = {
+        "of a third node": ForeignFact("node:n", "1", now_us + skew_us, now_us + skew_us),
+        "of ours": ForeignFact(live.node.node_id, "1", now_us, now_us),
+        "of its future": ForeignFact("node:n", "2", now_us + skew_us + 1000, now_us),
+        "told in its future": ForeignFact("node:n", "3", now_us, now_us + skew_us + 1000),
+        "from before all clocks": ForeignFact("node:n", "4", now_us, -1),
+        "under a long name": ForeignFact("node:n", late, now_us, now_us),
+    }
+    for text, foreign in wrapped.items():
+        peer.forger.add(encode_payload(stated(text, foreign=foreign)), schema_version=4)
+    peer.forger.state("the last")
+    peer_id = peer.befriend(live, scopes=["company"])
+    until(lambda: "the last" in texts(live))
+    assert texts(live) == {"of a third node", "the last"}
+    reasons = [each["reason"] for each in reversed(detail(live, peer_id)["refused"])]
+    reading = "foreign has a clock reading before 1970, or after that of its event"
+    assert reasons == [
+        "only this node states its own facts",
+        *[reading] * 3,
+        "foreign.fact_id must have at most 2048 printable characters",
+    ]
+    assert live.node.rebuild().compared

@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 
 from engramlog.eventlog.codec import encode_payload
-from engramlog.eventlog.kinds import Parent
+from engramlog.eventlog.kinds import ForeignFact, Parent
 from engramlog.projections.authorization import everything
 from engramlog.projections.recall.factors.lineage import derivation_depth
 from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.request_facts import Gate, survey
 from tests.worlds.federation.forged import Forger, stated
 from tests.worlds.federation.hostile import HostilePeer
+from tests.worlds.federation.network import START_US
 from tests.worlds.federation.seen import texts
 from tests.worlds.live import LiveNode, fact
 from tests.worlds.waiting import until
@@ -74,6 +75,30 @@ def test_a_peers_copy_of_a_parent_is_not_the_parent(live: LiveNode, hostile: Mak
         if each["cid"] == f"sha256:{own}"
     ]
     assert depth(live, theirs["id"]) == 5, "the peer's own children keep its chain"
+
+
+def test_a_copy_that_a_peer_wraps_as_another_nodes_is_not_the_parent(
+    live: LiveNode, hostile: Make
+) -> None:
+    """A fact of a node without a log comes wrapped, and names that node itself."""
+    honest, forging = hostile("honest"), hostile("forging")
+    place: dict[str, Any] = {"entity": "user:y", "source": "agent:ann", "relation": "memory:role"}
+    parent = said(honest.forger, "coughing", **place)
+    child = said(honest.forger, "unwell", parent)
+    chain = said(forging.forger, "made up")
+    for text in ("one", "two"):
+        chain = said(forging.forger, text, chain)
+    wrapped = ForeignFact(honest.forger.id, "x", START_US // 1000 * 1000 + 200_000_000, START_US)
+    assert said(forging.forger, "coughing", chain, foreign=wrapped, **place) == parent
+    forging.forger.state("the last")
+    for peer, last in ((honest, "unwell"), (forging, "the last")):
+        peer.befriend(live, scopes=["company"])
+        until(lambda last=last: last in texts(live))
+    listed = live.call("GET", "/v1/facts", params={"include_contradicted": True}).json()["facts"]
+    assert sum(each["cid"] == f"sha256:{parent}" for each in listed) == 2
+    (theirs,) = [each["id"] for each in listed if each["cid"] == f"sha256:{child}"]
+    assert depth(live, theirs) == 1
+    assert live.call("GET", f"/v1/facts/{theirs}/provenance").json()["nodes"][2:] == []
 
 
 def test_a_peers_copy_of_a_parent_refuses_no_child(live: LiveNode, hostile: Make) -> None:

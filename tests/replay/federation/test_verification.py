@@ -71,7 +71,9 @@ def fault_of(
     client: Member, server: Member, page: StreamPage, before: StreamHead | None = None
 ) -> str:
     with pytest.raises(PageFault) as found:
-        check_page(page, client.peer(server), stream_of(server), before, client.clock.now_us())
+        check_page(
+            page, client.peer(server), stream_of(server), before, client.clock.now_us(), client.id
+        )
     return found.value.code
 
 
@@ -80,7 +82,7 @@ def test_no_single_altered_byte_passes(pair: tuple[Member, Member]) -> None:
     for n in range(3):
         say(a, f"fact {n}")
     page = page_of(a)
-    check_page(page, b.peer(a), stream_of(a), None, b.clock.now_us())
+    check_page(page, b.peer(a), stream_of(a), None, b.clock.now_us(), b.id)
     missed: list[tuple[int, int, int]] = []
     tried = 0
     chance = random.Random(7)
@@ -97,7 +99,7 @@ def test_no_single_altered_byte_passes(pair: tuple[Member, Member]) -> None:
                 forged = msgspec.structs.replace(page, events=events)
                 tried += 1
                 try:
-                    check_page(forged, b.peer(a), stream_of(a), None, b.clock.now_us())
+                    check_page(forged, b.peer(a), stream_of(a), None, b.clock.now_us(), b.id)
                     missed.append((number, field, at))
                 except PageFault:
                     pass
@@ -117,7 +119,7 @@ def test_no_altered_byte_of_a_transmitted_page_gives_other_events(
         altered[at] ^= 0x10
         try:
             found = decode_page(bytes(altered))
-            check_page(found, b.peer(a), stream_of(a), None, b.clock.now_us())
+            check_page(found, b.peer(a), stream_of(a), None, b.clock.now_us(), b.id)
         except PageFault:
             continue
         assert found.events == page.events  # only parts that are not evidence may differ
@@ -256,7 +258,7 @@ def test_scopes_that_were_not_granted_neither_leave_nor_enter(tmp_path: Path) ->
         b.pull(Link(b, a))
         assert len(b.node.reader.image.facts.slot_of) == 1
         with pytest.raises(PageFault, match="scope"):
-            check_page(page_of(a), b.peer(a), stream_of(a), None, b.clock.now_us())
+            check_page(page_of(a), b.peer(a), stream_of(a), None, b.clock.now_us(), b.id)
     finally:
         a.close()
         b.close()
@@ -454,4 +456,4 @@ def test_instructions_need_the_grant(pair: tuple[Member, Member]) -> None:
     assert fault_of(b, a, page) == "instruction"
     grants = PeerGrants(scopes=["company", "public"], instructions=True)
     b.submit([PeerStateSet(peer_id="peer-a", grants=grants)])
-    check_page(page, b.peer(a), stream_of(a), None, b.clock.now_us())
+    check_page(page, b.peer(a), stream_of(a), None, b.clock.now_us(), b.id)
