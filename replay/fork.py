@@ -19,7 +19,6 @@ from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.log import EventLog, Head, StreamHead
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.image.reader import Reader
-from engramlog.projections.image.view import View
 from engramlog.projections.tables.database import open_fixed, tables_position
 from engramlog.projections.tables.store import ProjectionStore, new_generation, point_link
 from engramlog.projections.writing.writer import Writer
@@ -45,7 +44,6 @@ def scratch_at(
     folder: Path,
     position: int | None,
     instant_us: int,
-    present: View,
 ) -> Generator[Scratch]:
     """A scratch node with events 1 to ``position`` of a present log; None for all events in the
     tables.
@@ -55,7 +53,6 @@ def scratch_at(
         tables: the node's projections; copied if they are at the position.
         folder: an empty folder; the caller removes it.
         instant_us: the scratch node's clock.
-        present: the node's present facts; their tombstones hide in the scratch node as well.
 
     Raises:
         ProjectorHalted, UnknownKind: as a rebuild.
@@ -74,7 +71,6 @@ def scratch_at(
     store = ProjectionStore(link, path, history=own_log)
     image = MemoryImage()
     image.load(store.db, store.position)
-    image.tombstones.hide(present.hiding.tombstones)
     reader = Reader(link, image, own_log)
     writer = Writer(own_log, store, image, clock, reader.committed)
     writer.start()

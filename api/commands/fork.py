@@ -45,9 +45,7 @@ def fork(context: RequestContext, body: ForkBody) -> Fork:
     tables = node.directory.projections_path
     with (
         tempfile.TemporaryDirectory(prefix="engramlog-fork-") as folder,
-        scratch_at(
-            node.log, tables, Path(folder), position, instant_us, node.reader.pin()
-        ) as scratch,
+        scratch_at(node.log, tables, Path(folder), position, instant_us) as scratch,
     ):
         scratch_node = ScratchNode(node, scratch)
         settings = context.service.settings.model_copy(

@@ -58,16 +58,20 @@ class ScratchNode(Node):
         self.replica = node.replica
         self._of = node
         self._begun = scratch.reader.pin().count
-        self._classify_as_now()
+        self._judge_as_now()
         self.embed_supposed()
 
-    def _classify_as_now(self) -> None:
-        """Apply present classifications to the past: rights are always present rights."""
+    def _judge_as_now(self) -> None:
+        """Apply present classifications, reviews and tombstones to the past: rights are always
+        present rights. Present settlements as well, because they say what a note is about."""
         image, now = self.reader.image, self._of.reader.pin()
         node_slots = _node_slots(self.reader.pin(), now, self._begun)
-        known = np.flatnonzero(node_slots >= 0)
+        known = np.flatnonzero(node_slots >= 0).astype(np.int32)
         image.facts.arrays["classification"][known] = now.classification[node_slots[known]]
         image.attributes.confidential |= now.confidential
+        image.verdicts.hold(known, now.flags(node_slots[known]))
+        image.resolutions.learn(self._of.reader.image.resolutions)
+        image.tombstones.hide(now.hiding.tombstones)
 
     def embed_supposed(self) -> None:
         """Embed the supposed facts if the model answers; else recall reports partial vectors."""

@@ -161,8 +161,8 @@ class Prefixed(Mixed):
 
     def __init__(self, path: Path, *, private: bool) -> None:
         super().__init__(path, private=private)
-        asked = {"subject": OUTSIDER, "verbs": ["read", "write"], "entity": ENTITIES[0]}
-        asked["ttl_seconds"] = 30 * 86_400  # a history lasts for days
+        asked: dict[str, Any] = {"subject": OUTSIDER, "verbs": ["read", "write"]}
+        asked |= {"entity": ENTITIES[0], "ttl_seconds": 30 * 86_400}  # a history lasts for days
         name = "00000000-0000-4000-8000-0000000000ca"  # the same in both lives
         with mock.patch("engramlog.api.routes.rights.capabilities.uuid4", return_value=name):
             made = self.live.call("POST", "/v1/capabilities", key=self.key, json=asked)

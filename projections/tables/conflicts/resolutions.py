@@ -8,6 +8,8 @@ fact never applies them, but must hide the same notes as the others. Only a reso
 own node counts, so that a peer cannot hide other nodes' facts.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 
 import apsw
@@ -107,6 +109,11 @@ class ResolutionsPart(SmallPart):
         for settled in self._settlement_of.values():
             settled.facts = [fact for fact in settled.facts if fact not in facts]
         self._keep(lambda note, settled: note not in facts and bool(settled.facts))
+
+    def learn(self, of: ResolutionsPart) -> None:
+        """Add what another part knows of notes. Before the first reader."""
+        self._settlement_of = dict(list(of._settlement_of.items())) | self._settlement_of
+        self._changes += 1
 
     def _keep(self, wanted: Callable[[str, _Settled], bool]) -> None:
         self._settlement_of = {

@@ -142,6 +142,13 @@ class VerdictsPart(SmallPart):
             self.array = grown
         self.array[slot] = remaining_flags(flags, decision)
 
+    def hold(self, slots: I32, flags: U8) -> None:
+        """Give facts these flags, whatever was decided. Before the first reader."""
+        changed: U8 = np.zeros(max(len(self.array), int(slots.max(initial=-1)) + 1), dtype=np.uint8)
+        changed[: len(self.array)] = self.array
+        changed[slots] = flags
+        self.array = changed
+
     def review(self, slot: int, decision: str) -> None:
         """Record a decision on a fact that has a verdict."""
         flags = self._judged.get(slot)
