@@ -229,7 +229,7 @@ def _open_missing_streams() -> None:
     """A supervisor may start us without input, output or errors. Files would get their numbers."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
-            null = os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is the missing one
+            null = os.open(os.devnull, os.O_RDWR)  # the lowest free number
             os.set_inheritable(null, True)
             setattr(sys, name, os.fdopen(null, "r" if name == "stdin" else "w"))
 
