@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from engramlog.projections.arrays import I8, I32, U8, Bool
+from engramlog.projections.arrays import I8, I32, U8, Bool, Slots
 from engramlog.projections.interner import Interner
 from engramlog.projections.normalization import SCOPES, lies_under, matches_label
 
@@ -51,9 +51,9 @@ class Placed(Protocol):
     def entity(self) -> I32: ...
     @property
     def entities(self) -> Interner: ...
-    def flags(self, slots: I32) -> U8: ...
+    def flags(self, slots: Slots) -> U8: ...
     def settled_by_note(self) -> tuple[I32, I32]: ...
-    def hidden(self, slots: I32 | None = None) -> Bool | None: ...
+    def hidden(self, slots: Slots | None = None) -> Bool | None: ...
 
 
 class Authorization(Struct, frozen=True):
@@ -142,8 +142,8 @@ class Authorization(Struct, frozen=True):
     def may(self, permission: str) -> bool:
         return permission in self.permissions
 
-    def mask(self, view: Placed, slots: I32 | None = None) -> Bool:
-        """Which slots (all, or those given) this caller may read: a bool array."""
+    def mask(self, view: Placed, slots: Slots | None = None) -> Bool:
+        """Which slots (all, or those given) this caller may read."""
         scope = view.scope if slots is None else view.scope[slots]
         if slots is None:
             # A few comparisons of a byte column cost less than one look-up per fact.
@@ -169,7 +169,7 @@ class Authorization(Struct, frozen=True):
         if not self.sees_hidden and (hidden := view.hidden(slots)) is not None:
             allowed &= ~hidden
         if self.withheld:
-            chosen: I32 = np.arange(len(allowed), dtype=np.int32) if slots is None else slots
+            chosen: Slots = np.arange(len(allowed), dtype=np.int32) if slots is None else slots
             allowed &= (view.flags(chosen) & self.withheld) == 0
             notes = self.withheld_notes(view)
             if len(notes):
@@ -182,7 +182,7 @@ class Authorization(Struct, frozen=True):
         notes, settled = view.settled_by_note()
         return notes[(view.flags(settled) & self.withheld) != 0]
 
-    def cleared(self, view: Placed, slots: I32 | None) -> Bool:
+    def cleared(self, view: Placed, slots: Slots | None) -> Bool:
         """Which facts the caller's classification ceiling admits."""
         level = view.classification if slots is None else view.classification[slots]
         cleared: Bool = level <= self.ceiling

@@ -16,13 +16,14 @@ the id under ``recorded_cid``; no unchanged record ever fails a check.
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
+import numpy as np
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from engramlog.api.answers.fact_record import FactRecord
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import FactAsserted
-from engramlog.projections.arrays import I32
+from engramlog.projections.arrays import Slots
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View
@@ -139,23 +140,23 @@ def for_model(mode: Mode, text: str) -> str:
 def screen(
     reader: Reader,
     view: View,
-    slots: I32,
+    slots: Slots,
     mode: Mode,
     *,
     cleaned: bool = False,
     whole: bool = False,
 ) -> Screen:
-    """The mode's changes to the facts of ``slots``, in order. ``cleaned``: the values are for a
-    model. ``whole``: omit nothing (answers to the writer, and to reviewers)."""
+    """The mode's changes to the facts of ``slots``, in order, or to one fact. ``cleaned``: the
+    values are for a model. ``whole``: omit nothing (answers to the writer, and to reviewers)."""
     flags = view.flags(slots)
-    if mode == "off" or not any((flags & NOTED).tolist()):
+    if mode == "off" or not (flags & NOTED).any():
         return Screen()
-    positions: list[int] = view.from_position[slots].tolist()
+    positions: list[int] = np.atleast_1d(view.from_position[slots]).tolist()
     codes = reader.codes(positions)
     blocking = mode in ("strip", "block", "quarantine") and not whole
     return Screen(
         tuple(codes.get(position, ()) for position in positions),
-        tuple(blocking and bool(flag & VALUE_FLAG) for flag in flags.tolist()),
+        tuple(blocking and bool(flag & VALUE_FLAG) for flag in np.atleast_1d(flags).tolist()),
         cleaned and not whole,
         strips=mode == "strip",
     )

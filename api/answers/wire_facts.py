@@ -1,6 +1,7 @@
 """Facts in the form of answers."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -18,7 +19,7 @@ from engramlog.eventlog.clock import format_hlc
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactAsserted, FactAttributes, Parent
-from engramlog.projections.arrays import I32
+from engramlog.projections.arrays import I32, Slots
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.contradicted_facts import are_contradicted
 from engramlog.projections.image.reader import Reader
@@ -48,31 +49,42 @@ def volatile_of(
     view: View, slots: I32, moment: Moment, authorization: Authorization
 ) -> list[Volatile]:
     """The moment's numbers for each slot, in order."""
-    confidence = view.confidence(slots, moment)
-    contradicted = are_contradicted(view, slots, moment, authorization) & (confidence > 0.0)
-    trust = view.trust(slots, moment)
+    numbers = _numbers_of(view, slots, moment, authorization)
     waiting = quarantine_of(view, slots, moment)
     attributes = view.stated_attributes(slots, moment)
     return [
-        Volatile(c, k, t, q, a)
-        for c, k, t, q, a in zip(
-            confidence.tolist(),
-            contradicted.tolist(),
-            trust.tolist(),
-            waiting,
-            attributes,
-            strict=True,
-        )
+        Volatile(c, k, t, q, a) for c, k, t, q, a in zip(*numbers, waiting, attributes, strict=True)
     ]
 
 
-def quarantine_of(view: View, slots: I32, moment: Moment) -> list[str | None]:
+def _volatile_of_one(
+    view: View, slot: int, moment: Moment, authorization: Authorization
+) -> Volatile:
+    """``volatile_of`` of one slot."""
+    confidence, contradicted, trust = _numbers_of(view, np.int32(slot), moment, authorization)
+    (waiting,) = quarantine_of(view, [slot], moment)
+    attributes = view.attributes_of(slot, moment)
+    return Volatile(confidence, contradicted, trust, waiting, attributes)
+
+
+def _numbers_of(
+    view: View, slots: Slots, moment: Moment, authorization: Authorization
+) -> tuple[Any, Any, Any]:
+    """Confidence, contradiction and trust: a list of each, or the values of one slot."""
+    confidence = view.confidence(slots, moment)
+    contradicted = are_contradicted(view, slots, moment, authorization) & (confidence > 0.0)
+    trust = view.trust(slots, moment)
+    return confidence.tolist(), contradicted.tolist(), trust.tolist()
+
+
+def quarantine_of(view: View, slots: Sequence[int] | I32, moment: Moment) -> list[str | None]:
     """``Volatile.quarantine`` of each slot."""
     found: list[str | None] = [None] * len(slots)
     if not view.has_quarantine:
         return found
-    for index in np.flatnonzero(view.in_quarantine(slots)).tolist():
-        slot = int(slots[index])
+    chosen: I32 = np.asarray(slots, dtype=np.int32)
+    for index in np.flatnonzero(view.in_quarantine(chosen)).tolist():
+        slot = int(chosen[index])
         review = view.review(slot, moment)
         if review is not None:
             found[index] = "promoted" if review == "admitted" else review
@@ -81,6 +93,21 @@ def quarantine_of(view: View, slots: I32, moment: Moment) -> list[str | None]:
         else:
             found[index] = "withdrawn"
     return found
+
+
+def record_at(
+    reader: Reader,
+    view: View,
+    slot: int,
+    moment: Moment,
+    authorization: Authorization,
+    node_id: str,
+    row: FactRow | None = None,
+) -> FactRecord:
+    """``records_of`` of one slot."""
+    if row is None:
+        (row,) = reader.every_row([int(view.from_position[slot])])
+    return record_of(row, _volatile_of_one(view, slot, moment, authorization), node_id)
 
 
 def records_of(

@@ -19,7 +19,7 @@ from engramlog.api.answers.sanitizer_modes import (
     recall_rights,
     screen,
 )
-from engramlog.api.answers.wire_facts import records_of
+from engramlog.api.answers.wire_facts import record_at, records_of
 from engramlog.api.http.auth import Caller
 from engramlog.api.http.errors import ApiError, coded, plain, refused
 from engramlog.api.node.node import Node
@@ -194,6 +194,21 @@ class ReadingContext:
         records = records_of(reader, view, chosen, moment, self.authorization, node_id, rows)
         mode = self.service.settings.sanitizer_mode
         return screen(reader, view, chosen, mode, whole=whole).show_all(records)
+
+    def record(
+        self,
+        view: View,
+        slot: int,
+        moment: Moment,
+        *,
+        whole: bool = False,
+        row: FactRow | None = None,
+    ) -> FactRecord:
+        """``records`` of one slot."""
+        reader, node_id = self.node.reader, self.node.node_id
+        record = record_at(reader, view, slot, moment, self.authorization, node_id, row)
+        mode = self.service.settings.sanitizer_mode
+        return screen(reader, view, np.int32(slot), mode, whole=whole).show(0, record)
 
 
 @dataclass(frozen=True)

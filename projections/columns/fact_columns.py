@@ -6,7 +6,7 @@ from array import array
 
 import numpy as np
 
-from engramlog.projections.arrays import F64, I8, I32, I64, U32, Bool
+from engramlog.projections.arrays import F64, I8, I32, I64, U32, Bool, Slots
 from engramlog.projections.columns.columns import Columns
 from engramlog.projections.columns.key_numbers import KeyNumbers
 from engramlog.projections.columns.numbered_texts import FactIds, SaidValues
@@ -149,11 +149,11 @@ class ColumnView:
         own = slots[(self.origin[slots] == origin) & (self.peer[slots] == peer)]
         return own if len(own) else slots
 
-    def unexpired_claims(self, slots: I32, moment: Moment) -> Bool:
+    def unexpired_claims(self, slots: Slots, moment: Moment) -> Bool:
         """Which facts are claims at the moment and have not expired."""
         return self.claimed(slots, moment) & (self.valid_until[slots] > moment.valid_us)
 
-    def claimed(self, slots: I32, moment: Moment) -> Bool:
+    def claimed(self, slots: Slots, moment: Moment) -> Bool:
         """Which facts are claims at the moment, expired or not: asserted, not retracted, not set
         aside by a resolution, with confidence above 0."""
         return (

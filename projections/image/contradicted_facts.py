@@ -2,25 +2,29 @@
 
 import numpy as np
 
-from engramlog.projections.arrays import I32, Bool
+from engramlog.projections.arrays import I32, Bool, Slots
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.rival_values import Validity, have_rivals
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import Moment
 
 
-def are_contradicted(view: View, slots: I32, moment: Moment, authorization: Authorization) -> Bool:
+def are_contradicted(
+    view: View, slots: Slots, moment: Moment, authorization: Authorization
+) -> Bool:
     """Which of ``slots`` have a live, visible sibling with another value, or lost such a
     conflict. Set-valued relations and expired facts never do."""
-    flags: Bool = view.set_aside[slots] <= moment.position
+    lost: Bool = view.set_aside[slots] <= moment.position
     crowded = view.crowded(slots)
-    if np.count_nonzero(crowded):
-        asked = np.flatnonzero(crowded & view.unexpired_claims(slots, moment))
-        if len(asked):
-            flags[asked] = _disputed(view, slots[asked], moment, authorization)
+    if not np.count_nonzero(crowded) and not view.denials:
+        return lost
+    many, flags = np.atleast_1d(slots), np.atleast_1d(lost)
+    asked = np.flatnonzero(crowded & view.unexpired_claims(slots, moment))
+    if len(asked):
+        flags[asked] = _disputed(view, many[asked], moment, authorization)
     if view.denials:
-        flags |= are_denied(view, slots, moment, authorization, ~flags)
-    return flags
+        flags |= are_denied(view, many, moment, authorization, ~flags)
+    return flags.reshape(np.shape(slots))
 
 
 def are_denied(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from engramlog.eventlog.kinds import FactAttributes, TrustPolicy
-from engramlog.projections.arrays import F64, I32, I64, U8, Bool, Keys
+from engramlog.projections.arrays import F64, I32, I64, U8, Bool, Keys, Slots
 from engramlog.projections.columns.fact_columns import ColumnView
 from engramlog.projections.columns.names.machine_names import MachineNames
 from engramlog.projections.columns.remembered_answers import Remembered
@@ -95,17 +95,17 @@ class View(ColumnView):
 
     def stated_attributes(self, slots: I32, moment: Moment) -> list[FactAttributes | None]:
         """The same; None for facts without attributes."""
-        known = self._image.attributes.by_slot
-        if not known:
+        if not self._image.attributes.by_slot:
             return [None] * len(slots)
-        found: list[FactAttributes | None] = []
-        for slot in slots.tolist():
-            standing: FactAttributes | None = None
-            for position, attributes in known.get(slot, ()):
-                if position <= moment.position:
-                    standing = attributes
-            found.append(standing)
-        return found
+        return [self.attributes_of(slot, moment) for slot in slots.tolist()]
+
+    def attributes_of(self, slot: int, moment: Moment) -> FactAttributes | None:
+        """The attributes of one fact; None if it has none."""
+        standing: FactAttributes | None = None
+        for position, attributes in self._image.attributes.by_slot.get(slot, ()):
+            if position <= moment.position:
+                standing = attributes
+        return standing
 
     def attributed_slots(self) -> I32:
         """Facts that ever had attributes, ascending."""
@@ -125,7 +125,7 @@ class View(ColumnView):
         """Facts of one (entity, relation, scope, garden)."""
         return self._image.facts.by_key.slots(key, self.count)
 
-    def crowded(self, slots: I32) -> Bool:
+    def crowded(self, slots: Slots) -> Bool:
         """Which facts share their key with others, now or ever, readable or not."""
         crowded: Bool = self._image.facts.crowded[self.key[slots]]
         return crowded
@@ -223,7 +223,7 @@ class View(ColumnView):
         slot = int(self.from_position.searchsorted(position))
         return slot if slot < self.count and self.from_position[slot] == position else None
 
-    def flags(self, slots: I32) -> U8:
+    def flags(self, slots: Slots) -> U8:
         """The flags of sanitizer and reviewers for each fact (``sanitizing.VALUE_FLAG`` and the
         like), as pinned."""
         return flags_at(self._flags, slots)
@@ -235,28 +235,30 @@ class View(ColumnView):
         pinned = np.maximum(notes, settled) < self.count
         return notes[pinned], settled[pinned]
 
-    def hidden(self, slots: I32 | None = None) -> Bool | None:
+    def hidden(self, slots: Slots | None = None) -> Bool | None:
         """Which facts (all, or those given) tombstones hide; None without tombstones. The same at
         every moment: present rights decide."""
         if not self.hiding:
             return None
         if slots is None:
             return self.hiding.mask(None, self.entity, self.object, self.scope)
-        return self.hiding.mask(slots, self.entity[slots], self.object[slots], self.scope[slots])
+        many = np.atleast_1d(slots)
+        hidden = self.hiding.mask(many, self.entity[many], self.object[many], self.scope[many])
+        return hidden.reshape(np.shape(slots))
 
     def flagged(self) -> I32:
         """Facts with findings of the sanitizer."""
         return np.flatnonzero(self._flags[: self.count]).astype(np.int32)
 
-    def ended(self, slots: I32, moment: Moment) -> Bool:
+    def ended(self, slots: Slots, moment: Moment) -> Bool:
         """Which facts were retracted by the moment."""
         ended: Bool = self.to_position[slots] <= moment.position
         return ended
 
-    def confidence(self, slots: I32, moment: Moment) -> F64:
+    def confidence(self, slots: Slots, moment: Moment) -> F64:
         """Confidence at the moment: decayed, and 0 if retracted."""
         confidence = self._image.decay.confidence(self, slots, moment.position)
-        confidence[self.ended(slots, moment)] = 0.0
+        confidence *= self.to_position[slots] > moment.position
         return confidence
 
     def more_confident(self, slots: I32, moment: Moment, bound: float) -> Bool:
@@ -265,7 +267,7 @@ class View(ColumnView):
         above &= ~self.ended(slots, moment)
         return above
 
-    def trust(self, slots: I32, moment: Moment) -> F64:
+    def trust(self, slots: Slots, moment: Moment) -> F64:
         """This node's trust in each fact's source and in the peer that it came through, at the
         moment, in [0, 1]."""
         return self._image.trust.at(self.source, self.warrant, self.peer, moment.position, slots)

@@ -20,6 +20,12 @@ def known(
     return chosen[authorization.mask(view, chosen)]
 
 
+def is_known(view: View, authorization: Authorization, moment: Moment, slot: int) -> bool:
+    """Whether ``known`` has the slot."""
+    asserted = view.from_position[slot] <= moment.position
+    return bool(asserted and authorization.mask(view, np.int32(slot)))
+
+
 def saying(
     view: View,
     slots: I32,

@@ -53,5 +53,5 @@ async def set_attributes(call: Call, patch: AttributesPatch) -> AttributesTaken:
     )
     done = await call.do(command, idempotency=call.idempotency())
     view = call.view()
-    (record,) = call.records(view, [slot], call.moment(view))
+    record = call.record(view, slot, call.moment(view))
     return AttributesTaken(row.id, done.position, record)

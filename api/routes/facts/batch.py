@@ -193,7 +193,7 @@ def _remaining(
     records: dict[int, FactRecord] = {}
     for place, slot in slots.items():
         with suppress(ErasedMeanwhile):
-            records[place] = call.records(view, [slot], moment, whole=not ended)[0]
+            records[place] = call.record(view, slot, moment, whole=not ended)
     return records
 
 

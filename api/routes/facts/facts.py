@@ -17,14 +17,13 @@ from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import AssertRequest, MomentQuery, RetractRequest, WriteQuery
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import FactAsserted
-from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.cid import parse_fact_hash
 from engramlog.projections.graph.provenance import visible_of_cid
 from engramlog.projections.image.contradicted_facts import are_contradicted
 from engramlog.projections.image.reader import ErasedMeanwhile
 from engramlog.projections.image.view import View
-from engramlog.projections.image.visible_facts import known, live
+from engramlog.projections.image.visible_facts import is_known, live
 from engramlog.projections.moment import Moment
 from engramlog.projections.tables.facts.erasures import erasure_of
 from engramlog.projections.tables.facts.fact_rows import FactRow
@@ -91,7 +90,7 @@ def written_record(call: Call, done: Done, warnings: list[str]) -> FactRecord:
     slot = answering_slot(view, done)
     if slot is None:
         raise plain("fact_not_found")
-    (record,) = call.records(view, [slot], call.moment(view), whole=True)
+    record = call.record(view, slot, call.moment(view), whole=True)
     return as_written(record, warnings)
 
 
@@ -119,9 +118,10 @@ def now_of(call: Call, event: Recorded, done: Done) -> Volatile:
     if contradicted:  # perhaps by a fact that the caller may not know of
         view = call.view()
         slot = answering_slot(view, done)
-        chosen: I32 = np.array([] if slot is None else [slot], dtype=np.int32)
         rights = call.authorization.reading()
-        contradicted = bool(are_contradicted(view, chosen, call.moment(view), rights).any())
+        contradicted = slot is not None and bool(
+            are_contradicted(view, np.int32(slot), call.moment(view), rights)
+        )
     return Volatile(fact.confidence, contradicted, quarantine="pending" if waits else None)
 
 
@@ -141,7 +141,7 @@ def rivals_of(call: Call, event: Recorded, done: Done) -> list[str]:
     if not len(siblings):
         return []
     try:
-        (rival,) = call.records(view, [int(siblings[-1])], moment)
+        rival = call.record(view, int(siblings[-1]), moment)
     except ErasedMeanwhile:
         return []
     return [
@@ -189,10 +189,10 @@ async def get_fact(call: Call, query: MomentQuery) -> FactRecord:
                 return card
             check_erased(call, name)
         raise
-    rows = call.node.reader.every_row([int(view.from_position[slot])])
-    _check_cid(rows[0])
-    record = call.records(view, [slot], moment, rows=rows)[0]
-    call.note_read((rows[0].scope,))
+    (row,) = call.node.reader.every_row([int(view.from_position[slot])])
+    _check_cid(row)
+    record = call.record(view, slot, moment, row=row)
+    call.note_read((row.scope,))
     return record
 
 
@@ -228,8 +228,7 @@ def find(
         visible = visible_of_cid(reader, view, name, rights, moment)
     else:
         slot = view.slot_of(name)
-        named = [] if slot is None else [slot]
-        visible = known(view, rights, moment, np.array(named, dtype=np.int32)).tolist()
+        visible = [] if slot is None or not is_known(view, rights, moment, slot) else [slot]
     if not visible:
         raise plain("fact_not_found")
     if len(visible) == 1:
@@ -281,5 +280,5 @@ async def retract_fact(call: Call, request: RetractRequest) -> Retracted:
     done = await call.do(command, idempotency=call.idempotency())
     view, moment = call.at()
     slot = find(call, view, moment, fact_id, call.authorization.alone())
-    (record,) = call.records(view, [slot], moment)
+    record = call.record(view, slot, moment)
     return Retracted(fact_id, True, done.position, record)

@@ -60,7 +60,7 @@ def _life(call: Call, query: LifeQuery) -> FactLife:
     named: I32 = np.array([] if slot is None else [slot], dtype=np.int32)
     if slot is None or not len(known(view, call.authorization, moment, named)):
         return _erased_life(call, view, moment, query.limit)
-    record = call.records(view, [slot], moment)[0]
+    record = call.record(view, slot, moment)
     first = int(view.from_position[slot])
     with call.service.archive.reading(moment.position) as sources:
         seen = partial(_may_see, call, view)

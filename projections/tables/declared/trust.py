@@ -20,7 +20,7 @@ from engramlog.eventlog.kinds import (
     TrustPolicy,
     TrustPolicySet,
 )
-from engramlog.projections.arrays import F64, I8, I32, I64, Bool
+from engramlog.projections.arrays import F64, I8, I32, I64, Bool, Slots
 from engramlog.projections.interner import Interner
 from engramlog.projections.moment import LIVE
 from engramlog.projections.rights.trust_formula import (
@@ -261,7 +261,7 @@ class TrustPart(SmallPart):
         warrants: I8,
         peers: I32,
         position: int,
-        slots: I32 | slice = slice(None),
+        slots: Slots | slice = slice(None),
     ) -> F64:
         """Trust in each fact's source at a position, times the trust in the peer that it came
         through. ``sources``, ``warrants``, ``peers``: by fact, the number of its source,
@@ -270,14 +270,15 @@ class TrustPart(SmallPart):
         warrants = warrants[slots]
         policy = self.policy(position)
         if policy.mode == "off":
-            return np.ones(len(warrants), dtype=np.float64)
+            return np.ones(np.shape(warrants), dtype=np.float64)
         if np.count_nonzero(warrants != WRITTEN_HERE):
             trust: F64 = trust_levels(policy)[warrants]
             claimed: Bool = (warrants >= CLAIMED) & (warrants < RECEIVED)
             if claimed.any():
-                trust[claimed & (self._key_positions()[sources[slots]] <= position)] = 1.0
+                keyed: Bool = claimed & (self._key_positions()[sources[slots]] <= position)
+                trust = np.where(keyed, 1.0, trust)
         else:
-            trust = np.ones(len(warrants), dtype=np.float64)
+            trust = np.ones(np.shape(warrants), dtype=np.float64)
         if not self._settings:
             return trust
         sources, peers = sources[slots], peers[slots]
@@ -286,12 +287,11 @@ class TrustPart(SmallPart):
         said: Bool = ~np.isnan(given)
         received: Bool = peers >= 0
         if not received.any():
-            trust[said] = given[said]
-            return trust
+            return np.where(said, given, trust)
         # The key belongs to another source and lends no trust.
         lent: Bool = said & received & (self._key_positions()[sources] <= position)
-        given[lent] = np.minimum(given[lent], trust[lent])
-        trust[said] = given[said]
+        given = np.where(lent, np.minimum(given, trust), given)
+        trust = np.where(said, given, trust)
         through = by_source[np.minimum(peers, len(by_source) - 1)]
         return trust * np.where(np.isnan(through), 1.0, through)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import DecayPolicy, DecaySwept
-from engramlog.projections.arrays import F64, I32, I64, Bool
+from engramlog.projections.arrays import F64, I32, I64, Bool, Slots
 from engramlog.projections.columns.fact_columns import ColumnView
 from engramlog.projections.interner import Interner
 from engramlog.projections.moment import LIVE
@@ -233,7 +233,7 @@ class DecayPart(SmallPart):
         regimes = list(self._regimes.values())  # the writer may add one meanwhile
         return sorted({at for regime in regimes for at in regime.positions if at <= until})
 
-    def confidence(self, view: ColumnView, slots: I32, position: int) -> F64:
+    def confidence(self, view: ColumnView, slots: Slots, position: int) -> F64:
         """Decayed confidence of slots; ignores retractions."""
         base: F64 = view.base[slots].astype(np.float64)
         reached = [
@@ -243,15 +243,16 @@ class DecayPart(SmallPart):
         ]
         if not reached:
             return base
-        confidence = base.copy()
-        open_slots: Bool = base > 0.0
+        many = np.atleast_1d(slots)
+        confidence = np.array(base, ndmin=1)
+        open_slots: Bool = confidence > 0.0
         for swept, at_us, regime in sorted(reached, key=lambda entry: -entry[0]):
-            waiting = np.flatnonzero(open_slots & (view.from_position[slots] < swept))
-            waiting = waiting[_covered(view, slots[waiting], regime.sweep.gardens)]
+            waiting = np.flatnonzero(open_slots & (view.from_position[many] < swept))
+            waiting = waiting[_covered(view, many[waiting], regime.sweep.gardens)]
             if not len(waiting):
                 continue
-            self._sweep(view, slots, waiting, at_us, regime, confidence, open_slots)
-        return confidence
+            self._sweep(view, many, waiting, at_us, regime, confidence, open_slots)
+        return confidence.reshape(np.shape(slots))
 
     def above(self, view: ColumnView, slots: I32, position: int, bound: float) -> Bool:
         """``confidence(view, slots, position) > bound``, which most facts reach even if the

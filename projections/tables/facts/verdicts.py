@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import ContentReviewed, FactAsserted
-from engramlog.projections.arrays import I32, U8
+from engramlog.projections.arrays import I32, U8, Slots
 from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import json_list, query
@@ -158,12 +158,12 @@ class VerdictsPart(SmallPart):
             self.array = changed
 
 
-def flags_at(array: U8, slots: I32) -> U8:
+def flags_at(array: U8, slots: Slots) -> U8:
+    """By slot: the flags, 0 beyond the array's end."""
     if not len(array):
-        return np.zeros(len(slots), dtype=np.uint8)
+        return np.zeros(np.shape(slots), dtype=np.uint8)
     last = len(array) - 1
-    flags: U8 = array[np.minimum(slots, last)]
-    flags[slots > last] = 0
+    flags: U8 = array[np.minimum(slots, last)] * (slots <= last)
     return flags
 
 
