@@ -8,6 +8,7 @@ EventLogError
 │   └── KeyFileError           the signing key is missing, unreadable or unsafe
 ├── AppendError
 │   ├── IdempotencyConflict    same actor and key, another request
+│   ├── ExpectationFailed      the condition of a conditional append does not hold
 │   ├── EraseRefused           no fact_erased event names a payload that is to be erased
 │   ├── ClockSkew              a remote clock reading is too far from ours
 │   └── PayloadTooLarge        a payload exceeds the limit of the format
@@ -57,6 +58,13 @@ class IdempotencyConflict(AppendError):
 
     def __init__(self, actor: str, key: str) -> None:
         super().__init__(f"idempotency key {key!r} of {actor} was used before for another request")
+
+
+class ExpectationFailed(AppendError):
+    """The condition of a conditional append does not hold."""
+
+    def __init__(self, what: str, expected: object, actual: object) -> None:
+        super().__init__(f"{what}: expected {expected}, is {actual}")
 
 
 class EraseRefused(AppendError):

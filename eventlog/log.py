@@ -1,8 +1,9 @@
-"""The log's contract: three verbs, and one transaction for the writer.
+"""The log's contract: four verbs, and one transaction for the writer.
 
 ``append`` makes drafts durable and returns them recorded; ``read`` returns events in order of
-position; ``head`` is the log's end. Positions are gapless from 1. One thread writes; any number
-read. Every engine passes the same contract tests (``tests/eventlog/contract.py``).
+position; ``head`` is the log's end; ``subscribe`` waits for more. Positions are gapless from 1. One
+thread writes; any number read. Every engine passes the same contract tests
+(``tests/eventlog/contract.py``).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -58,6 +59,14 @@ class Idempotency(Struct, frozen=True):
     digest: bytes
 
 
+class Expect(Struct, frozen=True):
+    """The condition of an append: the named stream's sequence, or the log's position, or both."""
+
+    stream: str | None = None
+    stream_seq: int | None = None
+    position: int | None = None
+
+
 class Appended(Struct, frozen=True):
     """The events of an append; ``replayed`` if an idempotency key answered instead."""
 
@@ -75,6 +84,7 @@ class AppendTransaction(Protocol):
         received_at: int | None = None,
         idempotency: Idempotency | None = None,
         since: int | None = None,
+        expect: Expect | None = None,
     ) -> Appended:
         """Give each draft its position, sequence, clock reading and hash.
 
@@ -83,9 +93,9 @@ class AppendTransaction(Protocol):
 
         ``received_at`` (microseconds) defaults to the log's clock, and never goes back: an earlier
         time is raised to the last recorded one. Raises IdempotencyConflict: the key was used for a
-        request with another digest. PayloadTooLarge: a payload is over the format's limit.
-        AppendError: the log already has an event id, a payload could not be read back, or the
-        transaction grows over ``TRANSACTION_EVENTS_MAX``.
+        request with another digest. ExpectationFailed: ``expect`` is not met. PayloadTooLarge: a
+        payload is over the format's limit. AppendError: the log already has an event id, a payload
+        could not be read back, or the transaction grows over ``TRANSACTION_EVENTS_MAX``.
         """
         ...
 
@@ -127,6 +137,16 @@ class AppendTransaction(Protocol):
     def rollback(self) -> None:
         """Undo everything appended in this transaction. Idempotent."""
         ...
+
+
+class Subscription(Protocol):
+    """A reader that follows the log; its owner stores the checkpoint."""
+
+    def take(self, limit: int, timeout_seconds: float) -> list[Recorded]:
+        """The next events, waiting at most that long; empty on timeout."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class KeyCopy(Struct, frozen=True, array_like=True):
@@ -219,6 +239,8 @@ class ReadableLog(Protocol):
         """Positions of the events that the log has, by event id."""
         ...
 
+    def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> Subscription: ...
+
     def close(self) -> None:
         """Idempotent; later calls raise LogClosed."""
         ...
@@ -247,6 +269,7 @@ class EventLog(ReadableLog, Protocol):
         *,
         received_at: int | None = None,
         idempotency: Idempotency | None = None,
+        expect: Expect | None = None,
     ) -> Appended:
         """``begin``, ``append``, ``commit`` in one call."""
         ...

@@ -78,6 +78,7 @@ ERRORS: dict[int, dict[str, str]] = {
         "cid_mismatch fact_chain_mismatch": "stored content does not match its hash",
         "idempotency_conflict": "the key was used for another request",
         "outcome_not_kept": "a retried batch: the item was refused at first",
+        "expectation_failed": "the condition of an append does not hold",
         "alias_cycle": "the alias would lead back to itself",
         "episode_conflict": "another episode has this id",
         "fact_conflict": (

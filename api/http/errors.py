@@ -24,6 +24,7 @@ from engramlog.api.schemas.messages import plain_message
 from engramlog.eventlog.errors import (
     ClockSkew,
     CorruptLog,
+    ExpectationFailed,
     HistoryChanged,
     IdempotencyConflict,
     LogBusy,
@@ -45,6 +46,7 @@ from engramlog.projections.writing.writer_errors import (
 
 CODE_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
     (IdempotencyConflict, "idempotency_conflict"),
+    (ExpectationFailed, "expectation_failed"),
     (PayloadTooLarge, "payload_too_large"),
     (ClockSkew, "clock_skew"),
     (StorageFull, "storage_full"),

@@ -1,6 +1,6 @@
 """The one writing transaction, the same for every engine.
 
-It decides (idempotency, duplicate identifiers, sizes), links drafts onto the chain in
+It decides (idempotency, conditions, duplicate identifiers, sizes), links drafts onto the chain in
 memory, and passes everything to its ``Ledger`` on commit. An append that raises leaves the
 transaction unchanged.
 """
@@ -16,13 +16,12 @@ from msgspec import Struct
 from engramlog.eventlog.chain import EVENT_ID_BYTES, Chain, Link
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.codec import decode_header, encode_payload, read_payload
-from engramlog.eventlog.errors import AppendError, IdempotencyConflict, LogClosed
+from engramlog.eventlog.engines.following import CommitSignal, LogSubscription, walk
+from engramlog.eventlog.errors import AppendError, ExpectationFailed, IdempotencyConflict, LogClosed
 from engramlog.eventlog.event import Draft, Foreign, Recorded
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.identifiers import id_text
-from engramlog.eventlog.log import TRANSACTION_EVENTS_MAX, Appended, Idempotency
-
-PAGE_EVENTS = 1000
+from engramlog.eventlog.log import TRANSACTION_EVENTS_MAX, Appended, Expect, Idempotency
 
 
 class KeyUse(Struct, frozen=True):
@@ -125,12 +124,15 @@ class Transaction:
         received_at: int | None = None,
         idempotency: Idempotency | None = None,
         since: int | None = None,
+        expect: Expect | None = None,
     ) -> Appended:
         self._require_open()
         if idempotency is not None and since is None:
             before = self.replayed(idempotency)
             if before is not None:
                 return before
+        if expect is not None:
+            self._check_expectation(expect)
         payloads = _encoded(drafts)
         ids = self._ids_of([draft.event_id for draft in drafts])
         ledger = self._ledger
@@ -212,6 +214,15 @@ class Transaction:
         if not self._open:
             raise RuntimeError("this transaction is over: begin another")
 
+    def _check_expectation(self, expect: Expect) -> None:
+        chain = self._ledger.chain
+        if expect.position is not None and expect.position != chain.position:
+            raise ExpectationFailed("log position", expect.position, chain.position)
+        if expect.stream is not None:
+            actual = chain.stream_seq(expect.stream)
+            if actual != (expect.stream_seq or 0):
+                raise ExpectationFailed(f"stream {expect.stream}", expect.stream_seq or 0, actual)
+
     def _ids_of(self, given: Sequence[bytes]) -> set[bytes]:
         if len(self._links) + len(given) > TRANSACTION_EVENTS_MAX:
             raise AppendError(
@@ -246,6 +257,7 @@ class AppendingLog(Closable, ABC):
     held: frozenset[str] = EVERY_SCOPE
     chain: Chain
     _turn: WriterTurn
+    _signal: CommitSignal
 
     @property
     def origin(self) -> str:
@@ -262,14 +274,11 @@ class AppendingLog(Closable, ABC):
         """See ``EventLog``."""
 
     def iterate(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
-        """See ``EventLog``: page by page, to ``until`` or to the present end."""
-        while until is None or after < until:
-            limit = PAGE_EVENTS if until is None else min(PAGE_EVENTS, until - after)
-            page = self.read(after, limit)
-            if not page:
-                return
-            yield from page
-            after = page[-1].position
+        return walk(self, after, until)
+
+    def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> LogSubscription:
+        self._require_open()
+        return LogSubscription(self, self._signal, after, streams)
 
     def retry(self) -> None:
         """See ``EventLog``: the next transaction tests storage."""
@@ -283,6 +292,7 @@ class AppendingLog(Closable, ABC):
 
     def release(self) -> None:
         self._turn.give_back()
+        self._signal.notify()
 
     def append(
         self,
@@ -290,10 +300,13 @@ class AppendingLog(Closable, ABC):
         *,
         received_at: int | None = None,
         idempotency: Idempotency | None = None,
+        expect: Expect | None = None,
     ) -> Appended:
         transaction = self.begin()
         try:
-            appended = transaction.append(drafts, received_at=received_at, idempotency=idempotency)
+            appended = transaction.append(
+                drafts, received_at=received_at, idempotency=idempotency, expect=expect
+            )
             transaction.commit()
         finally:
             transaction.rollback()

@@ -21,6 +21,7 @@ from engramlog.eventlog.engines.appending import (
     Transaction,
     WriterTurn,
 )
+from engramlog.eventlog.engines.following import CommitSignal
 from engramlog.eventlog.errors import EraseRefused, LogClosed
 from engramlog.eventlog.event import Recorded, Stored
 from engramlog.eventlog.identifiers import id_text
@@ -48,6 +49,7 @@ class MemoryLog(AppendingLog):
         self._stream_heads: dict[str, StreamHead] = {}
         self._head = Head()
         self._turn = WriterTurn()
+        self._signal = CommitSignal(live=True)
 
     @classmethod
     def over(
@@ -205,3 +207,4 @@ class MemoryLog(AppendingLog):
 
     def close(self) -> None:
         self._closed = True
+        self._signal.notify()

@@ -70,6 +70,7 @@ class StoredLog(AppendingLog):
     def close(self) -> None:
         """Waits for another thread's transaction; one of this thread is lost."""
         self._closed = True
+        self._signal.notify()
         waits = not self._turn.is_mine
         if waits:
             self._turn.take()

@@ -11,13 +11,14 @@ from engramlog.eventlog.codec import ZERO_HASH, decode, header_hash, payload_has
 from engramlog.eventlog.errors import (
     AppendError,
     EraseRefused,
+    ExpectationFailed,
     IdempotencyConflict,
     LogClosed,
     PayloadTooLarge,
 )
 from engramlog.eventlog.event import Draft
 from engramlog.eventlog.kinds import FactAsserted, SourceTrustSet, Value
-from engramlog.eventlog.log import EventLog, Head, Idempotency, StreamHead
+from engramlog.eventlog.log import EventLog, Expect, Head, Idempotency, StreamHead
 from tests.worlds.samples import (
     COMPANY,
     ORIGIN,
@@ -233,6 +234,22 @@ class LogContract:
         assert transaction.replayed(KEY) is None
         transaction.rollback()
 
+    def test_a_conditional_append_needs_its_condition(self, log: EventLog) -> None:
+        log.append(facts(2), expect=Expect(position=0))
+        log.append([fact()], expect=Expect(stream=COMPANY, stream_seq=2))
+        log.append([fact(scope="team")], expect=Expect(stream=TEAM, stream_seq=0, position=3))
+        with pytest.raises(ExpectationFailed, match=r"log position: expected 3, is 4"):
+            log.append([fact()], expect=Expect(position=3))
+        with pytest.raises(ExpectationFailed, match=r"company: expected 2, is 3"):
+            log.append([fact()], expect=Expect(stream=COMPANY, stream_seq=2))
+        assert log.head().position == 4
+
+    def test_a_condition_sees_what_its_own_transaction_appended(self, log: EventLog) -> None:
+        transaction = log.begin()
+        transaction.append([fact()])
+        transaction.append([fact()], expect=Expect(stream=COMPANY, stream_seq=1, position=1))
+        transaction.commit()
+
     # -- transactions
 
     def test_a_transaction_is_visible_only_after_commit(self, log: EventLog) -> None:
@@ -345,6 +362,38 @@ class LogContract:
             thread.join()
         assert [event.header.stream_seq for event in log.read()] == list(range(1, 101))
 
+    # -- subscriptions and closing
+
+    def test_a_subscription_delivers_existing_events_then_new_ones(self, log: EventLog) -> None:
+        log.append(facts(3))
+        subscription = log.subscribe(after=1)
+        assert [event.position for event in subscription.take(10, 0)] == [2, 3]
+        assert subscription.take(10, 0) == []
+        log.append([fact()])
+        assert [event.position for event in subscription.take(10, 0)] == [4]
+        subscription.close()
+
+    def test_a_commit_in_another_thread_wakes_a_subscription(self, log: EventLog) -> None:
+        subscription = log.subscribe()
+        timer = threading.Timer(0.05, log.append, args=([fact()],))
+        timer.start()
+        assert [event.position for event in subscription.take(10, 30)] == [1]
+        timer.join()
+
+    def test_a_subscription_keeps_to_its_streams_and_its_limit(self, log: EventLog) -> None:
+        subscription = log.subscribe(streams=[TEAM])
+        log.append([fact(), fact(scope="team"), fact(scope="team"), fact()])
+        assert [event.position for event in subscription.take(1, 0)] == [2]
+        assert [event.position for event in subscription.take(1, 0)] == [3]
+        assert subscription.take(1, 0) == []
+
+    def test_closing_a_subscription_ends_its_wait(self, log: EventLog) -> None:
+        subscription = log.subscribe()
+        timer = threading.Timer(0.05, subscription.close)
+        timer.start()
+        assert subscription.take(10, 30) == []
+        timer.join()
+
     # -- erasing
 
     def test_an_erasure_deletes_the_payload_and_keeps_header_and_chain(self, log: EventLog) -> None:
@@ -419,6 +468,14 @@ class LogContract:
         assert log.read_stored() == before
         assert log.append([fact("three")]).events[0].position == 4
 
+    def test_closing_the_log_ends_the_wait_of_its_subscriptions(self, log: EventLog) -> None:
+        subscription = log.subscribe()
+        timer = threading.Timer(0.05, log.close)
+        timer.start()
+        with pytest.raises(LogClosed):
+            subscription.take(10, 30)
+        timer.join()
+
     def test_every_call_of_a_closed_log_raises_log_closed(self, log: EventLog) -> None:
         log.append([fact()])
         log.close()
@@ -429,6 +486,7 @@ class LogContract:
             log.head,
             log.stream_heads,
             log.begin,
+            log.subscribe,
             lambda: list(log.iterate()),
             lambda: log.append([fact()]),
             lambda: log.position_at(0),

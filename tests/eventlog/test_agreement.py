@@ -20,7 +20,7 @@ from engramlog.eventlog.engines.memory_log import MemoryLog
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
 from engramlog.eventlog.errors import AppendError
 from engramlog.eventlog.event import Draft
-from engramlog.eventlog.log import AppendTransaction, EventLog, Idempotency
+from engramlog.eventlog.log import AppendTransaction, EventLog, Expect, Idempotency
 from engramlog.replay.verify import verify
 from tests.worlds.samples import COMPANY, ORIGIN, START_US, TEAM, seeded_salts
 from tests.worlds.strategies import actors, drafts
@@ -28,6 +28,12 @@ from tests.worlds.strategies import actors, drafts
 batches = st.lists(drafts(), max_size=4)
 keys = st.none() | st.builds(
     Idempotency, actors, st.sampled_from(["k1", "k2"]), st.sampled_from([b"d1", b"d2"])
+)
+conditions = st.none() | st.builds(
+    Expect,
+    stream=st.sampled_from([COMPANY, TEAM]),
+    stream_seq=st.integers(0, 3),
+    position=st.none() | st.integers(0, 4),
 )
 times = st.none() | st.integers(START_US - 5_000_000, START_US + 5_000_000)
 
@@ -58,12 +64,13 @@ class Agreement(RuleBasedStateMachine):
         self.open_transactions = (self.model.begin(), self.tested.begin())
 
     @precondition(lambda self: self.open_transactions is not None)
-    @rule(batch=batches, received_at=times, key=keys)
+    @rule(batch=batches, received_at=times, key=keys, condition=conditions)
     def append(
         self,
         batch: list[Draft],
         received_at: int | None,
         key: Idempotency | None,
+        condition: Expect | None,
     ) -> None:
         assert self.open_transactions is not None
         if key is not None:  # a request's events have its caller as actor
@@ -71,7 +78,11 @@ class Agreement(RuleBasedStateMachine):
         answers: list[object] = []
         for transaction in self.open_transactions:
             try:
-                answers.append(transaction.append(batch, received_at=received_at, idempotency=key))
+                answers.append(
+                    transaction.append(
+                        batch, received_at=received_at, idempotency=key, expect=condition
+                    )
+                )
             except AppendError as refusal:
                 answers.append((type(refusal), str(refusal)))
         assert answers[0] == answers[1]

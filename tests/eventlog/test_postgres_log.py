@@ -20,6 +20,7 @@ from engramlog.eventlog.errors import (
     AppendError,
     CorruptLog,
     DataDirectoryError,
+    ExpectationFailed,
     HistoryChanged,
     LogBusy,
     NotDurable,
@@ -27,11 +28,11 @@ from engramlog.eventlog.errors import (
     StorageFull,
 )
 from engramlog.eventlog.event import Stored
-from engramlog.eventlog.log import EventLog, Idempotency
+from engramlog.eventlog.log import EventLog, Expect, Idempotency
 from engramlog.replay.verify import verify
 from tests.eventlog.contract import LogContract
 from tests.worlds.postgres_servers import Server, new_log
-from tests.worlds.samples import ORIGIN, START_US, erase, fact, facts, seeded_salts
+from tests.worlds.samples import COMPANY, ORIGIN, START_US, erase, fact, facts, seeded_salts
 
 
 def open_log(
@@ -129,7 +130,9 @@ def test_a_log_reads_other_writers_events_before_it_writes(postgres_url: str) ->
         key = Idempotency("agent:alice", "k", b"digest")
         first = one.append([fact(), fact(scope="team")], idempotency=key)
         assert two.append([fact()], idempotency=key).events == first.events
-        (event,) = two.append([fact()]).events
+        with pytest.raises(ExpectationFailed):
+            two.append([fact()], expect=Expect(stream=COMPANY, stream_seq=0))
+        (event,) = two.append([fact()], expect=Expect(stream=COMPANY, stream_seq=1)).events
         assert (event.position, event.header.prev_hash) == (3, first.events[0].hash)
         assert one.append([fact()]).events[0].header.prev_hash == event.hash
 
@@ -142,12 +145,14 @@ def test_an_event_id_that_another_log_recorded_is_not_recorded_again(postgres_ur
             two.append([draft])
 
 
-def test_another_logs_commit_wakes_its_followers(postgres_url: str) -> None:
+def test_another_logs_commit_wakes_a_subscription(postgres_url: str) -> None:
     with open_log(postgres_url) as one, open_log(postgres_url) as two:
-        grown = threading.Event()
-        two.on_growth(lambda: grown.set() if two.head().position else None)
-        one.append([fact()])
-        assert grown.wait(30)
+        subscription = two.subscribe()
+        timer = threading.Timer(0.1, one.append, args=([fact()],))
+        timer.start()
+        assert [event.position for event in subscription.take(10, 30)] == [1]
+        assert two.head().position == 1
+        timer.join()
 
 
 def test_a_lock_held_too_long_by_another_is_an_error_without_a_write(

@@ -15,6 +15,7 @@ from engramlog.eventlog.chain import Chain, Link
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.codec import decode
 from engramlog.eventlog.engines.appending import KeyUse, KeyUses, Transaction, WriterTurn
+from engramlog.eventlog.engines.following import CommitSignal
 from engramlog.eventlog.engines.postgres import statements, writing
 from engramlog.eventlog.engines.postgres.connecting import Connection, connect, failures
 from engramlog.eventlog.engines.postgres.listening import Listener
@@ -68,6 +69,7 @@ class PostgresLog(PostgresReading, StoredLog):
         self._changed: str | None = None
         self._turn = WriterTurn()
         self._seeing = threading.Lock()
+        self._signal = CommitSignal(live=True)
         self._mark = (0, b"")
         self._grown: Callable[[], None] = lambda: None
         self._listener = Listener(url, self._saw, self._lost, may_lead=held == EVERY_SCOPE)
@@ -283,13 +285,16 @@ class PostgresLog(PostgresReading, StoredLog):
                 self._mark = (head.position, digest)
 
     def _saw(self, state: ServerState) -> None:
-        """Handle the listener's report."""
+        """Handle the listener's report: wake waiting readers if the log has grown."""
         self._check_timeline(state.timeline)
         self.fault = self._changed or durability_fault(state, self._durability)
         head = Head(state.position, state.received_at, state.received_hlc)
         with self._seeing:
-            if head.position > self._seen.position:
+            grown = head.position > self._seen.position
+            if grown:
                 self._seen = head
+        if grown:
+            self._signal.notify()
         self._grown()
 
     def _lost(self, reason: str) -> None:
@@ -351,6 +356,7 @@ class PostgresLog(PostgresReading, StoredLog):
 
     def close(self) -> None:
         self._closed = True
+        self._signal.notify()
         self._listener.close()
         super().close()
 

@@ -20,6 +20,7 @@ from engramlog.eventlog.codec import decode
 from engramlog.eventlog.engines.appending import KeyUse, KeyUses, Transaction, WriterTurn
 from engramlog.eventlog.engines.erased_names import names_in
 from engramlog.eventlog.engines.event_rows import event_rows, new_streams, payload_rows
+from engramlog.eventlog.engines.following import CommitSignal
 from engramlog.eventlog.engines.reader_pool import ReaderPool
 from engramlog.eventlog.engines.sqlite import schema
 from engramlog.eventlog.engines.sqlite.erasing import erase, is_named, truncate_wal
@@ -57,6 +58,7 @@ class SqliteLog(SqliteReading, StoredLog):
         self._last_event_id = b""
         self._stale = False
         self._turn = WriterTurn()
+        self._signal = CommitSignal(live=writer is not None)
 
     @classmethod
     def open(
