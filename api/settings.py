@@ -169,10 +169,7 @@ class Settings(BaseSettings):
     )
     embed_wait_timeout_s: float = setting(10.0, "Longest wait with `wait=embedded`.", ge=0, le=600)
     vectors_memory_mb: int = setting(
-        0,
-        "MiB of vectors outside of mapped files; beyond that, full blocks are written at once. "
-        "0: no limit.",
-        ge=0,
+        0, "MiB of vectors in memory per process, the rest in a file; 0: no limit.", ge=0
     )
     time_travel_enabled: bool = setting(True, "Serve `as_of`; off: 501.")
     time_travel_allow_fact_query_as_of: bool = setting(

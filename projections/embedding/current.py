@@ -100,9 +100,7 @@ class CurrentEmbeddings:
         found = cls(folder, log, reader, settings, pin, environment)
         if choice.space is not None:
             for stale in folder.glob("vectors-*.db*"):
-                # Earlier releases searched vectors beyond memory in a file of their own.
-                searched = "-search" in stale.name
-                if searched or not stale.name.startswith(vectors_file(choice.space)):
+                if not stale.name.startswith(vectors_file(choice.space)):
                     stale.unlink(missing_ok=True)
             remove_blocks(folder, folder / vectors_file(choice.space))
             found._current = found._opened(choice)

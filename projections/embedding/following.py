@@ -19,9 +19,10 @@ from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.embedding.vectors.blocks import VectorBlocks, blocks_folder
-from engramlog.projections.embedding.vectors.in_memory import Vectors
+from engramlog.projections.embedding.vectors.bounded_vectors import BoundedVectors
 from engramlog.projections.embedding.vectors.loading import load_vectors
 from engramlog.projections.embedding.vectors.vec_facts import KeptVecFacts
+from engramlog.projections.embedding.vectors.vector_file import VectorFile, search_file
 from engramlog.projections.image.reader import Reader
 
 Ask = Callable[[str], F32]
@@ -41,12 +42,11 @@ class FollowedEmbeddings(CurrentEmbeddings):
     """The interface of embeddings for recall, without a worker. Made by ``following``."""
 
     def __init__(
-        self, space: Space, semantics: Semantics, blocks: VectorBlocks, reader: Reader
+        self, space: Space | None, semantics: Semantics | None, vectors: BoundedVectors | None
     ) -> None:
         self._space = space
         self._asked = semantics
-        self._blocks = blocks
-        self._reader = reader
+        self._vectors = vectors
 
     @classmethod
     def following(
@@ -57,14 +57,16 @@ class FollowedEmbeddings(CurrentEmbeddings):
         settings: EmbeddingSettings,
         pinned: Space | None,
         ask: Ask,
-    ) -> FollowedEmbeddings | None:
-        """The vectors in files and in the table; later ones arrive through ``put``. None if
-        embeddings are off."""
+    ) -> FollowedEmbeddings:
+        """The vectors in files and in the table; later ones arrive through ``put``."""
         choice = choose(follow_pin(settings, pinned), pinned, os.environ)
         space = choice.space
         if space is None:
-            return None
-        file, vectors = folder / vectors_file(space), Vectors(space.stored_dimensions)
+            return cls(None, None, None)
+        file = folder / vectors_file(space)
+        memory = settings.memory_bytes
+        searched = VectorFile(search_file(file), space.stored_dimensions, memory)
+        vectors = BoundedVectors(searched, lambda: reader.pin().from_position, memory)
         table, blocks = KeptVecFacts(file, space), VectorBlocks(blocks_folder(file), space, log)
         for _ in load_vectors(vectors, blocks, table, reader.pin(), reader.slot_of):
             pass  # the other process removes what is unknown here
@@ -72,23 +74,22 @@ class FollowedEmbeddings(CurrentEmbeddings):
         choice.provider.close()
         embedder = _Asking(NoProvider(), space, choice.card)
         embedder.ask = ask
-        semantics = Semantics(embedder, vectors, settings.min_confidence)
-        return cls(space, semantics, blocks, reader)
+        return cls(space, Semantics(embedder, vectors, settings.min_confidence), vectors)
 
     @property
-    def space(self) -> Space:
+    def space(self) -> Space | None:
         return self._space
 
     @property
-    def semantics(self) -> Semantics:
+    def semantics(self) -> Semantics | None:
         return self._asked
 
     def put(self, slots: I32, rows: F32) -> None:
         """Add vectors that the other process made."""
-        vectors = self._asked.vectors
-        vectors.put(slots, rows)
-        self._blocks.follow(vectors, self._reader.pin().from_position)
+        if self._vectors is not None:
+            self._vectors.put(slots, rows)
 
     def forget(self, slots: I32) -> None:
         """Drop vectors that the other process dropped."""
-        self._asked.vectors.forget(slots)
+        if self._vectors is not None:
+            self._vectors.forget(slots)

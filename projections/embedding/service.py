@@ -10,9 +10,10 @@ from engramlog.projections.embedding.choosing import Choice
 from engramlog.projections.embedding.embedder import Embedder
 from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.embedding.vectors.blocks import VectorBlocks, blocks_folder
+from engramlog.projections.embedding.vectors.bounded_vectors import BoundedVectors
 from engramlog.projections.embedding.vectors.card_vectors import CardVectors
-from engramlog.projections.embedding.vectors.in_memory import Vectors
 from engramlog.projections.embedding.vectors.vec_facts import VecFacts
+from engramlog.projections.embedding.vectors.vector_file import KeptVectorFile, search_file
 from engramlog.projections.embedding.worker import EmbeddingWorker
 from engramlog.projections.image.reader import Reader
 
@@ -38,7 +39,7 @@ class Embeddings:
         memory_bytes: int | None = None,
     ) -> None:
         """Open the files in ``folder`` and start the worker. ``file``: of the table of vectors; a
-        replacement of another has its own. ``memory_bytes``: see ``VectorBlocks``. Raises
+        replacement of another has its own. ``memory_bytes``: see ``BoundedVectors``. Raises
         DimensionMismatch, ModelMismatch: ``vec_facts`` holds vectors of another space."""
         space = choice.space
         assert space is not None
@@ -47,9 +48,12 @@ class Embeddings:
         self._provider = choice.provider
         self._table = VecFacts(folder / file, space)
         self.cache = EmbeddingCache(folder / CACHE_FILE)
-        self._vectors = Vectors(space.stored_dimensions)
+        searched = KeptVectorFile(
+            search_file(folder / file), space.stored_dimensions, memory_bytes, log
+        )
+        self._vectors = BoundedVectors(searched, lambda: reader.pin().from_position, memory_bytes)
         self.embedder = Embedder(choice.provider, space, choice.card, self.cache)
-        self._blocks = VectorBlocks(blocks_folder(folder / file), space, log, memory_bytes)
+        self._blocks = VectorBlocks(blocks_folder(folder / file), space, log)
         self.worker = EmbeddingWorker(
             log,
             reader,
@@ -87,6 +91,7 @@ class Embeddings:
         self.semantics.contents.forget_all()
         with self.worker.paused():
             self._blocks.discard_forgotten(self._vectors)
+            self._vectors.scrub()
             self._table.rewrite(gone)
             self.cache.keep_only(keys)
 
@@ -100,4 +105,5 @@ class Embeddings:
             self.worker.close()
         self._provider.close()
         self._table.close()
+        self._vectors.close()
         self.cache.close()

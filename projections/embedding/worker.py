@@ -28,7 +28,7 @@ from engramlog.projections.embedding.published_changes import Change, PublishedC
 from engramlog.projections.embedding.recipe import composed
 from engramlog.projections.embedding.retrying import PAUSE_SECONDS, PAUSE_SECONDS_MAX, Retrying
 from engramlog.projections.embedding.vectors.blocks import VectorBlocks
-from engramlog.projections.embedding.vectors.in_memory import Vectors
+from engramlog.projections.embedding.vectors.bounded_vectors import BoundedVectors
 from engramlog.projections.embedding.vectors.loading import load_vectors
 from engramlog.projections.embedding.vectors.vec_facts import VecFacts, VectorsDamaged
 from engramlog.projections.image.reader import Reader
@@ -55,7 +55,7 @@ class WorkerStatus(Struct, frozen=True):
         waiting: facts that wait for a vector.
         skipped: facts that the provider refuses to embed; retried at the next start.
         vectors: facts with a vector in the table.
-        memory_bytes: vectors in this process's memory, outside of mapped files.
+        memory_bytes: vectors in this process's memory.
         error: why it is stuck, or None.
     """
 
@@ -77,7 +77,7 @@ class EmbeddingWorker:
         reader: Reader,
         embedder: Embedder,
         table: VecFacts,
-        vectors: Vectors,
+        vectors: BoundedVectors,
         blocks: VectorBlocks,
         *,
         min_confidence: float,
@@ -382,7 +382,6 @@ class EmbeddingWorker:
         held = [n for n, slot in enumerate(found) if slot is not None]  # skips erased facts
         slots: I32 = np.array([found[n] for n in held], dtype=np.int32)
         self._vectors.put(slots, vectors[held])
-        self._blocks.relieve(self._vectors, self._reader.pin().from_position)
         return slots
 
 

@@ -99,13 +99,10 @@ class LogFollower:
 
     def forgotten(self, positions: bytes) -> None:
         """Drop vectors of facts."""
-        if self._embeddings is not None:
-            slots, known = self._slots(np.frombuffer(positions, dtype=np.int64))
-            self._embeddings.forget(slots[known])
+        slots, known = self._slots(np.frombuffer(positions, dtype=np.int64))
+        self._embeddings.forget(slots[known])
 
     def _place_vectors(self) -> None:
-        if self._embeddings is None:
-            return
         waiting: list[tuple[I64, F32]] = []
         for of, rows in self._arrived:
             slots, known = self._slots(of)

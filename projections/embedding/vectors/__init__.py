@@ -1,1 +1,1 @@
-"""Vectors: the table, in memory, and in files that are mapped into memory."""
+"""Vectors: the table, in memory, in files, and in a file beyond the memory budget."""

@@ -1,14 +1,12 @@
-"""Blocks of vectors in files: nodes start from them, recall workers share them, and the system
-drops their pages where memory is short.
+"""Blocks of vectors in files: nodes start from them and recall workers share them.
 
 ``vectors-SPACE.blocks/NUMBER.block`` in the data directory holds the rows of one full block of
 slots, their sketch, and which of them are vectors. It also holds the positions of these slots'
 facts and the hash of the last one's event: a block is used only if the log and the memory image
 still agree with it. All of it can be embedded again.
 
-A full block hardly changes, so each is written once, and again after it gained much; from then on
-its vectors are read from the mapped file. A block that lost a vector to an erasure is removed, then
-written again.
+A full block hardly changes, so each is written once, and again after it gained much. A block that
+lost a vector to an erasure is removed, then written again.
 """
 
 import gc
@@ -17,7 +15,6 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -58,68 +55,43 @@ class BlockSeal(Struct, frozen=True):
 
 
 class _Written(Struct, frozen=True):
-    """A file's content as written or mapped here. Each of ``held`` gives None once nothing uses a
-    map of it, or of the file before it."""
+    """A file's content as written or mapped here. ``held`` gives None once nothing uses the map."""
 
     vectors: int
     forgotten: int
-    held: tuple[Callable[[], object | None], ...] = ()
+    held: Callable[[], object | None] = lambda: None
 
 
 class VectorBlocks:
     """The files of one space. One process writes and removes them, others read. Writing and
-    removing exclude each other. ``budget_bytes``: the memory for vectors outside of mapped files;
-    None without a bound."""
+    removing exclude each other."""
 
-    def __init__(
-        self, folder: Path, space: Space, log: ReadableLog, budget_bytes: int | None = None
-    ) -> None:
+    def __init__(self, folder: Path, space: Space, log: ReadableLog) -> None:
         self._folder = folder
         self._space = space
         self._log = log
-        self._budget_bytes = budget_bytes
         self._lock = threading.Lock()
         self._written: dict[int, _Written] = {}
-        self._looked = 0
 
     def restore(self, vectors: Vectors, starts: I64) -> bool:
-        """Map the valid files of blocks without vectors yet, or with the same; returns whether any
-        was valid. Removes nothing. ``starts``: positions of the facts, by slot."""
+        """Load valid blocks into empty vectors; returns whether any was valid. Removes nothing.
+        ``starts``: positions of the facts, by slot."""
         for path in sorted(self._folder.glob(f"*{SUFFIX}")):
             number = int(path.stem)
-            if vectors.is_mapped(number):
-                continue
             try:
                 sections = self._opened(number, starts)
             except (OSError, SealedFault, msgspec.MsgspecError) as fault:
                 _log.warning("vectors of block %d are read from the table: %s", number, fault)
                 continue
             block = _block(sections, vectors.dimensions)
-            if vectors.map_block(number, block):
-                count = int(np.count_nonzero(block.present))
-                written = _Written(count, vectors.forgotten(number), (sections.held(),))
-                self._written[number] = written
+            vectors.take(number, block)
+            self._written[number] = _Written(
+                int(np.count_nonzero(block.present)), vectors.forgotten(number), sections.held()
+            )
         return bool(self._written)
 
-    def follow(self, vectors: Vectors, starts: I64) -> None:
-        """In a reading process: map the files that were written since the last call."""
-        with suppress(FileNotFoundError):
-            changed = self._folder.stat().st_mtime_ns
-            if changed != self._looked:
-                self._looked = changed
-                self.restore(vectors, starts)
-
-    def relieve(self, vectors: Vectors, starts: I64) -> None:
-        """Write full blocks if the vectors in memory exceed the budget."""
-        if self._budget_bytes is not None and vectors.held_bytes > self._budget_bytes:
-            try:
-                self.write(vectors, starts)
-            except OSError as fault:
-                _log.warning("vectors stay in memory: their files cannot be written: %s", fault)
-
     def write(self, vectors: Vectors, starts: I64) -> None:
-        """Write the full blocks without a file or with an outdated one, and map them. Raises
-        OSError."""
+        """Write the full blocks without a file or with an outdated one. Raises OSError."""
         for number in range(len(starts) // BLOCK_SLOTS):
             with self._lock:
                 block = vectors.block(number)
@@ -140,10 +112,13 @@ class VectorBlocks:
             if removed:
                 sync_folder(self._folder)
             for number in stale:
-                vectors.unmap(number)
-            self._release_maps([each for n in stale for each in self._written.pop(n).held])
+                block = vectors.block(number)
+                if block is not None:
+                    vectors.take(number, _private(block))
+                del block
+            self._release_map([self._written.pop(number).held for number in stale])
 
-    def _release_maps(self, held: Iterable[Callable[[], object | None]]) -> None:
+    def _release_map(self, held: Iterable[Callable[[], object | None]]) -> None:
         for _ in range(HELD_LOOKS):
             if all(each() is None for each in held):
                 return
@@ -178,10 +153,7 @@ class VectorBlocks:
             if forgotten == vectors.forgotten(number):
                 unfinished.rename(self._path(number))
                 sync_folder(self._folder)
-                sections = open_sections(self._path(number))
-                vectors.map_block(number, _block(sections, vectors.dimensions))
-                before = self._written[number].held if number in self._written else ()
-                held = (*(each for each in before if each() is not None), sections.held())
+                held = self._written[number].held if number in self._written else lambda: None
                 count = int(np.count_nonzero(present))
                 self._written[number] = _Written(count, forgotten, held)
         finally:
@@ -222,3 +194,7 @@ def _block(sections: Sections, dimensions: int) -> VectorBlock:
         sections.roomy("sketch").reshape(-1, BLOCK_SLOTS),
         sections.array("present"),
     )
+
+
+def _private(block: VectorBlock) -> VectorBlock:
+    return VectorBlock(block.rows.copy(), block.sketch.copy(), block.present)

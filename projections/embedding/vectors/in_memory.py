@@ -2,11 +2,10 @@
 
 Vectors lie in blocks of a fixed size; empty rows are zero. Every cosine is the product of one row
 with the query, summed separately. So a fact's cosine has the same bits beside any other facts. Each
-block has a sketch, for preselection among very many. A block may be a mapped file: then the system
-keeps as much of it in memory as fits. Writes into it stay in this process.
+block has a sketch, for preselection among very many. A block may be a mapped file; writes into it
+stay in this process.
 """
 
-import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -14,14 +13,7 @@ from msgspec import Struct
 
 from engramlog.projections.arrays import F32, F64, I32, I64, U64, Bool
 from engramlog.projections.ascending import distinct
-from engramlog.projections.embedding.vectors.sketch import (
-    U16,
-    WORD_BITS,
-    differing,
-    nearest,
-    signs,
-    words_of,
-)
+from engramlog.projections.embedding.vectors.sketch import U16, differing, nearest, signs, words_of
 
 BLOCK_SLOTS = 16_384
 COSINE_DECIMALS = 6
@@ -38,13 +30,11 @@ class VectorBlock(Struct, frozen=True):
 
 
 class Vectors:
-    """Any number of readers: a slot's row is written before it is marked as present. ``on_put`` and
-    ``on_forget`` are called with each change, in the thread that makes it."""
+    """One writer, any number of readers: a slot's row is written before it is marked as present.
+    ``on_put`` and ``on_forget`` are called with each change, in the writer's thread."""
 
     def __init__(self, dimensions: int) -> None:
         self.dimensions = dimensions
-        self._changing = threading.RLock()
-        self._mapped: set[int] = set()
         self._blocks: dict[int, F32] = {}
         self._sketches: dict[int, U64] = {}
         self._present: Bool = np.zeros(BLOCK_SLOTS, dtype=np.bool_)
@@ -66,38 +56,39 @@ class Vectors:
         """Store the unit vectors of ``slots``."""
         if not len(slots):
             return
+        self._grow(int(slots.max()) + 1)
         packed = signs(np.asarray(rows, dtype=np.float32))
-        with self._changing:
-            self._grow(int(slots.max()) + 1)
-            for block in distinct(slots // BLOCK_SLOTS).tolist():
-                inside = slots // BLOCK_SLOTS == block
-                at = slots[inside] % BLOCK_SLOTS
-                held = self._blocks.get(block)
-                if held is None:
-                    # Zeroed pages from the system: unwritten rows cost no memory.
-                    held = np.zeros((BLOCK_SLOTS, self.dimensions), dtype=np.float32)
-                    self._sketches[block] = np.zeros(
-                        (words_of(self.dimensions), BLOCK_SLOTS), dtype=np.uint64
-                    )
-                held[at] = rows[inside]
-                self._sketches[block][:, at] = packed[:, inside]
-                self._blocks[block] = held
-            self._present[slots] = True
-            self._changes += 1
+        for block in distinct(slots // BLOCK_SLOTS).tolist():
+            inside = slots // BLOCK_SLOTS == block
+            at = slots[inside] % BLOCK_SLOTS
+            held = self._blocks.get(block)
+            if held is None:
+                # Zeroed pages from the system: unwritten rows cost no memory.
+                held = np.zeros((BLOCK_SLOTS, self.dimensions), dtype=np.float32)
+                self._sketches[block] = np.zeros(
+                    (words_of(self.dimensions), BLOCK_SLOTS), dtype=np.uint64
+                )
+            held[at] = rows[inside]
+            self._sketches[block][:, at] = packed[:, inside]
+            self._blocks[block] = held
+        self._present[slots] = True
+        self._changes += 1
         self.on_put(slots, rows)
 
     def forget(self, slots: I32) -> None:
         """Overwrite the vectors of ``slots``. Only for erasure: ended facts keep theirs."""
-        with self._changing:
-            slots = slots[self.present(slots)]
-            self._present[slots] = False
-            for slot in slots.tolist():
-                self._blocks[slot // BLOCK_SLOTS][slot % BLOCK_SLOTS] = 0.0
-                self._sketches[slot // BLOCK_SLOTS][:, slot % BLOCK_SLOTS] = 0
-            for number in distinct(slots // BLOCK_SLOTS).tolist():
-                self._forgotten[number] = self.forgotten(number) + 1
-            self._changes += 1
+        slots = slots[self.present(slots)]
+        self._present[slots] = False
+        for slot in slots.tolist():
+            self._blocks[slot // BLOCK_SLOTS][slot % BLOCK_SLOTS] = 0.0
+            self._sketches[slot // BLOCK_SLOTS][:, slot % BLOCK_SLOTS] = 0
+        self._count_forgotten(slots)
+        self._changes += 1
         self.on_forget(slots)
+
+    def _count_forgotten(self, slots: I32) -> None:
+        for number in distinct(slots // BLOCK_SLOTS).tolist():
+            self._forgotten[number] = self.forgotten(number) + 1
 
     def forgotten(self, number: int) -> int:
         """How often the block lost vectors."""
@@ -111,45 +102,14 @@ class Vectors:
         slots = slice(number * BLOCK_SLOTS, (number + 1) * BLOCK_SLOTS)
         return VectorBlock(rows, self._sketches[number], self._present[slots])
 
-    def map_block(self, number: int, block: VectorBlock) -> bool:
-        """Read a block from a file from now on; returns False, and does not, if it has other
-        vectors than the present one."""
-        with self._changing:
-            held = self.block(number)
-            if held is not None and not np.array_equal(held.present, block.present):
-                return False
-            self._replace(number, block)
-            self._mapped.add(number)
-            return True
-
-    def unmap(self, number: int) -> None:
-        """Copy a block into this process's memory."""
-        with self._changing:
-            held = self.block(number)
-            if held is not None:
-                copied = VectorBlock(held.rows.copy(), held.sketch.copy(), held.present)
-                self._replace(number, copied)
-                self._mapped.discard(number)
-
-    def is_mapped(self, number: int) -> bool:
-        return number in self._mapped
-
-    def _replace(self, number: int, block: VectorBlock) -> None:
+    def take(self, number: int, block: VectorBlock) -> None:
+        """Replace a block by this one; it must have no vectors yet, or equal ones."""
         first = number * BLOCK_SLOTS
         self._grow(first + BLOCK_SLOTS)
         self._sketches[number] = block.sketch
         self._blocks[number] = block.rows
         self._present[first : first + BLOCK_SLOTS] = block.present
         self._changes += 1
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of vectors and sketches in this process's memory, without mapped files."""
-        present = self._present.copy()
-        for number in list(self._mapped):
-            present[number * BLOCK_SLOTS : (number + 1) * BLOCK_SLOTS] = False
-        one = 4 * self.dimensions + words_of(self.dimensions) * WORD_BITS // 8
-        return int(np.count_nonzero(present)) * one
 
     def present(self, slots: I32) -> Bool:
         present = self._present

@@ -1,4 +1,5 @@
-"""Loads stored vectors: blocks from files, then the rest from the table."""
+"""Loads stored vectors: the search file if they exceed memory, or blocks from files, then the rest
+from the table."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -6,13 +7,13 @@ import numpy as np
 
 from engramlog.projections.arrays import I32
 from engramlog.projections.embedding.vectors.blocks import VectorBlocks
-from engramlog.projections.embedding.vectors.in_memory import Vectors
+from engramlog.projections.embedding.vectors.bounded_vectors import BoundedVectors
 from engramlog.projections.embedding.vectors.vec_facts import KeptVecFacts
 from engramlog.projections.image.view import View
 
 
 def load_vectors(
-    vectors: Vectors,
+    vectors: BoundedVectors,
     blocks: VectorBlocks,
     table: KeptVecFacts,
     view: View,
@@ -20,12 +21,11 @@ def load_vectors(
 ) -> Iterator[tuple[list[str], I32]]:
     """Fill empty vectors; yields the ids in the table, page by page, with the slot of each, -1 for
     those unknown to the view."""
-    if not blocks.restore(vectors, view.from_position):
+    if not vectors.restored() and not blocks.restore(vectors, view.from_position):
         for ids, rows in table.pages():
             slots = _slots(ids, view.count, slot_of)
             known = slots >= 0
             vectors.put(slots[known], rows[known])
-            blocks.relieve(vectors, view.from_position)
             yield ids, slots
         return
     for ids in table.id_pages():

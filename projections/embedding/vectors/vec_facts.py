@@ -236,12 +236,13 @@ def _settle(db: apsw.Connection, space: Space) -> None:
     db.execute("INSERT INTO vec_meta VALUES (1,?,0)", (msgspec.json.encode(space).decode(),))
 
 
-def open_vectors(path: Path) -> apsw.Connection:
-    """A writing connection with ``vec0``."""
+def open_vectors(path: Path, page_bytes: int = 4096) -> apsw.Connection:
+    """A writing connection with ``vec0``. ``page_bytes``: for a new file."""
     db = apsw.Connection(str(path))
     try:
         _load_vec0(db)
-        set_pragmas(db, "journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON")
+        set_pragmas(db, f"page_size={page_bytes}", "journal_mode=WAL", "synchronous=NORMAL")
+        set_pragmas(db, "secure_delete=ON")
     except BaseException:
         db.close()
         raise

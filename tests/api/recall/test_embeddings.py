@@ -283,8 +283,8 @@ def test_another_model_than_the_pinned_one_refuses_to_start(
     assert len(ollama.requests) == asked
 
 
-def test_a_recall_worker_reads_the_vectors_of_the_node(ollama: Server, tmp_path: Path) -> None:
-    settings = EmbeddingSettings(url=ollama.url)
+def test_a_recall_worker_reads_vectors_from_the_nodes_file(ollama: Server, tmp_path: Path) -> None:
+    settings = EmbeddingSettings(url=ollama.url, memory_bytes=1)
     node = Node.open(tmp_path, embedding=settings)
     embeddings = node.embeddings
     assert embeddings is not None
@@ -298,9 +298,12 @@ def test_a_recall_worker_reads_the_vectors_of_the_node(ollama: Server, tmp_path:
     followed = FollowedEmbeddings.following(
         tmp_path, node.log, node.reader, settings, node.pinned_space(), ask=mine.query
     )
-    assert followed is not None
+    assert followed._vectors is not None
+    assert (followed._vectors.in_file, len(followed._vectors)) == (True, 3)
+    assert followed.semantics is not None
     rows, _ = followed.semantics.vectors.rows(slots)
     assert rows.tobytes() == mine.vectors.rows(slots)[0].tobytes()
+    followed._vectors.close()
     node.close()
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from engramlog.eventlog.kinds import EmbeddingModelPinned
-from engramlog.projections.embedding.choosing import EmbeddingSettings, choose, space_of
+from engramlog.projections.embedding.choosing import EmbeddingSettings, choose, follow_pin, space_of
 from engramlog.projections.embedding.errors import DimensionMismatch, ModelMismatch, UnknownModel
 from engramlog.projections.embedding.recipe import Space
 from tests.worlds.provider_servers import ollama_api, serving, unused_port
@@ -129,3 +129,9 @@ def test_an_event_records_the_pinned_space() -> None:
     )
     assert space_of(event) == Space("ollama", "nomic-embed-text", 768, 256, "fact/1")
     assert space_of(None) is None
+
+
+def test_a_command_on_any_pinned_model_keeps_the_limit_of_memory() -> None:
+    settings = EmbeddingSettings(provider="minilm", min_confidence=0.3, memory_bytes=1 << 20)
+    followed = follow_pin(settings, Space("openai", "text-embedding-3-small", 1536))
+    assert followed == EmbeddingSettings(min_confidence=0.3, memory_bytes=1 << 20)

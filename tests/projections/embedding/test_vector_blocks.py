@@ -15,7 +15,6 @@ from engramlog.projections.embedding.vectors import blocks as blocks_module
 from engramlog.projections.embedding.vectors import in_memory as vectors_module
 from engramlog.projections.embedding.vectors.blocks import VectorBlocks
 from engramlog.projections.embedding.vectors.in_memory import Vectors
-from engramlog.projections.sealed_sections import Sections
 from tests.worlds.histories import START_US, asserted
 
 SLOTS = 16
@@ -128,42 +127,3 @@ def test_forgotten_vectors_are_in_no_file_and_no_map(tmp_path: Path, node: Node)
     assert names(folder) == ["00000000.block", "00000001.block"]
     assert ROWS[2].tobytes() not in (folder / "00000000.block").read_bytes()
     assert vectors.rows(ALL[:SLOTS])[0][5].tobytes() == ROWS[5].tobytes()
-
-
-def test_written_blocks_are_read_from_their_files(tmp_path: Path, node: Node) -> None:
-    folder, vectors = tmp_path / "some.blocks", filled()
-    VectorBlocks(folder, SPACE, node.log).write(vectors, starts(node))
-    maps = Path("/proc/self/maps").read_text()
-    assert all(f"{folder}/0000000{number}.block" in maps for number in (0, 1))
-    assert vectors.held_bytes == (FACTS - 2 * SLOTS) * (4 * DIMENSIONS + 8), "the last is not full"
-    query = ROWS[5]
-    assert vectors.rows(ALL)[0].tobytes() == ROWS.tobytes()
-    assert vectors.likely(query, ALL, 4).tolist() == filled().likely(query, ALL, 4).tolist()
-    assert vectors.products(query, ALL).tobytes() == filled().products(query, ALL).tobytes()
-
-
-def test_a_reading_process_maps_what_another_writes(tmp_path: Path, node: Node) -> None:
-    folder, mine, theirs = tmp_path / "some.blocks", filled(), filled()
-    writing, reading = (VectorBlocks(folder, SPACE, node.log) for _ in range(2))
-    reading.follow(theirs, starts(node))
-    theirs.forget(ALL[[20]])
-    writing.write(mine, starts(node))
-    reading.follow(theirs, starts(node))
-    assert [theirs.is_mapped(number) for number in (0, 1)] == [True, False], "it dropped a vector"
-    assert not theirs.present(ALL)[20]
-
-
-def test_a_vector_that_comes_while_its_block_is_written_is_kept(
-    tmp_path: Path, node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, vectors = tmp_path / "some.blocks", filled(ALL[:10])
-    opened = blocks_module.open_sections
-
-    def interrupted(path: Path) -> Sections:
-        vectors.put(ALL[[10]], ROWS[[10]])
-        return opened(path)
-
-    monkeypatch.setattr(blocks_module, "open_sections", interrupted)
-    VectorBlocks(folder, SPACE, node.log).write(vectors, starts(node))
-    assert vectors.present(ALL[:SLOTS]).sum() == 11
-    assert vectors.rows(ALL[:11])[0].tobytes() == ROWS[:11].tobytes()

@@ -130,47 +130,36 @@ def test_it_starts_from_blocks_and_takes_the_rest_from_the_table(
     assert list(blocks.iterdir()) == []
 
 
-def test_vectors_beyond_the_budget_lie_in_files_from_start_to_erasure(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (vectors_module, blocks_module):
-        monkeypatch.setattr(module, "BLOCK_SLOTS", 4)
+def test_vectors_beyond_the_budget_lie_in_a_file_from_start_to_erasure(stage: Stage) -> None:
     stage.embeddings.close()
-    one = 4 * SPACE.dimensions + SPACE.dimensions // 8
-    stage.embeddings = stage.open(memory_bytes=4 * one)
-    blocks = stage.folder / "vectors.blocks"
-    facts = [stage.say(f"says {number}") for number in range(4)]
+    budget = 3 * (4 * SPACE.dimensions + SPACE.dimensions // 8)
+    stage.embeddings = stage.open(memory_bytes=budget)
+    file = stage.folder / "vectors.db-search"
+    facts = [stage.say(f"says {number}") for number in range(3)]
     stage.settled()
-    assert not blocks.exists()
-    assert stage.embeddings.worker.status().memory_bytes == 4 * one
-    facts += [stage.say(f"says {number}") for number in range(4, 6)]
+    assert not file.exists()
+    assert stage.embeddings.worker.status().memory_bytes == budget
+    facts += [stage.say(f"says {number}") for number in range(3, 6)]
     stage.settled()
-    assert [path.name for path in blocks.iterdir()] == ["00000000.block"]
-    assert stage.embeddings.worker.status().memory_bytes == 2 * one
+    assert file.exists()
     stage.retract(facts[1])
     stage.settled()
-    assert all(stage.has_vector(fact) for fact in facts), "the past too"
+    stage.embeddings.close()
+    later = stage.say("says more")
+    stage.provider = WordsProvider()
+    stage.embeddings = stage.open(memory_bytes=budget)
+    assert stage.settled() == sorted({*facts, later} - {facts[1]})
+    assert all(stage.has_vector(fact) for fact in (*facts, later)), "the past too"
+    assert stage.provider.embedded == ["alice memory:note says more"]
     erased = words_vector("alice memory:note says 2").tobytes()
     assert erased in files(stage)
     stage.node.write(EraseFacts(erasure_id="e", fact_ids=(facts[2],)))
     stage.embeddings.purge(stage.node.log.head().position, {facts[2]}, [])
     assert erased not in files(stage)
-    assert str(blocks) not in Path("/proc/self/maps").read_text()
-
-
-def test_a_table_larger_than_the_budget_is_loaded_into_files(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (vectors_module, blocks_module):
-        monkeypatch.setattr(module, "BLOCK_SLOTS", 4)
-    facts = [stage.say(f"says {number}") for number in range(10)]
+    stage.restart()
     stage.settled()
-    stage.embeddings.close()
-    one = 4 * SPACE.dimensions + SPACE.dimensions // 8
-    stage.embeddings = stage.open(memory_bytes=one)
-    assert stage.settled() == sorted(facts)
-    assert stage.embeddings.worker.status().memory_bytes == 2 * one, "the last block is not full"
-    assert all(stage.has_vector(fact) for fact in facts)
+    assert stage.has_vector(facts[0])
+    assert not file.exists(), "without a budget"
 
 
 def files(stage: Stage) -> bytes:
