@@ -21,7 +21,7 @@ from engramlog.projections.embedding.errors import (
 from engramlog.projections.embedding.providers.bundled.model_process import ModelProcess
 from engramlog.projections.embedding.providers.bundled.weights import check_installed
 from engramlog.projections.embedding.providers.dialects import DIALECTS
-from engramlog.projections.embedding.providers.http import PATIENCE, HttpClient, Patience
+from engramlog.projections.embedding.providers.http import TIMEOUT_SECONDS, HttpClient
 from engramlog.projections.embedding.providers.models import MODELS, ModelCard, card_of
 from engramlog.projections.embedding.providers.provider import NoProvider, Provider, Purpose
 from engramlog.projections.embedding.providers.remote import RemoteProvider
@@ -42,7 +42,7 @@ class Choice(Struct, frozen=True):
     pin: bool
 
 
-PROBING: dict[Purpose, Patience] = {"document": Patience(timeout_seconds=30.0, attempts_max=1)}
+PROBING_SECONDS: dict[Purpose, float] = {"document": 30.0}
 """A running server may have to load its model first; an absent one refuses at once."""
 PROVIDERS = ("auto", *MODELS, "none")
 
@@ -156,7 +156,9 @@ def _first_that_answers(settings: EmbeddingSettings, environment: Mapping[str, s
 
 def _check_answers(name: str, model: str, url: str | None, environment: Mapping[str, str]) -> None:
     """Raises EmbeddingError unless a provider answers now."""
-    with closing(open_provider(name, model, url, None, environment, patience=PROBING)) as probe:
+    with closing(
+        open_provider(name, model, url, None, environment, timeouts=PROBING_SECONDS)
+    ) as probe:
         probe.embed([PROBE_TEXT])
 
 
@@ -167,7 +169,7 @@ def open_provider(
     dimensions: int | None,
     environment: Mapping[str, str],
     *,
-    patience: Mapping[Purpose, Patience] = PATIENCE,
+    timeouts: Mapping[Purpose, float] = TIMEOUT_SECONDS,
 ) -> Provider:
     """A provider by name. Raises UnknownModel, ModelFileError."""
     card = card_of(name, model, dimensions)
@@ -178,7 +180,7 @@ def open_provider(
     key = environment.get(dialect.key_variable) if dialect.key_variable else None
     if dialect.key_variable and not key:
         raise UnknownModel(f"provider {name} needs {dialect.key_variable}")
-    client = HttpClient(url or dialect.url, key=key, patience=patience)
+    client = HttpClient(url or dialect.url, key=key, timeouts=timeouts)
     return RemoteProvider(name, model, card, dialect, client)
 
 

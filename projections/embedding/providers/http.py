@@ -1,10 +1,10 @@
-"""Requests to a provider over HTTP: deadlines, retries with back-off, Retry-After, a breaker.
+"""Requests to a provider over HTTP: deadlines, Retry-After, and a breaker. The embedding worker
+retries; a person with a question cannot wait for another attempt.
 
 Requests block the calling thread. Redirects are not followed, so a key goes only to its host, and
 messages never contain keys.
 """
 
-import random
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -20,7 +20,6 @@ from engramlog.projections.embedding.errors import (
     ProviderUnavailable,
     UnknownModel,
 )
-from engramlog.projections.embedding.providers.breaker import CircuitBreaker
 from engramlog.projections.embedding.providers.provider import Purpose
 from engramlog.projections.http_exchange import (
     BlockingHttp,
@@ -30,28 +29,57 @@ from engramlog.projections.http_exchange import (
     deadline_within,
 )
 
-RETRIED_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+PASSING_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 MESSAGE_CHARACTERS_MAX = 300
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-class Patience(Struct, frozen=True):
-    """How long to try a request: ``timeout_seconds`` for one attempt from connecting to the last
-    byte, ``attempts_max`` attempts, and pauses that double from ``pause_seconds`` up to
-    ``pause_seconds_max``."""
-
-    timeout_seconds: float
-    attempts_max: int
-    pause_seconds: float = 0.5
-    pause_seconds_max: float = 30.0
+TIMEOUT_SECONDS: dict[Purpose, float] = {"document": 60.0, "query": 3.0}
+"""From connecting to the last byte."""
+FAILURES_MAX = 5
+COOL_DOWN_SECONDS = 30.0
 
 
-PATIENCE: dict[Purpose, Patience] = {
-    "document": Patience(timeout_seconds=60.0, attempts_max=5),
-    "query": Patience(timeout_seconds=3.0, attempts_max=1),
-}
-"""Indexing can wait; a person with a question cannot."""
+class CircuitBreaker:
+    """Closed until ``failures_max`` failures in a row; then open for ``cool_down_seconds``: no
+    request goes out. After that, a single trial decides. Any success closes it."""
+
+    def __init__(
+        self,
+        monotonic: Callable[[], float],
+        failures_max: int = FAILURES_MAX,
+        cool_down_seconds: float = COOL_DOWN_SECONDS,
+    ) -> None:
+        self._monotonic = monotonic
+        self._failures_max = failures_max
+        self._cool_down_seconds = cool_down_seconds
+        self._lock = threading.Lock()
+        self._failures = 0
+        self._closed_from = 0.0
+
+    def seconds_left(self) -> float:
+        """0 if a request may be sent, whose outcome must be reported; else how long to wait."""
+        with self._lock:
+            now = self._monotonic()
+            if self._failures < self._failures_max:
+                return 0.0
+            if now < self._closed_from:
+                return self._closed_from - now
+            self._closed_from = now + self._cool_down_seconds  # others wait for this trial
+            return 0.0
+
+    def succeeded(self) -> None:
+        """The provider answered."""
+        with self._lock:
+            self._failures = 0
+
+    def failed(self) -> None:
+        """The provider did not answer."""
+        with self._lock:
+            self._failures += 1
+            if self._failures >= self._failures_max:
+                self._closed_from = self._monotonic() + self._cool_down_seconds
 
 
 class HttpClient:
@@ -60,9 +88,8 @@ class HttpClient:
     Args:
         base_url: ``http`` or ``https``; a key is sent over plain ``http`` to this machine only.
         key: bearer token, or None.
-        patience: by purpose.
-        sleep, jitter, now: injected for tests; by default ``close`` ends a sleep. ``jitter`` is
-            uniform in [0, 1) and keeps many nodes from retrying at the same instant.
+        timeouts: of a request, in seconds, by purpose.
+        breaker, now: injected for tests.
     """
 
     def __init__(
@@ -70,10 +97,8 @@ class HttpClient:
         base_url: str,
         *,
         key: str | None = None,
-        patience: Mapping[Purpose, Patience] = PATIENCE,
+        timeouts: Mapping[Purpose, float] = TIMEOUT_SECONDS,
         breaker: CircuitBreaker | None = None,
-        sleep: Callable[[float], object] | None = None,
-        jitter: Callable[[], float] = random.random,
         now: Callable[[], float] = time.time,
     ) -> None:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -87,41 +112,20 @@ class HttpClient:
         except ValueError as fault:
             raise UnknownModel(str(fault)) from fault
         self._host = url.netloc.rpartition("@")[2]
-        self._patience = dict(patience)
+        self._timeouts = timeouts
         self._breaker = breaker or CircuitBreaker(time.monotonic)
-        self._closing = threading.Event()
-        self._sleep = sleep or self._closing.wait
-        self._jitter = jitter
         self._now = now
 
     def post(self, path: str, body: object, purpose: Purpose) -> bytes:
-        """The body of a 200 answer. Raises ProviderUnavailable: no such answer within the patience
-        for ``purpose``. ProviderRefused: the provider refused."""
-        content = msgspec.json.encode(body)
-        patience = self._patience[purpose]
-        for attempt in range(1, patience.attempts_max + 1):
-            wait = self._breaker.seconds_left()
-            if wait > 0:
-                raise ProviderUnavailable(
-                    f"{self._host} failed repeatedly; paused for {wait:.0f} s more", wait
-                )
-            try:
-                return self._attempt(path, content, patience)
-            except ProviderUnavailable as fault:
-                pause = self._pause(fault, attempt, patience)
-                if pause is None or self._closing.is_set():
-                    raise
-                self._sleep(pause)
-        raise AssertionError("attempts_max is at least 1")
-
-    def close(self) -> None:
-        """Close every connection; requests under way fail. Idempotent."""
-        self._closing.set()
-        self._http.close()
-
-    def _attempt(self, path: str, content: bytes, patience: Patience) -> bytes:
+        """The body of a 200 answer. Raises ProviderUnavailable: no such answer came in time.
+        ProviderRefused: the provider refused."""
+        wait = self._breaker.seconds_left()
+        if wait > 0:
+            raise ProviderUnavailable(
+                f"{self._host} failed repeatedly; paused for {wait:.0f} s more", wait
+            )
         try:
-            reply = self._exchange(path, content, patience.timeout_seconds)
+            reply = self._exchange(path, msgspec.json.encode(body), self._timeouts[purpose])
         except HttpFault as fault:
             self._breaker.failed()
             raise ProviderUnavailable(f"{self._host} cannot be reached: {fault}") from fault
@@ -129,11 +133,15 @@ class HttpClient:
         if reply.status == 200:
             self._breaker.succeeded()
             return reply.body
-        if reply.status in RETRIED_STATUSES and not _out_of_credit(reply):
+        if reply.status in PASSING_STATUSES and not _out_of_credit(reply):
             self._breaker.failed()
             raise ProviderUnavailable(message, self._retry_after(reply))
         self._breaker.succeeded()  # it is running, and would answer another request
         raise ProviderRefused(message)
+
+    def close(self) -> None:
+        """Close every connection; requests under way fail. Idempotent."""
+        self._http.close()
 
     def _exchange(self, path: str, content: bytes, timeout_seconds: float) -> HttpAnswer:
         limits = deadline_within(timeout_seconds)
@@ -145,18 +153,6 @@ class HttpClient:
             return self._http.ask(
                 "POST", path, content=content, limits=limits, bytes_max=ANSWER_BYTES_MAX
             )
-
-    def _pause(self, fault: ProviderUnavailable, attempt: int, patience: Patience) -> float | None:
-        """Seconds before the next attempt, or None without one."""
-        if attempt >= patience.attempts_max:
-            return None
-        longest = patience.pause_seconds_max
-        if fault.retry_after_seconds is not None:
-            # For a longer requested pause the caller itself retries later.
-            asked = fault.retry_after_seconds
-            return None if asked > longest else asked + self._jitter() * patience.pause_seconds
-        backed_off = min(longest, patience.pause_seconds * 2.0 ** (attempt - 1))
-        return backed_off * (0.5 + 0.5 * self._jitter())
 
     def _retry_after(self, reply: HttpAnswer) -> float | None:
         """Seconds from a Retry-After header of either form; None without a usable one."""
