@@ -6,6 +6,7 @@ thread writes; any number read. Every engine passes the same contract tests
 (``tests/eventlog/contract.py``).
 """
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
@@ -15,6 +16,8 @@ from engramlog.eventlog.event import Draft, Foreign, Recorded, Stored
 
 READ_LIMIT_MAX = 100_000
 TRANSACTION_EVENTS_MAX = 200_000
+NEAR = 64
+"""Positions at most this far apart share one read (``read_at``)."""
 
 
 def check_limit(limit: int) -> None:
@@ -282,6 +285,25 @@ class EventLog(ReadableLog, Protocol):
 
 class WholeLog(EventLog, CopyableLog, Protocol):
     """A node's log: reads, writes, copies, and can be a copy."""
+
+
+class History(Protocol):
+    """The reads that look-ups of single events need."""
+
+    def positions_of(self, event_ids: Sequence[bytes]) -> dict[bytes, int]: ...
+    def read(self, after: int = 0, limit: int = 1000) -> list[Recorded]: ...
+
+
+def read_at(log: History, positions: Iterable[int]) -> Iterator[Recorded]:
+    """The events at positions, in order. One read covers positions at most ``NEAR`` apart."""
+    left = sorted({position for position in positions if position > 0})
+    while left:
+        near = left[: bisect_left(left, left[0] + NEAR)]
+        wanted = frozenset(near)
+        for event in log.read(near[0] - 1, near[-1] - near[0] + 1):
+            if event.position in wanted:
+                yield event
+        left = left[len(near) :]
 
 
 def holds_event(log: ReadableLog, position: int, event_hash: bytes) -> bool:

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from engramlog.eventlog.chain import link_fault
 from engramlog.eventlog.codec import decode
 from engramlog.eventlog.event import Recorded, Stored
-from engramlog.eventlog.log import EventLog, StreamHead
+from engramlog.eventlog.log import EventLog, StreamHead, read_at
 from engramlog.projections.archive.duck import cursor, literal
 from engramlog.projections.arrays import I64
 from engramlog.projections.audit.journal import SCANNED_MAX, Journal, JournalEntry
@@ -165,8 +165,9 @@ def _runs_before(
     """Runs of events below ``before``, the newest run first: of ``limit``, then longer ones."""
     if asked.positions is not None:
         chosen = asked.positions[asked.positions < before][-SCANNED_MAX:]
-        for end in range(len(chosen), 0, -_READ_CHOSEN):
-            yield from _read_positions(log, chosen[max(0, end - _READ_CHOSEN) : end])
+        size = min(limit, _READ_CHOSEN)
+        for end in range(len(chosen), 0, -size):
+            yield list(read_at(log, chosen[max(0, end - size) : end].tolist()))
         return
     end = before - 1
     floor = max(0, end - SCANNED_MAX)
@@ -175,18 +176,6 @@ def _runs_before(
         begin = max(floor, end - size)
         yield log.read(begin, end - begin)
         end, size = begin, min(2 * size, _READ_EVENTS)
-
-
-def _read_positions(log: EventLog, positions: I64) -> Iterator[Sequence[Recorded]]:
-    """The events at ``positions``: in one read if close together, else one by one."""
-    first, last = int(positions[0]), int(positions[-1])
-    if last - first < _READ_EVENTS:
-        wanted = frozenset(positions.tolist())
-        run = log.read(first - 1, last - first + 1)
-        yield [event for event in run if event.position in wanted]
-        return
-    for position in positions[::-1].tolist():
-        yield log.read(position - 1, 1)
 
 
 class Linked(Struct, frozen=True):

@@ -10,8 +10,6 @@ import apsw
 import numpy as np
 from msgspec import Struct
 
-from engramlog.eventlog.event import Recorded
-from engramlog.eventlog.log import EventLog
 from engramlog.projections.arrays import I32, I64
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.view import View
@@ -28,8 +26,6 @@ _REASONS = """
 SELECT fact_id, reason FROM fact_retractions
 WHERE fact_id IN (SELECT value FROM json_each(?)) AND reason<>''
 """
-_TOGETHER = 64
-"""Positions at most this far apart share one read."""
 
 
 class TrailFilters(Struct, frozen=True, kw_only=True):
@@ -105,18 +101,3 @@ def positions_of_actor(db: apsw.Connection, actor: str) -> I64:
 def reasons_of(db: apsw.Connection, fact_ids: Sequence[str]) -> dict[str, str]:
     """Why facts ended, by fact id; only facts that ended with a reason."""
     return dict(query(db, _REASONS, (json_list(fact_ids),)))
-
-
-def events_at(log: EventLog, positions: Sequence[int]) -> dict[int, Recorded]:
-    """The events at positions; neighbours are read together."""
-    found: dict[int, Recorded] = {}
-    waiting = sorted(set(positions))
-    while waiting:
-        first = waiting[0]
-        together = [position for position in waiting[:_TOGETHER] if position < first + _TOGETHER]
-        wanted = set(together)
-        for event in log.read(first - 1, together[-1] - first + 1):
-            if event.position in wanted:
-                found[event.position] = event
-        waiting = waiting[len(together) :]
-    return found

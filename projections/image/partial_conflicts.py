@@ -23,8 +23,8 @@ from engramlog.projections.tables.database import json_list, query
 from engramlog.projections.tables.erasing import events_at
 
 if TYPE_CHECKING:
+    from engramlog.eventlog.log import History
     from engramlog.projections.image.view import View
-    from engramlog.projections.tables.erasing import History
 
 _CHOSEN = "from_position IN (SELECT value FROM json_each(?))"
 _ROWS = "SELECT {columns} FROM conflicts ORDER BY from_position DESC, conflict_id DESC"

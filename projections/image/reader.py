@@ -24,6 +24,7 @@ from engramlog.eventlog.kinds import (
     PeerStateSet,
     ProfileSet,
 )
+from engramlog.eventlog.log import History
 from engramlog.projections.columns.fact_columns import cid_number
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.image.kept_rows import KeptRows
@@ -38,7 +39,6 @@ from engramlog.projections.tables.declared.garden_directory import GardenDirecto
 from engramlog.projections.tables.declared.keys import KeyRing, load_keys
 from engramlog.projections.tables.declared.policies import load_profiles
 from engramlog.projections.tables.digest import Digests, compute_digests
-from engramlog.projections.tables.erasing import History
 from engramlog.projections.tables.facts.fact_rows import (
     FactRow,
     SaidRow,

@@ -9,7 +9,7 @@ and gives the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Protocol, runtime_checkable
 
 import apsw
@@ -18,6 +18,7 @@ from msgspec import Struct
 from engramlog.eventlog.engines.erased_names import event_ids_of
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import FactErased
+from engramlog.eventlog.log import History, read_at
 from engramlog.projections.tables.database import json_list, query
 
 FACTS = "(SELECT value FROM json_each(:facts))"
@@ -75,19 +76,9 @@ class Refolding(Protocol):
         ...
 
 
-class History(Protocol):
-    """The reads from the log that undoing an event needs."""
-
-    def positions_of(self, event_ids: Sequence[bytes]) -> dict[bytes, int]: ...
-    def read(self, after: int = 0, limit: int = 1000) -> list[Recorded]: ...
-
-
 def events_at(history: History, positions: Iterable[int]) -> Iterator[Recorded]:
     """The events at positions, in order, without those erased."""
-    for position in sorted(positions):
-        for event in history.read(position - 1, 1) if position > 0 else ():
-            if event.payload is not None:
-                yield event
+    return (event for event in read_at(history, positions) if event.payload is not None)
 
 
 def may_erase(eraser: str, fact_origin: str, *, local: bool, grants: Collection[str]) -> bool:

@@ -19,8 +19,9 @@ from engramlog.eventlog.engines.sqlite.erasing import truncate_wal
 from engramlog.eventlog.errors import UnknownKind
 from engramlog.eventlog.event import Recorded, UnknownPayload
 from engramlog.eventlog.kinds import FactErased
+from engramlog.eventlog.log import History
 from engramlog.projections.tables.database import SIDE_FILES, open_writer, query, query_one
-from engramlog.projections.tables.erasing import Erased, History, Refolding, erased_by
+from engramlog.projections.tables.erasing import Erased, Refolding, erased_by
 from engramlog.projections.tables.peers.protocol_facts import admitted, stands_in
 from engramlog.projections.tables.peers.refused_events import meaning, refused_in
 from engramlog.projections.tables.peers.remote_retractions import REMOTE_ENDS, is_remote_end

@@ -17,9 +17,8 @@ from engramlog.eventlog.event import Draft, Recorded
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.identifiers import IdentifierSource, id_bytes
 from engramlog.eventlog.kinds import FactErased
-from engramlog.eventlog.log import Appended, AppendTransaction, Idempotency
+from engramlog.eventlog.log import Appended, AppendTransaction, History, Idempotency
 from engramlog.projections.image.image import MemoryImage
-from engramlog.projections.tables.erasing import History
 from engramlog.projections.tables.storage_faults import storage_errors
 from engramlog.projections.tables.store import ProjectionStore
 from engramlog.projections.writing.commands import (

@@ -23,12 +23,12 @@ from engramlog.api.schemas.rights.keys import TENANT
 from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant, Position
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactAsserted
+from engramlog.eventlog.log import read_at
 from engramlog.projections.audit.journal import JournalEntry, JournalQuery
 from engramlog.projections.audit.trail import (
     Step,
     Trail,
     TrailFilters,
-    events_at,
     positions_of_actor,
     reasons_of,
     trail_of,
@@ -242,7 +242,8 @@ def _entries(call: Call, view: View, moment: Moment, steps: Sequence[Step]) -> l
     slots = view.from_position.searchsorted(asserted).astype(np.int32)
     records = call.records(view, slots, moment)
     rows = reader.every_row(asserted)
-    events = events_at(call.node.log, [step.position for step in steps])
+    found = read_at(call.node.log, [step.position for step in steps])
+    events = {event.position: event for event in found}
     reasons = reader.ask(reasons_of, [row.id for row in rows])
     made: list[TrailEntry] = []
     for step, record, row in zip(steps, records, rows, strict=True):

@@ -9,8 +9,8 @@ from msgspec import Struct
 from engramlog.eventlog.event import NODE_STREAM, Draft, Foreign
 from engramlog.eventlog.identifiers import IdentifierSource
 from engramlog.eventlog.kinds import Payload
+from engramlog.eventlog.log import History
 from engramlog.projections.image.image import MemoryImage
-from engramlog.projections.tables.erasing import History
 
 Key = tuple[str, str, str, str | None]
 """(entity, relation, scope, garden)."""
