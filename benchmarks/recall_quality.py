@@ -2,8 +2,9 @@
 on passages, and on tables of facts.
 
 Ours are the profiles as shipped; the baselines are plain BM25, meaning alone, each stage of
-``default`` alone, and ``default`` without one of its parts. No profile sees the answers. Vectors
-are kept in the temporary folder for the next run: half an hour's work the first time.
+``default`` alone, and ``default`` without one of its parts. No profile sees the answers. The
+bundled model embeds, unless ``STIGMEM_EMBED_*`` names another. Vectors are kept in the temporary
+folder for the next run: half an hour's work the first time.
 """
 
 import tempfile
@@ -13,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from time import process_time
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -21,6 +23,7 @@ from benchmarks.question_sets import SETS, Question, QuestionSet, Store, stored
 from benchmarks.ranking import Answered, auc, found, paired_bootstrap
 from benchmarks.report import Figure, percentile, say
 from benchmarks.table_questions import TABLES
+from engramlog.api.settings_sources import load_settings
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.recall.profile import Profile, parse_profile
 from engramlog.projections.recall.request import RecallRequest
@@ -30,6 +33,7 @@ BUDGETS = (720, 4096)
 BASELINE = "plain BM25"
 OURS = "default"
 VECTORS = Path(tempfile.gettempdir()) / "engramlog-benchmark-vectors"
+BUNDLED = EmbeddingSettings(provider="minilm")
 CHANCES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 _PLAIN: dict[str, Any] = {
@@ -51,19 +55,24 @@ def measure(facts: int) -> list[Figure]:
     here = [each for each in (*SETS, *TABLES) if each.path.exists()]
     if len(here) < len(SETS) + len(TABLES):
         say("recall_quality: some sets are skipped, ../shared/data is not here")
+    model = embedder()
+    kept = (
+        VECTORS if model == BUNDLED else VECTORS / quote(f"{model.provider} {model.model}", safe="")
+    )
     graded: dict[str, Graded] = {}
     varied: dict[str, Graded] = {}
     figures: list[Figure] = []
     for chosen in here:
         say(f"{chosen.name}: written and embedded")
-        with tempfile.TemporaryDirectory() as name:
-            model = EmbeddingSettings(provider="minilm")
-            with stored(Path(name), chosen.conversations(), model, VECTORS) as stores:
-                graded[chosen.name] = _graded(chosen, stores, systems())
-                varied[chosen.name] = _graded(chosen, stores, variants())
-                figures += _budgets(chosen, stores)
-                figures += _unanswered(chosen, stores, graded[chosen.name][OURS])
-                figures += _seconds(chosen, stores)
+        with (
+            tempfile.TemporaryDirectory() as name,
+            stored(Path(name), chosen.conversations(), model, kept) as stores,
+        ):
+            graded[chosen.name] = _graded(chosen, stores, systems())
+            varied[chosen.name] = _graded(chosen, stores, variants())
+            figures += _budgets(chosen, stores)
+            figures += _unanswered(chosen, stores, graded[chosen.name][OURS])
+            figures += _seconds(chosen, stores)
     print(_table(here, graded))
     print(_categories(graded))
     print(_bootstraps(graded))
@@ -72,6 +81,12 @@ def measure(facts: int) -> list[Figure]:
         if answers:
             print(_reliability(name, answers))
     return [*_found(here, graded), *figures, *_kinds_left_out(here, varied)]
+
+
+def embedder() -> EmbeddingSettings:
+    """The model that the environment names, else the bundled one."""
+    named = load_settings({})[0].embedding
+    return BUNDLED if named.provider == "auto" else named
 
 
 def shipped(name: str) -> dict[str, Any]:

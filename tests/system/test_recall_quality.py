@@ -28,6 +28,14 @@ def test_every_system_and_variant_is_a_valid_profile() -> None:
     assert len(recall_quality.variants()) > 5
 
 
+def test_the_environment_names_another_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert recall_quality.embedder() == recall_quality.BUNDLED
+    monkeypatch.setenv("STIGMEM_EMBED_PROVIDER", "ollama")
+    monkeypatch.setenv("STIGMEM_EMBED_MODEL", "mxbai-embed-large")
+    named = recall_quality.embedder()
+    assert (named.provider, named.model) == ("ollama", "mxbai-embed-large")
+
+
 def test_the_area_under_the_curve_counts_pairs_and_halves_of_equals() -> None:
     # Of six pairs 0.9 wins two, 0.5 wins one and draws one, 0.1 wins none.
     assert auc([0.9, 0.5, 0.1], [0.5, 0.2]) == pytest.approx(3.5 / 6)
