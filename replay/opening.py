@@ -20,7 +20,7 @@ from engramlog.projections.tables.store import (
     point_link,
     stray_side_files,
 )
-from engramlog.replay.rebuild import Progress, rebuild_offline, replay_into
+from engramlog.replay.rebuild import Progress, build_green, replay_into
 from engramlog.replay.snapshots import Snapshots
 
 PAGE_EVENTS = 2_000
@@ -76,14 +76,16 @@ def _open_image(store: ProjectionStore, log: EventLog, images: ImageFiles | None
 def _open_store(
     link: Path, log: EventLog, progress: Progress | None, snapshots: Snapshots | None
 ) -> ProjectionStore:
-    """The projections file at the log's head: caught up, or rebuilt if necessary."""
+    """The projections file at the log's head: caught up, or rebuilt if necessary. A projector may
+    halt: ``/readyz`` reports it, and the node serves the rest."""
     old = current_generation(link)
     if old is not None and (store := _open_usable(link, log, progress)) is not None:
         return store
     if old is None and not log.head().position:
         return ProjectionStore(link, history=log)  # empty tables: nothing to load or to compare
-    path = rebuild_offline(link, log, progress, snapshots)
-    point_link(link, path)
+    head = log.head().position
+    green = build_green(link, log, head, progress, tolerant=True, snapshots=snapshots)
+    point_link(link, green.path)
     if old is not None:
         remove_database(old)
     return ProjectionStore(link, history=log)
@@ -95,7 +97,7 @@ def _open_usable(link: Path, log: EventLog, progress: Progress | None) -> Projec
     try:
         reason = _rebuild_reason(store, log)
         if reason is None:
-            replay_into(store, log, log.head().position, progress)
+            replay_into(store, log, log.head().position, progress, tolerant=True)
             return store
         _log.warning("the tables are made again: %s", reason)
     except BaseException:

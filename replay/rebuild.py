@@ -24,21 +24,32 @@ from engramlog.eventlog.durable_file import sync_file
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.tables.database import open_fixed, remove_database, tables_position
 from engramlog.projections.tables.digest import TableDigests, digest_tables
+from engramlog.projections.tables.file_state import file_state, known_versions
 from engramlog.projections.tables.storage_faults import DAMAGED, TablesDamaged
 from engramlog.projections.tables.store import ProjectionStore, new_generation, point_link
 from engramlog.projections.writing.writer import Writer
-from engramlog.replay.digest_comparison import DigestMismatch, compare_in_use, compare_with
 from engramlog.replay.snapshots import PassedOver, Snapshots
 
 PAGE_EVENTS = 2_000
 _log = logging.getLogger(__name__)
-_MADE_AGAIN = "the tables in %s are damaged and made again: %s"
 Progress = Callable[[int, int], None]
 """Called with (events done, all events)."""
 
 
 class ProjectorHalted(Exception):
     """A projector cannot apply an event, so its rows cannot be rebuilt."""
+
+
+class DigestMismatch(Exception):
+    """Green differs from blue although the projectors are the same; blue stays in use."""
+
+    def __init__(self, tables: list[str]) -> None:
+        super().__init__(
+            f"rebuilt tables differ from those in use: {', '.join(tables)}. If 'engramlog replay "
+            "verify' finds no fault, those in use are wrong: stop the node, remove projections.db "
+            "from its directory, and start it"
+        )
+        self.tables = tables
 
 
 class RebuildReport(Struct, frozen=True):
@@ -139,21 +150,6 @@ def build_green(
     return Green(path, events, digests, 0 if start is None else start.position, passed)
 
 
-def rebuild_offline(
-    link: Path, log: EventLog, progress: Progress | None, snapshots: Snapshots | None
-) -> Path:
-    """Build green up to the log's head while writes wait; the caller points the link to it. Accepts
-    projectors that halt: a node that starts with one reports it in ``/readyz`` and serves the rest.
-    Raises DigestMismatch: green differs from blue; green is removed."""
-    until = log.head().position
-
-    def build(start: Snapshots | None) -> Green:
-        return build_green(link, log, until, progress, tolerant=True, snapshots=start)
-
-    green, _ = _agreed(build, snapshots, lambda green: compare_in_use(link, log, green.digests))
-    return green.path
-
-
 def rebuild_serving(
     link: Path,
     log: EventLog,
@@ -185,23 +181,30 @@ def rebuild_serving(
             opened.callback(blue.close)
             until = tables_position(blue)
 
-        def build(start: Snapshots | None) -> Green:
-            return build_green(link, log, until, progress, snapshots=start)
-
-        def compare(green: Green) -> bool:
-            # Text erased meanwhile is gone from the log, but still in the read snapshot.
-            if blue is None or damaged or _erased_after(log, until):
-                return False
+        def build(start: Snapshots | None) -> tuple[Green, list[str] | None]:
+            green = build_green(link, log, until, progress, snapshots=start)
             try:
-                return compare_with(blue, green.digests)
-            except DAMAGED as fault:
-                _log.warning(_MADE_AGAIN, old, fault)
-                return False
+                if damaged or blue is None:
+                    return green, None
+                return green, _differing(blue, green, log)
+            except BaseException:
+                remove_database(green.path)
+                raise
 
-        green, compared = _agreed(build, snapshots, compare)
+        green, wrong = build(snapshots)
+        if wrong and green.snapshot:
+            reason = f"tables rebuilt from it differ from those in use: {', '.join(wrong)}"
+            _log.warning("snapshot %s is passed over: %s", green.snapshot, reason)
+            passed = [*green.passed_over, PassedOver(green.snapshot, reason)]
+            remove_database(green.path)
+            green, wrong = build(None)
+            green = replace(green, passed_over=passed)
+        if wrong:
+            remove_database(green.path)
+            raise DigestMismatch(wrong)
     _take_over(link, green.path, log, writer, swapped, settled=not damaged)
     remove_database(old)
-    return green.report(monotonic() - began, compared=compared)
+    return green.report(monotonic() - began, compared=wrong is not None)
 
 
 def _opened(tables: Path) -> apsw.Connection | None:
@@ -209,37 +212,28 @@ def _opened(tables: Path) -> apsw.Connection | None:
     try:
         return open_fixed(tables)
     except DAMAGED as fault:
-        _log.warning(_MADE_AGAIN, tables, fault)
+        _log.warning("the tables in %s are damaged and made again: %s", tables, fault)
         return None
 
 
-def _agreed(
-    build: Callable[[Snapshots | None], Green],
-    snapshots: Snapshots | None,
-    compare: Callable[[Green], bool],
-) -> tuple[Green, bool]:
-    """Green, and whether it was compared. A green from a snapshot that differs is built again from
-    the log alone; if that differs, raises DigestMismatch."""
-    green = build(snapshots)
+def _differing(blue: apsw.Connection, green: Green, log: EventLog) -> list[str] | None:
+    """The tables that differ from blue's; None if they cannot be compared."""
+    # Text erased meanwhile is gone from the log, but still in the read snapshot.
+    if _erased_after(log, green.digests.position):
+        return None
     try:
-        return green, _compare_or_remove(green, compare)
-    except DigestMismatch as fault:
-        if not green.snapshot:
-            raise
-        reason = f"tables rebuilt from it differ from those in use: {', '.join(fault.tables)}"
-        _log.warning("snapshot %s is passed over: %s", green.snapshot, reason)
-        passed = [*green.passed_over, PassedOver(green.snapshot, reason)]
-    green = replace(build(None), passed_over=passed)
-    return green, _compare_or_remove(green, compare)
-
-
-def _compare_or_remove(green: Green, compare: Callable[[Green], bool]) -> bool:
-    """Run ``compare``; remove green if it fails."""
-    try:
-        return compare(green)
-    except BaseException:
-        remove_database(green.path)
-        raise
+        state = file_state(blue)
+        if state.halted or state.versions != known_versions():
+            return None
+        found = digest_tables(blue)
+    except DAMAGED as fault:
+        _log.warning("the tables in use are damaged and made again: %s", fault)
+        return None
+    if found.position != green.digests.position:
+        return None
+    return sorted(
+        name for name, digest in found.tables.items() if digest != green.digests.tables.get(name)
+    )
 
 
 def _take_over(

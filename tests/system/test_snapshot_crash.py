@@ -23,12 +23,11 @@ POINTS = {
     "the document is half written": "engramlog.eventlog.durable_file.write_new",
     "making tables of the past": "engramlog.replay.rebuild.sync_file",
     "a snapshot is copied for the rebuild": "engramlog.replay.rebuild.replay_into",
-    "green is complete": "engramlog.replay.rebuild._agreed",
+    "green is complete": "engramlog.replay.rebuild._differing",
     "the link is not moved yet": "engramlog.replay.rebuild.point_link",
     "the link is moved, blue is still there": "engramlog.replay.rebuild.remove_database",
 }
-"""The next call, or (``_agreed``) the one that had just returned, or (``write_new``) is half
-done."""
+"""The next call, or (``write_new``) is half done."""
 
 
 @pytest.fixture(scope="module")

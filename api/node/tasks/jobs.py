@@ -28,7 +28,7 @@ from engramlog.eventlog.kinds import ContentReviewed, FactAttributesSet, FactEra
 from engramlog.projections.authorization import CEILING, OPEN_CLASS, SECRET_CLASS
 from engramlog.projections.embedding.errors import EmbeddingError
 from engramlog.projections.moment import format_instant
-from engramlog.replay.digest_comparison import DigestMismatch
+from engramlog.replay.rebuild import DigestMismatch
 
 KEPT_S = 600.0
 RUNNING_MAX = 2

@@ -238,6 +238,26 @@ def test_a_node_starts_and_serves_with_a_projector_that_stays_halted(
     node.close()
 
 
+def test_a_node_starts_although_a_projector_halts_while_the_tables_catch_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def poison(*_: object) -> None:
+        raise ValueError("cannot be")
+
+    data, earlier = tmp_path / "data", tmp_path / "earlier.db"
+    Node.open(data).close()
+    tables = (data / "projections.db").resolve()
+    shutil.copyfile(tables, earlier)
+    node = Node.open(data)
+    node.write(role("A"))
+    node.close()
+    shutil.copyfile(earlier, tables)
+    monkeypatch.setattr(EntityEdgesProjector, "apply", poison)
+    node = Node.open(data)
+    assert "entity_edges" in status_of_node(node)["degraded"]
+    node.close()
+
+
 def test_nothing_is_decided_on_tables_that_have_halted(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
