@@ -57,8 +57,7 @@ def fork(context: RequestContext, body: ForkBody) -> Fork:
                 "as_of_retention_days": 0.0,  # checked above
             }
         )
-        service = replace(context.service, node=scratch_node, settings=settings)
-        inside = replace(context, service=service)
+        inside = replace(context, service=context.service.over(scratch_node, settings))
         before = _answered(inside, body, instant_us)
         supposed = suppose(context, inside, body.suppose)
         scratch_node.embed_supposed()

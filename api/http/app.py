@@ -24,7 +24,6 @@ from engramlog.api.http.minimum_position import at_position, names_position, not
 from engramlog.api.http.openapi import DOCUMENT, build_openapi
 from engramlog.api.http.routing import Route
 from engramlog.api.http.state.quotas import dimension_of
-from engramlog.api.node.composition import create_service
 from engramlog.api.node.issuers import issuers_of
 from engramlog.api.node.node import Node
 from engramlog.api.node.service import Service
@@ -50,7 +49,7 @@ def create_app(
     """The application over an open node. The caller closes the node. ``control_token``: a bearer
     token with every right, for the machine's own command line."""
     complete_struct_types()
-    service = create_service(node, settings, control_token=control_token)
+    service = Service(node, settings, control_token=control_token)
     resources, patterns = routing()
     app = web.Application(
         middlewares=[web.middleware(_Guard(service, patterns))],

@@ -1,15 +1,12 @@
-"""The service of an open node: the state that all requests share."""
+"""The service of an open node: the state that all requests share, and its tasks in start order."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from copy import copy
 from typing import Protocol
 from weakref import WeakValueDictionary
 
 from engramlog.api.answers.chain_proof import FactChains
-from engramlog.api.answers.recall.outcome import RecallOutcome
-from engramlog.api.http.auth import Caller
 from engramlog.api.http.browser_policy import BrowserPolicy
 from engramlog.api.http.metrics import Metrics
 from engramlog.api.http.state.commit_watch import CommitWatch
@@ -20,88 +17,130 @@ from engramlog.api.node.consolidator import Consolidator
 from engramlog.api.node.long_work import LongWork
 from engramlog.api.node.node import Node
 from engramlog.api.node.reading_node import ReadingNode
+from engramlog.api.node.recall_workers.pool import RecallWorkers
 from engramlog.api.node.tasks.consolidation_schedule import ConsolidationScheduler
-from engramlog.api.node.tasks.erasure_cleaning import ErasureCleaning
+from engramlog.api.node.tasks.erasure_cleaning import cleaning_of
 from engramlog.api.node.tasks.jobs import Rebuild, Reindex, RequestJobs, SingleJob
 from engramlog.api.node.tasks.peering import PeerReplay
 from engramlog.api.node.tasks.protocol_federation import ProtocolFederation
 from engramlog.api.node.tasks.recall_tracking import RecallTracker
 from engramlog.api.node.tasks.snapshots import SnapshotTaking
+from engramlog.api.node.tasks.summary_folder import SummaryFolder
 from engramlog.api.node.tasks.task import Tasks
+from engramlog.api.node.tasks.tombstone_sharing import TombstonePuller
+from engramlog.api.node.tasks.upkeep import ArchiveSealing, CardRefreshing, Embedding, ImageWriting
 from engramlog.api.node.tasks.webhook_delivery import WebhookDelivery
-from engramlog.api.schemas.recall import RecallBody, Shape
 from engramlog.api.settings import Settings
 from engramlog.projections.archive.archive import Archive
 from engramlog.projections.audit.desk import AuditDesk
 from engramlog.projections.cards.serving import Cards
 from engramlog.projections.cards.source import CardSource
 
+READ_THREADS = 4
+LONG_THREADS = 2
 STAGE_THREADS = 8
 
 
-class Recalls(Protocol):
-    """Answers recalls: in a worker or, by ``here``, in this process."""
-
-    @property
-    def ready(self) -> int: ...
-    async def answer(
-        self,
-        caller: Caller,
-        body: RecallBody,
-        warnings: list[str],
-        *,
-        shape: Shape,
-        verify: bool,
-        here: Callable[[], Awaitable[RecallOutcome]],
-    ) -> RecallOutcome: ...
-
-
-@dataclass(frozen=True)
-class ReadingService:
+class ReadingService(Protocol):
     """The state that reads share; a process that follows a node has only this."""
 
-    node: ReadingNode
-    settings: Settings
-    cards: CardSource
-    chains: FactChains
-    stage_pool: ThreadPoolExecutor
+    @property
+    def node(self) -> ReadingNode: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def cards(self) -> CardSource: ...
+    @property
+    def chains(self) -> FactChains: ...
+    @property
+    def stage_pool(self) -> ThreadPoolExecutor: ...
 
 
-@dataclass(frozen=True)
-class Service(ReadingService):
-    """The state that requests share: the node, its tasks, and the HTTP server's own."""
+class Service:
+    """The node, its tasks, and the HTTP server's own state. Starts no task yet.
 
-    node: Node
-    cursors: CursorSealer
-    sessions: Sessions
-    quotas: Quotas
-    jobs: RequestJobs
-    tracker: RecallTracker
-    cards: Cards
-    metrics: Metrics
-    rebuilds: SingleJob[Rebuild]
-    snapshots: SnapshotTaking
-    reindexing: SingleJob[Reindex]
-    archive: Archive
-    cleaning: ErasureCleaning
-    desk: AuditDesk
-    consolidator: Consolidator
-    scheduler: ConsolidationScheduler
-    pool: ThreadPoolExecutor
-    long: LongWork
-    statements: LongWork
-    recalls: Recalls
-    commits: CommitWatch
-    browsers: BrowserPolicy
-    deliverer: WebhookDelivery
-    peers: PeerReplay
-    federation: ProtocolFederation
-    tasks: Tasks
-    control_token: str | None = None
-    forking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """One fork runs at a time, because each takes its own memory."""
-    naming: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
-    """By name of an intent: only one request at a time finds a name free and takes it."""
+    Attributes:
+        forking: one fork runs at a time, because each takes its own memory.
+        naming: by name of an intent: only one request at a time finds a name free and takes it.
+    """
+
+    def __init__(self, node: Node, settings: Settings, *, control_token: str | None = None) -> None:
+        self.node = node
+        self.settings = settings
+        self.control_token = control_token
+        self.cursors = CursorSealer(node.cursor_key, settings.cursor_ttl_s * 1_000_000)
+        self.sessions = Sessions()
+        self.quotas = Quotas(settings.quota_reads_per_hour, settings.quota_writes_per_hour)
+        self.metrics = Metrics()
+        self.chains = FactChains()
+        self.browsers = BrowserPolicy.of(settings)
+        self.commits = CommitWatch()
+        self.forking = asyncio.Lock()
+        self.naming = WeakValueDictionary[str, asyncio.Lock]()
+        self.pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read")
+        self.stage_pool = ThreadPoolExecutor(STAGE_THREADS, thread_name_prefix="stage")
+        self.long = LongWork("long", LONG_THREADS)
+        self.statements = LongWork("sql", 1)
+        self.archive = Archive(node.directory, node.log)
+        self.desk = AuditDesk(self.archive)
+        self.consolidator = Consolidator(node)
+        self.cards = Cards(
+            node.reader.rows,
+            node.reader.pin,
+            node.clock.now_us,
+            node.reader.slot_of,
+            max_age_s=settings.card_max_age_s,
+            queue_max=settings.card_queue_max,
+            vectors=lambda: None if node.embeddings is None else node.embeddings.cards,
+        )
+        self.tasks = self._made_tasks()
+
+    def _made_tasks(self) -> Tasks:
+        node, settings = self.node, self.settings
+        self.tracker = RecallTracker(node.writer, settings.recall_track_interval_s)
+        self.reindexing = SingleJob("reindex", Reindex, node.clock.now_us)
+        self.rebuilds = SingleJob("rebuild", Rebuild, node.clock.now_us)
+        self.jobs = RequestJobs()
+        self.recalls = RecallWorkers(node, settings, settings.recall_workers)
+        self.cleaning = cleaning_of(
+            node, self.archive, self.desk, self.tracker.flush, self.recalls.restart
+        )
+        self.snapshots = SnapshotTaking(
+            node, settings.snapshots_every_events, settings.snapshots_keep
+        )
+        self.peers = PeerReplay(node, settings)
+        self.federation = ProtocolFederation(node, settings, self.peers)
+        self.deliverer = WebhookDelivery(node, settings, self.commits)
+        self.scheduler = ConsolidationScheduler(
+            node, self.consolidator, enabled=settings.consolidation_enabled
+        )
+        # Tasks stop in the opposite order: first those that write by themselves, last those that
+        # others need.
+        return Tasks(
+            CardRefreshing(self.cards, node.reader),
+            self.tracker,
+            self.reindexing,
+            Embedding(node),
+            self.rebuilds,
+            self.jobs,
+            self.recalls,
+            ArchiveSealing(self.archive),
+            self.cleaning,
+            self.snapshots,
+            ImageWriting(node),
+            self.peers,
+            self.federation,
+            TombstonePuller(node, settings, self.federation.shared_scopes),
+            self.deliverer,
+            self.scheduler,
+            SummaryFolder(node, settings),
+        )
+
+    def over(self, node: Node, settings: Settings) -> "Service":
+        """The same state over another node, such as a fork of this one."""
+        other = copy(self)
+        other.node, other.settings = node, settings
+        return other
 
     def close(self) -> None:
         """Release threads and files; the tasks have stopped."""

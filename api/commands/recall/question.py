@@ -12,12 +12,8 @@ import numpy as np
 from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.commands.garden_access import entered_garden, within
 from engramlog.api.commands.memory_cards import card_source
-from engramlog.api.commands.recall.shapes import (
-    check_intent,
-    check_stages,
-    profile_named,
-    question_of,
-)
+from engramlog.api.commands.recall.named_profile import profile_named
+from engramlog.api.commands.recall.shapes import check_intent, check_stages, question_of
 from engramlog.api.commands.request_context import ReadingContext
 from engramlog.api.schemas.recall import TOKEN_BUDGET_MAX, RecallBody
 from engramlog.projections.authorization import Authorization
@@ -62,7 +58,7 @@ def ask(
         entity=None if body.entity is None else entity_named(context, body.entity, moment.position),
         explain=explain,
     )
-    profile = profile_named(context.node.reader, name, moment)
+    profile = profile_named(context.node.reader, name, moment.position)
     check_stages(question.stages, profile)
     check_intent(question, profile)
     embeddings = context.node.embeddings

@@ -19,17 +19,11 @@ from engramlog.api.http.bodies import parse_json, validated
 from engramlog.api.http.errors import coded, entry, prefixed, unprocessable
 from engramlog.api.schemas.recall import RecallBody, RecallQuery
 from engramlog.eventlog.kinds import FactAttributes
-from engramlog.projections.image.reader import Reader
-from engramlog.projections.moment import Moment, format_instant
+from engramlog.projections.moment import format_instant
 from engramlog.projections.normalization import EVERY_SCOPE, SCOPES
 from engramlog.projections.recall.answer import RecallAnswer, Recalled
 from engramlog.projections.recall.enrichment import EnrichedFact, enrich
-from engramlog.projections.recall.profile import (
-    Profile,
-    UnknownProfile,
-    load_profile,
-    parse_profile,
-)
+from engramlog.projections.recall.profile import Profile
 from engramlog.projections.recall.request import (
     RecallRequest,
     WeightsError,
@@ -119,17 +113,6 @@ def _scopes(scope: str) -> frozenset[str] | None:
     if scope not in SCOPES:
         raise prefixed("invalid_scope", f"must be one of {sorted(SCOPES)}")
     return frozenset({scope})
-
-
-def profile_named(reader: Reader, name: str, moment: Moment) -> Profile:
-    """An installed or built-in profile. Raises ApiError 400 ``unknown_profile``."""
-    installed = reader.profiles(moment.position)
-    if name in installed:
-        return parse_profile(installed[name])
-    try:
-        return load_profile(name)
-    except UnknownProfile as fault:
-        raise coded("unknown_profile", str(fault)) from fault
 
 
 def check_stages(requested: frozenset[str] | None, profile: Profile) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 import numpy as np
 
 from engramlog.api.answers.recall.outcome import RecallOutcome
-from engramlog.api.commands.recall.shapes import profile_named
+from engramlog.api.commands.recall.named_profile import profile_named
 from engramlog.api.http.auth import Caller
 from engramlog.api.http.errors import ApiError
 from engramlog.api.node.node import Node
@@ -45,7 +45,6 @@ from engramlog.api.settings import Settings
 from engramlog.projections.arrays import F32, I32
 from engramlog.projections.embedding.errors import EmbeddingError
 from engramlog.projections.embedding.semantics import Semantics
-from engramlog.projections.moment import Moment
 
 OVERLAPS_BEFORE_START = 20
 """Recalls during another recall, after which starting workers is worth its cost."""
@@ -173,7 +172,7 @@ class RecallWorkers:
             return False
         position = self._node.reader.image.position
         name = body.profile or self._settings.recall_profile
-        return not profile_named(self._node.reader, name, Moment(position, 0)).cards.fast_path
+        return not profile_named(self._node.reader, name, position).cards.fast_path
 
     async def _answered(
         self, caller: Caller, body: RecallBody, warnings: list[str], shape: Shape

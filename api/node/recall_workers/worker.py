@@ -15,12 +15,14 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 import numpy as np
+from msgspec import Struct
 
 from engramlog.api.answers.chain_proof import FactChains
 from engramlog.api.commands.recall.answering import answered
 from engramlog.api.commands.request_context import ReadingContext
 from engramlog.api.http.errors import ApiError
 from engramlog.api.node.process.process_tuning import take_short_turns
+from engramlog.api.node.reading_node import ReadingNode
 from engramlog.api.node.recall_workers.follower import LogFollower
 from engramlog.api.node.recall_workers.messages import (
     LENGTH_BYTES,
@@ -41,7 +43,7 @@ from engramlog.api.schemas.recall import RecallBody
 from engramlog.api.settings import Settings
 from engramlog.eventlog.struct_types import complete_struct_types
 from engramlog.projections.arrays import F32
-from engramlog.projections.cards.source import PastCards
+from engramlog.projections.cards.source import CardSource, PastCards
 from engramlog.projections.embedding.errors import ProviderUnavailable
 
 NICENESS = 5
@@ -68,7 +70,7 @@ def run(handle: int) -> int:
     follower = LogFollower(settings.data_dir, settings.embedding, link.vector, settings.log)
     node = follower.node
     stages = ThreadPoolExecutor(STAGE_THREADS, thread_name_prefix="stage")
-    service = ReadingService(node, settings, PastCards(node.reader.rows), FactChains(), stages)
+    service = _Following(node, settings, PastCards(node.reader.rows), FactChains(), stages)
     link.send(WorkerReady())
     # One thread takes questions and vectors of facts in order; this one receives the vectors that a
     # question waits for.
@@ -80,6 +82,16 @@ def run(handle: int) -> int:
             else:
                 taking.submit(_take, link, follower, service, message)
     return 0
+
+
+class _Following(Struct, frozen=True):
+    """Implements ``ReadingService``."""
+
+    node: ReadingNode
+    settings: Settings
+    cards: CardSource
+    chains: FactChains
+    stage_pool: ThreadPoolExecutor
 
 
 class _Link:
