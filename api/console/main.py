@@ -119,15 +119,13 @@ def build_parser(modules: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentP
     return parser
 
 
-def _needed(given: Sequence[str]) -> Sequence[str]:
-    """The modules that these arguments need: none if they name no command."""
-    command = next((each for each in given if not each.startswith("-")), None)
-    return [name for name, made in COMMANDS.items() if command in made]
+def _command_of(given: Sequence[str]) -> str | None:
+    return next((each for each in given if not each.startswith("-")), None)
 
 
 def unknown_command(given: Sequence[str]) -> str | None:
     """The error message if the first word is not a command, else None."""
-    command = next((each for each in given if not each.startswith("-")), None)
+    command = _command_of(given)
     known = [name for made in COMMANDS.values() for name in made]
     if command is None or command in known:
         return None
@@ -136,28 +134,6 @@ def unknown_command(given: Sequence[str]) -> str | None:
     close = get_close_matches(command, known, 1)
     meant = f"did you mean {close[0]!r}?" if close else "engramlog --help lists the commands"
     return f"no command {command!r}; {meant}"
-
-
-def expected() -> tuple[type[Exception], ...]:
-    """Failures whose message is all the user needs. A failure's own module is loaded already, so
-    these imports run only on failure."""
-    from engramlog.api.node.node import LogNotEmpty, NotAReplica
-    from engramlog.api.node.process.serving import ServingError
-    from engramlog.api.node.replicating import ReplicaError
-    from engramlog.api.settings_sources import SettingsError
-    from engramlog.api.transfer.importing import ImportStopped, SinkError
-    from engramlog.api.transfer.lines.base import LineError
-    from engramlog.api.transfer.mapping import MappingError
-    from engramlog.eventlog.errors import EventLogError
-    from engramlog.projections.embedding.errors import EmbeddingError
-    from engramlog.projections.writing.writer_errors import ReplicaReadOnly
-    from engramlog.replay.rebuild import DigestMismatch
-
-    return (
-        DigestMismatch, EmbeddingError, EventLogError, ImportStopped, LineError, LogNotEmpty,
-        MappingError, NotAReplica, OSError, ReplicaError, ReplicaReadOnly, ServingError,
-        SettingsError, SinkError,
-    )  # fmt: skip
 
 
 class _Version(argparse.Action):
@@ -177,7 +153,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if meant is not None:
         print(f"engramlog: {meant}", file=sys.stderr)
         return 2
-    return execute(lambda: build_parser(_needed(given)), given)
+    # Without a command, none: its list needs no module.
+    needed = [name for name, made in COMMANDS.items() if _command_of(given) in made]
+    return execute(lambda: build_parser(needed), given)
 
 
 def execute(
@@ -212,7 +190,7 @@ def execute(
     except Exception as fault:
         if args.traceback:
             raise
-        if _is_refusal(fault) or isinstance(fault, expected()):
+        if is_explained(fault):
             print(f"{program}: {one_line(fault)}{_remedy(fault, args)}", file=sys.stderr)
             return 1
         kind = type(fault).__name__
@@ -243,11 +221,9 @@ def _as_json(fault: UnicodeError) -> tuple[str, int]:
     return json.dumps(fault.object[fault.start : fault.end])[1:-1], fault.end
 
 
-def _is_refusal(fault: Exception) -> bool:
-    from engramlog.api.client.client import ClientError
-    from engramlog.api.console.arguments import CommandError
-
-    return isinstance(fault, ClientError | CommandError)
+def is_explained(fault: Exception) -> bool:
+    """Whether its message is all that the user needs: our own errors are written for people."""
+    return isinstance(fault, OSError) or type(fault).__module__.startswith("engramlog.")
 
 
 def _remedy(fault: Exception, args: argparse.Namespace) -> str:

@@ -13,6 +13,7 @@ import pytest
 from engramlog.api.console import main as cli
 from engramlog.api.console.main import COMMANDS
 from engramlog.api.console.subcommands import Subcommands
+from engramlog.replay.rebuild import ProjectorHalted
 from tests.worlds.processes import engramlog, environment
 
 HEAVY = {"aiohttp", "duckdb", "numpy"}
@@ -97,3 +98,24 @@ def test_a_command_runs_without_the_streams_that_its_caller_closed(
     assert done.returncode == 0
     listed = engramlog("facts", "--data", "data", "--json", cwd=tmp_path)
     assert [fact["value"]["v"] for fact in json.loads(listed.stdout)["facts"]] == ["tea"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "shown"),
+    [
+        (ProjectorHalted("graph halted at 7"), "engramlog: graph halted at 7\n"),
+        (PermissionError(13, "denied", "log.db"), "engramlog: log.db: denied\n"),
+        (KeyError("fact"), "engramlog: unexpected KeyError: 'fact' (run again with "
+         "'engramlog --traceback …' to see where)\n"),
+    ],
+)  # fmt: skip
+def test_only_a_failure_that_is_not_our_own_is_unexpected(
+    fault: Exception, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(_: object) -> int:
+        raise fault
+
+    parser = argparse.ArgumentParser()
+    parser.set_defaults(run=failing, traceback=False)
+    assert cli.execute(lambda: parser, []) == 1
+    assert capsys.readouterr().err == shown
