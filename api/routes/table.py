@@ -4,64 +4,27 @@ The router, the permission check, OpenAPI and the docs page use this table. Each
 handler.
 """
 
+from importlib import import_module
+
 from engramlog.api.http.routing import Route
-from engramlog.api.routes.entities import cards, names, neighbors, search
-from engramlog.api.routes.facts import (
-    attributes,
-    batch,
-    conflicts,
-    content,
-    decay,
-    erasures,
-    fact_list,
-    facts,
-    intents,
-    provenance,
-    scopes,
-    tombstones,
-)
-from engramlog.api.routes.federation import (
-    comparing,
-    declarations,
-    peers,
-    protocol_facts,
-    replication,
-    shared_tombstones,
-    streams,
-)
-from engramlog.api.routes.memory import consolidation, deltas, episodes, memories, summaries
-from engramlog.api.routes.node import (
-    doctor,
-    metrics,
-    pages,
-    protocol_stubs,
-    snapshots,
-    storage,
-    system,
-    tasks,
-)
-from engramlog.api.routes.recall import embeddings, feedback, profiles, recall, receipts
-from engramlog.api.routes.rights import (
-    agent_keys,
-    capabilities,
-    gardens,
-    keys,
-    manifests,
-    protocol_capabilities,
-    quarantine,
-    trust,
-)
-from engramlog.api.routes.time_travel import audit, export, lives, log, states, subscriptions
 
-_FILES = (
-    facts, fact_list, search, batch, attributes, provenance, memories, conflicts, content,
-    recall, feedback, receipts, neighbors, cards, profiles, gardens, quarantine, scopes, decay,
-    trust, states, lives, log, audit, export, names, intents, episodes, deltas, consolidation,
-    keys, agent_keys, capabilities, protocol_capabilities, erasures, tombstones, summaries,
-    subscriptions, replication, declarations, peers, streams, comparing, protocol_facts,
-    shared_tombstones, manifests, snapshots, system, metrics, tasks, storage, doctor,
-    protocol_stubs, embeddings, pages,
+FILES = (
+    "facts.facts", "facts.fact_list", "entities.search", "facts.batch", "facts.attributes",
+    "facts.provenance", "memory.memories", "facts.conflicts", "facts.content", "recall.recall",
+    "recall.feedback", "recall.receipts", "entities.neighbors", "entities.cards", "recall.profiles",
+    "rights.gardens", "rights.quarantine", "facts.scopes", "facts.decay", "rights.trust",
+    "time_travel.states", "time_travel.lives", "time_travel.log", "time_travel.audit",
+    "time_travel.export", "entities.names", "facts.intents", "memory.episodes", "memory.deltas",
+    "memory.consolidation", "rights.keys", "rights.agent_keys", "rights.capabilities",
+    "rights.protocol_capabilities", "facts.erasures", "facts.tombstones", "memory.summaries",
+    "time_travel.subscriptions", "federation.replication", "federation.declarations",
+    "federation.peers", "federation.streams", "federation.comparing", "federation.protocol_facts",
+    "federation.shared_tombstones", "rights.manifests", "node.snapshots", "node.system",
+    "node.metrics", "node.storage", "node.doctor", "node.protocol_stubs",
+    "recall.embeddings", "node.pages",
 )  # fmt: skip
-"""In the order of the documentation."""
+"""Below ``engramlog.api.routes``, in the order of the documentation."""
 
-ROUTES: tuple[Route, ...] = tuple(row for file in _FILES for row in file.routes.rows)
+ROUTES: tuple[Route, ...] = tuple(
+    row for file in FILES for row in import_module(f"engramlog.api.routes.{file}").routes.rows
+)

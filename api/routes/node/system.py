@@ -1,4 +1,4 @@
-"""The node itself: discovery, health, who am I, rebuild, and the API's description."""
+"""The node itself: discovery, health, who am I, tasks, rebuild, and the API's description."""
 
 import asyncio
 from contextlib import suppress
@@ -17,7 +17,7 @@ from engramlog.api.http.routing import Routes
 from engramlog.api.node.node import Node
 from engramlog.api.node.node_status import status_of_node
 from engramlog.api.node.tasks.jobs import Rebuild
-from engramlog.api.node.tasks.task import TaskState
+from engramlog.api.node.tasks.task import TaskState, TaskStatus
 from engramlog.api.routes.recall.embeddings import status_of
 from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.rights.keys import TENANT
@@ -70,6 +70,12 @@ class Ready(Struct):
     replica: dict[str, Any] | UnsetType = UNSET
     scopes: list[str] | UnsetType = UNSET
     reason: str | UnsetType = UNSET
+
+
+class TaskList(Struct):
+    """Every task, in start order."""
+
+    tasks: list[TaskStatus]
 
 
 class NodeInfo(Struct, kw_only=True, rename={"wire": EVENTS_WIRE}):
@@ -183,6 +189,12 @@ async def start_rebuild(call: Call, body: RebuildBody) -> Rebuild:
 async def rebuild_progress(call: Call) -> Rebuild:
     """The progress of the rebuild, or the outcome of the last one."""
     return call.service.rebuilds.record()
+
+
+@routes.add("GET /v1/admin/tasks", permission="admin")
+async def list_tasks(call: Call) -> TaskList:
+    """Every task of the node, its state, and why its last attempt failed."""
+    return TaskList(call.service.tasks.statuses())
 
 
 @routes.add("GET /openapi.json", permission="none", answers={200: "OpenAPI 3.1"}, delegable=True)
