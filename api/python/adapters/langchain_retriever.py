@@ -5,9 +5,7 @@
 
 from typing import Any
 
-from engramlog.api.python.adapters.found import metadata_of, text_of_fact
-from engramlog.api.python.adapters.given_memory import awaited_view
-from engramlog.api.python.adapters.missing import needs
+from engramlog.api.python.adapters.shared import awaited_view, metadata_of, needs, text_of_fact
 from engramlog.api.python.results import Fact
 from engramlog.api.python.transport import waited
 

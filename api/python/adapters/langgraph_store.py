@@ -16,8 +16,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from engramlog.api.client.client import ClientError
-from engramlog.api.python.adapters.given_memory import awaited_memory
-from engramlog.api.python.adapters.missing import needs
+from engramlog.api.python.adapters.shared import awaited_memory, needs
 from engramlog.api.python.async_memory import PAGE_FACTS, AsyncMemory
 from engramlog.api.python.memory import Memory
 from engramlog.api.python.results import Fact, fact_of

@@ -3,9 +3,7 @@
 # pyright: basic, reportMissingImports=false
 # Type checks run without the framework.
 
-from engramlog.api.python.adapters.found import metadata_of, text_of_fact
-from engramlog.api.python.adapters.given_memory import awaited_view
-from engramlog.api.python.adapters.missing import needs
+from engramlog.api.python.adapters.shared import awaited_view, metadata_of, needs, text_of_fact
 from engramlog.api.python.async_memory import AsyncMemoryView
 from engramlog.api.python.memory import MemoryView
 from engramlog.api.python.results import Fact

@@ -6,8 +6,7 @@
 from typing import Any
 
 from engramlog.api.client.client import ClientError
-from engramlog.api.python.adapters.given_memory import awaited_memory
-from engramlog.api.python.adapters.missing import needs
+from engramlog.api.python.adapters.shared import awaited_memory, needs
 from engramlog.api.python.async_memory import AsyncMemory
 from engramlog.api.python.memory import Memory
 from engramlog.api.python.values import given_user
