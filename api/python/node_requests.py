@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, NoReturn
 from uuid import uuid4
 
@@ -17,9 +18,20 @@ from engramlog.api.client.client import (
     json_of,
     query_text,
 )
-from engramlog.api.python.connecting import reach, served
-from engramlog.api.python.transport import NodeAway, SentRequest, Transport, begun, finished
+from engramlog.api.client.running_node import running_control
+from engramlog.api.python.transport import (
+    HttpTransport,
+    NodeAway,
+    SentRequest,
+    Transport,
+    begun,
+    finished,
+)
 from engramlog.api.python.values import name_text, whole_number
+from engramlog.eventlog.errors import DirectoryLocked
+
+OWN_NAME = "user:me"
+"""The source of writes without one, in a directory."""
 
 
 class NodeRequests:
@@ -174,3 +186,35 @@ class NodeRequests:
 def given_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields without those that are None."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+async def reach(place: str, key: str | None) -> Transport:
+    """Connect to a memory: by URL, to a directory that a node serves, or by opening it here.
+
+    Raises:
+        ClientError: a directory with a key, or a malformed URL.
+        DirectoryLocked: another process holds the directory without serving it.
+        DataDirectoryError, CorruptLog and the other errors of ``Node.open``; SettingsError.
+    """
+    if "://" in place:
+        return HttpTransport(place, key)
+    if key is not None:
+        raise ClientError(f"{place!r} is a directory, which needs no key")
+    node = await served(place)
+    if node is not None:
+        return node
+    from engramlog.api.python.embedded import EmbeddedNode
+
+    try:
+        return await EmbeddedNode.join(Path(place).expanduser(), OWN_NAME)
+    except DirectoryLocked:
+        node = await served(place)  # a node may serve it by now
+        if node is None:
+            raise
+        return node
+
+
+async def served(place: str) -> Transport | None:
+    """The way to the node that serves a directory, if one does."""
+    control = await asyncio.to_thread(running_control, Path(place).expanduser())
+    return None if control is None else HttpTransport(control.url, control.token, OWN_NAME)
