@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # only commands that read settings load it
 
 KEY_VARIABLE = "STIGMEM_API_KEY"
 URL_VARIABLE = "STIGMEM_URL"
+USER_VARIABLE = "ABMIND_USER_ID"
 
 
 class CommandError(Exception):
@@ -108,3 +109,11 @@ def client_for_url(args: argparse.Namespace, url: str) -> Client:
     if key is None and args.key_env != KEY_VARIABLE:
         raise CommandError(f"environment variable {args.key_env} is not set")
     return Client(url, key)
+
+
+def add_user_argument(parser: argparse._ActionsContainer) -> None:  # pyright: ignore[reportPrivateUsage]  # a parser or a group of one
+    """Adds ``--user-id``, the owner of the memories, and abmind's other name for it."""
+    parser.add_argument(
+        "--user-id", "--chat-id", metavar="USER", default=os.environ.get(USER_VARIABLE) or None,
+        help=f"whose memories: those of user:USER (default: {USER_VARIABLE})",
+    )  # fmt: skip

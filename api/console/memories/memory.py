@@ -6,8 +6,7 @@ import sys
 from typing import Any
 
 from engramlog.api.client.client import path_segment
-from engramlog.api.console.arguments import CommandError, add_target_arguments
-from engramlog.api.console.questions.abmind_users import add_user_argument
+from engramlog.api.console.arguments import CommandError, add_target_arguments, add_user_argument
 from engramlog.api.console.reach import reach
 from engramlog.api.console.subcommands import Subcommands
 

@@ -11,8 +11,7 @@ import sys
 from typing import Any, cast
 
 from engramlog.api.answers.recall.statements import statement_of
-from engramlog.api.console.arguments import add_target_arguments, user_named
-from engramlog.api.console.questions.abmind_users import add_user_argument
+from engramlog.api.console.arguments import add_target_arguments, add_user_argument, user_named
 from engramlog.api.console.reach import reach
 from engramlog.api.console.subcommands import Subcommands
 

@@ -9,8 +9,7 @@ import sys
 from typing import Any
 
 from engramlog.api.answers.recall.statements import statement_of
-from engramlog.api.console.arguments import CommandError, user_named
-from engramlog.api.console.questions.abmind_users import add_user_argument
+from engramlog.api.console.arguments import CommandError, add_user_argument, user_named
 from engramlog.api.console.reach import reach
 
 PROFILE = "abmind"
