@@ -27,48 +27,41 @@ class Episode(BaseModel):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
-class AddDelta(BaseModel):
-    """State a fact."""
+class _Delta(BaseModel):
+    """The fields of every delta."""
 
-    kind: Literal["add"] = "add"
-    fact_payload: dict[str, Any]
     source_episode_ids: list[str]
     promotion_ts: datetime
     rule_id: str
     confidence: float
 
 
-class UpdateDelta(BaseModel):
+class AddDelta(_Delta):
+    """State a fact."""
+
+    kind: Literal["add"] = "add"
+    fact_payload: dict[str, Any]
+
+
+class UpdateDelta(_Delta):
     """End the replaced facts and state one."""
 
     kind: Literal["update"] = "update"
     replaces: list[str]
     fact_payload: dict[str, Any]
-    source_episode_ids: list[str]
-    promotion_ts: datetime
-    rule_id: str
-    confidence: float
 
 
-class DeleteDelta(BaseModel):
+class DeleteDelta(_Delta):
     """End the replaced facts."""
 
     kind: Literal["delete"] = "delete"
     replaces: list[str]
-    source_episode_ids: list[str]
-    promotion_ts: datetime
-    rule_id: str
-    confidence: float
 
 
-class NoopDelta(BaseModel):
+class NoopDelta(_Delta):
     """Change nothing, but record the delta."""
 
     kind: Literal["noop"] = "noop"
-    source_episode_ids: list[str]
-    promotion_ts: datetime
-    rule_id: str
-    confidence: float
 
 
 AnyDelta: TypeAlias = AddDelta | UpdateDelta | DeleteDelta | NoopDelta

@@ -154,8 +154,7 @@ class NodeFactStore(_NodeStore):
             rule_id=str(first.get("rule_id") or PINNED),
             confidence=fact.confidence,
         )
-        run_id = first.get("run_id")
-        await self._apply(delta, (fact.user, fact.agent), run_id=None if run_id is None else run_id)
+        await self._apply(delta, (fact.user, fact.agent), run_id=first.get("run_id"))
 
     async def query(self, pattern: FactPattern) -> list[MemorisedFact]:
         """See ``FactStore``. Raises MemoryScopeError without a user."""
