@@ -28,7 +28,6 @@ from engramlog.projections.normalization import SCOPES, normalize_uri
 from engramlog.projections.writing.content_rules import VALUE_BYTES_MAX
 
 PREFIX = "STIGMEM_"
-"""Variables of the protocol's clients, which share the prefix and which nodes ignore."""
 
 IN_FILE: ContextVar[Mapping[str, Any] | None] = ContextVar("IN_FILE", default=None)
 """The values of the TOML file, while settings are made with it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -110,13 +109,12 @@ def _run(
         serve_stdio(server)
         return 0
     address = HttpAddress(host=args.host, port=args.port, names=tuple(args.allowed_host))
-    serve_http(server, address, lambda final: _announce(final.url, node))
+    serve_http(
+        server,
+        address,
+        lambda final: print(f"engramlog mcp serving {final.url} (node {node})", flush=True),
+    )
     return 0
-
-
-def _announce(own: str, node: str) -> None:
-    print(f"engramlog mcp serving {own} (node {node})", flush=True)
-    sys.stderr.flush()
 
 
 def _number(variable: str, default: int, most: int) -> int:

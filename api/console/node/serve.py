@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import sys
 from contextlib import closing
 
 from engramlog.api.console.arguments import CommandError, add_data_arguments, settings_of
@@ -128,5 +127,3 @@ def _check_role(settings: Settings) -> None:
 def _announce(settings: Settings, position: int) -> None:
     url = settings.model_copy(update={"node_url": ""}).public_url
     print(f"engramlog serving {url} (data {settings.data_dir}, position {position})", flush=True)
-    if settings.access_log:
-        sys.stderr.flush()

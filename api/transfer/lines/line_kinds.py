@@ -2,7 +2,7 @@
 
 ``assert`` (the default ``op``) states a fact and may give it a ``key`` for later lines. Keys belong
 to the file and never reach the log: ids and content hashes replace them first
-(``translating.Translator``).
+(``key_translation.Translator``).
 """
 
 import re
