@@ -27,41 +27,48 @@ class Episode(BaseModel):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
-class _Delta(BaseModel):
-    """The fields of every delta."""
+class AddDelta(BaseModel):
+    """State a fact."""
 
+    kind: Literal["add"] = "add"
+    fact_payload: dict[str, Any]
     source_episode_ids: list[str]
     promotion_ts: datetime
     rule_id: str
     confidence: float
 
 
-class AddDelta(_Delta):
-    """State a fact."""
-
-    kind: Literal["add"] = "add"
-    fact_payload: dict[str, Any]
-
-
-class UpdateDelta(_Delta):
+class UpdateDelta(BaseModel):
     """End the replaced facts and state one."""
 
     kind: Literal["update"] = "update"
     replaces: list[str]
     fact_payload: dict[str, Any]
+    source_episode_ids: list[str]
+    promotion_ts: datetime
+    rule_id: str
+    confidence: float
 
 
-class DeleteDelta(_Delta):
+class DeleteDelta(BaseModel):
     """End the replaced facts."""
 
     kind: Literal["delete"] = "delete"
     replaces: list[str]
+    source_episode_ids: list[str]
+    promotion_ts: datetime
+    rule_id: str
+    confidence: float
 
 
-class NoopDelta(_Delta):
+class NoopDelta(BaseModel):
     """Change nothing, but record the delta."""
 
     kind: Literal["noop"] = "noop"
+    source_episode_ids: list[str]
+    promotion_ts: datetime
+    rule_id: str
+    confidence: float
 
 
 AnyDelta: TypeAlias = AddDelta | UpdateDelta | DeleteDelta | NoopDelta
