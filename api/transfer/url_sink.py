@@ -1,7 +1,7 @@
 """Import lines into a node by its URL."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 from urllib.parse import quote
@@ -21,6 +21,7 @@ from engramlog.api.transfer.lines.facts import (
     RetractLine,
     assert_command,
     stated_attributes_of,
+    stated_instant,
     stored_value,
 )
 from engramlog.api.transfer.lines.key_translation import NamedByKey
@@ -36,7 +37,6 @@ from engramlog.eventlog.kinds import (
     FactFeedback,
 )
 
-_BATCHED = AssertLine | RetractLine
 _LOCAL = "needs --data on the node's own machine: {}"
 """Why a line is refused here."""
 _REFUSED: dict[type, str] = {
@@ -158,6 +158,8 @@ class UrlSink:
                     return Written("declared")
                 case AttributesLine():
                     return self._attributes(content)
+                case RetractLine(match=ContentMatch() as match, marker=None):
+                    return self._retract(self._matching(match), content.reason)
                 case RetractLine() | DenyLine():
                     return Written("existing")  # its record did all that the node allows
                 case _:
@@ -167,6 +169,13 @@ class UrlSink:
             if not 400 <= fault.status < 500 or fault.status == 401:
                 raise
             return RefusedLine(str(fault))
+        except LineError as fault:
+            return RefusedLine(fault.message, fault.field)
+
+    def _retract(self, fact_id: str, reason: str) -> Written:
+        path = f"/v1/facts/{quote(fact_id, safe=':')}/retract"
+        made = self._client.post(path, {"reason": reason})
+        return Written("retracted", fact_id, made["position"])
 
     def _episode(self, line: EpisodeLine) -> Written:
         body: dict[str, Any] = msgspec.to_builtins(line)
@@ -207,20 +216,8 @@ class UrlSink:
         return Written("declared")
 
     def _batch(self, lines: Sequence[AnyLine], atomic: bool) -> list[Result]:
-        results: list[Result] = [None] * len(lines)
-        items: list[dict[str, Any]] = []
-        for place, line in enumerate(lines):
-            try:
-                items.append(self._item(line))
-            except LineError as fault:
-                results[place] = RefusedLine(fault.message, fault.field)
-                if atomic:
-                    return results
-        waiting = iter(self._answers(items, atomic) if items else ())
-        return [
-            _batch_result(line, next(waiting)) if result is None else result
-            for line, result in zip(lines, results, strict=True)
-        ]
+        answers = self._answers([_item(line) for line in lines], atomic)
+        return [_batch_result(*each) for each in zip(lines, answers, strict=True)]
 
     def _answers(self, items: list[dict[str, Any]], atomic: bool) -> list[dict[str, Any]]:
         """The batch route's answer for each item, even if it refused the whole batch."""
@@ -235,20 +232,6 @@ class UrlSink:
         except msgspec.ValidationError as fault:
             raise SinkError(f"not the answer of a batch: {fault}") from fault
 
-    def _item(self, line: AnyLine) -> dict[str, Any]:
-        """A line in the form of the batch route. Raises LineError."""
-        if isinstance(line, AssertLine):
-            item: dict[str, Any] = msgspec.to_builtins(line)
-            return {
-                name: item[name]
-                for name in item
-                if name not in ("key", "recorded_at", "again", "alone")
-            }
-        if isinstance(line, RetractLine):
-            fact_id = line.id if line.match is None else self._matching(line.match)
-            return {"op": "retract", "id": fact_id, "reason": line.reason}
-        raise LineError(_LOCAL.format("no route takes it"), "op")
-
     def _matching(self, match: ContentMatch) -> str:
         """The id of the one live fact with this content. Raises LineError."""
         query = {
@@ -262,13 +245,16 @@ class UrlSink:
             "limit": 500,
         }
         wanted = stored_value(match.value, "match.value")
+        valid = (
+            stated_instant(match.valid_from, "match.valid_from"),
+            stated_instant(match.valid_until, "match.valid_until"),
+        )
         found = [
             str(fact["id"])
             for fact in self._client.get("/v1/facts", query)["facts"]
             if (match.garden_id is not None or fact.get("garden_id") is None)
             and _stored_value_of(fact) == (wanted.type, wanted.v)
-            and fact.get("valid_from") == match.valid_from
-            and fact.get("valid_until") == match.valid_until
+            and (fact.get("valid_from"), fact.get("valid_until")) == valid
         ]
         if len(found) == 1:
             return found[0]
@@ -277,11 +263,14 @@ class UrlSink:
 
     def _resolve(self, line: ResolveLine) -> Result:
         sides = {line.winner, line.loser}
-        for page in self._client.pages("/v1/conflicts", {"status": "unresolved", "limit": 500}):
-            for conflict in page["conflicts"]:
-                if {conflict["fact_a"]["id"], conflict["fact_b"]["id"]} == sides:
-                    return self._settle(str(conflict["conflict_id"]), line)
+        for conflict in self._conflicts("unresolved"):
+            if {conflict["fact_a"]["id"], conflict["fact_b"]["id"]} == sides:
+                return self._settle(str(conflict["conflict_id"]), line)
         return RefusedLine("these facts have no open conflict", "winner")
+
+    def _conflicts(self, status: str) -> Iterator[dict[str, Any]]:
+        for page in self._client.pages("/v1/conflicts", {"status": status, "limit": 500}):
+            yield from page["conflicts"]
 
     def _settle(self, conflict_id: str, line: ResolveLine) -> Written:
         body: dict[str, Any] = {"winning_fact_id": line.winner, "resolution_note": line.note}
@@ -289,11 +278,32 @@ class UrlSink:
             value = msgspec.to_builtins(line.states.value)
             body = {"new_value": value, "resolution_note": line.note}
         path = f"/v1/conflicts/{quote(conflict_id, safe=':')}/resolve"
-        return Written("resolved", self._client.post(path, body).get("resolution_fact_id"))
+        note = self._client.post(path, body).get("resolution_fact_id")
+        key = None if line.states is None else line.states.key
+        if key is None:
+            return Written("resolved", note)
+        ids = [
+            str(each["winning_fact_id"])
+            for each in self._conflicts("resolved")
+            if each["conflict_id"] == conflict_id
+        ]
+        return Written("resolved", note, facts={key: ids[0]} if ids else {})
 
 
 def _goes_in_batch(line: AnyLine) -> bool:
-    return isinstance(line, _BATCHED) and not (isinstance(line, RetractLine) and line.marker)
+    """Facts, and retractions by id. A match may mean a fact of the lines before it."""
+    if isinstance(line, RetractLine):
+        return line.match is None and not line.marker
+    return isinstance(line, AssertLine)
+
+
+def _item(line: AnyLine) -> dict[str, Any]:
+    """A line in the form of the batch route."""
+    if isinstance(line, RetractLine):
+        return {"op": "retract", "id": line.id, "reason": line.reason}
+    item: dict[str, Any] = msgspec.to_builtins(line)
+    own = ("key", "recorded_at", "again", "alone")
+    return {name: item[name] for name in item if name not in own}
 
 
 def _stored_value_of(fact: dict[str, Any]) -> tuple[str, str]:

@@ -4,7 +4,7 @@ import argparse
 import time
 from typing import Any
 
-from engramlog.api.client.client import Client, ClientError
+from engramlog.api.client.client import Client, ClientError, path_segment
 from engramlog.api.console.arguments import CommandError, add_target_arguments, url_of
 from engramlog.api.console.reach import reach
 from engramlog.api.console.requests import table
@@ -156,7 +156,7 @@ def run_status(args: argparse.Namespace) -> int:
     """Print the state of one erasure, or of the newest."""
     with reach(args, embedding="pinned") as client:
         if args.erasure_id is not None:
-            found = client.get(f"/v1/erasures/{args.erasure_id}")
+            found = client.get(f"/v1/erasures/{path_segment(args.erasure_id, safe=':')}")
             shown = [found]
         else:
             found = client.get("/v1/erasures")

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from engramlog.api.client.client import ClientError
+from engramlog.api.client.client import ClientError, path_segment
 from engramlog.api.console.arguments import CommandError, add_target_arguments
 from engramlog.api.console.reach import reach
 from engramlog.api.console.requests import Request, everybodys, fields_of, table
@@ -159,7 +159,7 @@ def _inspected(text: str) -> dict[str, Any]:
 def run_revoke(args: argparse.Namespace) -> int:
     body = {"reason": args.reason, "token": None if args.token is None else _given(args.token)}
     with reach(args) as client:
-        client.post(f"/v1/capabilities/{args.id}/revoke", body)
+        client.post(f"/v1/capabilities/{path_segment(args.id, safe=':')}/revoke", body)
     print(f"capability {args.id} is revoked" + (" as far as derived" if args.token else ""))
     return 0
 

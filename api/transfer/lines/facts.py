@@ -124,8 +124,8 @@ def assert_command(line: AssertLine, value_bytes_max: int) -> AssertFact:
             confidence=line.confidence,
             scope=line.scope,
         ),
-        valid_from=_stated_instant(line.valid_from, "valid_from"),
-        valid_until=_stated_instant(line.valid_until, "valid_until"),
+        valid_from=stated_instant(line.valid_from, "valid_from"),
+        valid_until=stated_instant(line.valid_until, "valid_until"),
         derived_from=tuple(_parent(item) for item in line.derived_from),
         write_mode=line.write_mode,
         attributes=stored_attributes(line.attributes),
@@ -142,7 +142,7 @@ def stated_command(line: AssertLine, node: Destination) -> AssertFact:
     return replace(command, garden_id=node.garden(line.garden_id, "garden_id").id)
 
 
-def _stated_instant(text: str | None, where: str) -> str | None:
+def stated_instant(text: str | None, where: str) -> str | None:
     """An instant as given, or the first moment of a date. Raises LineError."""
     if text is None:
         return None
@@ -209,8 +209,8 @@ def retract_command(line: RetractLine, node: Destination) -> Command:
         value=stored_value(match.value, "match.value"),
         scope=match.scope,
         source=None if match.source is None else line_uri(match.source, "match.source"),
-        valid_from=_stated_instant(match.valid_from, "match.valid_from"),
-        valid_until=_stated_instant(match.valid_until, "match.valid_until"),
+        valid_from=stated_instant(match.valid_from, "match.valid_from"),
+        valid_until=stated_instant(match.valid_until, "match.valid_until"),
         reason=line.reason,
         garden_id=node.garden_id(match.garden_id, "match.garden_id"),
     )

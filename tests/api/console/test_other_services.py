@@ -97,6 +97,16 @@ def test_a_command_says_that_another_service_answered(
     assert shown.err.startswith("engramlog: ")
 
 
+@pytest.mark.parametrize(
+    "words", ["erase status", "capability revoke", "key revoke", "receipts", "retract"]
+)
+def test_a_name_with_any_signs_stays_one_part_of_the_path(
+    words: str, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words.split(" "), "a b/c?d", "--url", url]) == 1
+    assert "did not answer as a node" in capsys.readouterr().err
+
+
 def test_expected_fields_are_those_of_the_routes() -> None:
     document = build_openapi(ROUTES)
     schemas = document["components"]["schemas"]
