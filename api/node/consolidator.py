@@ -34,8 +34,6 @@ DRY_RUN_EPISODES_MAX = 10_000
 
 Made = TypeVar("Made")
 Trigger = Literal["manual", "every", "cron"]
-Progress = Callable[[int, int], None]
-"""Called with (episodes done, episodes in all)."""
 
 
 class RunCounts(Struct, kw_only=True):
@@ -86,7 +84,6 @@ class Consolidator:
         scheduled_us: int | None = None,
         run_id: str | None = None,
         keep: bool = False,
-        progress: Progress = lambda _done, _all: None,
     ) -> RunReport:
         """Read everything behind the watermark, a chunk at a time.
 
@@ -101,7 +98,6 @@ class Consolidator:
             scheduled_us: which fire of a timetable this is.
             run_id: by default a new one.
             keep: whether the report holds proposals and results.
-            progress: called after each chunk.
         """
         async with self._turn(rule):
             head = self._node.log.head().position
@@ -124,9 +120,9 @@ class Consolidator:
             )
             report = _report(base)
             if last_wanted is not None:
-                left = await self._pending(rule, last_wanted, head)
+                who = readers_of(rule)
+                left, _ = await self._ask(reading.pending, who, last_wanted, until=head)
                 report.more = left > 0
-            total = await self._pending(rule, start, until)
             after = start
             while True:
                 episodes = await self._read(rule, after, until, CHUNK_EPISODES)
@@ -138,7 +134,6 @@ class Consolidator:
                     step = await self._step(rule, episodes, chunk, current, report)
                     if not await self._submit([step], report, keep=keep):
                         return report
-                progress(report.episodes, total)
                 after = reached
                 if last:
                     return report
@@ -205,37 +200,27 @@ class Consolidator:
     def _turn(self, rule: Rule) -> asyncio.Lock:
         return self._turns.setdefault(rule.id, asyncio.Lock())
 
+    async def _ask(self, question: Callable[..., Made], *about: object, **more: object) -> Made:
+        return await asyncio.to_thread(self._node.reader.ask, question, *about, **more)
+
     async def _start(self, rule: Rule, from_position: int | None) -> int:
         if from_position is not None:
             return max(0, from_position - 1)
-        return await asyncio.to_thread(self._node.reader.ask, reading_rules.watermark, rule.id)
-
-    async def _pending(self, rule: Rule, after: int, until: int) -> int:
-        if until <= after:
-            return 0
-        return (
-            await asyncio.to_thread(self._node.reader.ask, reading.pending, readers_of(rule), after)
-        )[0]
+        return await self._ask(reading_rules.watermark, rule.id)
 
     async def _due(self, rule: Rule, after: int, every: int) -> int | None:
-        return await asyncio.to_thread(
-            self._node.reader.ask, reading.nth_behind, readers_of(rule), after, every
-        )
+        return await self._ask(reading.nth_behind, readers_of(rule), after, every)
 
     async def _read(self, rule: Rule, after: int, until: int, limit: int) -> list[Episode]:
         who = readers_of(rule)
-        return await asyncio.to_thread(
-            self._node.reader.ask, reading.behind, who, after=after, until=until, limit=limit
-        )
+        return await self._ask(reading.behind, who, after=after, until=until, limit=limit)
 
     async def _current_facts(self, rule: Rule, episodes: Sequence[Episode]) -> CurrentFacts:
         """The current facts under the keys of these episodes. Rules with matchers need none."""
         found = () if rule.matchers else (key_of(rule, each) for each in episodes)
         keys = [key for key in found if key is not None]
         return CurrentFacts(
-            await asyncio.to_thread(self._node.reader.ask, reading_deltas.live_facts_of_keys, keys)
-            if keys
-            else {}
+            await self._ask(reading_deltas.live_facts_of_keys, keys) if keys else {}
         )
 
     async def _step(
@@ -279,7 +264,7 @@ class Consolidator:
         """The episodes that this version of the rule has not yet promoted."""
         version = rule.version
         ids = [promoted_id(rule.id, version, each.place, [each.name]) for each in episodes]
-        known = await asyncio.to_thread(self._node.reader.ask, reading_deltas.known_deltas, ids)
+        known = await self._ask(reading_deltas.known_deltas, ids)
         return [each for each, made in zip(episodes, ids, strict=True) if made not in known]
 
     def _emitted(
