@@ -4,7 +4,15 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from engramlog.eventlog.kinds.payload import EpisodeKey, GardenId, InstantUs, Payload, Scope
+from engramlog.eventlog.kinds.payload import (
+    AnyName,
+    EpisodeKey,
+    GardenId,
+    InstantUs,
+    Payload,
+    Prose,
+    Scope,
+)
 
 DeltaKind: TypeAlias = Literal["add", "update", "delete", "noop"]
 
@@ -104,10 +112,10 @@ class DeltaRejected(Payload, frozen=True, tag="delta_rejected"):
     user: str
     agent: str
     rule_id: str
-    source_episode_ids: list[str]
+    source_episode_ids: list[AnyName]
     reason: str
-    replaces: list[str] = field(default_factory=list)
-    message: str = ""
+    replaces: list[AnyName] = field(default_factory=list)
+    message: Prose = ""
     garden_id: GardenId | None = None
     run_id: str | None = None
 

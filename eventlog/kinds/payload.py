@@ -11,8 +11,11 @@ EpisodeKey: TypeAlias = Annotated[str, Meta(extra={"names": "episode"})]
 GardenId: TypeAlias = Annotated[str, Meta(extra={"names": "garden"})]
 EntityUri: TypeAlias = Annotated[str, Meta(extra={"names": "entity"})]
 InstantUs: TypeAlias = Annotated[int, Meta(extra={"names": "instant"})]
-"""The kind of thing that a field of a payload names. Code that carries payloads from log to log,
-such as an export, reads from the types which values to translate."""
+AnyName: TypeAlias = Annotated[str, Meta(extra={"names": "any"})]
+Prose: TypeAlias = Annotated[str, Meta(extra={"names": "text"})]
+"""The kind of thing that a field of a payload names: ``any`` is a fact or an episode by whatever
+name, ``text`` contains ids. Code that carries payloads from log to log, such as an export, reads
+from the types which values to translate."""
 
 
 class Payload(

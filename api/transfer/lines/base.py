@@ -1,12 +1,16 @@
 """The base of all lines of an import file, and their errors."""
 
-from msgspec import Struct
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta, Struct
 from pydantic import ValidationError
 
 from engramlog.projections.moment import instant_meant, parse_instant
 from engramlog.projections.normalization import normalize_uri
 
 IMPORT_ACTOR = "system:import"
+Target: TypeAlias = Annotated[str, Meta(extra={"names": "target"})]
+"""A key of the fact that a line is about; ``id`` takes its place."""
 
 
 class LineError(Exception):

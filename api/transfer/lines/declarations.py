@@ -5,7 +5,7 @@ from msgspec.structs import asdict
 from pydantic import ValidationError
 
 from engramlog.api.schemas.rights.trust import TrustPolicyRequest
-from engramlog.api.transfer.lines.base import Line, LineError, line_error, line_uri
+from engramlog.api.transfer.lines.base import Line, LineError, Target, line_error, line_uri
 from engramlog.api.transfer.lines.gardens import EVERY_GARDEN, Destination
 from engramlog.eventlog.kinds import (
     DecayPolicy,
@@ -40,7 +40,7 @@ class HoldLine(Line, frozen=True, kw_only=True, tag="hold"):
     """Sets or releases a legal hold of a fact (``target``, a key; or ``id``) or an entity, with the
     reason."""
 
-    target: str | None = None
+    target: Target | None = None
     id: str | None = None
     entity: str | None = None
     held: bool = True

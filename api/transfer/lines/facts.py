@@ -1,17 +1,32 @@
 """Lines of an import file that state facts and end them, and their commands."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 from pydantic import ValidationError
 
 from engramlog.api.schemas.attributes import Attributes
 from engramlog.api.schemas.values import FactValue
-from engramlog.api.transfer.lines.base import Line, LineError, line_error, line_instant, line_uri
+from engramlog.api.transfer.lines.base import (
+    Line,
+    LineError,
+    Target,
+    line_error,
+    line_instant,
+    line_uri,
+)
 from engramlog.api.transfer.lines.gardens import Destination
-from engramlog.eventlog.kinds import FactAttributes, FactDenied, Parent, Scope, Value
+from engramlog.eventlog.kinds import (
+    FactAttributes,
+    FactDenied,
+    FactId,
+    Parent,
+    Prose,
+    Scope,
+    Value,
+)
 from engramlog.projections.cid import compute_cid, parse_fact_hash
 from engramlog.projections.memories.attribute_rules import PLAIN, settled
 from engramlog.projections.moment import instant_meant
@@ -23,6 +38,9 @@ from engramlog.projections.writing.commands import (
     RetractMatching,
     SetAttributes,
 )
+
+Parents: TypeAlias = Annotated[list[str | Parent], Meta(extra={"names": "parents"})]
+"""Keys of facts and episodes, hashes, or parents in full."""
 
 
 class LineValue(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -50,7 +68,7 @@ class AssertLine(Line, frozen=True, kw_only=True, tag="assert"):
     key: str | None = None
     valid_from: str | None = None
     valid_until: str | None = None
-    derived_from: list[str | Parent] = field(default_factory=list)
+    derived_from: Parents = field(default_factory=list)
     write_mode: Literal["assert", "summarize_with_provenance"] = "assert"
     garden_id: str | None = None
     attributes: dict[str, Any] | None = None
@@ -77,25 +95,25 @@ class RetractLine(Line, frozen=True, kw_only=True, tag="retract"):
     """Ends a fact: exactly one of ``target`` (a key), ``id`` and ``match``. ``marker``: the record
     of confidence 0 that ended it."""
 
-    target: str | None = None
+    target: Target | None = None
     id: str | None = None
     match: ContentMatch | None = None
-    reason: str = ""
-    marker: str | None = None
+    reason: Prose = ""
+    marker: FactId | None = None
 
 
 class DenyLine(Line, frozen=True, kw_only=True, tag="deny"):
     """A record of confidence 0 (``marker``) of another source denies a fact: by keys or ids."""
 
-    target: str
-    marker: str
+    target: FactId
+    marker: FactId
 
 
 class AttributesLine(Line, frozen=True, kw_only=True, tag="attributes"):
     """All attributes of a fact from here on; the fact by key (``target``) or ``id``."""
 
     attributes: dict[str, Any]
-    target: str | None = None
+    target: Target | None = None
     id: str | None = None
 
 

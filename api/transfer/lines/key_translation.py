@@ -5,7 +5,7 @@ A key from a line of the same batch of deltas stays: the writer resolves it (``R
 
 import re
 from collections import Counter
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,17 +15,15 @@ from engramlog.api.transfer.lines.declarations import HoldLine
 from engramlog.api.transfer.lines.facts import (
     AssertLine,
     AttributesLine,
-    DenyLine,
     RetractLine,
     assert_command,
     parent_hash,
 )
 from engramlog.api.transfer.lines.line_kinds import AnyLine, ResolveLine
-from engramlog.api.transfer.lines.memories import DeltaItem, DeltasLine, EpisodeLine, SummaryLine
+from engramlog.api.transfer.lines.memories import DeltasLine, EpisodeLine, SummaryLine
 from engramlog.api.transfer.lines.payload_lines import PayloadLine
-from engramlog.api.transfer.lines.payload_parts import mapped, named_in
-from engramlog.api.transfer.lines.runs import RunLine, SetAside
-from engramlog.eventlog.kinds import DeltaRejected, Parent
+from engramlog.api.transfer.lines.payload_parts import Change, mapped
+from engramlog.eventlog.kinds import Parent
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _Batch = TypeVar("_Batch", DeltasLine, SummaryLine)
@@ -115,47 +113,25 @@ class Translator:
     def translate(self, line: AnyLine) -> AnyLine:
         """The line with ids and hashes for its keys. Raises LineError."""
         match line:
+            case AssertLine() if not line.derived_from:
+                return line
             case PayloadLine():
                 return self._payload(line)
-            case AssertLine():
-                return self._assert(line)
             case RetractLine():
                 given = (line.target, line.id, line.match)
                 if sum(item is not None for item in given) != 1:
                     raise LineError("needs exactly one of target, id and match", "target")
-                line = replace(line, reason=self._reason(line.reason))
             case AttributesLine() if (line.target is None) == (line.id is None):
                 raise LineError("needs either target or id", "target")
-            case DeltasLine():
-                return self._with_ids(self._then(line), _own_keys(line))
-            case SummaryLine():
-                return self._with_ids(self._then(line), _own_keys(line))
+            case DeltasLine() | SummaryLine():
+                line = self._then(line)
             case _:
                 pass
-        line = self._with_ids(line)
+        mine = _own_keys(line)
+        line = self._changed(line, lambda key, where: self._id(key, where, mine))
         if isinstance(line, RetractLine | AttributesLine | HoldLine) and line.target is not None:
             return replace(line, target=None, id=self._lookup(line.target, "target").id)
         return line
-
-    def _with_ids(self, part: _Part, mine: frozenset[str] = frozenset(), place: str = "") -> _Part:
-        """A line, or a part of one, with ids for the keys in its fields (``_KEYS``)."""
-        made: dict[str, Any] = {}
-        for name in _KEYS.get(type(part), ()):
-            value, where = getattr(part, name), f"{place}{name}"
-            if isinstance(value, str):
-                made[name] = self._id(value, where, mine)
-            elif value is not None:
-                made[name] = [
-                    self._id(each, where, mine)
-                    if isinstance(each, str)
-                    else self._with_ids(each, mine, f"{where}.{number}.")
-                    for number, each in enumerate(value)
-                ]
-        if isinstance(part, DeltaItem):  # these names stay unless they are keys of the file
-            replaced = [name if name in mine else self._where_key(name) for name in part.replaces]
-            sources = [self._where_key(name) for name in part.source_episode_ids]
-            made |= {"replaces": replaced, "source_episode_ids": sources}
-        return replace(part, **made) if made else part
 
     def _payload(self, line: PayloadLine) -> PayloadLine:
         def change(key: str, where: str) -> str:
@@ -163,44 +139,42 @@ class Translator:
                 return key if line.by_id else self._lookup(key, line.word(where)).id
             return self._id(key, line.word(where))
 
-        payload = mapped(line.payload, {"fact": change, "episode": change})
-        assert payload is not None  # no name was omitted
-        if isinstance(payload, DeltaRejected):
-            payload = replace(
-                payload,
-                message=self._reason(payload.message),
-                replaces=[self._where_key(name) for name in payload.replaces],
-                source_episode_ids=[self._where_key(name) for name in payload.source_episode_ids],
-            )
+        payload = self._changed(line.payload, change)
         return replace(line, payload=payload, by_id=bool(line.shape.either_id))
 
-    def _assert(self, line: AssertLine) -> AssertLine:
-        if not line.derived_from:
-            return line
-        return replace(line, derived_from=[self._parent(item) for item in line.derived_from])
-
-    def _reason(self, text: str) -> str:
-        """A text with its keys replaced by ids of facts: a reason may name their replacements."""
-        return _ID.sub(lambda found: self._where_key(found[0]), text)
+    def _changed(self, part: _Part, change: Change) -> _Part:
+        """A line or a payload with other names; ``change``: of facts and episodes by key."""
+        made = mapped(
+            part,
+            {
+                "fact": change,
+                "episode": change,
+                "any": lambda name, _: self._where_key(name),
+                # A reason may name what replaces a fact.
+                "text": lambda text, _: _ID.sub(lambda id: self._where_key(id[0]), text),
+                "parents": self._parent,
+            },
+        )
+        assert made is not None  # no name was omitted
+        return made
 
     def _then(self, line: _Batch) -> _Batch:
+        """The line with ids for the targets of its retractions, except of facts that it states."""
         mine = _own_keys(line)
-        then: list[AssertLine | RetractLine] = []
-        for number, item in enumerate(line.then):
-            try:
-                if isinstance(item, AssertLine):
-                    then.append(self._assert(item))
-                elif item.target in mine:
-                    then.append(item)
-                elif item.match is not None or (item.target is None) == (item.id is None):
-                    raise LineError("needs either target or id", "target")
-                else:
-                    target = item.target
-                    fact_id = item.id if target is None else self._id(target, "target")
-                    then.append(replace(item, target=None, id=fact_id))
-            except LineError as fault:
-                raise LineError(fault.message, f"then.{number}.{fault.field}") from fault
+        then = [
+            self._by_id(item, f"then.{number}.target")
+            if isinstance(item, RetractLine) and item.target not in mine
+            else item
+            for number, item in enumerate(line.then)
+        ]
         return replace(line, then=then)
+
+    def _by_id(self, line: RetractLine, where: str) -> RetractLine:
+        if line.match is not None or (line.target is None) == (line.id is None):
+            raise LineError("needs either target or id", where)
+        if line.target is None:
+            return line
+        return replace(line, target=None, id=self._id(line.target, where))
 
     def _id(self, key: str, field: str, mine: frozenset[str] = frozenset()) -> str:
         return key if key in mine else self._lookup(key, field, ids=True).id
@@ -212,12 +186,12 @@ class Translator:
         found = self._lookup(name, "")
         return found.name or found.id
 
-    def _parent(self, item: str | Parent) -> str | Parent:
+    def _parent(self, item: str | Parent, where: str) -> str | Parent:
         if not isinstance(item, str) or (
             item not in self._known and item not in self._left_out and parent_hash(item)
         ):
             return item
-        found = self._lookup(item, "derived_from")
+        found = self._lookup(item, where)
         return Parent(found.hash, found.id if found.name is None else None)
 
     def _lookup(self, key: str, field: str, *, ids: bool = False) -> NamedByKey:
@@ -267,47 +241,25 @@ def _keys_made(line: AnyLine) -> list[tuple[str, str]]:
     return [(where, made.key) for made in _facts_made(line) if made.key is not None]
 
 
-def _own_keys(line: DeltasLine | SummaryLine) -> frozenset[str]:
+def _own_keys(line: AnyLine) -> frozenset[str]:
     return frozenset(key for _, key in _keys_made(line))
 
 
-def _keys_named(part: Struct) -> list[str]:
-    """The keys that a line, or a part of one, may name."""
-    if isinstance(part, PayloadLine):
-        named = named_in(part.payload, "fact", "episode")
-        if isinstance(part.payload, DeltaRejected):
-            said = part.payload
-            named += [*_ID.findall(said.message), *said.replaces, *said.source_episode_ids]
-        return named
-    named = _ID.findall(part.reason) if isinstance(part, RetractLine) else []
-    for name in (*_KEYS.get(type(part), ()), *_NAMES.get(type(part), ())):
-        value: Any = getattr(part, name)
-        for each in value if isinstance(value, list) else [value]:  # pyright: ignore[reportUnknownVariableType]
-            if isinstance(each, str):
-                named.append(each)
-            elif isinstance(each, Struct):
-                named += _keys_named(each)
+def _keys_named(line: AnyLine) -> list[str]:
+    """The keys that a line may name."""
+    if isinstance(line, AssertLine) and not line.derived_from:
+        return []
+    named: list[str] = []
+
+    def note(name: str | Parent, _: str) -> str | Parent:
+        if isinstance(name, str):
+            named.append(name)
+        return name
+
+    def read(text: str, _: str) -> str:
+        named.extend(_ID.findall(text))
+        return text
+
+    notes = dict.fromkeys(("fact", "episode", "any", "target", "parents"), note)
+    mapped(line.payload if isinstance(line, PayloadLine) else line, {**notes, "text": read})
     return named
-
-
-_KEYS: dict[type[Struct], tuple[str, ...]] = {
-    RetractLine: ("marker",),
-    DenyLine: ("target", "marker"),
-    ResolveLine: ("winner", "loser"),
-    RunLine: ("after", "through", "set_aside"),
-    SetAside: ("episode",),
-    DeltasLine: ("deltas",),
-    DeltaItem: ("fact", "retracted"),
-    SummaryLine: ("facts", "retracted"),
-}
-"""Fields that hold keys, or parts with such fields; ids take their place."""
-_NAMES: dict[type[Struct], tuple[str, ...]] = {
-    AssertLine: ("derived_from",),
-    RetractLine: ("target",),
-    AttributesLine: ("target",),
-    HoldLine: ("target",),
-    DeltasLine: ("then",),
-    DeltaItem: ("replaces", "source_episode_ids"),
-    SummaryLine: ("then",),
-}
-"""Fields whose keys change in their own way."""

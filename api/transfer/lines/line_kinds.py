@@ -48,6 +48,7 @@ from engramlog.api.transfer.lines.payload_lines import (
 )
 from engramlog.api.transfer.lines.runs import RunLine, run_command
 from engramlog.api.transfer.lines.tombstones import TombstoneLine
+from engramlog.eventlog.kinds import FactId
 from engramlog.projections.writing.commands import Command
 
 _FIELD = re.compile(r" - at `\$\.?(.*)`$")
@@ -59,8 +60,8 @@ class ResolveLine(Line, frozen=True, kw_only=True, tag="resolve"):
     ``states``: neither side was right, and this fact replaces them, from its own source.
     """
 
-    winner: str
-    loser: str
+    winner: FactId
+    loser: FactId
     note: str = ""
     source: str | None = None
     states: AssertLine | None = None

@@ -18,10 +18,12 @@ from engramlog.api.transfer.lines.facts import AssertLine, RetractLine, assert_c
 from engramlog.api.transfer.lines.gardens import Destination
 from engramlog.api.transfer.lines.payload_commands import given_name, named, part
 from engramlog.eventlog.kinds import (
+    AnyName,
     AppliedDelta,
     DeltaApplied,
     DeltaKind,
     EpisodeRecorded,
+    FactId,
     Scope,
     SummaryRecorded,
 )
@@ -60,15 +62,15 @@ class DeltaItem(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
     user: str
     agent: str
     rule_id: str
-    source_episode_ids: list[str]
+    source_episode_ids: list[AnyName]
     promotion_ts: str
     confidence: float = 1.0
-    replaces: list[str] = field(default_factory=list)
+    replaces: list[AnyName] = field(default_factory=list)
     name: str | None = None
     subject: str | None = None
     predicate: str | None = None
-    fact: str | None = None
-    retracted: list[str] = field(default_factory=list)
+    fact: FactId | None = None
+    retracted: list[FactId] = field(default_factory=list)
     payload: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, str] = field(default_factory=dict)
     lineage: list[dict[str, Any]] = field(default_factory=list)
@@ -90,8 +92,8 @@ class SummaryLine(Line, frozen=True, kw_only=True, tag="summary"):
 
     name: str
     owner: str
-    facts: list[str] = field(default_factory=list)
-    retracted: list[str] = field(default_factory=list)
+    facts: list[FactId] = field(default_factory=list)
+    retracted: list[FactId] = field(default_factory=list)
     scope: Scope = "local"
     garden_id: str | None = None
     removed: bool = False

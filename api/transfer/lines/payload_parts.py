@@ -1,4 +1,4 @@
-"""The names in a payload's fields, found by their types, and payloads with changed names."""
+"""The names in a payload's or a line's fields, found by their types, and structs with others."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -86,15 +86,3 @@ def says_nothing(payload: Payload) -> bool:
         if part.names in ("fact", "episode") or part.struct is not None
     ]
     return bool(several) and all(isinstance(each, list) and not each for each in several)
-
-
-def named_in(struct: Struct, *names: str) -> list[str]:
-    """The names of these kinds in a payload."""
-    found: list[str] = []
-
-    def note(name: str, _: str) -> str:
-        found.append(name)
-        return name
-
-    mapped(struct, dict.fromkeys(names, note))
-    return found

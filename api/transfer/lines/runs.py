@@ -11,14 +11,14 @@ from msgspec import Struct, field
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.transfer.lines.base import Line, LineError, line_instant
 from engramlog.api.transfer.lines.gardens import Destination
-from engramlog.eventlog.kinds import ConsolidationRan, SetAsideEpisode
+from engramlog.eventlog.kinds import ConsolidationRan, EpisodeKey, SetAsideEpisode
 from engramlog.projections.writing.commands import Command
 
 
 class SetAside(Struct, frozen=True, forbid_unknown_fields=True):
     """An episode (by key) that a rule set aside, and the reason."""
 
-    episode: str
+    episode: EpisodeKey
     reason: str
 
 
@@ -32,8 +32,8 @@ class RunLine(Line, frozen=True, kw_only=True, tag="run"):
     rule_id: str
     run_id: str
     at: str
-    after: str | None = None
-    through: str | None = None
+    after: EpisodeKey | None = None
+    through: EpisodeKey | None = None
     trigger: Literal["manual", "every", "cron"] = "manual"
     asked_by: str | None = None
     scheduled_at: str | None = None
