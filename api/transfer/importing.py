@@ -163,7 +163,7 @@ class Importer:
         try:
             for number, text in enumerate(lines, 1):
                 if number <= self._options.skip:
-                    self._leave_out(text)
+                    self._leave_out(number, text)
                 elif text.strip():
                     self._take(number, text, waiting)
                     waiting = []
@@ -215,12 +215,12 @@ class Importer:
         for fault in faults:
             self._complain(fault)
 
-    def _leave_out(self, text: bytes) -> None:
+    def _leave_out(self, number: int, text: bytes) -> None:
         if text.strip():
             try:
                 line = self._parse(text)
                 self._translator.leave_out(line)
-                self._hold_back(Numbered(0, line))  # the earlier run did not reach the end
+                self._hold_back(Numbered(number, line))  # the earlier run did not reach the end
             except LineError:
                 return  # an earlier run reported it
 
@@ -336,9 +336,10 @@ class Importer:
         """Report a line left out; with ``stop``, end the import."""
         self.report.failed += 1
         self._receipt(number, refused)
+        where = f"line {number}" if number else "a first line of the mapping"
         if self._options.on_error == "stop":
-            raise ImportStopped(f"line {number}: {refused}; {self._so_far(number - 1)}")
-        self._complain(f"line {number}: {refused}")
+            raise ImportStopped(f"{where}: {refused}; {self._so_far(max(number - 1, 0))}")
+        self._complain(f"{where}: {refused}")
         self._done = max(self._done, number)
 
     def _so_far(self, done: int | None = None) -> str:

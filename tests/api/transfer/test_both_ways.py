@@ -1,13 +1,14 @@
-"""Import lines into a node by its URL mean what they mean in a directory."""
+"""Import lines mean the same in a directory and for a node by its URL."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from engramlog.api.client.client import Client
-from engramlog.api.transfer.importing import Importer, Options, Written
-from engramlog.api.transfer.lines.line_kinds import decode_line
+from engramlog.api.transfer.importing import Importer, ImportStopped, Options, Written
+from engramlog.api.transfer.lines.line_kinds import AnyLine, convert_line, decode_line
 from engramlog.api.transfer.sinks import NodeSink
 from engramlog.api.transfer.url_sink import UrlSink
 from tests.worlds.live import LiveNode
@@ -18,7 +19,13 @@ def fact(value: str, **more: Any) -> dict[str, Any]:
     return {"entity": "user:a", "relation": "lives_in", "value": given, "source": "agent:x", **more}
 
 
-def imported(live: LiveNode, target: str, *items: dict[str, Any]) -> list[str]:
+def imported(
+    live: LiveNode,
+    target: str,
+    *items: dict[str, Any],
+    skip: int = 0,
+    first: Sequence[AnyLine] = (),
+) -> list[str]:
     """The status of each line."""
     with Client(live.url) as client:
         url = target == "--url"
@@ -26,13 +33,13 @@ def imported(live: LiveNode, target: str, *items: dict[str, Any]) -> list[str]:
         statuses: list[str] = []
         importer = Importer(
             sink,
-            Options(),
+            Options(skip=skip),
             decode_line,
             receipt=lambda _, told: statuses.append(
                 told.status if isinstance(told, Written) else str(told)
             ),
         )
-        importer.run(json.dumps(item).encode() for item in items)
+        importer.run((json.dumps(item).encode() for item in items), first)
     return statuses
 
 
@@ -72,3 +79,19 @@ def test_a_later_line_may_name_the_fact_that_settles_a_contradiction(
     )  # fmt: skip
     assert statuses == ["asserted", "asserted", "resolved", "retracted"]
     assert lives_in(live) == []
+
+
+def test_a_rule_of_a_skipped_line_is_refused_by_its_line(live: LiveNode) -> None:
+    """Rules come last, so the run that stopped had not written it."""
+    document = {"cadence": {"every": 1}, "garden_id": "nowhere"}
+    rule = {"op": "rule", "rule_id": "r", "document": document}
+    with pytest.raises(ImportStopped, match=r"^line 2: "):
+        imported(live, "--url", fact("Graz"), rule, fact("Linz"), skip=2)
+
+
+@TARGETS
+def test_a_refused_first_line_of_a_mapping_stops_before_line_1(live: LiveNode, target: str) -> None:
+    first = [convert_line({"op": "retract", "id": "0190a5b6-0000-7000-8000-000000000001"})]
+    message = "^a first line of the mapping: .*; nothing was imported$"
+    with pytest.raises(ImportStopped, match=message):
+        imported(live, target, fact("Graz"), first=first)
