@@ -39,7 +39,7 @@ class Remember(BaseModel, extra="forbid"):
     """POST /v1/memories, in fewer words."""
 
     text: str = Field(min_length=1)
-    user: User | None = Field(default=None, max_length=256)
+    user: User | None = None
     session: str | None = Field(default=None, min_length=1, max_length=80)
     scope: Scope = "local"
 

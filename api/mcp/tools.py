@@ -111,9 +111,8 @@ def _list(given: Given) -> NodeRequest:
 
 
 def _remember(given: Given) -> NodeRequest:
-    memory = checked(arguments.Remember, _rest(given, "source"))
-    owner = given["source"] if memory.user is None else memory.user
-    body: dict[str, Any] = {"content": memory.text, "source": owner, "scope": memory.scope}
+    memory = checked(arguments.Remember, given)
+    body: dict[str, Any] = {"content": memory.text, "source": memory.user, "scope": memory.scope}
     if memory.session is not None:
         body["tags"] = [f"session {memory.session}"]
     return NodeRequest(method="POST", path="/v1/memories", body=body, writes=True)

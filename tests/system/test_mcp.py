@@ -293,6 +293,8 @@ def test_refusals_carry_the_code_and_write_nothing(way: Any, node: NodeProcess) 
         error = await refusal(client, "assert_fact", entity="user:x", relation="memory:x",
                               value={**string("x"), "interpret_as": "instruction"})  # fmt: skip
         assert error["code"] == "instruction_write_required"
+        error = await refusal(client, "remember", text="x", source="agent:other")
+        assert error["message"] == "source: no such field"
         error = await refusal(client, "remember", text="x", mood="good")
         assert "mood" in error["message"]
         error = await refusal(client, "assert_fact", entity="user:x", relation="memory:x",
