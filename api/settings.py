@@ -7,19 +7,11 @@ this file.
 """
 
 import re
-from collections.abc import Mapping
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.kinds import Scope
@@ -29,8 +21,6 @@ from engramlog.projections.writing.content_rules import VALUE_BYTES_MAX
 
 PREFIX = "STIGMEM_"
 
-IN_FILE: ContextVar[Mapping[str, Any] | None] = ContextVar("IN_FILE", default=None)
-"""The values of the TOML file, while settings are made with it."""
 
 _LABEL = re.compile(r"^[^\s*]*\*?$")
 _ORIGIN = re.compile(r"^(null|[a-z][a-z0-9+.-]*://[^\s/*?#]+/?)$")
@@ -255,19 +245,6 @@ class Settings(BaseSettings):
             if scope not in {*EVERY_SCOPE, "*"}:
                 raise ValueError(f"{scope!r} is not one of {', '.join(SCOPES)}, *")
         return scopes
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags, then the environment, then the file."""
-        in_file = InitSettingsSource(settings_cls, dict(IN_FILE.get() or {}))
-        return init_settings, env_settings, in_file
 
     def as_of_floor_us(self, now_us: int) -> int | None:
         """The earliest instant that ``as_of`` may name; None if any."""

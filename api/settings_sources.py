@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from engramlog.api.schemas.messages import plain_message
-from engramlog.api.settings import IN_FILE, PREFIX, Settings
+from engramlog.api.settings import PREFIX, Settings
 
 FILE_NAME = "engramlog.toml"
 CLIENT_VARIABLES = frozenset(
@@ -22,6 +22,7 @@ CLIENT_VARIABLES = frozenset(
         "STIGMEM_MCP_MAX_ARGUMENT_BYTES",
     }
 )
+"""Variables of the protocol's clients, which share the prefix and which nodes ignore."""
 
 _FLAGS = {"data_dir": "--data"}
 """Flags whose names are not those of their settings."""
@@ -43,14 +44,12 @@ def load_settings(
     given = {name: value for name, value in flags.items() if value is not None}
     path = config if config is not None else _default_file(given)
     in_file = {} if path is None else _read_file(path)
-
-    reading = IN_FILE.set(in_file)
+    in_environment = {name.upper() for name in os.environ}
+    left = {name: in_file[name] for name in in_file if variable(name) not in in_environment}
     try:
-        settings = Settings(**given)  # pyright: ignore[reportArgumentType]
+        settings = Settings(**{**left, **given})
     except ValidationError as fault:
         raise SettingsError(_explain(fault, given, path)) from fault
-    finally:
-        IN_FILE.reset(reading)
     return settings, unknown_variables(os.environ)
 
 
