@@ -94,8 +94,15 @@ def says(text: str) -> Shows:
 
 
 def table(columns: Mapping[str, Column], rows: str = "", empty: str = "") -> Shows:
-    """Prints a table; ``rows``: the part of the answer that has them; ``empty``: without any."""
-    return lambda _, answer: print_rows(columns, answer[rows] if rows else answer, empty=empty)
+    """Prints a table; ``rows``: the part of the answer that has them; ``empty``: without any. Says
+    so if the answer is not the last page."""
+
+    def show(_: argparse.Namespace, answer: Any) -> None:
+        print_rows(columns, answer[rows] if rows else answer, empty=empty)
+        if rows and any(answer.get(name) is not None for name in ("before", "cursor")):
+            print("more follow")
+
+    return show
 
 
 def as_json(_: argparse.Namespace, answer: object) -> None:

@@ -4,10 +4,10 @@ import argparse
 import time
 from typing import Any
 
-from engramlog.api.client.client import Client, ClientError, path_segment
+from engramlog.api.client.client import Client, ClientError
 from engramlog.api.console.arguments import CommandError, add_target_arguments, url_of
 from engramlog.api.console.reach import reach
-from engramlog.api.console.requests import table
+from engramlog.api.console.requests import Request, table
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import print_json
 
@@ -39,7 +39,14 @@ ERASURES = table(
         "facts": "facts",
         "events": "events",
         "status": lambda each: f"waiting: {each['error']}" if each["error"] else each["status"],
-    }
+    },
+    "erasures",
+)
+NEWEST = Request("GET /v1/erasures", ERASURES, embedding="pinned")
+ONE = Request(
+    "GET /v1/erasures/{erasure_id}",
+    lambda args, found: ERASURES(args, {"erasures": [found]}),
+    embedding="pinned",
 )
 HOLDS = table(
     {
@@ -154,17 +161,7 @@ def _state_line(found: dict[str, Any]) -> str:
 
 def run_status(args: argparse.Namespace) -> int:
     """Print the state of one erasure, or of the newest."""
-    with reach(args, embedding="pinned") as client:
-        if args.erasure_id is not None:
-            found = client.get(f"/v1/erasures/{path_segment(args.erasure_id, safe=':')}")
-            shown = [found]
-        else:
-            found = client.get("/v1/erasures")
-            shown = found["erasures"]
-    if args.json:
-        return print_json(found)
-    ERASURES(args, shown)
-    return 0
+    return (NEWEST if args.erasure_id is None else ONE)(args)
 
 
 def run_hold(args: argparse.Namespace) -> int:
