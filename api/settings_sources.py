@@ -46,8 +46,9 @@ def load_settings(
     in_file = {} if path is None else _read_file(path)
     in_environment = {name.upper() for name in os.environ}
     left = {name: in_file[name] for name in in_file if variable(name) not in in_environment}
+    values: dict[str, Any] = {**left, **given}
     try:
-        settings = Settings(**{**left, **given})
+        settings = Settings(**values)
     except ValidationError as fault:
         raise SettingsError(_explain(fault, given, path)) from fault
     return settings, unknown_variables(os.environ)

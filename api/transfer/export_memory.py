@@ -11,9 +11,15 @@ from engramlog.api.answers.same_fields import shaped
 from engramlog.api.transfer.export_names import Names
 from engramlog.api.transfer.lines.facts import AssertLine, RetractLine
 from engramlog.api.transfer.lines.line_kinds import AnyLine
-from engramlog.api.transfer.lines.memories import DeltaItem, DeltasLine, EpisodeLine, SummaryLine
+from engramlog.api.transfer.lines.memories import (
+    DeltaItem,
+    DeltasLine,
+    EpisodeLine,
+    RunLine,
+    SetAside,
+    SummaryLine,
+)
 from engramlog.api.transfer.lines.payload_lines import instant_text
-from engramlog.api.transfer.lines.runs import RunLine, SetAside
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import (

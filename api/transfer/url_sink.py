@@ -26,9 +26,8 @@ from engramlog.api.transfer.lines.facts import (
 )
 from engramlog.api.transfer.lines.key_translation import NamedByKey
 from engramlog.api.transfer.lines.line_kinds import AnyLine, ResolveLine
-from engramlog.api.transfer.lines.memories import DeltasLine, EpisodeLine, SummaryLine
+from engramlog.api.transfer.lines.memories import DeltasLine, EpisodeLine, RunLine, SummaryLine
 from engramlog.api.transfer.lines.payload_lines import PayloadLine
-from engramlog.api.transfer.lines.runs import RunLine
 from engramlog.eventlog.kinds import (
     AliasSet,
     ConsolidationRuleSet,

@@ -26,7 +26,6 @@ from engramlog.api.transfer.lines.payload_parts import Change, mapped
 from engramlog.eventlog.kinds import Parent
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_Batch = TypeVar("_Batch", DeltasLine, SummaryLine)
 _Part = TypeVar("_Part", bound=Struct)
 
 
@@ -158,7 +157,7 @@ class Translator:
         assert made is not None  # no name was omitted
         return made
 
-    def _then(self, line: _Batch) -> _Batch:
+    def _then(self, line: DeltasLine | SummaryLine) -> DeltasLine | SummaryLine:
         """The line with ids for the targets of its retractions, except of facts that it states."""
         mine = _own_keys(line)
         then = [

@@ -34,9 +34,11 @@ from engramlog.api.transfer.lines.gardens import Destination, GardenLine, garden
 from engramlog.api.transfer.lines.memories import (
     DeltasLine,
     EpisodeLine,
+    RunLine,
     SummaryLine,
     deltas_command,
     recording_of,
+    run_command,
     summary_command,
 )
 from engramlog.api.transfer.lines.payload_commands import payload_command
@@ -46,7 +48,6 @@ from engramlog.api.transfer.lines.payload_lines import (
     read_line,
     written_line,
 )
-from engramlog.api.transfer.lines.runs import RunLine, run_command
 from engramlog.api.transfer.lines.tombstones import TombstoneLine
 from engramlog.eventlog.kinds import FactId
 from engramlog.projections.writing.commands import Command

@@ -1,10 +1,11 @@
-"""Lines of an import file about episodes, deltas and summaries, and their commands.
+"""Lines of an import file about episodes, deltas, summaries and rules' runs, and their commands.
 
 Another log applied the deltas: a line has their outcome, and the import decides nothing. ``then``
-has their stated and ended facts in order, as lines.
+has their stated and ended facts in order, as lines. A run names its episodes by the file's keys:
+positions of the other log become the positions of these episodes here.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -20,11 +21,14 @@ from engramlog.api.transfer.lines.payload_commands import given_name, named, par
 from engramlog.eventlog.kinds import (
     AnyName,
     AppliedDelta,
+    ConsolidationRan,
     DeltaApplied,
     DeltaKind,
+    EpisodeKey,
     EpisodeRecorded,
     FactId,
     Scope,
+    SetAsideEpisode,
     SummaryRecorded,
 )
 from engramlog.projections.episodes.delta import REPLACES_MAX, SOURCES_MAX
@@ -101,6 +105,37 @@ class SummaryLine(Line, frozen=True, kw_only=True, tag="summary"):
     size: int | None = None
     recorded_by: str | None = None
     then: list[AssertLine | RetractLine] = field(default_factory=list)
+
+
+class SetAside(Struct, frozen=True, forbid_unknown_fields=True):
+    """An episode (by key) that a rule set aside, and the reason."""
+
+    episode: EpisodeKey
+    reason: str
+
+
+class RunLine(Line, frozen=True, kw_only=True, tag="run"):
+    """A rule read the episodes behind ``after`` up to ``through`` (keys; null: the beginning).
+
+    The counts are the episodes' outcomes; ``again`` marks a repetition, which does not move the
+    watermark.
+    """
+
+    rule_id: str
+    run_id: str
+    at: str
+    after: EpisodeKey | None = None
+    through: EpisodeKey | None = None
+    trigger: Literal["manual", "every", "cron"] = "manual"
+    asked_by: str | None = None
+    scheduled_at: str | None = None
+    again: bool = False
+    episodes: int = 0
+    applied: int = 0
+    known: int = 0
+    rejected: int = 0
+    gated: int = 0
+    set_aside: list[SetAside] = field(default_factory=list)
 
 
 def episode_command(line: EpisodeLine, node: Destination) -> EpisodeRecorded:
@@ -227,3 +262,33 @@ def _restated(
         raise LineError("must be above 0", "confidence")
     fact = replace(assert_command(item, value_bytes_max), garden_id=garden_id)
     return RestatedFact(key=item.key, fact=fact)
+
+
+def run_command(line: RunLine, node: Destination) -> Command:
+    """Note a rule's progress. Raises LineError."""
+    after, through = (_position(name, getattr(line, name), node) for name in ("after", "through"))
+    if after > through:
+        raise LineError("must not be before after", "through")
+    for name in ("episodes", "applied", "known", "rejected", "gated"):
+        if getattr(line, name) < 0:
+            raise LineError("must not be negative", name)
+    scheduled = line.scheduled_at
+    return shaped(
+        line,
+        ConsolidationRan,
+        from_position=after,
+        to_position=through,
+        at_us=line_instant(line.at, "at"),
+        scheduled_us=None if scheduled is None else line_instant(scheduled, "scheduled_at"),
+        replay=line.again,
+        quarantined=[SetAsideEpisode(each.episode, each.reason) for each in line.set_aside],
+    )
+
+
+def _position(name: str, episode: str | None, node: Destination) -> int:
+    if episode is None:
+        return 0
+    position = node.position_of(episode)
+    if position is None:
+        raise LineError(f"no episode {episode!r}", name)
+    return position
