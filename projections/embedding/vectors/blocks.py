@@ -112,10 +112,7 @@ class VectorBlocks:
             if removed:
                 sync_folder(self._folder)
             for number in stale:
-                block = vectors.block(number)
-                if block is not None:
-                    vectors.take(number, _private(block))
-                del block
+                vectors.make_private(number)
             self._release_map([self._written.pop(number).held for number in stale])
 
     def _release_map(self, held: Iterable[Callable[[], object | None]]) -> None:
@@ -194,7 +191,3 @@ def _block(sections: Sections, dimensions: int) -> VectorBlock:
         sections.roomy("sketch").reshape(-1, BLOCK_SLOTS),
         sections.array("present"),
     )
-
-
-def _private(block: VectorBlock) -> VectorBlock:
-    return VectorBlock(block.rows.copy(), block.sketch.copy(), block.present)

@@ -227,6 +227,9 @@ class BoundedVectors(Vectors):
     def block(self, number: int) -> VectorBlock | None:
         return self._inside.block(number)
 
+    def make_private(self, number: int) -> None:
+        self._inside.make_private(number)
+
     def present(self, slots: I32) -> Bool:
         return self._inside.present(slots)
 

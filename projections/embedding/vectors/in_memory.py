@@ -6,6 +6,7 @@ block has a sketch, for preselection among very many. A block may be a mapped fi
 stay in this process.
 """
 
+import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -35,6 +36,7 @@ class Vectors:
 
     def __init__(self, dimensions: int) -> None:
         self.dimensions = dimensions
+        self._changing = threading.Lock()
         self._blocks: dict[int, F32] = {}
         self._sketches: dict[int, U64] = {}
         self._present: Bool = np.zeros(BLOCK_SLOTS, dtype=np.bool_)
@@ -56,34 +58,36 @@ class Vectors:
         """Store the unit vectors of ``slots``."""
         if not len(slots):
             return
-        self._grow(int(slots.max()) + 1)
         packed = signs(np.asarray(rows, dtype=np.float32))
-        for block in distinct(slots // BLOCK_SLOTS).tolist():
-            inside = slots // BLOCK_SLOTS == block
-            at = slots[inside] % BLOCK_SLOTS
-            held = self._blocks.get(block)
-            if held is None:
-                # Zeroed pages from the system: unwritten rows cost no memory.
-                held = np.zeros((BLOCK_SLOTS, self.dimensions), dtype=np.float32)
-                self._sketches[block] = np.zeros(
-                    (words_of(self.dimensions), BLOCK_SLOTS), dtype=np.uint64
-                )
-            held[at] = rows[inside]
-            self._sketches[block][:, at] = packed[:, inside]
-            self._blocks[block] = held
-        self._present[slots] = True
-        self._changes += 1
+        with self._changing:
+            self._grow(int(slots.max()) + 1)
+            for block in distinct(slots // BLOCK_SLOTS).tolist():
+                inside = slots // BLOCK_SLOTS == block
+                at = slots[inside] % BLOCK_SLOTS
+                held = self._blocks.get(block)
+                if held is None:
+                    # Zeroed pages from the system: unwritten rows cost no memory.
+                    held = np.zeros((BLOCK_SLOTS, self.dimensions), dtype=np.float32)
+                    self._sketches[block] = np.zeros(
+                        (words_of(self.dimensions), BLOCK_SLOTS), dtype=np.uint64
+                    )
+                held[at] = rows[inside]
+                self._sketches[block][:, at] = packed[:, inside]
+                self._blocks[block] = held
+            self._present[slots] = True
+            self._changes += 1
         self.on_put(slots, rows)
 
     def forget(self, slots: I32) -> None:
         """Overwrite the vectors of ``slots``. Only for erasure: ended facts keep theirs."""
-        slots = slots[self.present(slots)]
-        self._present[slots] = False
-        for slot in slots.tolist():
-            self._blocks[slot // BLOCK_SLOTS][slot % BLOCK_SLOTS] = 0.0
-            self._sketches[slot // BLOCK_SLOTS][:, slot % BLOCK_SLOTS] = 0
-        self._count_forgotten(slots)
-        self._changes += 1
+        with self._changing:
+            slots = slots[self.present(slots)]
+            self._present[slots] = False
+            for slot in slots.tolist():
+                self._blocks[slot // BLOCK_SLOTS][slot % BLOCK_SLOTS] = 0.0
+                self._sketches[slot // BLOCK_SLOTS][:, slot % BLOCK_SLOTS] = 0
+            self._count_forgotten(slots)
+            self._changes += 1
         self.on_forget(slots)
 
     def _count_forgotten(self, slots: I32) -> None:
@@ -110,6 +114,14 @@ class Vectors:
         self._blocks[number] = block.rows
         self._present[first : first + BLOCK_SLOTS] = block.present
         self._changes += 1
+
+    def make_private(self, number: int) -> None:
+        """Copy a block into this process's memory, if it has vectors, while none changes."""
+        with self._changing:
+            held = self.block(number)
+            if held is not None:
+                copied = VectorBlock(held.rows.copy(), held.sketch.copy(), held.present)
+                self.take(number, copied)
 
     def present(self, slots: I32) -> Bool:
         present = self._present

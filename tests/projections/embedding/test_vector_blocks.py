@@ -1,5 +1,6 @@
 """Blocks of vectors in files: the vectors as written, or not used."""
 
+import threading
 from collections.abc import Generator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.vectors import blocks as blocks_module
 from engramlog.projections.embedding.vectors import in_memory as vectors_module
 from engramlog.projections.embedding.vectors.blocks import VectorBlocks
-from engramlog.projections.embedding.vectors.in_memory import Vectors
+from engramlog.projections.embedding.vectors.in_memory import VectorBlock, Vectors
 from tests.worlds.histories import START_US, asserted
 
 SLOTS = 16
@@ -127,3 +128,24 @@ def test_forgotten_vectors_are_in_no_file_and_no_map(tmp_path: Path, node: Node)
     assert names(folder) == ["00000000.block", "00000001.block"]
     assert ROWS[2].tobytes() not in (folder / "00000000.block").read_bytes()
     assert vectors.rows(ALL[:SLOTS])[0][5].tobytes() == ROWS[5].tobytes()
+
+
+def test_a_vector_erased_while_its_block_is_copied_is_in_no_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    vectors = filled()
+    erasing = threading.Thread(target=vectors.forget, args=(ALL[[2]],))
+    copied: list[VectorBlock] = []
+
+    class Interrupted(VectorBlock):
+        def __post_init__(self) -> None:
+            copied.append(self)
+            if len(copied) == 2:  # the block itself, then its copy
+                erasing.start()
+                erasing.join(0.1)
+
+    monkeypatch.setattr(vectors_module, "VectorBlock", Interrupted)
+    vectors.make_private(0)
+    erasing.join()
+    assert not copied[1].rows[2].any()
+    assert copied[1].rows[3].any()
