@@ -13,13 +13,12 @@ import select
 import selectors
 import sys
 import threading
-from base64 import b64encode
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 from weakref import finalize
 
@@ -97,7 +96,6 @@ async def exchange(
     limits: AnswerLimits,
     bytes_max: int = ANSWER_BYTES_MAX,
     waited_seconds: float = 0.0,
-    proxy: _Proxy | None = None,
 ) -> HttpAnswer:
     """The complete answer to one request. ``waited_seconds``: how long the host may delay the
     answer. Raises HttpFault: none came within the limits, or the answer does not give its
@@ -105,7 +103,6 @@ async def exchange(
     loop = asyncio.get_running_loop()
     began = loop.time() + waited_seconds
     data = bytearray()
-    through = None if proxy is None else proxy.url
     try:
         async with (
             asyncio.timeout_at(limits.until(began, 0, began)) as limit,
@@ -115,8 +112,6 @@ async def exchange(
                 data=content,
                 headers=headers,
                 allow_redirects=False,
-                proxy=through,
-                proxy_headers=None if proxy is None else proxy.headers,
             ) as response,
         ):
             _check_length(response, bytes_max)
@@ -146,23 +141,13 @@ def _check_length(response: aiohttp.ClientResponse, bytes_max: int) -> None:
         raise HttpFault("the answer does not say how long it is")
 
 
-class _Proxy(Struct, frozen=True):
-    url: str
-    headers: dict[str, str]
-
-
-def proxy_for(url: str) -> _Proxy | None:
+def proxy_for(url: str) -> str | None:
     """The environment's proxy for https; plain http connects directly."""
     parts = urlsplit(url)
     proxy = urlsplit(getproxies().get("https", ""))
     if parts.scheme != "https" or not proxy.hostname or proxy_bypass(parts.hostname or ""):
         return None
-    headers: dict[str, str] = {}
-    if proxy.username is not None:
-        pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
-        headers["Proxy-Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
-    host = proxy.netloc.rpartition("@")[2]
-    return _Proxy(f"http://{host}", headers)
+    return f"http://{proxy.netloc}"
 
 
 class BlockingHttp:
@@ -218,7 +203,6 @@ class BlockingHttp:
                 limits=limits,
                 bytes_max=bytes_max,
                 waited_seconds=waited_seconds,
-                proxy=self._proxy,
             )
 
         return self._start_in_loop(run())
@@ -272,7 +256,9 @@ class BlockingHttp:
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             direct = None if self._proxy is not None else self._connector
-            self._session = open_session(connector=None if direct is None else direct())
+            self._session = open_session(
+                connector=None if direct is None else direct(), proxy=self._proxy
+            )
             loop = asyncio.get_running_loop()
             finalize(self, _end_forgotten, self._session, loop, os.getpid()).atexit = False
         return self._session

@@ -137,7 +137,7 @@ def test_a_vector_erased_while_its_block_is_copied_is_in_no_copy(
     erasing = threading.Thread(target=vectors.forget, args=(ALL[[2]],))
     copied: list[VectorBlock] = []
 
-    class Interrupted(VectorBlock):
+    class Interrupted(VectorBlock, frozen=True):
         def __post_init__(self) -> None:
             copied.append(self)
             if len(copied) == 2:  # the block itself, then its copy
