@@ -29,17 +29,19 @@ def lines_of_csv(name: str, rows: Iterable[bytes]) -> Iterator[bytes]:
     ``value`` and perhaps ``source``, ``scope``, ``confidence``, ``valid_from``, ``valid_until``. A
     value becomes a JSON number, true or false if it reads as one; a date alone is its first moment.
     Raises ImportStopped: a required column is missing, one is unknown, a row has more cells than
-    columns, or the file is not UTF-8."""
+    columns, a quote does not end with its cell, or the file is not UTF-8."""
     text = io.StringIO(_text(name, rows), newline="")
     csv.field_size_limit(LINE_BYTES_MAX)
-    table = csv.DictReader(text)
+    table = csv.DictReader(text, strict=True)
     columns = [each.strip() for each in table.fieldnames or ()]
     known = {*NEEDED, *KEPT, "source", "confidence"}
     missing = [each for each in NEEDED if each not in columns]
     unknown = [each for each in columns if each not in known]
     if missing or unknown:
         what = f"has no column {missing[0]}" if missing else f"has an unknown column {unknown[0]!r}"
-        raise ImportStopped(f"{name} {what}; columns are {', '.join(sorted(known))}")
+        raise ImportStopped(
+            f"{name} {what}; columns are {', '.join(sorted(known))}{_separated(columns)}"
+        )
     for row in _full_rows(name, table):
         given = {key.strip(): (each or "").strip() for key, each in row.items()}
         line: dict[str, object] = {
@@ -94,15 +96,28 @@ def _text(name: str, lines: Iterable[bytes]) -> str:
 def _full_rows(name: str, table: "csv.DictReader[str]") -> list[dict[str, str | None]]:
     """All rows, before the first is imported: a comma outside quotes would cut a value short."""
     rows: list[dict[str, str | None]] = []
-    for row in table:
-        further = row.pop(None, None)  # pyright: ignore[reportCallIssue, reportArgumentType]
-        if any(map(str.strip, further or ())):
-            raise ImportStopped(
-                f"{name} has more cells than columns at line {table.line_num}; "
-                "nothing was imported (a cell with a comma needs quotes)"
-            )
-        rows.append({**row})
+    begins = table.line_num + 1
+    try:
+        for row in table:
+            further = row.pop(None, None)  # pyright: ignore[reportCallIssue, reportArgumentType]
+            if any(map(str.strip, further or ())):
+                raise ImportStopped(
+                    f"{name} has more cells than columns at line {table.line_num}; "
+                    "nothing was imported (a cell with a comma needs quotes)"
+                )
+            rows.append({**row})
+            begins = table.line_num + 1
+    except csv.Error as fault:
+        raise ImportStopped(
+            f"{name} quotes a cell wrongly at line {begins}; nothing was imported ({fault})"
+        ) from fault
     return rows
+
+
+def _separated(columns: list[str]) -> str:
+    """What to change in a first row that has other separators."""
+    other = next((each for each in ";\t|" if len(columns) == 1 and each in columns[0]), None)
+    return f" (separate them with commas, not {other!r})" if other else ""
 
 
 def _value(text: str) -> object:

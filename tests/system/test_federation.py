@@ -194,6 +194,8 @@ def test_a_declaration_of_a_stopped_node_has_its_address(
 def test_the_commands(start: Start) -> None:
     a, b = start("a"), start("b")
     added = engramlog("peer", "add", b.url, "--data", a.data)
+    (peer,) = json.loads(engramlog("peer", "list", "--data", a.data, "--json").stdout)["peers"]
+    assert f"engramlog peer approve {peer['peer_id']} --fingerprint" in added.stdout
     assert added.returncode == 0, added.stderr
     fingerprint = added.stdout.split("fingerprint: ")[1].split()[0]
     name = b.client().get("/.well-known/stigmem")["node_id"]

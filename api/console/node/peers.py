@@ -124,7 +124,8 @@ def run_add(args: argparse.Namespace) -> int:
     if not args.json:
         print(f"peer {answer['peer_id']} ({declaration['node_id']}) waits for approval")
         print(f"its key's fingerprint: {shown}")
-        print("compare it with the other operator's, then: engramlog peer approve")
+        approve = f"engramlog peer approve {answer['peer_id']} --fingerprint sha256:…"
+        print(f"compare it with the other operator's, then: {approve}")
     return 0
 
 

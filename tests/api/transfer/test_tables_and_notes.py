@@ -62,7 +62,12 @@ def test_a_cell_that_is_no_number_of_a_fact_is_a_text(cell: str) -> None:
 
 @pytest.mark.parametrize(
     ("first", "reason"),
-    [(b"entity,value\n", "no column relation"), (b"entity,relation,value,colour\n", "'colour'")],
+    [
+        (b"entity,value\n", "no column relation"),
+        (b"entity,relation,value,colour\n", "'colour'"),
+        (b"entity;relation;value\n", "no column entity.*separate them with commas, not ';'"),
+        (b"entity\trelation\tvalue\n", r"with commas, not '\\t'"),
+    ],
 )
 def test_wrong_columns_are_named(first: bytes, reason: str) -> None:
     with pytest.raises(ImportStopped, match=reason):
@@ -93,6 +98,13 @@ def test_a_row_with_more_cells_than_columns_is_refused_before_any_is_read() -> N
     with pytest.raises(ImportStopped, match="more cells than columns at line 3"):
         next(lines_of_csv("p.csv", rows))
     assert len(list(lines_of_csv("p.csv", rows[:2]))) == 1
+
+
+@pytest.mark.parametrize("cell", [b'"Linz', b'"Linz" Austria'])
+def test_a_quote_that_would_swallow_rows_is_refused_before_any_is_read(cell: bytes) -> None:
+    rows = [b"entity,relation,value\n", b"user:a,memory:town," + cell + b"\n", b"user:b,x,y\n"]
+    with pytest.raises(ImportStopped, match="quotes a cell wrongly at line 2; nothing was"):
+        next(lines_of_csv("p.csv", rows))
 
 
 def test_the_name_of_a_file_keeps_letters_of_every_script() -> None:
