@@ -220,54 +220,35 @@ END $$;
 adds parts for payloads up to a position and returns the new limit. ``position_at`` bisects the log,
 since receipt times never go back: an index would cost 20 bytes per event for a rare question."""
 
-PROC_GUARDS = {
-    "head": "check_head",
-    "erased": "check_erased",
-    "payloads": "check_payload_deleted",
-    "idempotency": "check_key_blanked",
+GUARDED = {
+    "head": ("UPDATE", "check_head"),
+    "streams": None,
+    "events": None,
+    "payloads": ("DELETE", "check_payload_deleted"),
+    "idempotency": ("UPDATE", "check_key_blanked"),
+    "erased": ("INSERT", "check_erased"),
 }
-_CHECKED = {
-    "head": "UPDATE",
-    "erased": "INSERT",
-    "payloads": "DELETE",
-    "idempotency": "UPDATE",
-}
-GUARDED = ("head", "streams", "events", "payloads", "idempotency", "erased")
+"""By guarded table: the verb that a function checks, where one does."""
 
 
-def _triggers() -> list[sql.Composed]:
+def _triggers() -> str:
     """Refuse every UPDATE, DELETE and TRUNCATE unless a check allows it."""
-    statements: list[sql.Composed] = []
-    for table in GUARDED:
-        checked = _CHECKED.get(table)
-        refused = [verb for verb in ("UPDATE", "DELETE") if verb != checked]
+    statements: list[str] = []
+    for table, check in GUARDED.items():
+        verb, function = check or (None, None)
+        refused = " OR ".join(each for each in ("UPDATE", "DELETE") if each != verb)
         statements += [
-            sql.SQL(
-                "CREATE TRIGGER {name} BEFORE {verbs} ON engramlog.{table}"
-                " FOR EACH ROW EXECUTE FUNCTION engramlog.refuse()"
-            ).format(
-                name=sql.Identifier(f"{table}_append_only"),
-                verbs=sql.SQL(" OR ").join(map(sql.SQL, refused)),  # pyright: ignore[reportArgumentType]
-                table=sql.Identifier(table),
-            ),
-            sql.SQL(
-                "CREATE TRIGGER {name} BEFORE TRUNCATE ON engramlog.{table}"
-                " FOR EACH STATEMENT EXECUTE FUNCTION engramlog.refuse()"
-            ).format(name=sql.Identifier(f"{table}_not_emptied"), table=sql.Identifier(table)),
+            f"CREATE TRIGGER {table}_append_only BEFORE {refused} ON engramlog.{table}"
+            " FOR EACH ROW EXECUTE FUNCTION engramlog.refuse();",
+            f"CREATE TRIGGER {table}_not_emptied BEFORE TRUNCATE ON engramlog.{table}"
+            " FOR EACH STATEMENT EXECUTE FUNCTION engramlog.refuse();",
         ]
-        if checked is not None:
+        if check is not None:
             statements.append(
-                sql.SQL(
-                    "CREATE TRIGGER {name} BEFORE {verb} ON engramlog.{table}"
-                    " FOR EACH ROW EXECUTE FUNCTION engramlog.{check}()"
-                ).format(
-                    name=sql.Identifier(f"{table}_checked"),
-                    verb=sql.SQL(checked),  # pyright: ignore[reportArgumentType]
-                    table=sql.Identifier(table),
-                    check=sql.Identifier(PROC_GUARDS[table]),
-                )
+                f"CREATE TRIGGER {table}_checked BEFORE {verb} ON engramlog.{table}"
+                f" FOR EACH ROW EXECUTE FUNCTION engramlog.{function}();"
             )
-    return statements
+    return "\n".join(statements)
 
 
 _GRANTS = """
@@ -297,8 +278,7 @@ def prepare(url: str, role: str) -> None:
             raise DataDirectoryError(f"the server has no role {role!r}: create it first")
         db.execute(TABLES)
         db.execute(GUARDS.encode())
-        for statement in _triggers():
-            db.execute(statement)
+        db.execute(_triggers().encode())
         db.execute(
             sql.SQL("INSERT INTO engramlog.head (schema_version) VALUES ({})").format(
                 SCHEMA_VERSION
@@ -344,7 +324,7 @@ def schema_fault(db: psycopg.Connection) -> str | None:
     wanted = {
         (table, f"{of}_{what}") for table, of in tables for what in ("append_only", "not_emptied")
     }
-    wanted |= {(table, f"{of}_checked") for table, of in tables if of in _CHECKED}
+    wanted |= {(table, f"{of}_checked") for table, of in tables if GUARDED[of]}
     missing = sorted(wanted - found)
     if not missing:
         return None
