@@ -102,18 +102,17 @@ def replay_into(
 ) -> int:
     """Apply everything after the store's position up to ``until``; returns how many events. Raises
     ProjectorHalted: a projector cannot apply an event, unless ``tolerant``."""
-    done, start = 0, store.position
-    if progress is not None and start < until:
-        progress(0, until - start)  # rates count from here
-    while store.position < until:
-        page = log.read(store.position, min(PAGE_EVENTS, until - store.position))
-        if not page:
-            break
+    done, at = 0, store.position
+    total = until - at
+    if progress is not None and total > 0:
+        progress(0, total)  # rates count from here
+    while at < until and (page := log.read(at, min(PAGE_EVENTS, until - at))):
         with store.db:
             store.apply(page)
+        at = page[-1].position
         done += len(page)
         if progress is not None:
-            progress(done, until - start)
+            progress(done, total)
         if store.halted and not tolerant:
             name, reason = next(iter(store.halted.items()))
             raise ProjectorHalted(f"projector {name} cannot be rebuilt: {reason}")

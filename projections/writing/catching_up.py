@@ -66,8 +66,6 @@ class CatchesUp:
             if fresh:
                 self.image.apply(fresh, page[-1].position)
                 self._on_commit(fresh)
-            if self.store.halted and len(self.store.halted) == len(self.store.checkpoints):
-                break
         self.degraded = None
 
     def _write_tail(self, events: Sequence[Recorded]) -> None:

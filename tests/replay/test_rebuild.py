@@ -3,6 +3,7 @@
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,12 +12,18 @@ import pytest
 from engramlog.api.node.node import Node
 from engramlog.api.node.node_status import status_of_node
 from engramlog.eventlog.kinds import KeyIssued, KeyRevoked, Value
+from engramlog.projections.tables.database import open_writer
 from engramlog.projections.tables.digest import compute_digests
 from engramlog.projections.tables.facts.facts import FactsProjector
-from engramlog.projections.tables.store import current_generation, generations
+from engramlog.projections.tables.store import (
+    ProjectionStore,
+    current_generation,
+    generations,
+    new_generation,
+)
 from engramlog.projections.writing.commands import Done
 from engramlog.projections.writing.writer_errors import WriterBusy
-from engramlog.replay.rebuild import DigestMismatch, ProjectorHalted
+from engramlog.replay.rebuild import DigestMismatch, ProjectorHalted, replay_into
 from tests.worlds.histories import asserted
 
 
@@ -80,6 +87,17 @@ def test_a_projector_that_halts_leaves_the_old_tables_in_use(
     assert node.reader.digests() == before
     assert status_of_node(node)["degraded"] is None
     say(node, 6)
+
+
+def test_a_replay_ends_although_every_projector_has_halted(node: Node) -> None:
+    head = node.log.head().position
+    link = node.directory.projections_path
+    path = new_generation(link)
+    ProjectionStore(link, path).close()
+    with closing(open_writer(path)) as db:
+        db.execute("UPDATE checkpoints SET halted='broken'")
+    with closing(ProjectionStore(link, path, history=node.log)) as store:
+        assert replay_into(store, node.log, head, tolerant=True) == head
 
 
 def test_a_writer_that_is_too_busy_to_swap_leaves_the_old_tables_in_use(
