@@ -24,7 +24,7 @@ from engramlog.eventlog.durable_file import sync_file
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.tables.database import open_fixed, remove_database, tables_position
 from engramlog.projections.tables.digest import TableDigests, digest_tables
-from engramlog.projections.tables.file_state import file_state, known_versions
+from engramlog.projections.tables.file_state import file_state, other_versions
 from engramlog.projections.tables.storage_faults import DAMAGED, TablesDamaged
 from engramlog.projections.tables.store import ProjectionStore, new_generation, point_link
 from engramlog.projections.writing.writer import Writer
@@ -222,7 +222,7 @@ def _differing(blue: apsw.Connection, green: Green, log: EventLog) -> list[str] 
         return None
     try:
         state = file_state(blue)
-        if state.halted or state.versions != known_versions():
+        if state.halted or other_versions(state.versions):
             return None
         found = digest_tables(blue)
     except DAMAGED as fault:

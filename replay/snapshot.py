@@ -14,7 +14,7 @@ from engramlog.eventlog.errors import EventLogError, StorageFailed
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.tables.database import open_reader, remove_database
 from engramlog.projections.tables.digest import TableDigests, digest_tables
-from engramlog.projections.tables.file_state import FileState, file_state, known_versions
+from engramlog.projections.tables.file_state import file_state, other_versions
 from engramlog.projections.tables.store import current_generation
 
 FORMAT = 1
@@ -86,7 +86,11 @@ def decode_snapshot(data: bytes) -> Snapshot:
 def described(path: Path, made_at_us: int, *, automatic: bool) -> Snapshot:
     """The document of a complete file of tables. Raises SnapshotFault: a projector is halted or
     behind, or other versions made the file. StorageFailed: it cannot be read."""
-    state, digests = _contents(path)
+    try:
+        with closing(open_reader(path)) as db:
+            state, digests = file_state(db), digest_tables(db)
+    except apsw.Error as fault:
+        raise StorageFailed(f"{path.name}: {fault}") from fault
     if state.halted:
         name, why = next(iter(sorted(state.halted.items())))
         raise SnapshotFault(f"no snapshot can be taken: projector {name} is halted: {why}")
@@ -109,13 +113,7 @@ def described(path: Path, made_at_us: int, *, automatic: bool) -> Snapshot:
 
 def mismatch(snapshot: Snapshot, log: EventLog) -> str | None:
     """Why a snapshot, apart from its file, does not fit this release and log; None if it does."""
-    wanted = known_versions()
-    changed = sorted(
-        name
-        for name in wanted.keys() | snapshot.versions.keys()
-        if wanted.get(name) != snapshot.versions.get(name)
-    )
-    if changed:
+    if changed := other_versions(snapshot.versions):
         return f"other versions of the projectors made it: {', '.join(changed)}"
     found = log.read(snapshot.position - 1, 1)
     if not found or found[0].hash.hex() != snapshot.hash:
@@ -128,20 +126,17 @@ def file_fault(snapshot: Snapshot, path: Path, *, rows: bool) -> str | None:
     try:
         if digest_of(path) != (snapshot.sha256, snapshot.bytes):
             return "its file is not as it was written"
-        return contents_fault(snapshot, path, rows=rows)
+        with closing(open_reader(path)) as db:
+            state = file_state(db)
+            digests = digest_tables(db) if rows else None
     except FileNotFoundError:
         return "its file is missing"
     except (OSError, apsw.Error, StorageFailed) as fault:
         return f"its file cannot be read: {fault}"
-
-
-def contents_fault(snapshot: Snapshot, path: Path, *, rows: bool) -> str | None:
-    """Why the tables in a file do not match the document. Raises as sqlite does."""
-    state, digests = _contents(path, rows=rows)
     stands = (state.position, state.hash.hex(), state.versions)
     if stands != (snapshot.position, snapshot.hash, snapshot.versions) or state.halted:
         return "its tables are at another position than it says"
-    if not rows:
+    if digests is None:
         return None
     wrong = differing(snapshot, digests)
     if wrong or digests.local != snapshot.digest:
@@ -159,17 +154,6 @@ def digest_of(path: Path) -> tuple[str, int]:
     """SHA-256 (hex) and size of a file. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
-
-
-_NO_DIGESTS = TableDigests(0, "", {})
-
-
-def _contents(path: Path, *, rows: bool = True) -> tuple[FileState, TableDigests]:
-    try:
-        with closing(open_reader(path)) as db:
-            return file_state(db), digest_tables(db) if rows else _NO_DIGESTS
-    except apsw.Error as fault:
-        raise StorageFailed(f"{path.name}: {fault}") from fault
 
 
 def copy_in_use(link: Path, target: Path) -> None:

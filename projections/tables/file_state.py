@@ -1,5 +1,7 @@
 """The state of a file of tables: its projectors and its last event."""
 
+from collections.abc import Mapping
+
 import apsw
 from msgspec import Struct
 
@@ -37,3 +39,11 @@ def file_state(db: apsw.Connection) -> FileState:
 def known_versions() -> dict[str, int]:
     """This release's projectors."""
     return {projector.name: projector.version for projector in PROJECTORS}
+
+
+def other_versions(made: Mapping[str, int]) -> list[str]:
+    """Projectors whose rows another version made, and projectors that are new or removed."""
+    wanted = known_versions()
+    return sorted(
+        name for name in made.keys() | wanted.keys() if made.get(name) != wanted.get(name)
+    )

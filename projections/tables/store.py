@@ -22,6 +22,7 @@ from engramlog.eventlog.kinds import FactErased
 from engramlog.eventlog.log import History
 from engramlog.projections.tables.database import SIDE_FILES, open_writer, query, query_one
 from engramlog.projections.tables.erasing import Erased, Refolding, erased_by
+from engramlog.projections.tables.file_state import other_versions
 from engramlog.projections.tables.peers.protocol_facts import admitted, stands_in
 from engramlog.projections.tables.peers.refused_events import meaning, refused_in
 from engramlog.projections.tables.peers.remote_retractions import REMOTE_ENDS, is_remote_end
@@ -152,11 +153,7 @@ class ProjectionStore:
     @property
     def outdated(self) -> list[str]:
         """Projectors whose rows another version made, and projectors that are new or removed."""
-        made = {name: mark.version for name, mark in self._checkpoints.items()}
-        wanted = {projector.name: projector.version for projector in PROJECTORS}
-        return sorted(
-            name for name in made.keys() | wanted.keys() if made.get(name) != wanted.get(name)
-        )
+        return other_versions({name: mark.version for name, mark in self._checkpoints.items()})
 
     def apply(self, events: Sequence[Recorded]) -> None:
         """Apply events to every projector inside the caller's transaction. A projector that raises
