@@ -229,8 +229,8 @@ def _wrapping_fault(header: Header, foreign: ForeignFact, own_id: str) -> str | 
     """Why the peer cannot have taken a fact of a node without a log as this node takes them."""
     if foreign.node_id == own_id:
         return "only this node states its own facts"
-    latest_ms = header.recorded_at // 1000 + FUTURE_SKEW_MS_MAX
-    readings_ms = (foreign.hlc // COUNTER_LIMIT, foreign.recorded_at // 1000)
-    if min(readings_ms) < 0 or max(readings_ms) > latest_ms:
-        return "foreign has a clock reading before 1970, or after that of its event"
+    reading_ms, told_ms = foreign.hlc // COUNTER_LIMIT, foreign.recorded_at // 1000
+    ahead_ms = max(reading_ms - header.recorded_at // 1000, told_ms - reading_ms)
+    if min(reading_ms, told_ms) < 0 or ahead_ms > FUTURE_SKEW_MS_MAX:
+        return "foreign has a time before 1970, or after that of its event"
     return None

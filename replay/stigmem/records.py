@@ -86,7 +86,7 @@ def dated(record: object) -> object:
 
 
 def is_ahead(hlc: int, now_us: int) -> bool:
-    """Whether a reading is too far in the future to be taken now."""
+    """Whether a reading is too far in the future at a time, in microseconds or a reading too."""
     return hlc // 1000 - now_us // 1000 > FUTURE_SKEW_MS_MAX
 
 
@@ -230,10 +230,12 @@ def _instant(record: dict[str, Any], name: str) -> str | None:
 
 
 def _recorded_at(record: dict[str, Any], hlc: int) -> int:
+    """The record's own time; that of its clock reading if it names none, or one far after it."""
     try:
-        return parse_instant(str(record.get("timestamp")))
+        told_us = parse_instant(str(record.get("timestamp")))
     except ValueError:
         return hlc
+    return hlc if is_ahead(told_us, hlc) else told_us
 
 
 def _parents(record: dict[str, Any]) -> list[Parent]:

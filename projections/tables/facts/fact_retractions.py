@@ -13,6 +13,8 @@ from engramlog.projections.tables.erasing import FACTS
 from engramlog.projections.tables.facts.decay import ends_facts
 from engramlog.projections.tables.projector import Projector
 
+RETRACTED_VALUE = "retracted"
+"""Clients retract a whole key with this string value."""
 _INSERT = """
 INSERT INTO fact_retractions
     (fact_id, retracted_at, position, cause, reason, actor, marker_id)

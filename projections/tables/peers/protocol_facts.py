@@ -18,9 +18,12 @@ from msgspec import Struct
 from engramlog.eventlog.codec import encode_payload
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.identifiers import id_text
-from engramlog.eventlog.kinds import FactAsserted, ForeignPageReceived
+from engramlog.eventlog.kinds import FactAsserted, ForeignFact, ForeignPageReceived
+from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import json_list, query, query_one, query_value
+from engramlog.projections.tables.declared.policies import is_set_valued
 from engramlog.projections.tables.erasing import FACTS
+from engramlog.projections.tables.facts.fact_retractions import RETRACTED_VALUE
 from engramlog.projections.tables.projector import Projector
 
 FOREIGN_PARTITION = "foreign"
@@ -28,6 +31,13 @@ _CONTEXT = b"engramlog/foreign-fact/1\n"
 _STANDS = """
 SELECT from_position FROM fact_rows WHERE id=?1
 UNION ALL SELECT 0 FROM erased_facts WHERE fact_id=?1 LIMIT 1
+"""
+
+
+_ENDS = f"""
+SELECT 1 FROM fact_rows WHERE entity=? AND relation=? AND scope=? AND garden_id IS NULL
+  AND source=? AND origin=? AND hlc<? AND to_position={LIVE} AND set_aside={LIVE}
+  AND base_confidence>0 AND (? OR (value_type, value_v)=(?,?)) LIMIT 1
 """
 
 
@@ -194,16 +204,42 @@ def foreign_pages(db: apsw.Connection, node_id: str) -> ForeignPages | None:
     return None if row is None else ForeignPages(*row)
 
 
-def is_known(db: apsw.Connection, fact: FactAsserted) -> bool:
+def is_known(db: apsw.Connection, fact: FactAsserted, before: Sequence[FactAsserted] = ()) -> bool:
     """Whether this node has a foreign node's fact: under the id of its own wrapping, or, with the
-    same content, by any puller's. A peer's claim about an id proves nothing."""
+    same content, by any puller's. A peer's claim about an id proves nothing, and a record of
+    confidence 0 that it brought ends only what came through it: the foreign node's own is new
+    while it ends more, of the tables or of the facts that come ``before`` it."""
     assert fact.foreign is not None
     sql = (
-        "SELECT 1 FROM foreign_facts WHERE node_id=? AND foreign_id=?"
+        "SELECT wrapped_here FROM foreign_facts WHERE node_id=? AND foreign_id=?"
         " AND (wrapped_here OR fact_id=?)"
     )
     named = (fact.foreign.node_id, fact.foreign.fact_id, id_text(foreign_event_id(fact)))
-    return query_one(db, sql, named) is not None
+    here = query_one(db, sql, named)
+    if here is None or here[0] or fact.confidence > 0.0:
+        return here is not None
+    return not _ends_more(db, fact, fact.foreign, before)
+
+
+def _ends_more(
+    db: apsw.Connection,
+    record: FactAsserted,
+    foreign: ForeignFact,
+    before: Sequence[FactAsserted],
+) -> bool:
+    """Whether a record of confidence 0 would end a live fact of its source and node."""
+    value, key = record.value, _key(record)
+    every = (value.type, value.v) == ("string", RETRACTED_VALUE)
+    every = every or not is_set_valued(db, record.relation)
+    asked = (*key, foreign.node_id, foreign.hlc, every, value.type, value.v)
+    return query_one(db, _ENDS, asked) is not None or any(
+        _key(each) == key and each.confidence > 0.0 and (every or each.value == value)
+        for each in before
+    )
+
+
+def _key(fact: FactAsserted) -> tuple[str, str, str, str]:
+    return fact.entity, fact.relation, fact.scope, fact.source
 
 
 def foreign_settled(db: apsw.Connection, node_id: str, names: Sequence[str]) -> dict[str, str]:
@@ -220,8 +256,14 @@ def foreign_settled(db: apsw.Connection, node_id: str, names: Sequence[str]) -> 
 
 
 def foreign_known(db: apsw.Connection, facts: Sequence[FactAsserted]) -> list[bool]:
-    """``is_known`` for each fact."""
-    return [is_known(db, fact) for fact in facts]
+    """``is_known`` for each fact of a page, in order of their clock readings."""
+    fresh: list[FactAsserted] = []
+    known: list[bool] = []
+    for fact in facts:
+        known.append(is_known(db, fact, fresh))
+        if not known[-1]:
+            fresh.append(fact)
+    return known
 
 
 def foreign_refusals(db: apsw.Connection, node_id: str, limit: int) -> list[tuple[str, str, int]]:

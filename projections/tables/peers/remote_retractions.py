@@ -2,9 +2,9 @@
 
 A retraction or resolution replayed from a peer changes nothing by itself. Its claims wait in
 ``foreign_ends``. A local event applies the claims that may take effect (``taking_effect``): the
-fact is here, and either the claimant stated it, or it and the record that retracts it are of one
-source of a node without a log, or the peer has the grant over others' facts. So arrival order does
-not matter, and a later grant covers earlier claims.
+fact is here, and either the claimant stated it, or it brought it from a node without a log and
+names a record of its source that retracts it, or the peer has the grant over others' facts. So
+arrival order does not matter, and a later grant covers earlier claims.
 """
 
 from collections.abc import Collection
@@ -40,7 +40,8 @@ WHERE claims.ending <> 'erased' AND CASE claims.ending WHEN 'retracted' THEN NOT
         WHERE ended.fact_id = claims.fact_id AND ended.cause = 'retraction')
     ELSE facts.set_aside = {LIVE} END
   AND (facts.origin = claims.origin
-    OR (facts.stream = facts.origin || '/foreign' AND EXISTS (
+    OR (facts.stream = facts.origin || '/foreign' AND facts.received_from = claims.origin
+      AND EXISTS (
         SELECT 1 FROM fact_rows AS marker
         WHERE marker.id = claims.marker_id AND marker.stream = facts.stream
           AND marker.source = facts.source AND marker.entity = facts.entity

@@ -76,7 +76,7 @@ def test_a_peer_wraps_no_fact_of_ours_and_none_of_the_future(live: LiveNode, hos
     now_us, skew_us = START_US, 300_000_000
     late = f"{'n' * 2049}"
     wrapped = {
-        "of a third node": ForeignFact("node:n", "1", now_us + skew_us, now_us + skew_us),
+        "of a third node": ForeignFact("node:n", "1", now_us + skew_us, now_us + 2 * skew_us),
         "of ours": ForeignFact(live.node.node_id, "1", now_us, now_us),
         "of its future": ForeignFact("node:n", "2", now_us + skew_us + 1000, now_us),
         "told in its future": ForeignFact("node:n", "3", now_us, now_us + skew_us + 1000),
@@ -90,7 +90,7 @@ def test_a_peer_wraps_no_fact_of_ours_and_none_of_the_future(live: LiveNode, hos
     until(lambda: "the last" in texts(live))
     assert texts(live) == {"of a third node", "the last"}
     reasons = [each["reason"] for each in reversed(detail(live, peer_id)["refused"])]
-    reading = "foreign has a clock reading before 1970, or after that of its event"
+    reading = "foreign has a time before 1970, or after that of its event"
     assert reasons == [
         "only this node states its own facts",
         *[reading] * 3,

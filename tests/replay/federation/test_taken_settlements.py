@@ -6,17 +6,22 @@ from typing import Any
 
 import pytest
 
-from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.clock import FixedClock, parse_hlc
 from engramlog.eventlog.codec import decode_header, encode_payload
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import (
     ConflictResolved,
+    FactAsserted,
     FactDenied,
     FactRetracted,
+    ForeignFact,
     PeerGrants,
     Value,
 )
 from engramlog.projections.tables.conflicts.identities import conflict_id
+from engramlog.projections.tables.peers.protocol_facts import foreign_event_id
+from engramlog.replay.stigmem.records import RecordBounds
+from engramlog.replay.stigmem.records import taken as wrapped
 from tests.worlds.federation.forged import Forger, stated
 from tests.worlds.federation.hostile import HostilePeer
 from tests.worlds.federation.network import START_US
@@ -144,6 +149,67 @@ def test_a_fact_of_ours_with_the_same_words_is_not_a_denial_to_erase(
     erased = live.call("POST", "/v1/erasures", key=CONTROL_TOKEN, json={"fact_ids": [theirs]})
     assert erased.status_code == 202, erased.text
     assert live.call("GET", f"/v1/facts/{ours}").status_code == 200
+
+
+def test_a_peer_ends_no_such_fact_by_a_record_that_it_wraps(live: LiveNode, hostile: Make) -> None:
+    """What a peer wraps, nobody signed. It may end what came through it, and nothing else."""
+    other = ReferenceNode()
+    try:
+        other.wall_ms = START_US // 1000
+        true = other.state("true")
+        other.peers[live.node.node_id] = own_key(live)
+        grants = PeerGrants(scopes=["company"], wire="facts")
+        declared(live, other.node_id, other.url, other.public_key, grants)
+        until(lambda: "true" in texts(live))
+        (kept,) = live.call("GET", "/v1/facts", params={"limit": 5}).json()["facts"]
+        peer = hostile()
+        place = {name: kept[name] for name in ("entity", "relation", "source")}
+        told_ids: dict[str, str] = {}
+        for number, (text, level) in enumerate((("brought", 1.0), ("retracted", 0.0))):
+            hlc = parse_hlc(true["hlc"]) + number
+            foreign = ForeignFact(other.node_id, text, hlc, START_US)
+            said = stated(text, confidence=level, foreign=foreign, **place)
+            peer.forger.add(encode_payload(said), schema_version=4)
+            told_ids[text] = id_text(foreign_event_id(said))
+        named = [kept["id"], told_ids["brought"]]
+        retraction = FactRetracted(fact_ids=named, marker_id=told_ids["retracted"])
+        peer.forger.add(encode_payload(retraction), kind="fact_retracted", schema_version=1)
+        taken(live, peer)
+        levels = [live.call("GET", f"/v1/facts/{each}").json()["confidence"] for each in named]
+        assert levels == [1.0, 0.0]
+        assert live.node.rebuild().compared
+    finally:
+        other.close()
+
+
+def test_a_record_ends_its_facts_although_a_peer_brought_it_first(
+    live: LiveNode, hostile: Make
+) -> None:
+    other = ReferenceNode()
+    try:
+        other.wall_ms = START_US // 1000
+        true = other.state("true")
+        gone = other.state("retracted", confidence=0.0, entity=true["entity"])
+        peer = hostile()
+        bounds = RecordBounds(other.node_id, frozenset({"company"}), 1_000)
+        record = wrapped(gone, bounds)
+        assert isinstance(record, FactAsserted)
+        peer.forger.add(encode_payload(record), schema_version=4)
+        taken(live, peer)
+        other.peers[live.node.node_id] = own_key(live)
+        grants = PeerGrants(scopes=["company"], wire="facts")
+        declared(live, other.node_id, other.url, other.public_key, grants)
+        everything = {"include_retracted": True, "source": true["source"]}
+
+        def seen() -> dict[str, float]:
+            facts = live.call("GET", "/v1/facts", params=everything).json()["facts"]
+            return {each["value"]["v"]: each["confidence"] for each in facts}
+
+        until(lambda: "true" in seen())
+        assert seen()["true"] == 0.0
+        assert live.node.rebuild().compared
+    finally:
+        other.close()
 
 
 def test_a_peer_ends_no_fact_of_a_node_without_a_log(live: LiveNode, hostile: Make) -> None:

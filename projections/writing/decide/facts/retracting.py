@@ -12,6 +12,7 @@ from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.conflicts.denials import is_denial
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.declared.policies import is_set_valued
+from engramlog.projections.tables.facts.fact_retractions import RETRACTED_VALUE
 from engramlog.projections.writing.commands import (
     CommandRefused,
     Refused,
@@ -25,8 +26,6 @@ from engramlog.projections.writing.decide.readable import readable, sees_all
 if TYPE_CHECKING:
     from engramlog.projections.authorization import Authorization
 
-RETRACTED_VALUE = "retracted"
-"""Clients retract a whole key with this string value."""
 RETRACTION_TARGETS_MAX = 10_000
 
 _TARGETS = f"""

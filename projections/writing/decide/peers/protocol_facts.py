@@ -35,7 +35,7 @@ def receive_foreign(command: ask.ReceiveForeign, context: Context) -> Decision:
     for fact in command.facts:
         assert fact.foreign is not None
         name = fact.foreign.fact_id
-        if name in taken or is_known(context.db, fact):
+        if name in taken or is_known(context.db, fact, list(taken.values())):
             states.setdefault(name, "known")
             continue
         if query_one(context.db, _LOCAL_SOURCE, (fact.source,)) is not None:
