@@ -8,6 +8,7 @@ selectors without a base, and control characters. Follows UAX #31 (joiners), UTS
 sequences) and UAX #9 (bidirectional controls).
 """
 
+import json
 import re
 
 _NEVER = re.compile(
@@ -24,6 +25,9 @@ _UNSEEN = re.compile(
     "\U000e0000-\U000e0fff]"
 )
 """Every character without a glyph: matching ignores all of them."""
+
+_BLANK = re.compile("[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0]")
+"""Characters without a glyph that some spellings need in texts, and no name does."""
 
 _ZWSP, _ZWNJ, _ZWJ = 0x200B, 0x200C, 0x200D
 _BLACK_FLAG = 0x1F3F4
@@ -105,6 +109,17 @@ def _without_misplaced(text: str) -> tuple[str, set[str]]:
 def seen(text: str) -> str:
     """``text`` for matching: without characters that have no glyph."""
     return text if plain(text) else _UNSEEN.sub("", text)
+
+
+def looks_like_another(name: str) -> bool:
+    """Whether a name has characters without a glyph that are not part of its spelling: it looks
+    like the name without them."""
+    return not plain(name) and (strip(name)[0] != name or _BLANK.search(name) is not None)
+
+
+def spelled_out(text: str) -> str:
+    """``text`` with JSON's escapes for characters without a glyph."""
+    return _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def plain(text: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engramlog.api.answers.compact_facts import packed_lines, tokens_of
+from engramlog.api.answers.compact_facts import lines_of, packed_lines, tokens_of
 from engramlog.api.answers.fact_record import ShortFact, WireValue
 from tests.worlds.live import LiveNode
 
@@ -109,6 +109,29 @@ def test_a_value_too_long_for_the_budget_is_cut() -> None:
     assert packed.tokens <= 100
     assert packed.kept == [0]
     assert packed.text.endswith('"… | 2026-01-02 | until 2027-01-01 | contradicted | agent:b | 1')
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("user:a", "user:a"),
+        ("user:zoë", "user:zoë"),
+        ("user:a\u200b", r'"user:a\u200b"'),
+        ("user:\u202ea", r'"user:\u202ea"'),
+        ("user:a\u00ad", r'"user:a\u00ad"'),
+        ("user:a\u3164", r'"user:a\u3164"'),
+        ("user:a\U000e0061", r'"user:a\udb40\udc61"'),
+        ("user:\u0646\u0645\u06cc\u200c\u062f\u0627\u0646\u0645",) * 2,  # spelled with a joiner
+    ],
+)
+def test_a_name_that_looks_like_another_is_spelled_out(name: str, shown: str) -> None:
+    record = ShortFact(
+        id="1", entity=name, relation="r:s", value=WireValue("ref", name, "content"), source=name,
+        timestamp="2026-01-02T00:00:00Z", valid_from=None, valid_until=None, confidence=1.0,
+        scope="company", contradicted=False,
+    )  # fmt: skip
+    line = lines_of([record]).splitlines()[1]
+    assert line == f"{shown} | r:s | {shown} | 2026-01-02 | {shown} | 1"
 
 
 def test_a_weak_answer_says_which_scope_has_a_better_one(atlas: LiveNode) -> None:
