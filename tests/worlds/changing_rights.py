@@ -84,7 +84,7 @@ class ChangingRights:
         for name in NAMES:
             self._new_key(name)
         self.steps: tuple[Callable[[], None], ...] = (
-            *(self._state,) * 8, self._retract, self._erase, self._hide, self._show, self._found,
+            *(self._state,) * 12, self._retract, self._erase, self._hide, self._show, self._found,
             self._admit, self._admit, self._remove, self._narrow, self._delegate, self._classify,
             self._classify, self._review, self._resolve, self._resolve, self._sweep,
         )  # fmt: skip
@@ -295,7 +295,7 @@ class ChangingRights:
         yield from self.kept.get(caller.key, [])[-6:]
 
     def leak(self, caller: Caller, ask: Ask, text: str) -> Told | None:
-        """A fact that an answer tells of and that its caller may not read."""
+        """A fact that an answer shows and that its caller may not read."""
         bare = _PARENTS.sub("", text)
         for name, told in self.facts.items():
             # A request may name any id; ids of parents and of what a fork retracts are public.

@@ -152,7 +152,7 @@ def test_a_fact_of_ours_with_the_same_words_is_not_a_denial_to_erase(
 
 
 def test_a_peer_ends_no_such_fact_by_a_record_that_it_wraps(live: LiveNode, hostile: Make) -> None:
-    """What a peer wraps, nobody signed. It may end what came through it, and nothing else."""
+    """What a peer wraps, no one signed. The peer may end what came through it, and nothing else."""
     other = ReferenceNode()
     try:
         other.wall_ms = START_US // 1000
