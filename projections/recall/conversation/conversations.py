@@ -110,7 +110,7 @@ def _conversations_of(
     if not len(members):
         none = np.empty(0, dtype=np.int64)
         return Conversations(members, members, none, members, none, none)
-    later = np.abs(np.diff(_times(view, members))) > context.gap_hours * HOUR_US
+    later = np.abs(np.diff(times(view, members))) > context.gap_hours * HOUR_US
     begins = (np.diff(view.voices(members)) != 0) | later
     number = np.concatenate([[0], np.cumsum(begins)]).astype(np.int32)
     bounds = np.concatenate([[0], np.flatnonzero(begins) + 1, [len(members)]])
@@ -162,7 +162,7 @@ def spread(survey: Survey, context: ConversationContext, fused: Fused) -> Fused:
     return msgspec.structs.replace(fused, score=score, session=session)
 
 
-def _times(view: View, slots: I32) -> I64:
+def times(view: View, slots: I32) -> I64:
+    """The time of each fact: its ``valid_from``, else when it was recorded."""
     start = view.valid_from[slots]
-    times: I64 = np.where(start == NO_START, view.recorded_at[slots], start)
-    return times
+    return np.where(start == NO_START, view.recorded_at[slots], start)

@@ -1,8 +1,8 @@
-"""Facts of the time that a question names: ``valid_from`` within that time, or near it.
+"""Facts of the time that a question names, or near it.
 
-``score = exp(-days / decay_days)`` over the days between; an ended fact covers the time from
-``valid_from`` to ``valid_until``. Candidates are all hits of earlier stages, and the newest other
-facts of exactly that time. Facts without ``valid_from`` have no date.
+A fact is of its ``valid_from``, else of when it was recorded. ``score = exp(-days / decay_days)``
+over the days between; an ended fact covers the time until ``valid_until``. Candidates are all hits
+of earlier stages, and the newest other facts of exactly that time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import F64, I32, I64
-from engramlog.projections.moment import DAY_US, NO_END, NO_START
+from engramlog.projections.moment import DAY_US, NO_END
+from engramlog.projections.recall.conversation.conversations import times
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
 from engramlog.projections.text.named_dates import named_dates
 
@@ -45,8 +46,8 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     if not named:
         raise StageDisabled("the question names no date")
     view = survey.view
-    dated = survey.survivors[view.valid_from[survey.survivors] != NO_START]
-    began = view.valid_from[dated]
+    dated = survey.survivors
+    began = times(view, dated)
     years = _years(began)
     spans = [span for each in named for span in each.spans(years)]
     until = view.valid_until[dated]
@@ -63,7 +64,7 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     scores = np.exp(-away / parameters.decay_days)
 
     def why(chosen: I32) -> list[list[str]]:
-        days = [_day(instant_us).isoformat() for instant_us in view.valid_from[chosen].tolist()]
+        days = [_day(instant_us).isoformat() for instant_us in times(view, chosen).tolist()]
         apart = away[slots.searchsorted(chosen)].tolist()
         return [
             [f"dates: of {day}, {count:.0f} days away"]

@@ -1,4 +1,5 @@
 import math
+from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,21 @@ def test_facts_of_the_day_score_1_and_those_near_it_less() -> None:
     assert at.why(np.array([1], dtype=np.int32)) == [["dates: of 2023-05-06, 2 days away"]]
 
 
+def test_a_fact_without_a_validity_is_of_the_day_it_was_recorded() -> None:
+    """ "What did I say last week?" is about texts that only their recording dates."""
+    world = World()
+    told = [world.fact(user("ann"), "said", "tea", age_days=days) for days in (9.0, 2.0, 1.0)]
+    day = recorded(world, told[1])
+    at = found(world, f"What was said on {day.isoformat()}?", decay_days=3)
+    assert at.slots.tolist() == [told[1]]
+    at = found(world, f"What was said on {day.isoformat()}?", earlier=tuple(told), decay_days=3)
+    assert at.slots.tolist() == told
+    assert at.scores.tolist()[1] == 1.0
+    elsewhere = said(world, "2023-05-03")
+    (slot,) = found(world, "What was said on May 3, 2023?", earlier=(*told, elsewhere)).slots
+    assert slot == elsewhere
+
+
 def test_an_ended_fact_counts_for_its_whole_interval() -> None:
     world = World()
     kept = world.fact(
@@ -80,6 +96,10 @@ def test_the_newest_of_the_very_time_are_candidates_by_it_alone() -> None:
 def test_without_a_date_the_stage_is_disabled() -> None:
     with pytest.raises(StageDisabled, match="names no date"):
         found(World(), "Who may come?")
+
+
+def recorded(world: World, slot: int) -> date:
+    return datetime.fromtimestamp(int(world.view().recorded_at[slot]) / 1e6, UTC).date()
 
 
 days = st.sampled_from(("2021-06-05", "2022-06-20", "2023-01-03", None))
