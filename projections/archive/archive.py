@@ -129,10 +129,19 @@ class Archive:
 
     @contextmanager
     def reading(self, position: int) -> Generator[list[Path]]:
-        """``sources`` that stay in place until the block ends. Read quickly: an erasure waits for
-        the end. Raises StorageFull, StorageFailed: events that are not sealed yet need a file."""
+        """Files that together hold every event up to ``position``, each once; they may hold later
+        ones: filter by position. They stay in place until the block ends. Read quickly: an erasure
+        waits for the end. Raises StorageFull, StorageFailed: events that are not sealed yet need a
+        file."""
         with self._lock, file_errors("the archive"):
-            files = self._sources(position)
+            self._rewrite_erased()
+            while self._seal_next():
+                pass
+            self._check_and_repair()
+            files = [self._folder / each.name for each in self._manifest.segments]
+            if position > self._manifest.last:
+                self._extend_tail(position)
+                files += [chunk.path for chunk in self._tail if chunk.first <= position]
             self._readers += 1
         try:
             yield files
@@ -142,23 +151,6 @@ class Archive:
                 if not self._readers:
                     self._remove_unread()
                     self._idle.notify_all()
-
-    def sources(self, position: int) -> list[Path]:
-        """Files that together hold every event up to ``position``, each once. They may hold later
-        ones: filter by position."""
-        with self._lock:
-            return self._sources(position)
-
-    def _sources(self, position: int) -> list[Path]:
-        self._rewrite_erased()
-        while self._seal_next():
-            pass
-        self._check_and_repair()
-        files = [self._folder / each.name for each in self._manifest.segments]
-        if position > self._manifest.last:
-            self._extend_tail(position)
-            files += [chunk.path for chunk in self._tail if chunk.first <= position]
-        return files
 
     def rewrite(self, positions: Iterable[int]) -> None:
         """Rewrite the files with these positions, because payloads were erased."""
