@@ -62,6 +62,8 @@ def answer(statement: SandboxTask) -> Table | Failure:
         return Failure("sql_too_large", f"the statement needs more than {limits.memory_mib} MiB")
     except duckdb.Error as fault:
         return Failure("sql_invalid", str(fault).strip().split("\n")[0])
+    except OverflowError as fault:  # an interval of more days than Python counts
+        return Failure("sql_invalid", f"a value of the answer cannot be shown: {fault}")
     finally:
         timer.cancel()
 

@@ -127,6 +127,12 @@ def test_events_of_many_segments_are_in_the_order_of_the_log(tmp_path: Path) -> 
     assert {ended[0], ended[1]} & {*dict(told)[settled]} == {ended[1]}
 
 
+def test_a_value_that_cannot_be_shown_is_no_matter_of_memory(node: Node, desk: AuditDesk) -> None:
+    with pytest.raises(StatementRefused, match="cannot be shown") as refused:
+        ask(desk, node, "SELECT INTERVAL 999999999 MONTHS")
+    assert refused.value.code == "sql_invalid"
+
+
 def test_a_stop_ends_the_running_statement_and_later_ones(tmp_path: Path) -> None:
     node = Node.open(tmp_path / "data")
     desk = AuditDesk(Archive(node.directory, node.log))
