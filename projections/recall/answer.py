@@ -8,6 +8,7 @@ from engramlog.eventlog.kinds import FactAttributes
 from engramlog.projections.cards.source import Served
 from engramlog.projections.moment import Moment
 from engramlog.projections.recall.question_intent import SkipReason
+from engramlog.projections.recall.ranking.breakdown import ScoreBreakdown
 from engramlog.projections.recall.stages.candidates import StageOutcome
 from engramlog.projections.tables.facts.fact_rows import FactRow
 
@@ -19,9 +20,9 @@ class Recalled(Struct, frozen=True):
         slot: its slot in the question's view.
         row: the fact as the log recorded it.
         score: the final score; it orders the facts, apart from diversity.
-        breakdown: the protocol's six keys: normalised stage scores (0 if a stage did not find the
-            fact), trust, the recency factor (0 without one), and the score before scaling; plus
-            the factors of that score (``ranking.breakdown``).
+        breakdown: the protocol's six numbers: normalised stage scores (0 if a stage did not find
+            the fact), trust, the recency factor (0 without one), and the score before scaling;
+            plus the factors of that score (``ranking.breakdown``).
         hop_distance: hops from a seed, 0 for direct hits.
         token_estimate: its cost in the budget.
         confidence, source_trust, effective_confidence: at the Moment.
@@ -39,7 +40,7 @@ class Recalled(Struct, frozen=True):
     slot: int
     row: FactRow
     score: float
-    breakdown: dict[str, float]
+    breakdown: ScoreBreakdown
     hop_distance: int
     token_estimate: int
     confidence: float

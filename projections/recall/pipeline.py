@@ -26,7 +26,7 @@ from engramlog.projections.recall.factors.features import Need, load_features
 from engramlog.projections.recall.plan import Plan, make_plan
 from engramlog.projections.recall.profile import Profile
 from engramlog.projections.recall.question_intent import Chosen, choose
-from engramlog.projections.recall.ranking.breakdown import Breakdowns
+from engramlog.projections.recall.ranking.breakdown import breakdowns
 from engramlog.projections.recall.ranking.chance import Chance, chance_of, scaled
 from engramlog.projections.recall.ranking.evidence import evidence_of
 from engramlog.projections.recall.ranking.fusion import FUSIONS, NORMALISATIONS, Fused, redistribute
@@ -232,6 +232,40 @@ def _all_recalled(
     chance: Chance | None,
 ) -> tuple[Recalled, ...]:
     slots = np.array([each.slot for each in selected], dtype=np.int32)
+    score, hops, confidence, trust, contradicted = _numbers(surveyed, scored, selected)
+    indices = [each.index for each in selected]
+    explained: list[dict[str, Any] | None] = [None] * len(selected)
+    if surveyed.request.explain:
+        explained = [_explain(scored, index, weights, chance) for index in indices]
+    columns = zip(
+        selected,
+        score,
+        breakdowns(scored, plan.profile.factors, indices, trust),
+        hops,
+        confidence,
+        trust,
+        contradicted,
+        explained,
+        surveyed.view.stated_attributes(slots, surveyed.moment),
+        *_reasons(plan, hits, selected, slots),
+        strict=True,
+    )
+    # In the order of the fields: far sooner than by name.
+    return tuple(
+        Recalled(
+            each.slot, each.row, score, breakdown, hops, each.tokens, confidence, trust,
+            confidence * trust, contradicted, why, each.provenance_of, explain, False, attributes,
+            found_by,
+        )
+        for each, score, breakdown, hops, confidence, trust, contradicted, explain, attributes, why,
+        found_by in columns
+    )  # fmt: skip
+
+
+def _reasons(
+    plan: Plan, hits: Mapping[str, Candidates], selected: Sequence[Selected], slots: I32
+) -> tuple[list[tuple[str, ...]], list[str]]:
+    """``why`` and ``found_by`` of each selected fact."""
     labels = {choice.name: choice.label or choice.name for choice in plan.profile.stages}
     reasons = [
         [f"parent of {each.provenance_of}"] if each.provenance_of else [] for each in selected
@@ -243,33 +277,7 @@ def _all_recalled(
             reasons[number] += of_stage
             part = "" if found.origin is None else f":{found.origin(selected[number].slot)}"
             found_by[number] = found_by[number] or f"{labels[name]}{part}"
-    attributes = surveyed.view.stated_attributes(slots, surveyed.moment)
-    breakdowns = Breakdowns(scored, plan.profile.factors, [each.index for each in selected])
-    numbers = zip(*_numbers(surveyed, scored, selected), strict=True)
-    return tuple(
-        Recalled(
-            slot=each.slot,
-            row=each.row,
-            score=score,
-            breakdown=breakdowns.of(number, trust),
-            hop_distance=hops,
-            token_estimate=each.tokens,
-            confidence=confidence,
-            source_trust=trust,
-            effective_confidence=confidence * trust,
-            contradicted=contradicted,
-            why=tuple(reasons[number]),
-            found_by=found_by[number],
-            provenance_of=each.provenance_of,
-            explain=(
-                _explain(scored, each.index, weights, chance) if surveyed.request.explain else None
-            ),
-            attributes=attributes[number],
-        )
-        for number, (each, (score, hops, confidence, trust, contradicted)) in enumerate(
-            zip(selected, numbers, strict=True)
-        )
-    )
+    return [tuple(each) for each in reasons], found_by
 
 
 def _numbers(

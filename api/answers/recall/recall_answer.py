@@ -7,29 +7,13 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from engramlog.api.answers.erasure_records import TombstoneNotice
 from engramlog.api.answers.fact_record import MomentRecord, ShortFact
 from engramlog.api.commands.memory_cards import MemoryCard
+from engramlog.projections.recall.ranking.breakdown import ScoreBreakdown
 
 EncodedRecord: TypeAlias = Annotated[
     Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/FactRecord"})
 ]
 """An encoded ``FactRecord``: an answer contains it up to four times."""
 EncodedObject: TypeAlias = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
-
-
-class ScoreBreakdown(Struct):
-    """The protocol's six numbers, and their parts: ``relevance`` times the three factors is
-    ``weighted_total``, and that times ``scale`` is the score."""
-
-    lexical: float
-    semantic: float
-    graph: float
-    source_trust: float
-    recency: float
-    weighted_total: float
-    relevance: float
-    confidence_factor: float
-    trust_factor: float
-    other_factors: float
-    scale: float
 
 
 class ScoredFact(Struct):

@@ -10,7 +10,7 @@ from engramlog.api.answers.recall.short_answers import compact_answer, facts_ans
 from engramlog.api.answers.sanitizer_modes import screen
 from engramlog.api.commands.recall.question import ask, hint_of
 from engramlog.api.commands.recall.receipts import receipt_of
-from engramlog.api.commands.recall.shapes import explaining, response_of, shown_record, unexplained
+from engramlog.api.commands.recall.shapes import explaining, response_of, shown_records, unexplained
 from engramlog.api.commands.request_context import ReadingContext
 from engramlog.api.commands.tombstones import notices_in_recall
 from engramlog.api.http.bodies import encoded
@@ -61,7 +61,7 @@ def answered(
         extra |= {"chain_proof": proof, "tombstone_notices": notices}
         response = response_of(context, body, found, channels=shape == "full", extra=extra)
     else:
-        records = [shown_record(context, n, e, screened) for n, e in enumerate(found.results)]
+        records = shown_records(context, found, screened)
         if shape == "facts":
             response = facts_answer(body, found, records, extra)
         else:

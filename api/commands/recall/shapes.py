@@ -1,6 +1,7 @@
 """From a recall request to the pipeline's question, and from its answer to every shape."""
 
 import hashlib
+from itertools import compress
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ from msgspec import UNSET
 
 from engramlog.api.answers.fact_record import FactRecord, wire_moment
 from engramlog.api.answers.recall.recall_answer import EmbeddingUsed, RecallResponse, StageRun
-from engramlog.api.answers.recall.recalled_facts import recalled_json
+from engramlog.api.answers.recall.recalled_facts import encoded_each, flat_facts, scored_facts
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.answers.sanitizer_modes import Screen, for_model
 from engramlog.api.answers.wire_facts import Volatile, record_of
@@ -21,7 +22,7 @@ from engramlog.api.schemas.recall import RecallBody, RecallQuery
 from engramlog.eventlog.kinds import FactAttributes
 from engramlog.projections.moment import format_instant
 from engramlog.projections.normalization import EVERY_SCOPE, SCOPES
-from engramlog.projections.recall.answer import RecallAnswer, Recalled
+from engramlog.projections.recall.answer import RecallAnswer
 from engramlog.projections.recall.enrichment import EnrichedFact, enrich
 from engramlog.projections.recall.profile import Profile
 from engramlog.projections.recall.request import (
@@ -143,27 +144,22 @@ def response_of(
     extra: dict[str, Any],
 ) -> RecallResponse:
     """The union of every published answer shape. ``channels``: include content and instructions."""
-    screen: Screen = extra["screen"]
-    records = [shown_record(context, n, each, screen) for n, each in enumerate(found.results)]
+    records = shown_records(context, found, extra["screen"])
     divergent: frozenset[int] = frozenset(
         found.card.divergent.tolist() if found.card is not None else ()
     )
-    facts = [
-        recalled_json(record, each, beside, stale=each.slot in divergent)
-        for record, each, beside in zip(
-            records, found.results, _beside(found, records), strict=True
-        )
-    ]
+    encoded = encoded_each(records)
+    facts = scored_facts(encoded, found.results)
     response = shaped(
         found,
         RecallResponse,
         recall_id=extra["recall_id"],
         query_hash=hashlib.sha256(body.query.encode()).hexdigest(),
-        facts=[each.item for each in facts],
+        facts=facts,
         token_budget=body.token_budget,
         tombstone_notices=extra["tombstone_notices"],
         chain_proof=extra["chain_proof"],
-        results=[each.flat for each in facts],
+        results=flat_facts(encoded, found.results, _beside(found, records), divergent),
         query=body.query,
         request={name: getattr(body, name) for name in RecallBody.model_fields},
         generated_at=format_instant(found.moment.instant_us),
@@ -184,8 +180,9 @@ def response_of(
         warnings=extra["warnings"],
     )
     if channels:
-        response.content = [each.item for each in facts if not each.instructs]
-        response.instructions = [each.item for each in facts if each.instructs]
+        instruct = [record.value.interpret_as == "instruction" for record in records]
+        response.content = [fact for fact, it in zip(facts, instruct, strict=True) if not it]
+        response.instructions = list(compress(facts, instruct))
     return response
 
 
@@ -198,25 +195,34 @@ def _embedding(context: ReadingContext) -> EmbeddingUsed:
 def _debugged(found: RecallAnswer) -> dict[str, Any]:
     """The numbers behind every score, by fact id."""
     return {
-        each.row.id: {"score": each.score, **each.breakdown, "explain": each.explain}
+        each.row.id: {
+            "score": each.score,
+            **msgspec.structs.asdict(each.breakdown),
+            "explain": each.explain,
+        }
         for each in found.results
     }
 
 
-def shown_record(context: ReadingContext, index: int, each: Recalled, screen: Screen) -> FactRecord:
-    """The record of the ``index``-th recalled fact, under the sanitizer mode."""
-    row = each.row
-    garden = None if row.garden_id is None else context.node.reader.gardens.find(row.garden_id)
-    waits = "pending" if garden is not None and garden.quarantine else None
-    now = Volatile(
-        each.confidence, each.contradicted, each.source_trust, waits, _brief(each.attributes)
-    )
-    # This node writes the card, even about other nodes' facts.
-    written_by = row.origin if each.from_card else context.node.node_id
-    if each.from_card:
-        text = for_model(context.service.settings.sanitizer_mode, row.value_v)
-        return record_of(msgspec.structs.replace(row, value_v=text), now, written_by)
-    return screen.show(index, record_of(row, now, written_by))
+def shown_records(context: ReadingContext, found: RecallAnswer, screen: Screen) -> list[FactRecord]:
+    """The records of the recalled facts, under the sanitizer mode."""
+    find_garden, node_id = context.node.reader.gardens.find, context.node.node_id
+    records: list[FactRecord] = []
+    for index, each in enumerate(found.results):
+        row = each.row
+        garden = None if row.garden_id is None else find_garden(row.garden_id)
+        waits = "pending" if garden is not None and garden.quarantine else None
+        now = Volatile(
+            each.confidence, each.contradicted, each.source_trust, waits, _brief(each.attributes)
+        )
+        if each.from_card:
+            # This node writes the card, even about other nodes' facts.
+            text = for_model(context.service.settings.sanitizer_mode, row.value_v)
+            row = msgspec.structs.replace(row, value_v=text)
+            records.append(record_of(row, now, row.origin))
+        else:
+            records.append(screen.show(index, record_of(row, now, node_id)))
+    return records
 
 
 def _brief(attributes: FactAttributes | None) -> FactAttributes | None:

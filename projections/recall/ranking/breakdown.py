@@ -4,75 +4,93 @@
 ``weighted_total * scale = score``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from msgspec import Struct
 
 from engramlog.projections.arrays import F64
 from engramlog.projections.recall.profile import FactorChoice
 from engramlog.projections.recall.ranking.scoring import SCORE_DECIMALS, Scored
-from engramlog.projections.recall.request import STAGE_KEYS
-
-BREAKDOWN_KEYS = (
-    *STAGE_KEYS,
-    "source_trust",
-    "recency",
-    "weighted_total",
-    "relevance",
-    "confidence_factor",
-    "trust_factor",
-    "other_factors",
-    "scale",
-)
 
 
+class ScoreBreakdown(Struct, frozen=True, gc=False):
+    """The protocol's six numbers, and their parts: ``relevance`` times the three factors is
+    ``weighted_total``, and that times ``scale`` is the score."""
+
+    lexical: float
+    semantic: float
+    graph: float
+    source_trust: float
+    recency: float
+    weighted_total: float
+    relevance: float
+    confidence_factor: float
+    trust_factor: float
+    other_factors: float
+    scale: float
+
+
+BREAKDOWN_KEYS = ScoreBreakdown.__struct_fields__
 SCALED_MAX, CERTAIN_BELOW = 2.0**40, 0.499
 """A double below 2^40 that was multiplied once is wrong by less than 0.001."""
 
 
-class Breakdowns:
-    """The breakdowns of one answer's facts. ``choices``: the profile's factors. ``indices``: of
-    each fact among the scored; None for one that no stage found."""
+def breakdowns(
+    scored: Scored,
+    choices: Sequence[FactorChoice],
+    indices: Sequence[int | None],
+    trust: Sequence[float],
+) -> list[ScoreBreakdown]:
+    """The breakdown of each of an answer's facts; 0 and factors of 1 for one that no stage found.
 
-    def __init__(
-        self, scored: Scored, choices: Sequence[FactorChoice], indices: Sequence[int | None]
-    ) -> None:
-        self._scale = round(scored.scale, SCORE_DECIMALS)
-        self._columns: dict[str, list[float]] = {}
-        if any(index is not None for index in indices):
-            at = [index or 0 for index in indices]
-            shown = _shown_numbers(scored, choices)
-            columns = rounded(np.stack([numbers[at] for numbers in shown.values()]))
-            self._columns = dict(zip(shown, columns, strict=True))
-        self._indices = indices
-
-    def of(self, number: int, trust: float) -> dict[str, float]:
-        """The numbers of a fact; for one that no stage found, 0 and factors of 1. ``trust``: in the
-        fact's source, at the Moment."""
-        parts = _UNFOUND.copy()
-        parts["source_trust"] = trust
-        if self._indices[number] is None:
-            return parts
-        for name, column in self._columns.items():
-            parts[name] = column[number]
-        known = parts["relevance"] * parts["confidence_factor"] * parts["trust_factor"]
-        # Without relevance only a floor made the score: no factors can be shown.
-        if known:
-            parts["other_factors"] = round(parts["weighted_total"] / known, SCORE_DECIMALS)
-        parts["scale"] = self._scale
-        return parts
+    Args:
+        choices: the profile's factors.
+        indices: of each fact among the scored; None for one that no stage found.
+        trust: in each fact's source, at the Moment.
+    """
+    if all(index is None for index in indices):
+        return [_unfound(each) for each in trust]
+    at = np.array([index or 0 for index in indices])
+    shown = _shown_numbers(scored, choices)
+    rows = rounded(np.stack([numbers[at] for numbers in shown.values()]))
+    known = dict(zip(shown, rows, strict=True))
+    known["other_factors"] = _other_factors(known)
+    columns = {name: [number] * len(at) for name, number in _UNFOUND.items()}
+    columns |= {name: numbers.tolist() for name, numbers in known.items()}
+    columns["scale"] = [round(scored.scale, SCORE_DECIMALS)] * len(at)
+    columns["source_trust"] = list(trust)
+    made = list(map(ScoreBreakdown, *columns.values()))  # by position: far sooner than by name
+    for number, index in enumerate(indices):
+        if index is None:
+            made[number] = _unfound(trust[number])
+    return made
 
 
-def rounded(numbers: F64) -> list[list[float]]:
+def _other_factors(known: Mapping[str, F64]) -> F64:
+    """The product of the factors that are not shown, given the shown numbers."""
+    product = known["relevance"]
+    for name in ("confidence_factor", "trust_factor"):
+        product = product * known.get(name, 1.0)
+    # Without relevance only a floor made the score: no factors can be shown.
+    ones = np.ones(len(product))
+    return rounded(np.divide(known["weighted_total"], product, out=ones, where=product != 0))
+
+
+def _unfound(trust: float) -> ScoreBreakdown:
+    return ScoreBreakdown(**(_UNFOUND | {"source_trust": trust}))
+
+
+def rounded(numbers: F64) -> F64:
     """Each number as ``round`` gives it, to ``SCORE_DECIMALS``; a call for each costs more."""
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = numbers * 10.0**SCORE_DECIMALS
         whole = np.rint(scaled)
         # The nearest integer is certain, unless the product is huge or close to a half.
         certain = (np.abs(scaled - whole) < CERTAIN_BELOW) & (np.abs(scaled) < SCALED_MAX)
-    found: list[list[float]] = (whole / 10.0**SCORE_DECIMALS).tolist()
-    for row, column in np.argwhere(~certain).tolist():
-        found[row][column] = round(float(numbers[row, column]), SCORE_DECIMALS)
+    found: F64 = whole / 10.0**SCORE_DECIMALS
+    for place in np.argwhere(~certain).tolist():
+        found[*place] = round(float(numbers[*place]), SCORE_DECIMALS)
     return found
 
 

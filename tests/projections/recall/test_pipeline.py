@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from engramlog.projections.recall.answer import RecallAnswer
 from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import Profile, load_profile, parse_profile
-from engramlog.projections.recall.ranking.breakdown import BREAKDOWN_KEYS
 from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages import STAGES, Stage, lexical
@@ -59,7 +58,7 @@ def test_the_seeds_score_of_one_fact() -> None:
     assert only.score == pytest.approx(0.266695, abs=1e-6)
     assert answer.weights == pytest.approx({"lexical": 0.6, "graph": 0.4})
     assert only.effective_confidence == pytest.approx(0.4)
-    assert only.breakdown == pytest.approx(
+    assert msgspec.structs.asdict(only.breakdown) == pytest.approx(
         {
             "lexical": 1.0, "semantic": 0.0, "graph": 0.0, "source_trust": 0.5,
             "recency": math.exp(-0.3), "weighted_total": 0.6 * math.exp(-0.3) * 0.8 * 0.75,
@@ -105,20 +104,19 @@ def test_the_numbers_of_every_score_multiply_out(
     answer = ask(world, "green tea", profile=profile, min_confidence=0.0, include_low_trust=True)
     for each in answer.results:
         parts = each.breakdown
-        product = parts["relevance"] * parts["confidence_factor"] * parts["trust_factor"]
-        assert product * parts["other_factors"] == pytest.approx(parts["weighted_total"], abs=1e-8)
-        assert parts["weighted_total"] * parts["scale"] == pytest.approx(each.score, abs=1e-8)
+        product = parts.relevance * parts.confidence_factor * parts.trust_factor
+        assert product * parts.other_factors == pytest.approx(parts.weighted_total, abs=1e-8)
+        assert parts.weighted_total * parts.scale == pytest.approx(each.score, abs=1e-8)
         if profile in ("default", "stigmem"):
-            assert parts["confidence_factor"] == pytest.approx(each.confidence)
-            assert parts["trust_factor"] == pytest.approx(0.5 + 0.5 * each.source_trust)
+            assert parts.confidence_factor == pytest.approx(each.confidence)
+            assert parts.trust_factor == pytest.approx(0.5 + 0.5 * each.source_trust)
 
 
-def test_an_answer_has_the_six_keys_and_its_stated_cost() -> None:
+def test_an_answer_has_its_stated_cost() -> None:
     world = World()
     for n in range(5):
         world.fact(user(f"u{n}"), "memory:note", f"ledger {n}")
     answer = ask(world, "ledger")
-    assert all(tuple(each.breakdown) == BREAKDOWN_KEYS for each in answer.results)
     assert answer.tokens_used == sum(each.token_estimate for each in answer.results) == 5 * 42
     assert (answer.total_scored, answer.truncated) == (5, False)
 

@@ -79,6 +79,6 @@ NUMBERS = st.floats() | st.floats(-2, 2) | st.integers(-4_000_001, 4_000_001).ma
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1))
 def test_many_numbers_are_rounded_like_one(rows: list[tuple[float, float]]) -> None:
-    found = rounded(np.array(rows))
+    found = rounded(np.array(rows)).tolist()
     expected = [[round(number, SCORE_DECIMALS) for number in row] for row in rows]
     assert repr(found) == repr(expected)

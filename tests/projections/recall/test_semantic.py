@@ -289,7 +289,7 @@ def test_the_seeds_weights_are_those_of_its_profile(provider: Any, cache: Any) -
     assert answer.weights == pytest.approx({"lexical": 0.3, "semantic": 0.5, "graph": 0.2})
     best = answer.results[0]
     assert best.row.id == "fact-0"
-    assert best.breakdown["semantic"] == 1.0
+    assert best.breakdown.semantic == 1.0
     assert best.explain is not None
     assert best.explain["stages"]["semantic"]["weight"] == 0.5
 
