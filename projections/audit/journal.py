@@ -24,7 +24,6 @@ from engramlog.projections.normalization import SCOPES
 
 SCANNED_MAX = 20_000
 """Events read for one page, however few match."""
-_READ_EVENTS = 1_000
 _OF_THE_NODE = frozenset(
     {
         "agent_key_set",
@@ -88,18 +87,17 @@ class Journal:
 
     def page(self, asked: JournalQuery) -> JournalPage:
         entries: list[JournalEntry] = []
-        position, last = asked.after, min(asked.until, asked.after + SCANNED_MAX)
-        while position < last:
-            for event in self.log.read(position, min(_READ_EVENTS, last - position)):
-                if asked.until_us is not None and event.received_at > asked.until_us:
-                    return JournalPage(entries, None)
-                position = event.position
-                entry = self.entry(event) if _matches(event, asked) else None
-                if entry is not None:
-                    entries.append(entry)
-                    if len(entries) > asked.limit:  # the next page has at least one
-                        entries.pop()
-                        return JournalPage(entries, entries[-1].event.position)
+        position = asked.after
+        for event in self.log.iterate(position, min(asked.until, position + SCANNED_MAX)):
+            if asked.until_us is not None and event.received_at > asked.until_us:
+                return JournalPage(entries, None)
+            position = event.position
+            entry = self.entry(event) if _matches(event, asked) else None
+            if entry is not None:
+                entries.append(entry)
+                if len(entries) > asked.limit:  # the next page has at least one
+                    entries.pop()
+                    return JournalPage(entries, entries[-1].event.position)
         return JournalPage(entries, position if position < asked.until else None)
 
     def entry(self, event: Recorded) -> JournalEntry | None:
