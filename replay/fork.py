@@ -22,8 +22,8 @@ from engramlog.projections.image.reader import Reader
 from engramlog.projections.tables.database import open_fixed, tables_position
 from engramlog.projections.tables.store import ProjectionStore, new_generation, point_link
 from engramlog.projections.writing.writer import Writer
+from engramlog.replay.rebuild import replay_into
 
-PAGE_EVENTS = 2_000
 LINK = "projections.db"
 
 
@@ -55,7 +55,7 @@ def scratch_at(
         instant_us: the scratch node's clock.
 
     Raises:
-        ProjectorHalted, UnknownKind: as a rebuild.
+        UnknownKind: as a rebuild.
     """
     link = folder / LINK
     path = new_generation(link)
@@ -112,22 +112,12 @@ def _head_before(event: Recorded) -> StreamHead:
 
 
 def _replay_tables(log: EventLog, link: Path, path: Path, position: int) -> dict[str, StreamHead]:
-    """Make the tables of a position from the log."""
-    heads: dict[str, StreamHead] = {}
+    """Make the tables of a position from the log; returns the state of every stream there."""
     with closing(ProjectionStore(link, path, bulk=True, strict=True, history=log)) as store:
-        after = 0
-        while after < position:
-            page = log.read(after, min(PAGE_EVENTS, position - after))
-            if not page:
-                break
-            with store.db:
-                store.apply(page)
-            for event in page:
-                header = event.header
-                heads[header.stream] = StreamHead(header.stream, header.stream_seq, event.hash)
-            after = page[-1].position
+        replay_into(store, log, position, tolerant=True)
         store.finish_bulk()
-    return heads
+    headers = ((event.header, event.hash) for event in log.iterate(until=position))
+    return {each.stream: StreamHead(each.stream, each.stream_seq, at) for each, at in headers}
 
 
 def _head(log: EventLog, position: int) -> Head:
