@@ -281,11 +281,11 @@ class Importer:
 
     def _settle_running(self) -> None:
         """Account for the batch in progress, if any."""
-        running, self._running = self._running, None
-        if running is None:
+        if self._running is None:
             return
-        batch = running.batch
-        results = self._results(batch, running.answer.result)
+        batch = self._running.batch
+        results = self._results(batch, self._running.answer.result)
+        self._running = None  # only now: Ctrl-C during the wait leaves it to be accounted for
         bad = next((i for i, result in enumerate(results) if isinstance(result, RefusedLine)), None)
         if bad is not None and self._options.on_error == "stop":
             refused, good = results[bad], batch[:bad]

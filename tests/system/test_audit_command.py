@@ -58,6 +58,11 @@ def test_differences_and_statements_as_files(tmp_path: Path) -> None:
     assert "3 added, 0 retracted, 0 decayed, 0 resolved" in shown.stdout
     as_csv = engramlog("audit", "diff", "--from", "position:1", "--format", "csv", *args)
     assert len(list(csv.DictReader(io.StringIO(as_csv.stdout)))) == 3
+    for asked in (("diff", "--from", "position:1"), ("state",), ("sql", "SELECT 'ü' AS value")):
+        printed = engramlog("audit", *asked, *args)
+        filed = engramlog("audit", *asked, "--output", tmp_path / "table", *args)
+        assert (filed.returncode, filed.stdout) == (0, ""), filed.stderr
+        assert (tmp_path / "table").read_text("utf-8") == printed.stdout
     target = tmp_path / "rows.parquet"
     done = engramlog(
         "audit", "sql", "SELECT entity FROM facts", "--format", "parquet", "--output", target, *args

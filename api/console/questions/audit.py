@@ -4,6 +4,9 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import redirect_stdout
+from functools import wraps
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +15,7 @@ from engramlog.api.console.arguments import CommandError, add_target_arguments, 
 from engramlog.api.console.output_file import output_file
 from engramlog.api.console.questions.entity import fact_text_of, stated
 from engramlog.api.console.reach import reach
-from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.console.subcommands import Run, Subcommands
 from engramlog.api.console.text_tables import day, print_json, print_table, short_name, value_text
 
 EXAMPLES = """\
@@ -82,6 +85,24 @@ def _add_output(parser: argparse.ArgumentParser, formats: tuple[str, ...] = FORM
     parser.add_argument("--output", type=Path, metavar="FILE", help="write there, not to stdout")
 
 
+def _tables_to_file(run: Run) -> Run:
+    """A command that prints its tables to the file of ``--output``."""
+
+    @wraps(run)
+    def running(args: argparse.Namespace) -> int:
+        if args.format != "table" or args.output is None:
+            return run(args)
+        with output_file(args.output) as out:
+            text = TextIOWrapper(out, "utf-8")
+            with redirect_stdout(text):
+                code = run(args)
+            text.detach()  # flushes, and leaves the file open
+        return code
+
+    return running
+
+
+@_tables_to_file
 def run_state(args: argparse.Namespace) -> int:
     query = {**_filters(args), "as_of": args.as_of, "limit": min(args.limit, PAGE)}
     facts: list[Any] = []
@@ -101,6 +122,7 @@ def run_state(args: argparse.Namespace) -> int:
     return 0
 
 
+@_tables_to_file
 def run_diff(args: argparse.Namespace) -> int:
     query = {**_filters(args), "from": args.since, "to": args.to, "change": args.change,
              "limit": PAGE}  # fmt: skip
@@ -119,6 +141,7 @@ def run_diff(args: argparse.Namespace) -> int:
     return 0
 
 
+@_tables_to_file
 def run_life(args: argparse.Namespace) -> int:
     path = f"/v1/time-travel/{args.kind}/{path_segment(args.name, safe='')}"
     query = {"as_of": args.as_of, "limit": 1000}
@@ -148,6 +171,7 @@ def run_life(args: argparse.Namespace) -> int:
     return 0
 
 
+@_tables_to_file
 def run_fork(args: argparse.Namespace) -> int:
     """Print how hypothetical facts would change an answer."""
     try:
@@ -187,6 +211,7 @@ def _difference(item: Any) -> tuple[str, str]:
     return item["id"], f"rank {item['before']} to {item['after']}"
 
 
+@_tables_to_file
 def run_sql(args: argparse.Namespace) -> int:
     statement = sys.stdin.read() if args.statement == "-" else args.statement
     body = {"sql": statement, "as_of": args.as_of, "limit": args.limit}
