@@ -1,7 +1,7 @@
 """Rebuild: replays the log into a fresh file, compares it with the serving one, swaps it in.
 
 Blue is the file in use, green the new one. Green is bulk-loaded up to a position that blue is also
-at. If all projectors have blue's versions, the digests must be equal. Only then does the link move,
+at. If all projectors have blue's versions, the rows must be equal. Only then does the link move,
 between two groups of writes.
 
 Green starts as a copy of the newest usable snapshot and replays only the rest. If that differs from
@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from engramlog.eventlog.durable_file import sync_file
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.tables.database import open_fixed, remove_database, tables_position
-from engramlog.projections.tables.digest import TableDigests, digest_tables
+from engramlog.projections.tables.digest import TableDigests, differing_tables, digest_tables
 from engramlog.projections.tables.file_state import file_state, other_versions
 from engramlog.projections.tables.storage_faults import DAMAGED, TablesDamaged
 from engramlog.projections.tables.store import ProjectionStore, new_generation, point_link
@@ -224,15 +224,12 @@ def _differing(blue: apsw.Connection, green: Green, log: EventLog) -> list[str] 
         state = file_state(blue)
         if state.halted or other_versions(state.versions):
             return None
-        found = digest_tables(blue)
+        if state.position != green.digests.position:
+            return None
+        return differing_tables(blue, green.path)
     except DAMAGED as fault:
         _log.warning("the tables in use are damaged and made again: %s", fault)
         return None
-    if found.position != green.digests.position:
-        return None
-    return sorted(
-        name for name, digest in found.tables.items() if digest != green.digests.tables.get(name)
-    )
 
 
 def _take_over(

@@ -57,16 +57,21 @@ def test_a_rebuild_leaves_one_file_and_the_link_on_it(node: Node) -> None:
     assert node.reader.digests().position == node.log.head().position
 
 
-def test_rows_that_are_not_from_the_log_are_found(node: Node) -> None:
+@pytest.mark.parametrize(
+    ("damage", "table"),
+    [
+        ("UPDATE fact_rows SET base_confidence=0.9 WHERE rowid=2", "fact_rows"),
+        ("UPDATE fact_rows SET garden_id='g' WHERE rowid=2", "fact_rows"),
+        ("DELETE FROM cards", "cards"),
+        ("INSERT INTO key_sources VALUES ('agent:b', 3)", "key_sources"),
+    ],
+)
+def test_rows_that_are_not_from_the_log_are_found(node: Node, damage: str, table: str) -> None:
     old = files(node)
-    node.writer.exclusive(
-        lambda: node.writer.store.db.execute(
-            "UPDATE fact_rows SET base_confidence=0.9 WHERE rowid=2"
-        )
-    ).result()
-    with pytest.raises(DigestMismatch, match="fact_rows") as found:
+    node.writer.exclusive(lambda: node.writer.store.db.execute(damage)).result()
+    with pytest.raises(DigestMismatch, match=table) as found:
         node.rebuild()
-    assert found.value.tables == ["fact_rows"]
+    assert found.value.tables == [table]
     assert files(node) == old
     say(node, 6)
 
