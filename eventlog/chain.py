@@ -6,7 +6,7 @@ is for readers: whether stored bytes continue their stream. Neither does I/O.
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from engramlog.eventlog.clock import HybridClock
 from engramlog.eventlog.codec import (
@@ -21,7 +21,7 @@ from engramlog.eventlog.codec import (
     payload_hash,
 )
 from engramlog.eventlog.errors import CorruptLog, UnknownKind
-from engramlog.eventlog.event import Draft, Foreign, Header, Recorded, Stored, stream_name
+from engramlog.eventlog.event import Draft, Header, Recorded, Stored, Verified, stream_name
 from engramlog.eventlog.kinds import SCHEMA_VERSIONS, kind_of
 from engramlog.eventlog.log import Head, StreamHead
 
@@ -173,17 +173,12 @@ class Chain:
 
     def adopt(
         self,
-        events: Sequence[tuple[Foreign, Header]],
+        events: Sequence[Verified],
         peer: str,
         now_us: int,
-        erasable: Collection[bytes] = (),
     ) -> list[Link]:
-        """Continue the log with another node's events: their bytes, our positions and times.
-
-        Args:
-            events: each with its decoded header.
-            peer: the node they came through.
-            erasable: ids of events that may lack their payload.
+        """Continue the log with another node's events, which came through ``peer``: their bytes,
+        our positions and times.
 
         Raises:
             CorruptLog: an event does not continue its stream; nothing is linked.
@@ -194,20 +189,22 @@ class Chain:
         position = self._position
         received_at = max(now_us, now_us if position == 0 else self._received_at)
         clock = HybridClock(self._hlc.last)
-        for event, header in events:
+        for verified in events:
             position += 1
+            event, header = verified.event, verified.header
             received_hlc = clock.receive(header.hlc, received_at)
-            stored = Stored(
-                position, received_at, received_hlc, peer,
-                event.header, event.hash, event.salt, event.payload,
-            )  # fmt: skip
             stream = header.stream
-            before = tips.get(stream) or self._stream_head(stream)
-            fault = link_fault(before, stored, header, erasable=header.event_id in erasable)
+            fault = place_fault(tips.get(stream) or self._stream_head(stream), header)
             if fault is not None:
                 raise CorruptLog(position, fault)
             tips[stream] = StreamHead(stream, header.stream_seq, event.hash)
-            links.append((decode(stored, header), stored))
+            place = (position, received_at, received_hlc, peer)
+            links.append(
+                (
+                    Recorded(*place, header, event.hash, verified.payload),
+                    Stored(*place, event.header, event.hash, event.salt, event.payload),
+                )
+            )
         for stream, tip in tips.items():
             self._undo.setdefault(stream, self._tips.get(stream))
             self._tips[stream] = (tip.stream_seq, tip.hash)
@@ -262,9 +259,19 @@ def link_fault(
         return HEADER_ALTERED
     if header.format != FORMAT_VERSION:
         return f"format {header.format} is not readable here, only {FORMAT_VERSION}"
-    shape = _shape_fault(stored, header)
-    if shape is not None:
-        return shape
+    fault = _shape_fault(stored, header) or place_fault(previous, header)
+    if fault is not None:
+        return fault
+    if stored.payload is None or stored.salt is None:
+        gone = stored.payload is None and stored.salt is None
+        return None if erasable and gone else PAYLOAD_MISSING
+    if payload_hash(stored.salt, stored.payload) != header.payload_hash:
+        return PAYLOAD_ALTERED
+    return None
+
+
+def place_fault(previous: StreamHead | None, header: Header) -> str | None:
+    """Why an event with this header does not come next in its stream; None if it does."""
     if previous is None:
         last_seq, last_hash = 0, ZERO_HASH
     else:
@@ -273,11 +280,6 @@ def link_fault(
         return f"stream {header.stream}: expected sequence {last_seq + 1}, is {header.stream_seq}"
     if header.prev_hash != last_hash:
         return f"stream {header.stream}: prev_hash does not match event {last_seq}"
-    if stored.payload is None or stored.salt is None:
-        gone = stored.payload is None and stored.salt is None
-        return None if erasable and gone else PAYLOAD_MISSING
-    if payload_hash(stored.salt, stored.payload) != header.payload_hash:
-        return PAYLOAD_ALTERED
     return None
 
 

@@ -92,6 +92,15 @@ class UnknownPayload(Struct, frozen=True):
     schema_version: int
 
 
+class Verified(Struct, frozen=True, gc=False):
+    """Another node's event whose bytes agree with their hashes (``chain.link_fault``), decoded.
+    ``payload`` is None only if an erasure names the event."""
+
+    event: Foreign
+    header: Header
+    payload: Payload | UnknownPayload | None
+
+
 class Recorded(Struct, frozen=True, gc=False):
     """A decoded event with its place in the log."""
 

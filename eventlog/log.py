@@ -12,7 +12,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from engramlog.eventlog.event import Draft, Foreign, Recorded, Stored
+from engramlog.eventlog.event import Draft, Recorded, Stored, Verified
 
 READ_LIMIT_MAX = 100_000
 TRANSACTION_EVENTS_MAX = 200_000
@@ -104,16 +104,14 @@ class AppendTransaction(Protocol):
 
     def adopt(
         self,
-        events: Sequence[Foreign],
+        events: Sequence[Verified],
         peer: str,
         *,
         received_at: int | None = None,
-        erasable: Collection[bytes] = (),
     ) -> Appended:
         """Append another node's events unchanged, with positions and times of this log.
 
-        ``peer``: the node they came through. ``erasable``: ids of events whose payload may be
-        missing, because an erasure names them. Raises CorruptLog: one of them does not continue its
+        ``peer``: the node they came through. Raises CorruptLog: one of them does not continue its
         stream. ClockSkew: one has a time over 300 s ahead. AppendError: the log already has an
         event id, or the transaction grows too large.
         """

@@ -15,10 +15,10 @@ from msgspec import Struct
 
 from engramlog.eventlog.chain import EVENT_ID_BYTES, Chain, Link
 from engramlog.eventlog.clock import Clock
-from engramlog.eventlog.codec import decode_header, encode_payload, read_payload
+from engramlog.eventlog.codec import encode_payload, read_payload
 from engramlog.eventlog.engines.following import CommitSignal, LogSubscription, walk
 from engramlog.eventlog.errors import AppendError, ExpectationFailed, IdempotencyConflict, LogClosed
-from engramlog.eventlog.event import Draft, Foreign, Recorded
+from engramlog.eventlog.event import Draft, Recorded, Verified
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.log import TRANSACTION_EVENTS_MAX, Appended, Expect, Idempotency
@@ -152,18 +152,16 @@ class Transaction:
 
     def adopt(
         self,
-        events: Sequence[Foreign],
+        events: Sequence[Verified],
         peer: str,
         *,
         received_at: int | None = None,
-        erasable: Collection[bytes] = (),
     ) -> Appended:
         self._require_open()
         ledger = self._ledger
-        headed = [(event, decode_header(event.header)) for event in events]
-        ids = self._ids_of([header.event_id for _, header in headed])
+        ids = self._ids_of([event.header.event_id for event in events])
         now_us = ledger.clock.now_us() if received_at is None else received_at
-        links = ledger.chain.adopt(headed, peer, now_us, erasable)
+        links = ledger.chain.adopt(events, peer, now_us)
         self._ids |= ids
         self._links += links
         return Appended([recorded for recorded, _ in links])

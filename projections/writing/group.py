@@ -245,10 +245,7 @@ class Group:
         """Append another node's events, as decided; a fault in them is the peer's."""
         try:
             recorded = self._transaction.adopt(
-                adoption.events,
-                adoption.peer,
-                received_at=step.received_at,
-                erasable=adoption.erasable,
+                adoption.events, adoption.peer, received_at=step.received_at
             ).events
         except StorageError:
             raise

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from engramlog.eventlog.event import Foreign
+from engramlog.eventlog.event import Verified
 from engramlog.eventlog.kinds import (
     FactAsserted,
     OrgManifestSet,
@@ -22,10 +22,9 @@ class AdoptPage(OwnShape, frozen=True, kw_only=True):
     grants: PeerGrants | None
     stream: str
     first_seq: int
-    events: tuple[Foreign, ...]
+    events: tuple[Verified, ...]
     fact_ids: tuple[str, ...]
     statement: dict[str, Any]
-    erasable: frozenset[bytes] = frozenset()
     refused: tuple[RefusedEvent, ...] = ()
 
 

@@ -290,9 +290,8 @@ def _take(
         grants=peer.grants,
         stream=stream,
         first_seq=after + 1,
-        events=page.foreign(),
+        events=checked.events,
         statement=as_document(page.statement),
-        erasable=frozenset(page.erased),
         refused=checked.refused,
         fact_ids=checked.fact_ids,
     )

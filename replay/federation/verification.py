@@ -6,7 +6,7 @@ from msgspec import Struct
 from engramlog.eventlog.chain import EVENT_ID_BYTES, link_fault
 from engramlog.eventlog.clock import COUNTER_LIMIT, FUTURE_SKEW_MS_MAX
 from engramlog.eventlog.codec import PAYLOAD_BYTES_MAX, decode_header, decode_payload
-from engramlog.eventlog.event import Foreign, Header, Stored, UnknownPayload
+from engramlog.eventlog.event import Foreign, Header, Stored, UnknownPayload, Verified
 from engramlog.eventlog.identifiers import id_text, is_foreign
 from engramlog.eventlog.kinds import (
     REPLICATED,
@@ -52,9 +52,10 @@ def check_statement(statement: SignedHeads, peer: PeerRow) -> None:
 
 
 class CheckedPage(Struct, frozen=True):
-    """The content of an acceptable page: the events that break a content rule, and the ids of the
-    facts that the others state here."""
+    """The content of an acceptable page: its events, those that break a content rule, and the ids
+    of the facts that the others state here."""
 
+    events: tuple[Verified, ...]
     refused: tuple[RefusedEvent, ...]
     fact_ids: tuple[str, ...]
 
@@ -90,14 +91,18 @@ def check_page(
     erased = frozenset(page.erased)
     head = before
     instructs = peer.grants is not None and peer.grants.instructions
+    events: list[Verified] = []
     refused: list[RefusedEvent] = []
     fact_ids: list[str] = []
-    for number, event in enumerate(page.foreign()):
-        header, payload, due_us = _check_event(event, peer.node_id, partition, head, erased, now_us)
+    for event in page.foreign():
+        verified, due_us = _check_event(event, peer.node_id, partition, head, erased, now_us)
+        header, payload = verified.header, verified.payload
         head = StreamHead(header.stream, header.stream_seq, event.hash)
         if due_us > now_us:
-            raise ClockAwaited(f"{stream} event {head.stream_seq}", number, due_us)
-        reason = None if payload is None else _content_fault(header, payload, own_id)
+            raise ClockAwaited(f"{stream} event {head.stream_seq}", len(events), due_us)
+        events.append(verified)
+        # what a later release wrote is stored and chained, projected as nothing
+        reason = _content_fault(header, payload, own_id) if isinstance(payload, Payload) else None
         if reason is not None:
             refused.append(RefusedEvent(head.stream_seq, reason))
         elif not instructs and _is_instruction(payload):
@@ -111,7 +116,7 @@ def check_page(
         head.hash.hex(),
     ):
         raise PageFault("signature", "the signed head is not that of the page's last event")
-    return CheckedPage(tuple(refused), tuple(fact_ids))
+    return CheckedPage(tuple(events), tuple(refused), tuple(fact_ids))
 
 
 def check_stream(stream: str, peer: PeerRow) -> tuple[str, str]:
@@ -139,8 +144,8 @@ def _check_event(
     before: StreamHead | None,
     erased: frozenset[bytes],
     now_us: int,
-) -> tuple[Header, Payload | None, int]:
-    """An event's header, its payload, and when it may be taken."""
+) -> tuple[Verified, int]:
+    """An event, decoded, and when it may be taken."""
     if len(event.header) > HEADER_BYTES_MAX or len(event.payload or b"") > PAYLOAD_BYTES_MAX:
         raise PageFault("oversized", "an event is larger than any may be")
     try:
@@ -164,9 +169,8 @@ def _check_event(
     if header.schema_version > SCHEMA_VERSION_MAX:
         raise PageFault("malformed", f"{where}: no schema has version {header.schema_version}")
     due_us = _due_us(header, where, now_us)
-    if event.payload is None:
-        return header, None, due_us
-    return header, _check_payload(header, event.payload, partition, where), due_us
+    payload = None if event.payload is None else _read(header, event.payload, partition, where)
+    return Verified(event, header, payload), due_us
 
 
 def _due_us(header: Header, where: str, now_us: int) -> int:
@@ -182,21 +186,21 @@ def _due_us(header: Header, where: str, now_us: int) -> int:
     return due_us
 
 
-def _is_instruction(payload: Payload | None) -> bool:
+def _is_instruction(payload: Payload | UnknownPayload | None) -> bool:
     """Whether an event states an instruction."""
     return isinstance(payload, FactAsserted) and payload.value.interpret_as == "instruction"
 
 
-def _check_payload(
+def _read(
     header: Header, data: bytes, partition: tuple[str, str], where: str
-) -> Payload | None:
-    """An event's payload; None for a kind of a later release."""
+) -> Payload | UnknownPayload:
+    """An event's payload."""
     try:
         payload = decode_payload(header, data)
     except UNREADABLE as fault:
         raise PageFault("malformed", f"{where}: {fault}") from fault
     if isinstance(payload, UnknownPayload):
-        return None  # stored and chained, projected as nothing
+        return payload
     if header.kind not in REPLICATED:
         raise PageFault("kind", f"{where}: {header.kind} never leaves its node")
     _check_place(payload, partition, where)

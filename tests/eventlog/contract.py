@@ -8,15 +8,17 @@ import pytest
 
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.codec import ZERO_HASH, decode, header_hash, payload_hash
+from engramlog.eventlog.engines.memory_log import MemoryLog
 from engramlog.eventlog.errors import (
     AppendError,
+    CorruptLog,
     EraseRefused,
     ExpectationFailed,
     IdempotencyConflict,
     LogClosed,
     PayloadTooLarge,
 )
-from engramlog.eventlog.event import Draft
+from engramlog.eventlog.event import Draft, Foreign, Recorded, Stored, Verified
 from engramlog.eventlog.kinds import FactAsserted, SourceTrustSet, Value
 from engramlog.eventlog.log import EventLog, Expect, Head, Idempotency, StreamHead
 from tests.worlds.samples import (
@@ -31,6 +33,23 @@ from tests.worlds.samples import (
 )
 
 KEY = Idempotency("agent:alice", "request-1", b"digest of the body")
+
+
+def verified(stored: Stored) -> Verified:
+    """A stored event as another node sends it, once it is verified."""
+    event = Foreign(stored.header, stored.hash, stored.salt, stored.payload)
+    recorded = decode(stored)
+    return Verified(event, recorded.header, recorded.payload)
+
+
+def adopt(log: EventLog, events: list[Verified]) -> list[Recorded]:
+    transaction = log.begin()
+    try:
+        adopted = transaction.adopt(events, "through").events
+        transaction.commit()
+    finally:
+        transaction.rollback()
+    return adopted
 
 
 class LogContract:
@@ -459,6 +478,28 @@ class LogContract:
         erase(log, first)
         asked = [second.event_id, first.event_id, b"\xff" * 16]
         assert log.positions_of(asked) == {first.event_id: 1, second.event_id: 2}
+
+    def test_adopted_events_keep_their_bytes_and_continue_their_stream(
+        self, log: EventLog, clock: FixedClock
+    ) -> None:
+        own = log.append([fact("own")]).events[0]
+        other = MemoryLog("other-node", 1, clock)
+        other.append(facts(3))
+        events = [verified(stored) for stored in other.read_stored()]
+        for wrong in ([events[1]], [events[0], events[2]], [events[0], events[0]]):
+            with pytest.raises((CorruptLog, AppendError)):
+                adopt(log, wrong)
+            assert log.head().position == 1
+        assert adopt(log, events) == log.read(1)
+        assert [each.event for each in events] == [
+            Foreign(each.header, each.hash, each.salt, each.payload) for each in log.read_stored(1)
+        ]
+        assert [each.payload for each in log.read(1)] == [each.payload for each in other.read()]
+        assert {each.peer for each in log.read(1)} == {"through"}
+        assert log.stream_heads().keys() == {COMPANY, *other.stream_heads()}
+        with pytest.raises(AppendError, match="already recorded"):
+            adopt(log, events)
+        assert log.append([fact("later")]).events[0].header.prev_hash == own.hash
 
     def test_scrubbing_changes_nothing_that_can_be_read(self, log: EventLog) -> None:
         first, _ = log.append([fact("one"), fact("two")]).events

@@ -6,7 +6,7 @@ from typing import Any
 import apsw
 from msgspec import Struct
 
-from engramlog.eventlog.event import NODE_STREAM, Draft, Foreign
+from engramlog.eventlog.event import NODE_STREAM, Draft, Verified
 from engramlog.eventlog.identifiers import IdentifierSource
 from engramlog.eventlog.kinds import Payload
 from engramlog.eventlog.log import History
@@ -74,8 +74,7 @@ class Adoption(Struct, frozen=True):
     """Unchanged events of another node, through ``peer``."""
 
     peer: str
-    events: tuple[Foreign, ...]
-    erasable: frozenset[bytes] = frozenset()
+    events: tuple[Verified, ...]
 
 
 class Decision(Struct, frozen=True, gc=False):

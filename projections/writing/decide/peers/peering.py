@@ -115,7 +115,7 @@ def adopt_page(command: ask.AdoptPage, context: Context) -> Decision | Refused:
         rules=CONTENT_RULES,
         refused=list(command.refused),
     )
-    adoption = Adoption(command.node_id, command.events, command.erasable)
+    adoption = Adoption(command.node_id, command.events)
     return Decision([context.draft(received)], adoption=adoption)
 
 
