@@ -9,7 +9,7 @@ from pathlib import Path
 from aiohttp import web
 
 from benchmarks.serving import RawClient
-from engramlog.api.http.app import SERVICE, create_app
+from engramlog.api.http.app import AppRunner, create_app
 from engramlog.api.node.node import Node
 from engramlog.api.settings import Settings
 from engramlog.eventlog.clock import FixedClock
@@ -31,11 +31,11 @@ class Served:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._runner = web.AppRunner(self._app, access_log=None)
         port = self._run(self._start())
         self.client = RawClient(f"http://127.0.0.1:{port}")
 
     async def _start(self) -> int:
+        self._runner = AppRunner(self._app, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         return int(self._runner.addresses[0][1])
@@ -48,7 +48,7 @@ class Served:
         """Write the records of recalls."""
 
         async def write() -> int:
-            await self._app[SERVICE].tracker.flush()
+            await self._app.service.tracker.flush()
             return 0
 
         self._run(write())

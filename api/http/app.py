@@ -4,14 +4,17 @@ Each request goes identify → permission → handler → answer, and every fail
 through ``errors``. Paths match as sent: ``//`` in a raw URI stays.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from time import perf_counter
+from typing import Any, cast
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from msgspec import Struct, json
 
 from engramlog.api.http.auth import PRINCIPAL, KnownCallers, identify, of_held_scopes, require
@@ -21,152 +24,50 @@ from engramlog.api.http.compression import compress, is_large
 from engramlog.api.http.connections import connection_of
 from engramlog.api.http.errors import ApiError, coded, from_typed
 from engramlog.api.http.minimum_position import at_position, names_position, note_position
-from engramlog.api.http.openapi import DOCUMENT, build_openapi
+from engramlog.api.http.openapi import build_openapi
 from engramlog.api.http.routing import Route
-from engramlog.api.http.state.quotas import dimension_of
+from engramlog.api.http.state.quotas import Dimension, dimension_of
 from engramlog.api.node.issuers import issuers_of
 from engramlog.api.node.node import Node
 from engramlog.api.node.service import Service
 from engramlog.api.routes.table import ROUTES
 from engramlog.api.settings import Settings
+from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.struct_types import complete_struct_types
 from engramlog.projections.rights.capability_token import BEARER_PREFIX
 
-SERVICE = web.AppKey("service", Service)
-
 _log = logging.getLogger(__name__)
-_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _WITH_BODY = (DirectResponse, web.Response)
 """The most frequent class first: only an exact class is found fast."""
 _PLAIN_DETAIL = {404: "Not Found", 405: "Method Not Allowed"}
 
 
-def create_app(
-    node: Node, settings: Settings, *, control_token: str | None = None
-) -> web.Application:
-    """The application over an open node. The caller closes the node. ``control_token``: a bearer
-    token with every right, for the machine's own command line."""
-    complete_struct_types()
-    service = Service(node, settings, control_token=control_token)
-    resources, patterns = routing()
-    app = web.Application(
-        middlewares=[web.middleware(_Guard(service, patterns))],
-        client_max_size=settings.request_body_bytes_max,
-    )
-    app[SERVICE] = service
-    app[_SERVING] = _Serving(service, KnownCallers())
-    app[DOCUMENT] = _document
-    for resource in resources:
-        app.router.register_resource(resource)
-    app.cleanup_ctx.append(_lifetime)
-    app.on_shutdown.append(_release_waiting)
-    return app
+class App:
+    """The application over an open node. ``AppRunner`` serves it. ``router`` finds routes."""
 
-
-@cache
-def _document() -> bytes:
-    return json.encode(build_openapi(ROUTES))
-
-
-@cache
-def routing() -> tuple[Sequence[web.AbstractResource], Mapping[_Handler, str]]:
-    """The route table's resources, which applications share, and each handler's path."""
-    router = web.UrlDispatcher()
-    patterns: dict[_Handler, str] = {}
-    # One resource for all methods of a path: the router tries a path's resources in turn.
-    at = {path: router.add_resource(path) for path in dict.fromkeys(each.path for each in ROUTES)}
-    for route in ROUTES:
-        handler = _serve(route)
-        patterns[handler] = route.path
-        at[route.path].add_route(route.method, handler)
-        if route.method == "GET":
-            at[route.path].add_route("HEAD", handler)
-    return [*router.resources()], patterns
-
-
-class _Serving:
-    """What a handler knows of its application."""
-
-    def __init__(self, service: Service, known: KnownCallers) -> None:
+    def __init__(self, service: Service) -> None:
         self.service = service
         self.node = service.node
         self.held = service.node.log.held
         self.keys_required = service.settings.auth_required
-        self.known = known
+        self.known = KnownCallers()
+        self.router = web.UrlDispatcher()
+        resources, self._endpoints = routing()
+        for resource in resources:
+            self.router.register_resource(resource)
 
-
-_SERVING = web.AppKey("serving", _Serving)
-
-
-def _serve(route: Route) -> _Handler:
-    """The route's handler behind identification and its permission."""
-
-    permission = route.permission
-    dimension = dimension_of(route.method, permission)
-    parameters = frozenset[str]() if route.query is None else parameters_of(route.query)
-    open_to_all = permission in ("none", "peer")
-    allowed = None if permission in ("none", "any", "peer", "operator") else permission
-
-    async def serve(request: web.Request) -> web.StreamResponse:
-        serving = request.app[_SERVING]
-        service, node, held = serving.service, serving.node, serving.held
-        needed = allowed
-        if permission == "operator" and serving.keys_required:
-            needed = "admin"
-        header = request.headers.get("Authorization")
-        reader = node.reader
-        caller = identify(
-            header,
-            reader.keys,
-            reader.gardens,
-            node.clock.now_us(),
-            required=serving.keys_required and not open_to_all,
-            control_token=service.control_token,
-            capabilities=reader.capabilities,
-            issuers=issuers_of(node) if header and BEARER_PREFIX in header else None,
-            known=serving.known,
-        )
-        if held != EVERY_SCOPE:
-            caller = of_held_scopes(caller, held, permission)
-        rights = caller.authorization
-        request[PRINCIPAL] = rights.principal
-        if caller.capability is not None and not route.delegable:
-            raise coded("not_delegable", "this route does not take a capability")
-        if needed is not None and needed not in rights.permissions:
-            require(caller, needed)
-        if permission != "none" and (charged := caller.charged) is not None:
-            service.quotas.take(charged, dimension)
-        if names_position(request):
-            request = await at_position(request, service)
-        made = await route.answer(Call(service, caller, request))
-        if made is None:
-            response = web.Response(status=route.status)
-        elif isinstance(made, Struct) or not isinstance(made, web.StreamResponse):
-            response = answer(made, route.status)
-        else:
-            response = made
-        if not response.prepared:
-            note_position(response, service)
-            if request.query_string:
-                note_unread(response, request, parameters)
-        return response
-
-    return serve
-
-
-class _Guard:
-    """Turns failures into answers, and counts every request."""
-
-    def __init__(self, service: Service, patterns: Mapping[_Handler, str]) -> None:
-        self._service = service
-        self._patterns = patterns
-
-    async def __call__(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request; failures become answers too. Counts it."""
         started = perf_counter()
         status = 500
-        service = self._service
+        service = self.service
+        match = await self.router.resolve(request)
+        if request.headers.get(hdrs.EXPECT):
+            await match.expect_handler(request)
+            await request.writer.drain()
+        endpoint = self._endpoints.get(match.route)
         connection = connection_of(request)
         if connection is not None:
             connection.begin(request)
@@ -174,10 +75,14 @@ class _Guard:
         try:
             try:
                 if method == "OPTIONS":
-                    response = service.browsers.preflight(request, _methods_of(request))
+                    response = service.browsers.preflight(request, _methods_of(match))
                 else:
                     service.browsers.check(request)
-                    response = await handler(request)
+                    response = await (
+                        match.handler(request)
+                        if endpoint is None
+                        else endpoint.answer(self, request, match)
+                    )
             except Exception as fault:
                 response = _answer_to(fault, request)
             status = response.status
@@ -190,13 +95,134 @@ class _Guard:
         finally:
             if connection is not None:
                 connection.finish()
-            pattern = self._patterns.get(handler)
-            if pattern is None:
-                resource = request.match_info.route.resource
-                pattern = "unmatched" if resource is None else resource.canonical
-            if method not in _METHODS:
-                method = "other"
-            service.metrics.observe(pattern, method, status, perf_counter() - started)
+            pattern = _pattern_of(match) if endpoint is None else endpoint.route.path
+            counted = method if method in _METHODS else "other"
+            service.metrics.observe(pattern, counted, status, perf_counter() - started)
+
+
+class AppRunner(web.ServerRunner):
+    """Serves an application, whose tasks run from ``setup`` to ``cleanup``. Make it in the event
+    loop. ``options``: of aiohttp's server."""
+
+    def __init__(self, app: App, *, shutdown_timeout: float = 60.0, **options: Any) -> None:
+        most = app.service.settings.request_body_bytes_max
+        request = partial(web.Request, loop=asyncio.get_running_loop(), client_max_size=most)
+        answer = cast("Any", app.answer)  # typed for all requests, but gets only these
+        server = web.Server(answer, request_factory=request, **options)
+        super().__init__(server, shutdown_timeout=shutdown_timeout)
+        self._app = app
+
+    async def setup(self) -> None:
+        service = self._app.service
+        service.node.reader.followers.extend(_followers(service))
+        await service.tasks.start()
+        await super().setup()
+
+    async def shutdown(self) -> None:
+        # Waiting requests would delay the stop: it waits for running ones, they for the log.
+        self._app.service.commits.stop()
+
+    async def cleanup(self) -> None:
+        await super().cleanup()
+        service = self._app.service
+        await service.tasks.stop()
+        for each in _followers(service):
+            service.node.reader.followers.remove(each)
+        await asyncio.to_thread(service.close)
+
+
+def create_app(node: Node, settings: Settings, *, control_token: str | None = None) -> App:
+    """The application over an open node. The caller closes the node. ``control_token``: a bearer
+    token with every right, for the machine's own command line."""
+    complete_struct_types()
+    return App(Service(node, settings, _document, control_token=control_token))
+
+
+@cache
+def _document() -> bytes:
+    return json.encode(build_openapi(ROUTES))
+
+
+@cache
+def routing() -> tuple[Sequence[web.AbstractResource], Mapping[web.AbstractRoute, Endpoint]]:
+    """The route table's resources, which applications share, and the endpoint of each route."""
+    router = web.UrlDispatcher()
+    endpoints: dict[web.AbstractRoute, Endpoint] = {}
+    # One resource for all methods of a path: the router tries a path's resources in turn.
+    at = {path: router.add_resource(path) for path in dict.fromkeys(each.path for each in ROUTES)}
+    for route in ROUTES:
+        endpoint = Endpoint(route)
+        for method in (route.method, "HEAD") if route.method == "GET" else (route.method,):
+            endpoints[at[route.path].add_route(method, _no_handler)] = endpoint
+    return [*router.resources()], endpoints
+
+
+async def _no_handler(_: web.Request) -> web.StreamResponse:
+    """The router wants a handler of each route; ours have an endpoint."""
+    raise NotImplementedError
+
+
+class Endpoint:
+    """A route behind identification and its permission."""
+
+    def __init__(self, route: Route) -> None:
+        permission = route.permission
+        self.route = route
+        self._dimension: Dimension = dimension_of(route.method, permission)
+        self._parameters = frozenset[str]() if route.query is None else parameters_of(route.query)
+        self._open_to_all = permission in ("none", "peer")
+        self._needed = None if permission in ("none", "any", "peer", "operator") else permission
+
+    async def answer(
+        self, app: App, request: web.Request, segments: Mapping[str, str]
+    ) -> web.StreamResponse:
+        """The route's answer. Raises ApiError and what its handler raises."""
+        route, service, node = self.route, app.service, app.node
+        permission, needed = route.permission, self._needed
+        if permission == "operator" and app.keys_required:
+            needed = "admin"
+        header = request.headers.get("Authorization")
+        reader = node.reader
+        caller = identify(
+            header,
+            reader.keys,
+            reader.gardens,
+            node.clock.now_us(),
+            required=app.keys_required and not self._open_to_all,
+            control_token=service.control_token,
+            capabilities=reader.capabilities,
+            issuers=issuers_of(node) if header and BEARER_PREFIX in header else None,
+            known=app.known,
+        )
+        if app.held != EVERY_SCOPE:
+            caller = of_held_scopes(caller, app.held, permission)
+        rights = caller.authorization
+        request[PRINCIPAL] = rights.principal
+        if caller.capability is not None and not route.delegable:
+            raise coded("not_delegable", "this route does not take a capability")
+        if needed is not None and needed not in rights.permissions:
+            require(caller, needed)
+        if permission != "none" and (charged := caller.charged) is not None:
+            service.quotas.take(charged, self._dimension)
+        if names_position(request):
+            request = await at_position(request, service)
+        made = await route.answer(Call(service, caller, request, segments))
+        if made is None:
+            response = web.Response(status=route.status)
+        elif isinstance(made, Struct) or not isinstance(made, web.StreamResponse):
+            response = answer(made, route.status)
+        else:
+            response = made
+        if not response.prepared:
+            note_position(response, service)
+            if request.query_string:
+                note_unread(response, request, self._parameters)
+        return response
+
+
+def _followers(service: Service) -> tuple[Callable[[Sequence[Recorded]], None], ...]:
+    """What hears of published events while the application runs."""
+    return service.commits.committed, service.jobs.committed
 
 
 def _answer_to(fault: Exception, request: web.Request) -> web.StreamResponse:
@@ -226,9 +252,15 @@ def _answer_to(fault: Exception, request: web.Request) -> web.StreamResponse:
     )
 
 
-def _methods_of(request: web.Request) -> frozenset[str]:
+def _pattern_of(match: web.UrlMappingMatchInfo) -> str:
+    """The pattern of a path that is not in the table."""
+    resource = match.route.resource
+    return "unmatched" if resource is None else resource.canonical
+
+
+def _methods_of(match: web.UrlMappingMatchInfo) -> frozenset[str]:
     """The methods of a request's path. Raises HTTPNotFound."""
-    fault = request.match_info.http_exception
+    fault = match.http_exception
     if isinstance(fault, web.HTTPMethodNotAllowed):
         return frozenset(fault.allowed_methods)
     raise web.HTTPNotFound
@@ -239,22 +271,3 @@ def _failure(fault: ApiError) -> web.Response:
     if fault.status == 503:
         headers.setdefault("Retry-After", "1")
     return answer(fault.body(), fault.status, headers)
-
-
-async def _release_waiting(app: web.Application) -> None:
-    """Waiting requests would delay the stop: it waits for running ones, they for the log."""
-    app[SERVICE].commits.stop()
-
-
-async def _lifetime(app: web.Application) -> AsyncIterator[None]:
-    """Start the tasks with the app; stop them at its end."""
-    service = app[SERVICE]
-    followers = service.node.reader.followers
-    told = (service.commits.committed, service.jobs.committed)
-    followers.extend(told)
-    await service.tasks.start()
-    yield
-    await service.tasks.stop()
-    for each in told:
-        followers.remove(each)
-    await asyncio.to_thread(service.close)

@@ -1,6 +1,6 @@
 """One request on its way through a handler: its caller, its target, its moment."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from hashlib import sha256
@@ -43,12 +43,14 @@ class Call(RequestContext):
     """A request over HTTP, with its context."""
 
     request: web.Request
+    segments: Mapping[str, str]
+    """The parts of the path, by name."""
     _body: list[bytes] = field(default_factory=list, init=False)
     """The raw body, once it was read."""
 
     def segment(self, name: str) -> str:
         """A part of the path."""
-        return self.request.match_info[name]
+        return self.segments[name]
 
     async def raw(self, limit: int | None = None) -> bytes:
         """The raw body, at most ``limit`` bytes. Raises ApiError 413."""

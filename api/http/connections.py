@@ -188,7 +188,7 @@ class WatchedSite(web.SockSite):
     """A listening socket that limits and watches its connections."""
 
     def __init__(
-        self, runner: web.AppRunner, sock: socket.socket, connections: Connections
+        self, runner: web.BaseRunner, sock: socket.socket, connections: Connections
     ) -> None:
         super().__init__(runner, sock, backlog=BACKLOG)
         self._connections = connections

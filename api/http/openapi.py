@@ -4,14 +4,13 @@ Requests are pydantic models. Answers are the structs that handlers build.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from types import UnionType
 from typing import Annotated, Any, cast, get_args
 
 import msgspec
-from aiohttp import web
 from msgspec import UNSET, Meta, Struct, UnsetType
 from pydantic.json_schema import models_json_schema
 
@@ -21,8 +20,6 @@ from engramlog.api.release import release
 from engramlog.api.schemas.facts import MomentQuery
 from engramlog.api.schemas.field_texts import field_text
 
-DOCUMENT: web.AppKey[Callable[[], bytes]] = web.AppKey("document")
-"""The document as JSON, made on first use: few processes need it."""
 _SEGMENT = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
 _TEMPLATE = "#/components/schemas/{model}"
 _STRUCT = _TEMPLATE.format(model="{name}")

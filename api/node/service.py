@@ -1,6 +1,7 @@
 """The service of an open node: the state that all requests share, and its tasks in start order."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Protocol
@@ -60,13 +61,22 @@ class Service:
     """The node, its tasks, and the HTTP server's own state. Starts no task yet.
 
     Attributes:
+        document: the API as OpenAPI in JSON, made on first use, because few processes need it.
         forking: one fork runs at a time, because each takes its own memory.
         naming: by name of an intent: only one request at a time finds a name free and takes it.
     """
 
-    def __init__(self, node: Node, settings: Settings, *, control_token: str | None = None) -> None:
+    def __init__(
+        self,
+        node: Node,
+        settings: Settings,
+        document: Callable[[], bytes],
+        *,
+        control_token: str | None = None,
+    ) -> None:
         self.node = node
         self.settings = settings
+        self.document = document
         self.control_token = control_token
         self.cursors = CursorSealer(node.cursor_key, settings.cursor_ttl_s * 1_000_000)
         self.sessions = Sessions()

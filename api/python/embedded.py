@@ -13,14 +13,14 @@ import secrets
 import threading
 from pathlib import Path
 
-from aiohttp import StreamReader, web, web_app
+from aiohttp import StreamReader, web
 from aiohttp.http import HttpVersion11, RawRequestMessage, StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from engramlog.api.client.client import ClientError
-from engramlog.api.http.app import SERVICE, create_app
+from engramlog.api.http.app import AppRunner, create_app
 from engramlog.api.node.node import Node
 from engramlog.api.python.transport import NodeAnswer, SentRequest, begun
 from engramlog.api.settings import Settings
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 class EmbeddedNode:
     """Implements ``Transport``. Make it with ``join``."""
 
-    def __init__(self, path: Path, node: Node, runner: web.AppRunner, token: str) -> None:
+    def __init__(self, path: Path, node: Node, runner: AppRunner, token: str) -> None:
         self.place = str(path)
         self.owner: str | None = None
         self._path = path
@@ -70,8 +70,8 @@ class EmbeddedNode:
             # No workers: everything runs in this process, with the control token.
             here = settings.model_copy(update={"recall_workers": 0})
             app = create_app(node, here, control_token=token)
-            app[SERVICE].long.never_refuse()
-            runner = web.AppRunner(app, handle_signals=False, access_log=None)
+            app.service.long.never_refuse()
+            runner = AppRunner(app, access_log=None)
             await runner.setup()
         except BaseException:
             await asyncio.to_thread(node.close)
@@ -119,16 +119,7 @@ class EmbeddedNode:
         """Close the node, even during use."""
         _open.pop(self._path, None)
         await self._runner.cleanup()
-        _forget_applications()
         await asyncio.to_thread(self._node.close)
-
-
-def _forget_applications() -> None:
-    """Empty aiohttp's cache of built middlewares: it keeps ended applications, each with its node
-    and the whole memory image."""
-    cache = getattr(web_app, "_cached_build_middleware", None)
-    if cache is not None:
-        cache.cache_clear()
 
 
 def _node_of(settings: Settings) -> Node:

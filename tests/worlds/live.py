@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from engramlog.api.http.app import SERVICE, create_app
+from engramlog.api.http.app import AppRunner, create_app
 from engramlog.api.node.node import Node
 from engramlog.api.node.service import Service
 from engramlog.api.node.tasks.consolidation_schedule import ConsolidationScheduler
@@ -40,12 +40,12 @@ class LiveNode:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._runner = web.AppRunner(self.app, access_log=None)
         port = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
         self.url = f"http://127.0.0.1:{port}"
         self.http = Calls(self.url)
 
     async def _start(self) -> int:
+        self._runner = AppRunner(self.app, access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
@@ -57,7 +57,7 @@ class LiveNode:
 
     def app_scheduler(self) -> ConsolidationScheduler:
         """The scheduler of consolidation rules; ``run(app_scheduler().tick())`` runs it now."""
-        return self.app[SERVICE].scheduler
+        return self.app.service.scheduler
 
     def call(self, method: str, path: str, *, key: str | None = None, **options: Any) -> Any:
         """One request; the answer with its status, headers and JSON."""
@@ -70,11 +70,11 @@ class LiveNode:
 
     def service(self) -> Service:
         """The handlers' shared service."""
-        return self.app[SERVICE]
+        return self.app.service
 
     def app_tracker(self) -> RecallTracker:
         """The tracker of counts and receipts before they are logged."""
-        return self.app[SERVICE].tracker
+        return self.app.service.tracker
 
     def state(self, **fields: Any) -> dict[str, Any]:
         """Assert a fact with sensible defaults; must succeed."""
@@ -140,7 +140,7 @@ def fact(**fields: Any) -> dict[str, Any]:
     }
 
 
-async def end_serving(runner: web.AppRunner) -> None:
+async def end_serving(runner: web.BaseRunner) -> None:
     """Stop serving. Cuts off connections that aiohttp does not wait for: those that came meanwhile,
     and those whose clients read no more. The loop ends before they would."""
     server = runner.server

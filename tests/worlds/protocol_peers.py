@@ -6,7 +6,6 @@ from typing import Any
 
 import httpx
 
-from engramlog.api.http.app import SERVICE
 from engramlog.eventlog.errors import CorruptLog
 from engramlog.eventlog.event import Stored
 from engramlog.eventlog.kinds import PeerDeclared, PeerGrants, PeerStateSet
@@ -53,7 +52,7 @@ class Book:
 
 
 def book_of(live: LiveNode) -> Book:
-    federation = live.app[SERVICE].federation
+    federation = live.app.service.federation
     if not isinstance(federation.peers, Book):
         federation.peers = Book()
     return federation.peers

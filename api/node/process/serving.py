@@ -25,7 +25,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 from aiohttp.http_exceptions import HttpProcessingError
 
-from engramlog.api.http.app import create_app
+from engramlog.api.http.app import AppRunner, create_app
 from engramlog.api.http.auth import PRINCIPAL
 from engramlog.api.http.connections import BACKLOG, Connections, WatchedSite
 from engramlog.api.node.node import Node
@@ -174,13 +174,12 @@ async def serve(
 ) -> None:
     """Serve until ``stop``; then accept nothing new and let running requests finish."""
     app = create_app(node, settings, control_token=token)
-    add_control_routes(app, node, settings, token)
-    runner = web.AppRunner(
+    add_control_routes(app.router, node, settings, token)
+    runner = AppRunner(
         app,
         access_log_class=AccessLogger,
         access_log=_access if settings.access_log else None,
         shutdown_timeout=settings.shutdown_timeout_s,
-        handle_signals=False,
         auto_decompress=False,  # ``read_bytes`` does it, within limits
     )
     await runner.setup()

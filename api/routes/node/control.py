@@ -30,8 +30,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _Line = TypeVar("_Line", bound=Struct)
 
 
-def add_control_routes(app: web.Application, node: Node, settings: Settings, token: str) -> None:
-    """Add the routes to an app that is not running yet."""
+def add_control_routes(
+    router: web.UrlDispatcher, node: Node, settings: Settings, token: str
+) -> None:
+    """Add the routes to an application's router."""
     routes = _ControlRoutes(node, settings, token)
     for method, path, handler in (
         ("GET", "/v1/control/ping", routes.ping),
@@ -42,7 +44,7 @@ def add_control_routes(app: web.Application, node: Node, settings: Settings, tok
         ("GET", "/v1/control/status", routes.status),
         ("GET", "/v1/control/heads", routes.heads),
     ):
-        app.router.add_route(method, path, routes.guarded(handler))
+        router.add_route(method, path, routes.guarded(handler))
 
 
 class _ControlRoutes:

@@ -12,7 +12,6 @@ from msgspec import UNSET, Struct, UnsetType
 from engramlog.api.client.discovery import EVENTS_WIRE
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
-from engramlog.api.http.openapi import DOCUMENT
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.node import Node
 from engramlog.api.node.node_status import status_of_node
@@ -200,7 +199,7 @@ async def list_tasks(call: Call) -> TaskList:
 @routes.add("GET /openapi.json", permission="none", answers={200: "OpenAPI 3.1"}, delegable=True)
 async def openapi(call: Call) -> web.Response:
     """This API as OpenAPI 3.1, generated from the route table."""
-    document = await asyncio.to_thread(call.request.app[DOCUMENT])
+    document = await asyncio.to_thread(call.service.document)
     return web.Response(body=document, content_type="application/json")
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from engramlog.api.http.app import SERVICE
 from engramlog.projections.cards.generator import card_of
 from engramlog.projections.tables.facts.cards import CardKey
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
@@ -39,7 +38,7 @@ def ids(found: dict[str, Any]) -> list[str]:
 
 
 def settled(live: LiveNode) -> None:
-    assert live.app[SERVICE].cards.queue.settle(10)
+    assert live.app.service.cards.queue.settle(10)
 
 
 def warm(live: LiveNode, **query: Any) -> dict[str, Any]:
@@ -52,7 +51,7 @@ class Gate:
     """Holds the queue's thread, so that its work stays waiting."""
 
     def __init__(self, live: LiveNode) -> None:
-        self._cards = live.app[SERVICE].cards
+        self._cards = live.app.service.cards
         self._go = threading.Event()
         self._cards._write = lambda *a: (self._go.wait(20), card_of(*a))[1]
         self._cards._force_seconds = 0.05
@@ -449,7 +448,7 @@ def test_the_fast_path_keeps_within_the_budget_and_is_not_tracked(live: LiveNode
     assert [item["from_card"] for item in found["facts"]] == [False], "the card would not fit"
     found = ask(live, entity=None, query="atlas", profile="stigmem", track=True)
     assert [item["from_card"] for item in found["facts"]] == [True]
-    tracked = live.app[SERVICE].tracker._uses
+    tracked = live.app.service.tracker._uses
     assert CardKey(ALICE, "company").card_id not in tracked
     assert len(tracked) == 1
 
@@ -488,4 +487,4 @@ def test_a_stop_does_not_wait_for_unneeded_cards(serve: Callable[..., LiveNode])
         live.state(entity=f"user:{number}")
         ask(live, entity=f"user:{number}")
     live.stop()
-    assert live.app[SERVICE].cards.queue.waiting == 0
+    assert live.app.service.cards.queue.waiting == 0
