@@ -99,13 +99,14 @@ def opened(
     DirectoryLocked: another process holds it and does not answer."""
     node = node_or_client(settings, lambda: open_node(settings, create=create), wait_seconds)
     if isinstance(node, Client):
-        yield node
-        node.close()
+        with node:
+            yield node
         return
-    with embedded(node, settings, embedding) as control:
-        client = Client(control.url, control.token)
+    with (
+        embedded(node, settings, embedding) as control,
+        Client(control.url, control.token) as client,
+    ):
         yield client
-        client.close()
 
 
 @contextmanager

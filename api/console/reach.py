@@ -37,15 +37,14 @@ def reach(
     """
     url = url_of(args) if "url" in args else None
     if url is not None:
-        client = client_for_url(args, url)
-        yield client
-        client.close()
+        with client_for_url(args, url) as client:
+            yield client
         return
     settings = settings_of(args)
     running = running_node(settings.data_dir)
     if running is not None:
-        yield running
-        running.close()
+        with running:
+            yield running
         return
     from engramlog.api.console.opening import HANDOVER_SECONDS_MAX, opened
 

@@ -4,7 +4,7 @@ Each call opens a connection, so calls run concurrently and survive a restart of
 """
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from time import monotonic, sleep
 from typing import Any, ParamSpec, TypeVar
@@ -83,11 +83,6 @@ class NodeAccess(Struct, frozen=True, kw_only=True):
 def build_server(access: NodeAccess) -> Server[Any]:
     """The server of ``access``, for any transport."""
 
-    async def list_tools(
-        _: ServerRequestContext[Any], __: PaginatedRequestParams | None
-    ) -> ListToolsResult:
-        return ListToolsResult(tools=[listed(tool) for tool in TOOLS])
-
     async def call_tool(
         context: ServerRequestContext[Any], params: CallToolRequestParams
     ) -> CallToolResult:
@@ -109,21 +104,11 @@ def build_server(access: NodeAccess) -> Server[Any]:
         requester = _requester(access, context)
         return ListResourcesResult(resources=await _in_thread(resources, requester))
 
-    async def list_templates(
-        _: ServerRequestContext[Any], __: PaginatedRequestParams | None
-    ) -> ListResourceTemplatesResult:
-        return ListResourceTemplatesResult(resource_templates=TEMPLATES)
-
     async def read_resource(
         context: ServerRequestContext[Any], params: ReadResourceRequestParams
     ) -> ReadResourceResult:
         requester = _requester(access, context)
         return ReadResourceResult(contents=[await _in_thread(read, requester, params.uri)])
-
-    async def list_prompts(
-        _: ServerRequestContext[Any], __: PaginatedRequestParams | None
-    ) -> ListPromptsResult:
-        return ListPromptsResult(prompts=[PROMPT])
 
     async def get_prompt(
         context: ServerRequestContext[Any], params: GetPromptRequestParams
@@ -139,14 +124,25 @@ def build_server(access: NodeAccess) -> Server[Any]:
         version=release(),
         title="engramlog memory",
         instructions=INSTRUCTIONS,
-        on_list_tools=list_tools,
+        on_list_tools=_always(ListToolsResult(tools=[listed(tool) for tool in TOOLS])),
         on_call_tool=call_tool,
         on_list_resources=list_resources,
-        on_list_resource_templates=list_templates,
+        on_list_resource_templates=_always(
+            ListResourceTemplatesResult(resource_templates=TEMPLATES)
+        ),
         on_read_resource=read_resource,
-        on_list_prompts=list_prompts,
+        on_list_prompts=_always(ListPromptsResult(prompts=[PROMPT])),
         on_get_prompt=get_prompt,
     )
+
+
+def _always(
+    result: Result,
+) -> Callable[[ServerRequestContext[Any], object], Coroutine[Any, Any, Result]]:
+    async def answer(_context: ServerRequestContext[Any], _params: object) -> Result:
+        return result
+
+    return answer
 
 
 def _requester(access: NodeAccess, context: ServerRequestContext[Any]) -> Requester:
