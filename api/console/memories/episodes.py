@@ -15,6 +15,7 @@ from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import print_json
 
 BATCH = 500
+_OWN = ("user", "session", "agent", "id", "timestamp")
 EXAMPLES = """\
 examples:
   engramlog episodes add --data memory --user Alice --session S1 --agent rag "I moved to Graz"
@@ -89,6 +90,9 @@ def _add_owner(parser: argparse.ArgumentParser) -> None:
 def run_add(args: argparse.Namespace) -> int:
     if (args.content is None) == (args.file is None):
         raise CommandError("give the content of one episode, or --file with many")
+    given = [name for name in (*_OWN, "metadata") if getattr(args, name) is not None]
+    if args.file is not None and given:
+        raise CommandError(f"each line of --file has its own {given[0]}: leave out --{given[0]}")
     episodes = _of_file(args.file) if args.file is not None else [_of_arguments(args)]
     where = {"scope": args.scope}
     if args.garden_id is not None:
@@ -116,7 +120,7 @@ def _of_arguments(args: argparse.Namespace) -> dict[str, Any]:
     missing = [name for name in ("user", "session", "agent") if getattr(args, name) is None]
     if missing:
         raise CommandError(f"an episode needs --{' --'.join(missing)}")
-    fields = ("user", "session", "agent", "content", "id", "timestamp")
+    fields = ("content", *_OWN)
     given = {name: getattr(args, name) for name in fields if getattr(args, name) is not None}
     if args.metadata is not None:
         given["metadata"] = _json(args.metadata.encode(), "--metadata")

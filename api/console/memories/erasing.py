@@ -124,7 +124,7 @@ def _erase(args: argparse.Namespace, what: dict[str, Any]) -> int:
     with reach(args, embedding="pinned") as client:
         found = _ordered(client, body)
         if args.wait or url_of(args) is None:
-            # No node serves this directory, so this process cleans it.
+            # This process may be the only one that serves the directory: it cleans before it ends.
             found |= _cleaned(client, found["erasure_id"])
     if args.json:
         return print_json(found)
