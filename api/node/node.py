@@ -10,7 +10,8 @@ import os
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
@@ -139,21 +140,21 @@ class Node(ReadingNode):
         """
         complete_struct_types()
         clock = clock or SystemClock()
-        directory = HeldDirectory.open(path)
-        opened: list[Callable[[], None]] = [directory.close]
-        try:
+        with ExitStack() as opened:
+            directory = HeldDirectory.open(path)
+            opened.callback(directory.close)
             if load_state(path) is None:
                 events = settled_log(
                     directory, clock, log, durability, scopes, accept_rollback=accept_rollback
                 )
             else:
                 events = open_log(directory, clock, log, durability, scopes)
-            opened.append(events.close)
+            opened.callback(events.close)
             if epoch_clock == "file" and (position := events.head().position):
                 raise LogNotEmpty(
                     f"file times need an empty log; this one ends at position {position}"
                 )
-            born = events.head().position == 0
+            at_birth = set_valued_at_birth if events.head().position == 0 else ()
             snapshots = Snapshots(directory)
             snapshots.sweep()
             images = ImageFiles(directory.path)
@@ -162,35 +163,34 @@ class Node(ReadingNode):
                     directory.projections_path, events, progress, snapshots, images
                 )
             reader = Reader(directory.projections_path, image, events)
-            opened.append(reader.close)
+            opened.callback(reader.close)
             writer = Writer(events, store, image, clock, reader.committed)
             writer.start()
-            opened.append(writer.close)
+            opened.callback(writer.close)
             node = cls(directory, events, writer, reader, clock, _cursor_key(directory, log))
-            opened.append(node._unclosed.clear)
-            if node.shared is not None:
-                node.shared.on_growth(writer.follow)
-            node.replica = load_state(path)
-            if node.replica is None:
-                own = node._own_stream
-                own.begin_epoch(epoch_clock)
-                own.record_rotations()
-                declared = node.reader.ask(set_valued_relations, events.head().position)
-                own.declare([*set_valued, *(set_valued_at_birth if born else ())], declared)
-            else:
-                writer.primary = node.replica.primary_url
+            opened.callback(node._unclosed.clear)
+            node._begin(epoch_clock, [*set_valued, *at_birth])
             if embedding is not None and node.replica is not None:
                 # A replica uses its primary's pinned model, and pins none itself.
                 pinned = node.pinned_space()
                 embedding = None if pinned is None else follow_pin(embedding, pinned)
             if embedding is not None:
                 node.embed(embedding)
-                opened.append(node._close_embeddings)
-        except BaseException:
-            for close in reversed(opened):
-                close()
-            raise
+            opened.pop_all()
         return node
+
+    def _begin(self, epoch_clock: EpochClock, set_valued: Sequence[str]) -> None:
+        """Take the log up as a primary, or as the replica that the directory is."""
+        if self.shared is not None:
+            self.shared.on_growth(self.writer.follow)
+        self.replica = load_state(self.directory.path)
+        if self.replica is not None:
+            self.writer.primary = self.replica.primary_url
+            return
+        own = self._own_stream
+        own.begin_epoch(epoch_clock)
+        own.record_rotations()
+        own.declare(set_valued, self.reader.ask(set_valued_relations, self.log.head().position))
 
     def __del__(self) -> None:
         """Warn, as a file does: the writer's thread keeps the directory locked."""
