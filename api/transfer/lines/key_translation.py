@@ -22,7 +22,7 @@ from engramlog.api.transfer.lines.facts import (
 from engramlog.api.transfer.lines.line_kinds import AnyLine, ResolveLine
 from engramlog.api.transfer.lines.memories import DeltasLine, EpisodeLine, SummaryLine
 from engramlog.api.transfer.lines.payload_lines import PayloadLine
-from engramlog.api.transfer.lines.payload_parts import Change, mapped
+from engramlog.api.transfer.lines.payload_parts import Change, mapped, names_of
 from engramlog.eventlog.kinds import Parent
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -71,6 +71,12 @@ class Translator:
         self._left_out: dict[str, _LeftOut | EpisodeLine] = {}
         self._of_cid: Counter[str] = Counter()
         self.pending: set[str] = set()
+        self._changes: dict[str, Change] = {
+            "any": lambda name, _: self._where_key(name),
+            # A reason may name what replaces a fact.
+            "text": lambda text, _: _ID.sub(lambda id: self._where_key(id[0]), text),
+            "parents": self._parent,
+        }
 
     def announce(self, line: AnyLine) -> None:
         """Note that a line is about to be written. Raises LineError if its key is in use."""
@@ -143,17 +149,7 @@ class Translator:
 
     def _changed(self, part: _Part, change: Change) -> _Part:
         """A line or a payload with other names; ``change``: of facts and episodes by key."""
-        made = mapped(
-            part,
-            {
-                "fact": change,
-                "episode": change,
-                "any": lambda name, _: self._where_key(name),
-                # A reason may name what replaces a fact.
-                "text": lambda text, _: _ID.sub(lambda id: self._where_key(id[0]), text),
-                "parents": self._parent,
-            },
-        )
+        made = mapped(part, {**self._changes, "fact": change, "episode": change})
         assert made is not None  # no name was omitted
         return made
 
@@ -246,19 +242,13 @@ def _own_keys(line: AnyLine) -> frozenset[str]:
 
 def _keys_named(line: AnyLine) -> list[str]:
     """The keys that a line may name."""
-    if isinstance(line, AssertLine) and not line.derived_from:
-        return []
     named: list[str] = []
-
-    def note(name: str | Parent, _: str) -> str | Parent:
-        if isinstance(name, str):
+    for kind, name in names_of(line.payload if isinstance(line, PayloadLine) else line):
+        if kind == "text":
+            named += _ID.findall(name)
+        elif kind in _NAMED_BY_KEY and isinstance(name, str):
             named.append(name)
-        return name
-
-    def read(text: str, _: str) -> str:
-        named.extend(_ID.findall(text))
-        return text
-
-    notes = dict.fromkeys(("fact", "episode", "any", "target", "parents"), note)
-    mapped(line.payload if isinstance(line, PayloadLine) else line, {**notes, "text": read})
     return named
+
+
+_NAMED_BY_KEY = frozenset({"fact", "episode", "any", "target", "parents"})

@@ -1,6 +1,6 @@
 """The names in a payload's or a line's fields, found by their types, and structs with others."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -61,12 +61,12 @@ def mapped(struct: _S, changes: Mapping[str, Change], place: str = "") -> _S | N
             continue
         where = f"{place}{name}"
         if isinstance(value, list | tuple):
-            many = cast(list[Any] | tuple[Any, ...], value)
             parts = [
                 change(each, where if part.struct is None else f"{where}.{number}")
-                for number, each in enumerate(many)
+                for number, each in enumerate(cast(list[Any], value))
             ]
-            made[name] = type(many)(each for each in parts if each is not None)
+            kept = [each for each in parts if each is not None]
+            made[name] = kept if isinstance(value, list) else tuple(kept)
         else:
             made[name] = change(value, where)
             if made[name] is None:
@@ -86,3 +86,14 @@ def says_nothing(payload: Payload) -> bool:
         if part.names in ("fact", "episode") or part.struct is not None
     ]
     return bool(several) and all(isinstance(each, list) and not each for each in several)
+
+
+def names_of(struct: Struct) -> Iterator[tuple[str, Any]]:
+    """What a payload or a line names, also in parts of it: kinds and names."""
+    for name, part in parts_of(type(struct)).items():
+        value = getattr(struct, name)
+        for each in cast(list[Any], value) if isinstance(value, list | tuple) else (value,):
+            if part.struct is None:
+                yield part.names, each
+            elif isinstance(each, Struct):
+                yield from names_of(each)
