@@ -18,20 +18,22 @@ def write_new(path: Path, data: bytes) -> None:
 
 @contextmanager
 def naming(path: Path) -> Generator[None]:
-    """Name the file in errors of writing, which know its descriptor only."""
+    """Name the file in errors of writing: they know only its descriptor, or the file beside it that
+    is to take its place."""
     try:
         yield
     except OSError as fault:
-        if fault.filename is None:
+        if str(fault.filename or path).startswith(str(path)):
             fault.filename = str(path)
         raise
 
 
 def replace(path: Path, data: bytes) -> None:
     staged = path.with_name(path.name + ".next")
-    staged.unlink(missing_ok=True)
-    write_new(staged, data)
-    os.replace(staged, path)
+    with naming(path):
+        staged.unlink(missing_ok=True)
+        write_new(staged, data)
+        os.replace(staged, path)
     sync_folder(path.parent)
 
 

@@ -35,6 +35,18 @@ def test_a_failed_export_leaves_the_earlier_file(
     assert list(tmp_path.iterdir()) == [earlier]
 
 
+@pytest.mark.parametrize(
+    ("command", "option"), [(("export",), "--output"), (("replay", "heads"), "--out")]
+)
+def test_a_file_that_cannot_be_written_is_named_as_the_user_named_it(
+    command: tuple[str, ...], option: str, tmp_path: Path
+) -> None:
+    assert engramlog("remember", "Ann moved to Graz", "--data", tmp_path / "data").returncode == 0
+    file = tmp_path / "no-folder" / "file.json"
+    done = engramlog(*command, "--data", tmp_path / "data", option, file)
+    assert done.stderr.splitlines()[-1] == f"engramlog: {file}: No such file or directory"
+
+
 def test_an_export_replaces_the_earlier_file_and_keeps_its_mode(
     earlier: Path, tmp_path: Path
 ) -> None:
