@@ -1,6 +1,7 @@
 """From scores to packed facts: order, diversity, budget, and the parents of derived facts."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cache
 
 import msgspec
 import numpy as np
@@ -125,12 +126,19 @@ def add_parents(
     room = plan.limit - len(selected)
     present = {each.slot for each in selected}
     parents: list[Selected] = []
+
+    @cache  # a thousand facts may be derived from the same thousand
+    def newest(content: str, voice: tuple[int, int]) -> tuple[int, FactRow] | None:
+        return _newest(survey, f"sha256:{content}", voice, rows, slots_of_cid)
+
     for child in selected:
         if child.row.parents_json == "[]":
             continue
         for parent in child.row.derived_from:
-            found = _newest(survey, f"sha256:{parent.hash}", child.slot, rows, slots_of_cid)
-            if found is None or found[0] in present or len(parents) >= room:
+            if len(parents) >= room:
+                return parents
+            found = newest(parent.hash, survey.view.voice(child.slot))
+            if found is None or found[0] in present:
                 continue
             slot, row = found
             tokens = estimate(row.value_v)
@@ -183,19 +191,21 @@ class _Cut(Collection[list[str]]):
 
 
 def _newest(
-    survey: Survey, cid: str, child: int, rows: Rows, slots_of_cid: SlotsOfCid
+    survey: Survey, cid: str, voice: tuple[int, int], rows: Rows, slots_of_cid: SlotsOfCid
 ) -> tuple[int, FactRow] | None:
-    """The newest fact with this CID that may be in the answer, of the child's node if there is one,
-    and its row."""
+    """The newest fact with this CID that may be in the answer, of the voice if there is one, and
+    its row."""
     view = survey.view
     slots: I32 = np.array([n for n in slots_of_cid(cid) if n < view.count], dtype=np.int32)
+    if not len(slots):
+        return None
     slots = survey.view.by_age(np.sort(survey.walkable(slots)))[::-1]
     # The lookup may match a prefix of the hash; the row decides.
     same = [row for row in rows(view.from_position[slots].tolist()) if row.cid == cid]
     found: I32 = np.array([view.slot_at(row.position) for row in same], dtype=np.int32)
     if not len(found):
         return None
-    slot = int(view.of_voice(found, view.voice(child))[0])
+    slot = int(view.of_voice(found, voice)[0])
     return slot, next(row for row in same if row.position == view.from_position[slot])
 
 

@@ -246,6 +246,24 @@ def test_parents_of_derived_facts_come_along_where_they_fit() -> None:
     assert ids(ask(world, "ledger", limit=1)) == ["child"]
 
 
+def test_a_parent_of_many_facts_is_looked_up_once() -> None:
+    """Forty facts with the same thousand parents would take seconds."""
+    world = World()
+    parents = [f"{n:02x}" * 32 for n in range(4)]
+    for n, parent in enumerate(parents):
+        world.fact(user(f"p{n}"), "memory:note", "raw reading", cid=f"sha256:{parent}")
+    for n in range(3):
+        world.fact(user(f"c{n}"), "memory:note", "ledger", parents=parents, source=OTHER)
+    asked: list[str] = []
+    looked_up = world.slots_of_cid
+    world.slots_of_cid = lambda cid: asked.append(cid) or looked_up(cid)
+    assert len(ids(ask(world, "ledger"))) == 7
+    assert asked == [f"sha256:{parent}" for parent in parents]
+    asked.clear()
+    assert len(ids(ask(world, "ledger", limit=4))) == 4
+    assert asked == [f"sha256:{parents[0]}"], "then the answer is full"
+
+
 def test_an_unreadable_parent_is_absent() -> None:
     world = World()
     parent = "cd" * 32
