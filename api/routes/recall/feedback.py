@@ -38,16 +38,18 @@ async def give_feedback(call: Call, request: FeedbackRequest) -> FeedbackTaken:
 
     Raises:
         ApiError: 404 ``receipt_not_found``; 404 if a named fact is not visible; 422 if the
-            receipt's recall did not return it; 403 if one is rejected without a receipt and the
-            caller could not end it.
+            receipt's recall did not return it; 403 if one is rejected without an own receipt and
+            the caller could not end it.
     """
     _check_readable(call, [*request.cited, *request.rejected])
     returned: list[str] = []
+    recalled = False
     if request.receipt_id is not None:
         receipt, _ = receipt_named(call, request.receipt_id)
         returned = [each.fact_id for each in receipt.returned]
         _check_returned(request, frozenset(returned))
-    else:
+        recalled = receipt.principal == call.caller.principal
+    if not recalled:
         _check_authority(call, request.rejected)
     cited = request.cited
     text = request.answer
@@ -75,8 +77,8 @@ def _check_readable(call: Call, facts: list[str]) -> None:
 
 
 def _check_authority(call: Call, rejected: list[str]) -> None:
-    """Without a receipt, nothing proves that a fact was recalled. Only callers who could end the
-    fact may then reject it. Raises ApiError 403."""
+    """Without a receipt of the caller, nothing proves that it recalled a fact. Only callers who
+    could end the fact may then reject it. Raises ApiError 403."""
     view = call.view()
     for slot in _readable(call, rejected).values():
         garden = int(view.garden[slot])

@@ -264,6 +264,9 @@ def test_feedback_against_a_fact_needs_its_recall(world: World) -> None:
     assert world.post("/v1/recall/feedback", world.max, {"cited": [said["id"]]}).status_code == 200
     asked = world.post("/v1/recall", world.max, {"query": "CEO", "scope": "company"}).json()
     told = {**body, "receipt_id": asked["receipt_id"]}
+    rights = ("read", "write", "audit.read")
+    auditor = world.node.mint(*rights, entity="agent:auditor", sources=[])
+    assert forbidden(world.post("/v1/recall/feedback", auditor, told)), "it did not recall it"
     assert world.post("/v1/recall/feedback", world.max, told).status_code == 200
     assert world.post("/v1/recall/feedback", world.ann, body).status_code == 200
 
