@@ -2,6 +2,7 @@
 
 import io
 import logging
+import signal
 import socket
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -67,7 +68,14 @@ def serve_http(
     )
     config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    signal.signal(signal.SIGTERM, _ended)
     _Announcing(config, lambda: on_ready(address)).run([bound])
+
+
+def _ended(_number: int, _frame: object) -> None:
+    """uvicorn raises the signal that ended it again: by default it would end the process before the
+    caller closes its directory."""
+    raise SystemExit(0)
 
 
 class _Announcing(uvicorn.Server):

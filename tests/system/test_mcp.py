@@ -441,6 +441,19 @@ def test_a_node_that_is_away(node: NodeProcess) -> None:
     talk(over_stdio(node, "--url", "http://127.0.0.1:9"), story)
 
 
+def test_a_terminated_server_over_http_closes_its_directory(tmp_path: Path) -> None:
+    data = tmp_path / "memory"
+    command = [sys.executable, "-m", "engramlog", "mcp", "--data", str(data), "--transport", "http"]
+    env = environment({"STIGMEM_EMBED_ENABLED": "false"})
+    with subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, env=env) as server:
+        assert server.stdout is not None
+        assert b"serving" in server.stdout.readline()
+        assert (data / "control.json").exists()
+        server.terminate()
+        assert server.wait(20) == 0
+    assert not (data / "control.json").exists()
+
+
 def test_callers_over_http_may_bring_their_own_key(http_server: str) -> None:
     async def main() -> None:
         headers = {"Authorization": f"Bearer {READER}"}
