@@ -100,6 +100,20 @@ class Postings:
             return np.concatenate((sealed, fresh)) if len(fresh) else sealed
         return fresh
 
+    def joined(self, numbers: I32, count: int) -> tuple[I32, I64]:
+        """``slots`` of several numbers, one list after the other, and the length of each list."""
+        names: list[int] = numbers.tolist()
+        sealed = self._sealed
+        if (
+            isinstance(sealed, NumberedLists)
+            and not len(self._dropped)
+            and self._lists.keys().isdisjoint(names)
+        ):
+            return sealed.joined(numbers)
+        lists = [self.slots(name, count) for name in names]
+        lengths = np.array([len(each) for each in lists], dtype=np.int64)
+        return np.concatenate([NOTHING, *lists]), lengths
+
     def _fresh(self, name: Any, count: int) -> I32:
         found = self._lists.get(name)
         if found is None:
@@ -174,6 +188,16 @@ class NumberedLists:
         if not 0 <= name < len(self.starts) - 1:
             return NOTHING
         return self.all_slots[self.starts[name] : self.starts[name + 1]]
+
+    def joined(self, numbers: I32) -> tuple[I32, I64]:
+        """See ``Postings.joined``."""
+        known = np.minimum(numbers, len(self.starts) - 2)
+        first, lengths = self.starts[known], self.starts[known + 1] - self.starts[known]
+        lengths[known < numbers] = 0
+        until = lengths.cumsum()
+        at = np.repeat(first - until + lengths, lengths)
+        at += np.arange(len(at))
+        return self.all_slots[at], lengths
 
     def names(self) -> Iterator[int]:
         return iter(np.flatnonzero(np.diff(self.starts)).tolist())

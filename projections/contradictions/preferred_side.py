@@ -92,8 +92,7 @@ def _contested_claims(
     """The readable claims of those keys of ``slots`` with several readable values."""
     keys = np.unique(view.key[slots[view.crowded(slots)]])
     if len(keys) <= FEW_KEYS:
-        parts = [view.key_slots(key) for key in keys.tolist()]
-        standing = np.concatenate(parts) if parts else slots[:0]
+        standing, _ = view.key_lists(keys)
     else:
         standing = everything(view)
         standing = standing[view.crowded(standing)]

@@ -213,9 +213,9 @@ def expand(view: View, frontier: I32, walkable: Callable[[I32], I32]) -> tuple[I
     """The walkable edges at ``frontier``, with the entity at their far end. ``walkable``: keeps the
     slots that the walk may follow; called on edges only."""
     if len(frontier) <= LOOKUPS_MAX:
-        leaving = joined([view.entity_slots(n) for n in frontier.tolist()])
+        leaving, _ = view.entity_lists(frontier)
         leaving = leaving[view.object[leaving] >= 0]
-        arriving = joined([view.object_slots(n) for n in frontier.tolist()])
+        arriving, _ = view.object_lists(frontier)
     else:
         edges = np.flatnonzero(view.object >= 0).astype(np.int32)
         inside = np.zeros(len(view.entities), dtype=np.bool_)
@@ -257,11 +257,6 @@ def best_edges(
         edge[targets[first]] = slots[first]
     found = np.flatnonzero(highest > -np.inf).astype(np.int32)
     return found, edge[found], highest[found]
-
-
-def joined(parts: list[I32]) -> I32:
-    """Lists of slots as one list."""
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
 
 
 def _walkable(

@@ -9,7 +9,6 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import I32
-from engramlog.projections.graph.neighbors import joined
 from engramlog.projections.normalization import entity_display
 
 if TYPE_CHECKING:
@@ -101,12 +100,12 @@ def _newest(view: View, slots: I32) -> I32:
 
 
 def _edges_from(view: View, entities: I32) -> I32:
-    slots = joined([view.entity_slots(number) for number in entities.tolist()])
+    slots, _ = view.entity_lists(entities)
     return slots[view.object[slots] >= 0]
 
 
 def _edges_to(view: View, entities: I32) -> I32:
-    return joined([view.object_slots(number) for number in entities.tolist()])
+    return view.object_lists(entities)[0]
 
 
 def _display(view: View, entity: int) -> str:

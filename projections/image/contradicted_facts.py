@@ -79,12 +79,9 @@ def _disputed(view: View, slots: I32, moment: Moment, authorization: Authorizati
     first[of] = slots
     relations = view.relation[first].tolist()
     shared = {number for number in set(relations) if view.is_set_valued(number, moment)}
-    lists = [
-        first[:0] if relation in shared else view.key_slots(key)
-        for key, relation in zip(keys.tolist(), relations, strict=True)
-    ]
-    group = np.repeat(np.arange(len(keys)), [len(each) for each in lists])
-    siblings: I32 = np.concatenate(lists)
+    single = np.flatnonzero([relation not in shared for relation in relations])
+    siblings, lengths = view.key_lists(keys[single])
+    group = np.repeat(single, lengths)
     standing = view.unexpired_claims(siblings, moment)
     standing &= authorization.mask(view, siblings)
     siblings, group = siblings[standing], group[standing]

@@ -116,6 +116,10 @@ class View(ColumnView):
         """Facts about an entity."""
         return self._image.facts.by_entity.slots(entity, self.count)
 
+    def entity_lists(self, entities: I32) -> tuple[I32, I64]:
+        """``entity_slots`` of several entities, one list after the other, and their lengths."""
+        return self._image.facts.by_entity.joined(entities, self.count)
+
     def slots_about(self, entity: str | None) -> I32:
         """Facts about an entity by its name; none for an unknown one."""
         number = None if entity is None else self.entities.number(entity)
@@ -125,6 +129,10 @@ class View(ColumnView):
         """Facts of one (entity, relation, scope, garden)."""
         return self._image.facts.by_key.slots(key, self.count)
 
+    def key_lists(self, keys: I32) -> tuple[I32, I64]:
+        """``key_slots`` of several keys, one list after the other, and their lengths."""
+        return self._image.facts.by_key.joined(keys, self.count)
+
     def crowded(self, slots: Slots) -> Bool:
         """Which facts share their key with others, now or ever, readable or not."""
         crowded: Bool = self._image.facts.crowded[self.key[slots]]
@@ -133,6 +141,10 @@ class View(ColumnView):
     def object_slots(self, entity: int) -> I32:
         """Ref facts that point at an entity."""
         return self._image.facts.by_object.slots(entity, self.count)
+
+    def object_lists(self, entities: I32) -> tuple[I32, I64]:
+        """``object_slots`` of several entities, one list after the other, and their lengths."""
+        return self._image.facts.by_object.joined(entities, self.count)
 
     def source_slots(self, source: int) -> I32:
         """Facts from a source, in the order of assertion."""

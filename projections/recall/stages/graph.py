@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import F64, I32, I64
 from engramlog.projections.ascending import distinct
-from engramlog.projections.graph.neighbors import LOOKUPS_MAX, Reached, best_edges, expand, joined
+from engramlog.projections.graph.neighbors import LOOKUPS_MAX, Reached, best_edges, expand
 from engramlog.projections.normalization import normalize_uri
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
 
@@ -126,8 +126,8 @@ def _out_degree(survey: Survey, subjects: I32) -> I64:
     view, visible = survey.view, survey.visible_mask
     distinct, of = np.unique(subjects, return_inverse=True)
     if len(distinct) <= LOOKUPS_MAX:
-        lists = [view.entity_slots(number) for number in distinct.tolist()]
-        slots, owner = joined(lists), np.repeat(np.arange(len(lists)), [len(x) for x in lists])
+        slots, lengths = view.entity_lists(distinct)
+        owner = np.repeat(np.arange(len(distinct)), lengths)
         owner = owner[visible[slots] & (view.object[slots] >= 0)]
         degree: I64 = np.bincount(owner, minlength=len(distinct))
         return degree[of]
@@ -151,7 +151,7 @@ def _facts(
     parts.append(walked[mask[walked]])
     focus = -1 if survey.focus is None else survey.focus
     reached_or_named = np.flatnonzero(best).astype(np.int32)
-    parts.append(newest_facts(survey, reached_or_named, view.entity_slots, focus))
+    parts.append(newest_facts(survey, reached_or_named, view.entity_lists, focus))
     slots: I32 = distinct(np.concatenate(parts))
     scores = best[view.entity[slots]]
     surviving = mask[walked]
@@ -165,13 +165,13 @@ def _facts(
 
 
 def newest_facts(
-    survey: Survey, entities: I32, slots_of: Callable[[int], I32], whole: int = -1
+    survey: Survey, entities: I32, lists: Callable[[I32], tuple[I32, I64]], whole: int = -1
 ) -> I32:
     """The newest facts of each entity's list that pass the gate, up to a bound; all in the list of
-    ``whole``. The lists share no slot."""
+    ``whole``. ``lists``: the entities' lists, which share no slot, as one, and their lengths."""
     view, mask = survey.view, survey.survivor_mask
-    lists = [slots_of(number) for number in entities.tolist()]
-    slots, owner = joined(lists), np.repeat(entities, [len(each) for each in lists])
+    slots, lengths = lists(entities)
+    owner = np.repeat(entities, lengths)
     kept = mask[slots]
     slots, owner = slots[kept], owner[kept]
     if len(slots):

@@ -51,11 +51,11 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     named = distinct(np.concatenate([named_entities(survey, earlier), *of_values]))
     hits = [each.slots for each in earlier.values()]
     about = [slots[among(view.entity[slots], named)] for slots in hits]
-    about = distinct(np.concatenate([*about, newest_facts(survey, named, view.entity_slots)]))
+    about = distinct(np.concatenate([*about, newest_facts(survey, named, view.entity_lists)]))
     about = about[~are_said(survey, named, about)]
     about = np.setdiff1d(about, _naming(survey, spelled_out), assume_unique=True)
     leading = [slots[among(view.object[slots], named)] for slots in hits]
-    leading = distinct(np.concatenate([*leading, newest_facts(survey, named, view.object_slots)]))
+    leading = distinct(np.concatenate([*leading, newest_facts(survey, named, view.object_lists)]))
     slots = distinct(np.concatenate([about, leading]))
     if not len(slots):
         raise StageDisabled("the question names no entity with facts beyond what it says")

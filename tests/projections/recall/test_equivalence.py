@@ -260,7 +260,7 @@ def test_the_newest_facts_of_an_entity_are_counted_entity_by_entity(
         wanted += passing if number == at.focus else passing[-most:]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(graph, "FACTS_PER_ENTITY_MAX", most)
-        found = graph.newest_facts(at, entities, view.entity_slots, whole=at.focus or 0)
+        found = graph.newest_facts(at, entities, view.entity_lists, whole=at.focus or 0)
         assert sorted(found.tolist()) == sorted(wanted)
 
 
