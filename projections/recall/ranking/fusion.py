@@ -99,7 +99,6 @@ def weighted_sum(
     raw: dict[str, F64] = {}
     normalised: dict[str, F64] = {}
     hops = np.zeros(len(slots), dtype=np.int32)
-    none = np.zeros(len(slots), dtype=np.bool_)
     for name, hits in stages.items():
         at, found = _common_places(slots, hits.slots)
         raw[name], normalised[name] = np.zeros(len(slots)), np.zeros(len(slots))
@@ -107,10 +106,12 @@ def weighted_sum(
         normalised[name][at] = normalise(hits.scores)[found]
         hops[at] = np.maximum(hops[at], hits.hops[found])
     unjudged = _unjudged(slots, stages, raw)
-    judged = {name: ~unjudged.get(name, none) for name in stages if not stages[name].builds_on}
-    vouched = _weighted_mean(normalised, weights, judged, len(slots))
-    for name, missing in unjudged.items():
-        normalised[name][missing] = vouched[missing]
+    if unjudged:
+        none = np.zeros(len(slots), dtype=np.bool_)
+        judged = {name: ~unjudged.get(name, none) for name in stages if not stages[name].builds_on}
+        vouched = _weighted_mean(normalised, weights, judged, len(slots))
+        for name, missing in unjudged.items():
+            normalised[name][missing] = vouched[missing]
     for name in stages:
         score += weights[name] * normalised[name]
     return Fused(slots, raw, normalised, hops, score, unjudged=unjudged)

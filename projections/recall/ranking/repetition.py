@@ -45,8 +45,10 @@ def _further_values(key: I64, voice: I64) -> Bool:
     begins[1:] = (key[1:] != key[:-1]) | (voice[1:] != voice[:-1])
     starts = np.flatnonzero(begins)
     turn = np.arange(len(alike)) - np.repeat(starts, np.diff(np.append(starts, len(alike))))
-    spoken, voices = np.unique(key[starts], return_counts=True)
-    argued = np.isin(key, spoken[voices > 1])
+    late = np.flatnonzero(turn >= VALUES_OF_A_VOICE)
     further = np.zeros(len(alike), dtype=np.bool_)
-    further[alike[argued & (turn >= VALUES_OF_A_VOICE)]] = True
+    if len(late):
+        spoken, voices = np.unique(key[starts], return_counts=True)
+        argued = np.isin(key[late], spoken[voices > 1])
+        further[alike[late[argued]]] = True
     return further

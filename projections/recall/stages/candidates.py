@@ -25,11 +25,12 @@ def best_indices(scores: F64, count: int, ages: Callable[[I64], Keys]) -> I64:
     if len(scores) <= count:
         return np.arange(len(scores))
     least = np.partition(scores, len(scores) - count)[len(scores) - count]
-    above = np.flatnonzero(scores > least)
-    equal = np.flatnonzero(scores == least)
-    if len(equal) > count - len(above):
+    best = np.flatnonzero(scores >= least)
+    if len(best) > count:
+        above, equal = best[scores[best] > least], best[scores[best] == least]
         equal = equal[np.lexsort(ages(equal))][: count - len(above)]
-    return np.sort(np.concatenate([above, equal]))
+        best = np.sort(np.concatenate([above, equal]))
+    return best
 
 
 class Candidates(Struct, frozen=True):

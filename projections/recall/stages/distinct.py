@@ -49,8 +49,8 @@ def distinct_cosines(
     if not len(slots):
         return cosines
     best = best_indices(cosines, own.nearest, lambda at: survey.view.ages(slots[at]))
-    rows, _ = semantics.vectors.rows(slots[best])
-    mean: F64 = rows.mean(axis=0, dtype=np.float64)
+    rows = semantics.vectors.rows(slots[best])[0].astype(np.float64)
+    mean: F64 = rows.mean(axis=0)
     squared = float(np.vecdot(mean, mean))
     likeness = np.full(len(slots), squared)
     # Each row by itself: the last bits of a matrix product depend on the other rows.
