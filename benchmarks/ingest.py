@@ -82,7 +82,7 @@ def _writer(data: Path, facts: int, raw: float) -> list[Figure]:
     return [
         Figure("batch ingest, writer", ingest, "facts/s", "raw executemany", ingest / raw,
                "≥ 20,000"),
-        Figure("rebuild, digests compared", rebuild, "events/s", "decoding alone",
+        Figure("rebuild, rows compared", rebuild, "events/s", "decoding alone",
                rebuild / decode, "≥ 20,000"),
         *_verify(data / "log.db", origin, epoch),
     ]  # fmt: skip
