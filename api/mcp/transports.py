@@ -37,7 +37,8 @@ class HttpAddress(Struct, frozen=True, kw_only=True):
 
 
 def serve_stdio(server: Server[Any]) -> None:
-    """Serve one client on stdin and stdout until it closes one of them, or SIGINT."""
+    """Serve one client on stdin and stdout until it closes one of them, SIGINT or SIGTERM."""
+    signal.signal(signal.SIGTERM, _interrupted)
 
     async def main() -> None:
         lines = anyio.wrap_file(io.StringIO())  # the SDK reads none itself
@@ -70,6 +71,11 @@ def serve_http(
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     signal.signal(signal.SIGTERM, _ended)
     _Announcing(config, lambda: on_ready(address)).run([bound])
+
+
+def _interrupted(_number: int, _frame: object) -> None:
+    """Like Ctrl-C, lets the caller close its directory."""
+    signal.raise_signal(signal.SIGINT)
 
 
 def _ended(_number: int, _frame: object) -> None:

@@ -441,16 +441,31 @@ def test_a_node_that_is_away(node: NodeProcess) -> None:
     talk(over_stdio(node, "--url", "http://127.0.0.1:9"), story)
 
 
-def test_a_terminated_server_over_http_closes_its_directory(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("transport", "first", "code"),
+    [
+        (("http", "--port", "0"), b"", 0),
+        (("stdio",), b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n', 130),
+    ],
+    ids=["http", "stdio"],
+)
+def test_a_terminated_server_closes_its_directory(
+    transport: tuple[str, ...], first: bytes, code: int, tmp_path: Path
+) -> None:
     data = tmp_path / "memory"
-    command = [sys.executable, "-m", "engramlog", "mcp", "--data", str(data), "--transport", "http"]
+    command = [sys.executable, "-m", "engramlog", "mcp", "--data", str(data), "--transport"]
     env = environment({"STIGMEM_EMBED_ENABLED": "false"})
-    with subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, env=env) as server:
+    with subprocess.Popen(
+        [*command, *transport], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env
+    ) as server:
+        assert server.stdin is not None
         assert server.stdout is not None
-        assert b"serving" in server.stdout.readline()
+        server.stdin.write(first)
+        server.stdin.flush()
+        assert server.stdout.readline()
         assert (data / "control.json").exists()
         server.terminate()
-        assert server.wait(20) == 0
+        assert server.wait(20) == code
     assert not (data / "control.json").exists()
 
 
