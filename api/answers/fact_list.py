@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from engramlog.projections.arrays import I32, Bool
 from engramlog.projections.authorization import Authorization
-from engramlog.projections.contradictions.preferred_side import preferred
+from engramlog.projections.contradictions.preferred_side import Prefer, preferred
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View, everything
 from engramlog.projections.image.visible_facts import live, saying
@@ -34,7 +34,7 @@ class ListFilters(Struct, frozen=True, kw_only=True):
     include_retracted: bool = False
     after_us: int | None = None
     since: int = 0
-    prefer_newest: bool = False
+    prefer: Prefer | None = None
     attested: bool | None = None
     trusted_from: float = 0.0
     """Least effective confidence of facts from sources without full trust."""
@@ -73,7 +73,7 @@ def matching(view: View, authorization: Authorization, moment: Moment, filters: 
     if filters.trusted_from > 0.0:
         slots = slots[_trusted(view, slots, moment, filters.trusted_from)]
     if not filters.include_contradicted:
-        shown = preferred(view, slots, moment, authorization, prefer_newest=filters.prefer_newest)
+        shown = preferred(view, slots, moment, authorization, prefer=filters.prefer)
         slots = slots[shown]
     return slots
 

@@ -124,7 +124,7 @@ def _filters(query: FactsQuery, entity: str | None, since: int, trusted_from: fl
         source=None if query.source is None else stored_uri(query.source),
         after_us=None if query.after is None else parse_instant(query.after),
         since=since,
-        prefer_newest=query.prefer == "hlc",
+        prefer=query.prefer,
         trusted_from=trusted_from,
     )
 

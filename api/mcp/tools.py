@@ -106,7 +106,7 @@ def _recall(given: Given) -> NodeRequest:
 
 def _list(given: Given) -> NodeRequest:
     fields = "full" if checked(arguments.QueryFacts, given).detail == "full" else "facts"
-    query = {"fields": fields, "prefer": "hlc", **_rest(given, "detail")}
+    query = {"fields": fields, "prefer": "source", **_rest(given, "detail")}
     return NodeRequest(method="GET", path="/v1/facts", query=query)
 
 

@@ -102,14 +102,14 @@ class AsyncMemoryView:
         ended: bool = False,
     ) -> Facts:
         """Facts, newest first. ``user``: only this source's; ``ended``: also retracted, expired
-        and set aside facts. Of values that contradict each other this lists the surest, else the
-        newest, marked ``contradicted``."""
+        and set aside facts. Of values that contradict each other this lists the surest: of one
+        source's the newest, of several sources' each, marked ``contradicted``."""
         query = {
             "entity": given_name("entity", entity),
             "relation": given_name("relation", relation),
             "source": given_user(user),
             "scope": scope,
-            "prefer": "hlc",
+            "prefer": "source",
             **self._moment,
             **(dict.fromkeys(_EVERY_FACT, "true") if ended else {}),
         }

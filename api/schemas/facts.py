@@ -10,6 +10,7 @@ from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import FactValue, Fields, Instant, Name, QueryShare, Share
 from engramlog.eventlog.kinds import Parent, Scope
 from engramlog.projections.cid import parse_fact_hash
+from engramlog.projections.contradictions.preferred_side import Prefer
 from engramlog.projections.moment import parse_instant
 from engramlog.projections.writing.content_rules import PARENTS_MAX
 
@@ -159,7 +160,7 @@ class FactsQuery(MomentQuery):
     after: Instant | None = None
     garden_id: str | None = None
     attested: bool | None = None
-    prefer: Literal["hlc"] | None = None
+    prefer: Prefer | None = None
     tail: bool = False
     cursor: str | None = None
     limit: int = Field(default=50, ge=1, le=500)

@@ -2,12 +2,14 @@
 
 It shows uncontradicted facts and the winner of a settled contradiction. Of an open one it shows the
 value with strictly the highest effective confidence: confidence times trust in the source and in
-the peer that it came through. In a tie it shows every side, unless recency breaks the tie. A source
-that states two of the values does not count; if no other is left, all sides are hidden. Facts that
-are never valid at the same time do not contradict each other.
+the peer that it came through. In a tie it shows every side. A source that states two of the values
+does not count; if no other is left, all sides are hidden. ``Prefer`` has other ways. Facts that are
+never valid at the same time do not contradict each other.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 from msgspec import Struct
@@ -17,12 +19,16 @@ from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.view import View, everything
 from engramlog.projections.moment import NO_END, NO_START, Moment
 
+Prefer = Literal["hlc", "source"]
+"""``hlc``: the newest value wins a tie. ``source``: of the values of one source its newest counts,
+and a tie between sources still shows every side."""
+
 FEW_KEYS = 64
 """Up to this many keys are looked up one by one; more, by one scan of everything."""
 
 
 class Claims(Struct, frozen=True):
-    """Claims of keys with several values: slot, key, value, voice and rank of each."""
+    """Claims of keys with several values: slot, key, value, voice, weight and time of each."""
 
     slots: I32
     keys: I32
@@ -48,12 +54,12 @@ def preferred(
     moment: Moment,
     authorization: Authorization,
     *,
-    prefer_newest: bool = False,
+    prefer: Prefer | None = None,
 ) -> Bool:
-    """Which of ``slots`` a default list shows; ``prefer_newest`` breaks ties by HLC."""
+    """Which of ``slots`` a default list shows."""
     claiming = _are_claims(view, slots, moment)
     shown = ~(claiming & (view.set_aside[slots] <= moment.position))
-    contested = _contested_claims(view, slots, moment, authorization, prefer_newest=prefer_newest)
+    contested = _contested_claims(view, slots, moment, authorization)
     if not len(contested.slots):
         return shown
     timed = np.zeros(_key_count(view), dtype=np.bool_)
@@ -61,10 +67,12 @@ def preferred(
         view.valid_until[contested.slots] != NO_END
     )
     timed[contested.keys[bounded]] = True
-    shown &= ~claiming | _hold_leading_value(view, slots, contested.only(~timed[contested.keys]))
+    untimed = contested.only(~timed[contested.keys])
+    shown &= ~claiming | _hold_leading_value(view, slots, untimed, prefer)
     for index in np.flatnonzero(claiming & shown & timed[view.key[slots]]).tolist():
         slot = int(slots[index])
-        shown[index] = _value_leads(view, slot, contested.only(contested.keys == view.key[slot]))
+        of_key = contested.only(contested.keys == view.key[slot])
+        shown[index] = _value_leads(view, slot, of_key, prefer)
     return shown
 
 
@@ -82,12 +90,7 @@ def _are_claims(view: View, slots: I32, moment: Moment) -> Bool:
 
 
 def _contested_claims(
-    view: View,
-    slots: I32,
-    moment: Moment,
-    authorization: Authorization,
-    *,
-    prefer_newest: bool,
+    view: View, slots: I32, moment: Moment, authorization: Authorization
 ) -> Claims:
     """The readable claims of those keys of ``slots`` with several readable values."""
     keys = np.unique(view.key[slots[view.crowded(slots)]])
@@ -100,14 +103,13 @@ def _contested_claims(
     standing = standing[authorization.mask(view, standing)]
     standing = standing[_in_contested_keys(view, standing)]
     standing = standing[~_are_set_valued(view, standing, moment)]
-    hlc: I64 = view.hlc[standing] if prefer_newest else np.zeros(len(standing), dtype=np.int64)
     return Claims(
         standing,
         view.key[standing],
         view.value[standing],
         view.voices(standing),
         view.confidence(standing, moment) * view.trust(standing, moment),
-        hlc,
+        view.hlc[standing],
     )
 
 
@@ -133,14 +135,14 @@ def _are_set_valued(view: View, standing: I32, moment: Moment) -> Bool:
     return found
 
 
-def _hold_leading_value(view: View, slots: I32, claims: Claims) -> Bool:
+def _hold_leading_value(view: View, slots: I32, claims: Claims, prefer: Prefer | None) -> Bool:
     """Which of ``slots`` have their key's leading value, or are uncontested."""
     contested = np.zeros(_key_count(view), dtype=np.bool_)
     contested[claims.keys] = True
     hold: Bool = ~contested[view.key[slots]]
     asked = np.flatnonzero(~hold)
     slots = slots[asked]
-    leading = _highest_claims(claims)
+    leading = _leading_claims(claims, prefer)
     width = int(view.value.max(initial=0)) + 1
     pairs = np.sort(leading.keys.astype(np.int64) * width + leading.values)
     own = view.key[slots].astype(np.int64) * width + view.value[slots]
@@ -148,28 +150,36 @@ def _hold_leading_value(view: View, slots: I32, claims: Claims) -> Bool:
     return hold
 
 
-def _value_leads(view: View, slot: int, claims: Claims) -> bool:
+def _value_leads(view: View, slot: int, claims: Claims, prefer: Prefer | None) -> bool:
     """Whether a fact's value leads among those with overlapping validity."""
     overlapping = (view.valid_from[claims.slots] < view.valid_until[slot]) & (
         view.valid_from[slot] < view.valid_until[claims.slots]
     )
     own = view.value[slot]
     rivals = np.append(claims.values[overlapping], own)
-    leading = _highest_claims(claims.only(np.isin(claims.values, rivals)))
+    leading = _leading_claims(claims.only(np.isin(claims.values, rivals)), prefer)
     return bool((leading.values == own).any())
 
 
-def _highest_claims(claims: Claims) -> Claims:
-    """The claims of highest rank of each key; of several values, only voices for one of them."""
+def _leading_claims(claims: Claims, prefer: Prefer | None) -> Claims:
+    """The claims of highest weight of each key, without those of voices for several values."""
     if not len(claims.keys):
         return claims
-    order = np.lexsort((claims.hlc, claims.weight, claims.keys))
-    claims = claims.only(order)
+    time: I64 = claims.hlc if prefer == "hlc" else np.zeros(len(claims.keys), dtype=np.int64)
+    order = np.lexsort((time, claims.weight, claims.keys))
+    claims, time = claims.only(order), time[order]
     starts = np.flatnonzero(np.append(True, claims.keys[1:] != claims.keys[:-1]))
     of = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(claims.keys))))
     last = np.append(starts[1:], len(claims.keys)) - 1
-    highest = (claims.weight == claims.weight[last][of]) & (claims.hlc == claims.hlc[last][of])
-    return _without_divided_voices(claims.only(highest))
+    highest = claims.only((claims.weight == claims.weight[last][of]) & (time == time[last][of]))
+    return _newest_of_voices(highest) if prefer == "source" else _without_divided_voices(highest)
+
+
+def _newest_of_voices(claims: Claims) -> Claims:
+    """The newest claim of each key and voice."""
+    claims = claims.only(np.lexsort((claims.hlc, claims.voices, claims.keys)))
+    later = (claims.keys[1:] == claims.keys[:-1]) & (claims.voices[1:] == claims.voices[:-1])
+    return claims.only(np.append(~later, True))
 
 
 def _without_divided_voices(claims: Claims) -> Claims:

@@ -175,7 +175,7 @@ def _hint(hint: Any) -> str:
 
 def run_facts(args: argparse.Namespace) -> int:
     with reach(args) as client:
-        facts, total = fetch_facts(client, {"prefer": "hlc", **fields_of(args)}, args.limit)
+        facts, total = fetch_facts(client, {"prefer": "source", **fields_of(args)}, args.limit)
     if args.json:
         return print_json({"facts": facts, "total": total})
     print_facts(facts)

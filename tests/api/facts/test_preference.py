@@ -23,20 +23,22 @@ def overlap(one: Fact, other: Fact) -> bool:
     ) < (one["valid_until"] or "~")
 
 
-def shows(fact: Fact, facts: list[Fact], *, newest: bool) -> bool:
+def shows(fact: Fact, facts: list[Fact], prefer: str | None) -> bool:
     """The value of highest effective confidence shows. Of ties all show, except those of a source
-    that states several of them."""
+    that states several of them; or its newest alone, where that is preferred."""
     own = fact["value"]["v"]
     siblings = [each for each in facts if key(each) == key(fact)]
     rivals = {each["value"]["v"] for each in siblings if overlap(each, fact)} - {own}
     heard = [each for each in siblings if each["value"]["v"] in {own, *rivals}]
 
     def rank(each: Fact) -> tuple[float, str]:
-        return each["effective_confidence"], each["hlc"] if newest else ""
+        return each["effective_confidence"], each["hlc"] if prefer == "hlc" else ""
 
     highest = [each for each in heard if rank(each) == max(map(rank, heard))]
     said: dict[str, set[str]] = {}
-    for each in highest:
+    for each in sorted(highest, key=lambda each: each["hlc"]):
+        if prefer == "source":
+            said.pop(each["source"], None)
         said.setdefault(each["source"], set()).add(each["value"]["v"])
     return not rivals or {own} in [values for values in said.values() if len(values) == 1]
 
@@ -63,10 +65,10 @@ def test_the_list_follows_the_rule(live: LiveNode, seed: int, keys: int, count: 
     live.call("POST", "/v1/facts/batch", json=items)
     everything = {"include_contradicted": "true", "limit": "500"}
     facts = live.call("GET", "/v1/facts", params=everything).json()["facts"]
-    for newest in (False, True):
-        params = {"limit": "500", **({"prefer": "hlc"} if newest else {})}
+    for prefer in (None, "hlc", "source"):
+        params = {"limit": "500"} if prefer is None else {"limit": "500", "prefer": prefer}
         shown = live.call("GET", "/v1/facts", params=params).json()
-        expected = [fact["id"] for fact in facts if shows(fact, facts, newest=newest)]
+        expected = [fact["id"] for fact in facts if shows(fact, facts, prefer)]
         assert [fact["id"] for fact in shown["facts"]] == expected
         assert shown["total"] == len(expected)
         assert 0 < len(expected) < len(facts)

@@ -183,6 +183,12 @@ def test_of_two_values_of_one_source_the_newer_is_listed(memory: Memory, user: s
     assert set(memory.facts(f"user:{user}", ended=True)) == {window, aisle}
 
 
+def test_no_source_displaces_the_value_of_another_by_a_newer_one(memory: Memory, user: str) -> None:
+    window = memory.assert_fact(f"user:{user}", "preference:seat", "window", user=user)
+    aisle = memory.assert_fact(f"user:{user}", "preference:seat", "aisle", user=f"{user}-2")
+    assert list(memory.facts(f"user:{user}")) == [aisle, window]
+
+
 def test_a_retracted_fact_is_listed_only_among_ended_ones(memory: Memory, user: str) -> None:
     fact = memory.assert_fact(f"user:{user}", "memory:town", "Graz")
     gone = memory.retract(fact, "moved")

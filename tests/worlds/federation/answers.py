@@ -56,7 +56,7 @@ def answers(member: Member, questions: Sequence[str], at_us: int) -> Answers:
             ListFilters(include_contradicted=True, include_expired=True, include_retracted=True),
             at_us,
         ),
-        "newest": _facts(member, ListFilters(prefer_newest=True), at_us),
+        "newest": _facts(member, ListFilters(prefer="hlc"), at_us),
     }
     for question in questions:
         for profile in PROFILES:
