@@ -158,8 +158,8 @@ def routing() -> tuple[Sequence[web.AbstractResource], Mapping[web.AbstractRoute
 
 
 async def _no_handler(_: web.Request) -> web.StreamResponse:
-    """The router wants a handler of each route; ours have an endpoint."""
-    raise NotImplementedError
+    """The router wants a handler of each route; ours have an endpoint instead."""
+    raise web.HTTPNotFound
 
 
 class Endpoint:

@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.eventlog.contract")
+pytest.register_assert_rewrite("tests.eventlog.contract", "tests.eventlog.erasure_contract")

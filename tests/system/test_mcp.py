@@ -2,11 +2,9 @@
 
 import asyncio
 import json
-import signal
 import subprocess
 import sys
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -350,59 +348,6 @@ def test_old_clients_connect(node: NodeProcess) -> None:
     talk(over_stdio(node), story, mode="legacy")
 
 
-@contextmanager
-def wired(node: NodeProcess) -> Generator[subprocess.Popen[bytes]]:
-    """A server on pipes, ready for messages."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "engramlog", "mcp", "--url", node.url],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
-    )  # fmt: skip
-    with process:
-        try:
-            assert said(process, b'{"jsonrpc": "2.0", "id": 0, "method": "ping"}')["id"] == 0
-            yield process
-        finally:
-            process.kill()
-
-
-def said(process: subprocess.Popen[bytes], line: bytes) -> dict[str, Any]:
-    """The answer to a line."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(line + b"\n")
-    process.stdin.flush()
-    return json.loads(process.stdout.readline())
-
-
-def test_an_unreadable_message_is_answered(node: NodeProcess) -> None:
-    with wired(node) as process:
-        for line, name in (
-            (rb'{"jsonrpc": "2.0", "id": 7, "method": "ping", "params": {"a": "\ud83c"}}', 7),
-            (b'{"jsonrpc": "2.0", "id": "b", "method": "ping", "params": {"a": "\xff"}}', "b"),
-            (b'{"id": 8, "method": "ping"}', 8),
-            (b"\n[]", None),
-            (b"hello", None),
-        ):
-            answer = said(process, line)
-            assert (answer["id"], answer["error"]["code"]) == (name, -32600)
-        assert said(process, b'{"jsonrpc": "2.0", "id": 9, "method": "ping"}')["result"] == {}
-
-
-def test_a_server_on_pipes_ends_at_ctrl_c_and_with_its_client(node: NodeProcess) -> None:
-    with wired(node) as process:
-        assert process.stderr is not None
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130  # with stdin open: its end stops a server, too
-        assert process.stderr.read() == b""
-    with wired(node) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdout.close()
-        process.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
-        process.stdin.flush()
-        assert process.wait(20) == 0
-
-
 def test_session_of_the_environment(node: NodeProcess) -> None:
     """A session may write back facts that it read only with provenance (wire 1.7)."""
 
@@ -439,34 +384,6 @@ def test_a_node_that_is_away(node: NodeProcess) -> None:
         assert (error["code"], error["status"]) == ("node_unreachable", 0)
 
     talk(over_stdio(node, "--url", "http://127.0.0.1:9"), story)
-
-
-@pytest.mark.parametrize(
-    ("transport", "first", "code"),
-    [
-        (("http", "--port", "0"), b"", 0),
-        (("stdio",), b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n', 130),
-    ],
-    ids=["http", "stdio"],
-)
-def test_a_terminated_server_closes_its_directory(
-    transport: tuple[str, ...], first: bytes, code: int, tmp_path: Path
-) -> None:
-    data = tmp_path / "memory"
-    command = [sys.executable, "-m", "engramlog", "mcp", "--data", str(data), "--transport"]
-    env = environment({"STIGMEM_EMBED_ENABLED": "false"})
-    with subprocess.Popen(
-        [*command, *transport], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env
-    ) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        server.stdin.write(first)
-        server.stdin.flush()
-        assert server.stdout.readline()
-        assert (data / "control.json").exists()
-        server.terminate()
-        assert server.wait(20) == code
-    assert not (data / "control.json").exists()
 
 
 def test_callers_over_http_may_bring_their_own_key(http_server: str) -> None:
