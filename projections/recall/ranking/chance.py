@@ -4,7 +4,9 @@
 the highest scores: ``s`` is the mean semantic score of the first five (of the compared ones; see
 ``Fused.unjudged``). ``p`` is the share of the first three's scores that belongs to the named
 speakers' words (1 if the question names none). ``m`` is 1 less the second to fifth's mean score, as
-a share of the first's.
+a share of the first's; but being far ahead says little of a fact that is not like the question, or
+that has few rivals. So ``m`` shrinks where the first's semantic score is under ``LIKE``, and where
+fewer than ``MANY`` facts compete.
 
 An answer's scores are scaled so that the best has that chance; their order and ratios stay.
 
@@ -15,6 +17,7 @@ rare word that none of them holds.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -37,6 +40,10 @@ FIRST = 5
 """Facts compared with the first."""
 SPEAKING = 3
 """Facts whose speakers are read."""
+LIKE = 0.4
+"""The semantic score of a fact that is like the question."""
+MANY = 50
+"""Rivals whose number no longer counts."""
 STAGE = "semantic"
 
 
@@ -69,7 +76,8 @@ def chance_of(survey: Survey, certainty: Certainty, scored: Scored) -> Chance | 
         if not len(compared):
             return None
     semantic = float(likeness[compared].mean())
-    margin = 1.0 - float(scores[1:].mean() / scores[0]) if len(best) > 1 else 0.0
+    first = float(likeness[best[0]]) if compared[0] == best[0] else semantic
+    margin = _margin(scores, first, len(survey.survivors))
     speaker = _share_of_named_speakers(survey, scored, best[:SPEAKING])
     total = (
         certainty.bias
@@ -86,6 +94,15 @@ def chance_of(survey: Survey, certainty: Certainty, scored: Scored) -> Chance | 
         known.bias + known.speaker * speaker + known.semantic * semantic + known.missing * missing
     )
     return msgspec.structs.replace(found, missing=_rounded(missing), answerable=_logistic(total))
+
+
+def _margin(scores: F64, first: float, facts: int) -> float:
+    """``m``, of the best scores in order. ``first``: the first's semantic score; ``facts``: those
+    that compete."""
+    if len(scores) == 1:
+        return 0.0
+    ahead = 1.0 - float(scores[1:].mean() / scores[0])
+    return ahead * min(1.0, first / LIKE) * min(1.0, math.log1p(facts) / math.log1p(MANY))
 
 
 def _logistic(total: float) -> float:

@@ -44,12 +44,32 @@ def test_the_chance_of_a_hand_computed_answer() -> None:
     scores = [0.8, 0.2, 0.4, 0.1, 0.6, 0.3]
     found = chance_of(at, NUMBERS, scored(at, scores, [0.9, 0.1, 0.5, 0.7, 0.2, 0.3]))
     # By score: facts 0, 4, 2, 5, 1; their likeness 0.9, 0.2, 0.5, 0.3, 0.1 is 0.4 on average.
-    # Ann said 0, 4 and 2. The others' scores 0.6, 0.4, 0.3, 0.2 are 0.375 on average.
-    margin = 1 - 0.375 / 0.8
+    # Ann said 0, 4 and 2. The others' scores 0.6, 0.4, 0.3, 0.2 are 0.375 on average. Ten facts
+    # compete, of the fifty that would be many.
+    margin = (1 - 0.375 / 0.8) * math.log(11) / math.log(51)
     chance = 1 / (1 + math.exp(-(-2 + 2 * 0.4 + 1 + 4 * margin)))
     assert found is not None
     assert (found.semantic, found.speaker, found.margin) == pytest.approx((0.4, 1.0, margin))
     assert found.chance == pytest.approx(chance, abs=1e-8)
+
+
+def test_a_fact_that_is_little_like_the_question_or_has_few_rivals_is_less_certain() -> None:
+    at = surveyed(talk(), "What does Ann cook?")
+    scores = [0.8, 0.2]
+    sure = chance_of(at, NUMBERS, scored(at, scores, [0.4, 0.0]))
+    unlike = chance_of(at, NUMBERS, scored(at, scores, [0.1, 0.3]))  # of the same mean
+    assert sure is not None
+    assert unlike is not None
+    assert unlike.semantic == sure.semantic
+    assert unlike.margin == pytest.approx(sure.margin / 4)
+    many = World()
+    for n in range(60):
+        many.fact(user("ann"), "said", f"something {n}")
+    at = surveyed(many, "What does Ann cook?")
+    surest = chance_of(at, NUMBERS, scored(at, scores, [0.4, 0.0]))
+    assert surest is not None
+    assert surest.margin == pytest.approx(0.75)
+    assert sure.margin == pytest.approx(0.75 * math.log(11) / math.log(51))
 
 
 def test_facts_of_others_lower_the_chance_for_a_named_speaker() -> None:
