@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Generator, Sequence
@@ -19,6 +20,7 @@ from time import monotonic, process_time, sleep
 from typing import Any
 
 import apsw
+import msgspec
 from msgspec import Struct
 
 from engramlog.api.node.node import Node
@@ -38,6 +40,8 @@ FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"
 DATA = FOLDER / "locomo"
 EMBEDDING_SECONDS = 3600.0
 WRITES_TOGETHER = 200
+UNKNOWN_MIN = 4
+"""Questions to the rest of the conversation that an excerpt gets, at least."""
 SET_VALUED = ["said", "space:*", "desk:*", "congress:*", "icews:*"]
 TIMES = ("%I:%M %p on %d %B, %Y", "%d.%m.%Y, %H:%M:%S", "%B-%d-%Y")
 
@@ -162,6 +166,25 @@ def conversations(
     ]
 
 
+def excerpts(conversation: Conversation, turns: int, count: int) -> list[Conversation]:
+    """Excerpts as memories of their own. Questions to the rest have no answer there."""
+    chance = random.Random(f"{conversation.name} {turns}")
+    made: list[Conversation] = []
+    for _ in range(count):
+        first = chance.randrange(max(1, len(conversation.turns) - turns))
+        part = conversation.turns[first : first + turns]
+        held = {turn.id for turn in part}
+        asked = [
+            msgspec.structs.replace(each, evidence=each.evidence & held)
+            for each in conversation.questions
+        ]
+        known = tuple(each for each in asked if each.evidence)
+        unknown = [each for each in asked if not each.evidence]
+        unknown = chance.sample(unknown, min(len(unknown), max(UNKNOWN_MIN, len(known))))
+        made.append(Conversation(conversation.name, part, known, tuple(unknown)))
+    return made
+
+
 @contextmanager
 def stored(
     folder: Path,
@@ -273,5 +296,5 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 __all__ = [
     "DATA", "SETS", "Conversation", "Question", "QuestionSet", "Store", "Turn", "conversations",
-    "intent_of_turn", "stored", "wait_embedded",
+    "excerpts", "intent_of_turn", "stored", "wait_embedded",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import msgspec
 import numpy as np
 
-from benchmarks.question_sets import SETS, Question, QuestionSet, Store, stored
+from benchmarks.question_sets import SETS, Question, QuestionSet, Store, excerpts, stored
 from benchmarks.ranking import Answered, auc, found, paired_bootstrap
 from benchmarks.report import Figure, percentile, say
 from benchmarks.table_questions import TABLES
@@ -34,6 +34,10 @@ BASELINE = "plain BM25"
 OURS = "default"
 VECTORS = Path(tempfile.gettempdir()) / "engramlog-benchmark-vectors"
 BUNDLED = EmbeddingSettings(provider="minilm")
+EXCERPT_TURNS = (5, 12, 30)
+EXCERPTS_MIN = 2
+EXCERPTS = 12
+"""Excerpts of a set for each length; of each of its conversations at least ``EXCERPTS_MIN``."""
 CHANCES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 _PLAIN: dict[str, Any] = {
@@ -73,6 +77,8 @@ def measure(facts: int) -> list[Figure]:
             figures += _budgets(chosen, stores)
             figures += _unanswered(chosen, stores, graded[chosen.name][OURS])
             figures += _seconds(chosen, stores)
+        if chosen.made is None:
+            figures += _small_memories(chosen, kept, model)
     print(_table(here, graded))
     print(_categories(graded))
     print(_bootstraps(graded))
@@ -276,6 +282,33 @@ def _unanswered(
         Figure(f"{chosen.name}, weak evidence, no answer", _share([a.weak for a in none]), "%"),
         Figure(f"{chosen.name}, weak evidence, an answer", _share([a.weak for a in known]), "%"),
     ]
+
+
+def _small_memories(chosen: QuestionSet, kept: Path, model: EmbeddingSettings) -> list[Figure]:
+    """What the best score and ``weak_evidence`` say where only a few facts compete."""
+    profile = systems()[OURS]
+    conversations = chosen.conversations()
+    each = max(EXCERPTS_MIN, EXCERPTS // len(conversations))
+    figures: list[Figure] = []
+    for turns in EXCERPT_TURNS:
+        say(f"{chosen.name}: excerpts of {turns} turns")
+        answers: list[Answered] = []
+        without: list[Answered] = []
+        for excerpt in (e for of in conversations for e in excerpts(of, turns, each)):
+            with (
+                tempfile.TemporaryDirectory() as name,
+                stored(Path(name), [excerpt], model, kept) as (store,),
+            ):
+                for to, questions in (
+                    (answers, excerpt.questions),
+                    (without, excerpt.unanswerable),
+                ):
+                    to += [answered(store, profile, asked, chosen.cut) for asked in questions]
+        print(_reliability(f"{chosen.name}, excerpts of {turns} turns", [*answers, *without]))
+        measured = f"{chosen.name}, excerpts of {turns} turns, weak evidence"
+        figures.append(Figure(f"{measured}, no answer", _share([a.weak for a in without]), "%"))
+        figures.append(Figure(f"{measured}, an answer", _share([a.weak for a in answers]), "%"))
+    return figures
 
 
 def _seconds(chosen: QuestionSet, stores: Sequence[Store]) -> list[Figure]:

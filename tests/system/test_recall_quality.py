@@ -53,6 +53,24 @@ def test_a_text_outside_conversations_is_a_fact_and_a_separate_entity() -> None:
     assert made.valid_from == "2023-12-29T00:31:46Z"
 
 
+def test_an_excerpt_is_a_memory_that_knows_only_its_own_turns() -> None:
+    turns = tuple(question_sets.Turn(str(n), f"turn {n}", None, None) for n in range(20))
+    asked = tuple(
+        question_sets.Question(f"q{n}", f"what is {n}?", "1", frozenset({str(n), "19"}))
+        for n in range(19)
+    )
+    whole = question_sets.Conversation("some", turns, asked)
+    for part in question_sets.excerpts(whole, 5, 8):
+        held = {turn.id for turn in part.turns}
+        first = int(part.turns[0].id)
+        assert [turn.id for turn in part.turns] == [str(first + n) for n in range(5)]
+        assert [each.id for each in part.questions] == [f"q{first + n}" for n in range(5)]
+        assert all(each.evidence and each.evidence <= held for each in part.questions)
+        assert not any(each.evidence for each in part.unanswerable)
+        assert {each.id for each in part.questions}.isdisjoint(e.id for e in part.unanswerable)
+        assert len(part.unanswerable) == 5
+
+
 @pytest.mark.data
 @pytest.mark.parametrize(
     "chosen",
