@@ -17,6 +17,8 @@ from engramlog.eventlog.clock import Clock
 from tests.worlds.http_calls import Calls
 
 CONTROL_TOKEN = "control-token-of-the-test-node-0123456789"
+CONNECTION_ROUNDS = 10
+"""Rounds of the event loop in which an accepted connection is surely made, or one closed."""
 FACT_NOT_FOUND: tuple[int, dict[str, Any]] = (
     404,
     {
@@ -146,8 +148,8 @@ async def end_serving(runner: web.BaseRunner) -> None:
     server = runner.server
     served = [] if server is None else server.connections
     await runner.cleanup()
-    await asyncio.sleep(0)  # for connections under way
-    for connection in served if server is None else [*served, *server.connections]:
-        if connection.transport is not None:
-            connection.transport.abort()
-    await asyncio.sleep(0)  # for the transports to close
+    for _ in range(CONNECTION_ROUNDS):
+        await asyncio.sleep(0)
+        for connection in served if server is None else {*served, *server.connections}:
+            if connection.transport is not None:
+                connection.transport.abort()
