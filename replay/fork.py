@@ -6,7 +6,7 @@ and projects like the node's, over a log that keeps new events in memory. Nothin
 written.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -113,11 +113,17 @@ def _head_before(event: Recorded) -> StreamHead:
 
 def _replay_tables(log: EventLog, link: Path, path: Path, position: int) -> dict[str, StreamHead]:
     """Make the tables of a position from the log; returns the state of every stream there."""
+    heads: dict[str, StreamHead] = {}
+
+    def note_heads(page: Sequence[Recorded]) -> None:
+        for event in page:
+            header = event.header
+            heads[header.stream] = StreamHead(header.stream, header.stream_seq, event.hash)
+
     with closing(ProjectionStore(link, path, bulk=True, strict=True, history=log)) as store:
-        replay_into(store, log, position, tolerant=True)
+        replay_into(store, log, position, tolerant=True, applied=note_heads)
         store.finish_bulk()
-    headers = ((event.header, event.hash) for event in log.iterate(until=position))
-    return {each.stream: StreamHead(each.stream, each.stream_seq, at) for each, at in headers}
+    return heads
 
 
 def _head(log: EventLog, position: int) -> Head:

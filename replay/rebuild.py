@@ -11,7 +11,7 @@ blue, green is built again from the first event of the log.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from time import monotonic
@@ -21,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from engramlog.eventlog.durable_file import sync_file
+from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.tables.database import open_fixed, remove_database, tables_position
 from engramlog.projections.tables.digest import TableDigests, differing_tables, digest_tables
@@ -99,9 +100,11 @@ def replay_into(
     progress: Progress | None = None,
     *,
     tolerant: bool = False,
+    applied: Callable[[Sequence[Recorded]], None] = lambda _: None,
 ) -> int:
-    """Apply everything after the store's position up to ``until``; returns how many events. Raises
-    ProjectorHalted: a projector cannot apply an event, unless ``tolerant``."""
+    """Apply everything after the store's position up to ``until``; returns how many events.
+    ``applied``: called with each page. Raises ProjectorHalted: a projector cannot apply an event,
+    unless ``tolerant``."""
     done, at = 0, store.position
     total = until - at
     if progress is not None and total > 0:
@@ -109,6 +112,7 @@ def replay_into(
     while at < until and (page := log.read(at, min(PAGE_EVENTS, until - at))):
         with store.db:
             store.apply(page)
+        applied(page)
         at = page[-1].position
         done += len(page)
         if progress is not None:
