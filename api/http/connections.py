@@ -33,6 +33,10 @@ DESCRIPTORS_KEPT = 256
 CALLERS_SHARE = 4
 """Where few files may be open, callers get one of this many."""
 BACKLOG = 128
+ACCEPTING_ROUNDS = 10
+"""Rounds of the event loop in which accepted connections are surely made."""
+TAKING_SECONDS = 1.0
+"""For callers to take complete answers when the node stops."""
 
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
@@ -78,6 +82,19 @@ class Connections:
             self._by_address[connection.address] -= 1
             if not self._by_address[connection.address]:
                 del self._by_address[connection.address]
+
+    async def end(self) -> None:
+        """Close all connections after the server's shutdown. Callers have ``TAKING_SECONDS`` to
+        take their answers."""
+        deadline = monotonic() + TAKING_SECONDS
+        await asyncio.sleep(0)
+        while self._open and monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        for connection in self._open:
+            connection.end()
+        await asyncio.sleep(0)  # then they are closed
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
@@ -203,6 +220,16 @@ class WatchedSite(web.SockSite):
             sock=self._sock,
             backlog=self._backlog,
         )
+
+    async def stop(self) -> None:
+        # asyncio loses connections that are accepted, but not made yet, when their server closes;
+        # aiohttp waits in vain for those that are made during its shutdown.
+        if isinstance(self._server, asyncio.Server):
+            for listening in self._server.sockets:
+                asyncio.get_running_loop().remove_reader(listening.fileno())
+            for _ in range(ACCEPTING_ROUNDS):
+                await asyncio.sleep(0)
+        await super().stop()
 
 
 def connection_of(request: web.Request) -> ClientConnection | None:

@@ -5,10 +5,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
-
 from engramlog.api.http.app import AppRunner, create_app
+from engramlog.api.http.connections import Connections, WatchedSite
 from engramlog.api.node.node import Node
+from engramlog.api.node.process.serving import listen
 from engramlog.api.node.service import Service
 from engramlog.api.node.tasks.consolidation_schedule import ConsolidationScheduler
 from engramlog.api.node.tasks.recall_tracking import RecallTracker
@@ -17,8 +17,6 @@ from engramlog.eventlog.clock import Clock
 from tests.worlds.http_calls import Calls
 
 CONTROL_TOKEN = "control-token-of-the-test-node-0123456789"
-CONNECTION_ROUNDS = 10
-"""Rounds of the event loop in which an accepted connection is surely made, or one closed."""
 FACT_NOT_FOUND: tuple[int, dict[str, Any]] = (
     404,
     {
@@ -49,9 +47,14 @@ class LiveNode:
     async def _start(self) -> int:
         self._runner = AppRunner(self.app, access_log=None)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
+        most = self.settings.connections_max, self.settings.connections_per_address_max
+        self._connections = Connections(*most)
+        await WatchedSite(self._runner, listen("127.0.0.1", 0), self._connections).start()
         return int(self._runner.addresses[0][1])
+
+    async def _end(self) -> None:
+        await self._runner.cleanup()
+        await self._connections.end()
 
     def run(self, coroutine: Any) -> Any:
         """Run a coroutine in the server's loop."""
@@ -115,7 +118,7 @@ class LiveNode:
         if self._loop.is_closed():
             return
         self.http.close()
-        self.run(end_serving(self._runner))
+        self.run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
@@ -140,16 +143,3 @@ def fact(**fields: Any) -> dict[str, Any]:
         "scope": "company",
         **fields,
     }
-
-
-async def end_serving(runner: web.BaseRunner) -> None:
-    """Stop serving. Cuts off connections that aiohttp does not wait for: those that came meanwhile,
-    and those whose clients read no more. The loop ends before they would."""
-    server = runner.server
-    served = [] if server is None else server.connections
-    await runner.cleanup()
-    for _ in range(CONNECTION_ROUNDS):
-        await asyncio.sleep(0)
-        for connection in served if server is None else {*served, *server.connections}:
-            if connection.transport is not None:
-                connection.transport.abort()

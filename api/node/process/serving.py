@@ -183,13 +183,14 @@ async def serve(
         auto_decompress=False,  # ``read_bytes`` does it, within limits
     )
     await runner.setup()
+    connections = Connections(settings.connections_max, settings.connections_per_address_max)
     try:
-        most = settings.connections_max, settings.connections_per_address_max
-        await WatchedSite(runner, bound, Connections(*most)).start()
+        await WatchedSite(runner, bound, connections).start()
         on_ready()
         await stop.wait()
     finally:
         await runner.cleanup()
+        await connections.end()
 
 
 def check_profile(node: Node, settings: Settings) -> None:

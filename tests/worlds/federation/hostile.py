@@ -9,14 +9,17 @@ import msgspec
 from aiohttp import web
 
 from engramlog.api.client.event_source import DIGESTS_PATH, EVENTS_PATH, STREAMS_PATH
+from engramlog.api.http.connections import Connections, WatchedSite
+from engramlog.api.node.process.serving import listen
 from engramlog.eventlog.signing import SignedHeads
 from engramlog.replay.federation.declaration import declare, fingerprint
 from engramlog.replay.federation.page import StreamPage, encode_page
 from tests.worlds.federation.forged import Forger
-from tests.worlds.live import CONTROL_TOKEN, LiveNode, end_serving
+from tests.worlds.live import CONTROL_TOKEN, LiveNode
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 SCOPES = ["company", "public"]
+CONNECTIONS_MAX = 100
 
 
 class HostilePeer:
@@ -35,6 +38,7 @@ class HostilePeer:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._runner: web.AppRunner | None = None
+        self._connections = Connections(CONNECTIONS_MAX, CONNECTIONS_MAX)
         port = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
         self.url = f"http://127.0.0.1:{port}"
 
@@ -46,8 +50,12 @@ class HostilePeer:
         app.router.add_get(DIGESTS_PATH, self._answer)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        await WatchedSite(self._runner, listen("127.0.0.1", 0), self._connections).start()
         return int(self._runner.addresses[0][1])
+
+    async def _end(self, runner: web.AppRunner) -> None:
+        await runner.cleanup()
+        await self._connections.end()
 
     async def _discovery(self, _: web.Request) -> web.Response:
         return web.json_response(
@@ -96,7 +104,7 @@ class HostilePeer:
     def close(self) -> None:
         """Stop serving, endless answers included."""
         if self._runner is not None:
-            asyncio.run_coroutine_threadsafe(end_serving(self._runner), self._loop).result(20)
+            asyncio.run_coroutine_threadsafe(self._end(self._runner), self._loop).result(20)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
