@@ -217,13 +217,9 @@ class RequestContext(ReadingContext):
     node: Node = field(init=False)
 
     async def in_pool(self, work: Callable[[], Result]) -> Result:
-        """Run a read in a thread; long reads use ``in_long_pool``."""
+        """Run a read in a thread; long reads use ``Call.in_long_pool``."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.service.pool, work)
-
-    async def in_long_pool(self, work: Callable[[], Result], *, admitted: bool = False) -> Result:
-        """Run long work where it delays no other read. Raises as ``LongWork``."""
-        return await self.service.long.run(self.caller.principal, work, admitted=admitted)
 
     async def submit(
         self,

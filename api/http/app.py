@@ -17,7 +17,7 @@ from typing import Any, cast
 from aiohttp import hdrs, web
 from msgspec import Struct, json
 
-from engramlog.api.http.auth import PRINCIPAL, KnownCallers, identify, of_held_scopes, require
+from engramlog.api.http.auth import PRINCIPAL, Caller, require
 from engramlog.api.http.bodies import DirectResponse, answer
 from engramlog.api.http.call import Call, note_unread, parameters_of
 from engramlog.api.http.compression import compress, is_large
@@ -27,15 +27,12 @@ from engramlog.api.http.minimum_position import at_position, names_position, not
 from engramlog.api.http.openapi import build_openapi
 from engramlog.api.http.routing import Route
 from engramlog.api.http.state.quotas import Dimension, dimension_of
-from engramlog.api.node.issuers import issuers_of
 from engramlog.api.node.node import Node
 from engramlog.api.node.service import Service
 from engramlog.api.routes.table import ROUTES
 from engramlog.api.settings import Settings
 from engramlog.eventlog.event import Recorded
-from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.struct_types import complete_struct_types
-from engramlog.projections.rights.capability_token import BEARER_PREFIX
 
 _log = logging.getLogger(__name__)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -50,9 +47,6 @@ class App:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.node = service.node
-        self.held = service.node.log.held
-        self.keys_required = service.settings.auth_required
-        self.known = KnownCallers()
         self.router = web.UrlDispatcher()
         resources, self._endpoints = routing()
         for resource in resources:
@@ -170,42 +164,20 @@ class Endpoint:
         self.route = route
         self._dimension: Dimension = dimension_of(route.method, permission)
         self._parameters = frozenset[str]() if route.query is None else parameters_of(route.query)
-        self._open_to_all = permission in ("none", "peer")
         self._needed = None if permission in ("none", "any", "peer", "operator") else permission
 
     async def answer(
         self, app: App, request: web.Request, segments: Mapping[str, str]
     ) -> web.StreamResponse:
         """The route's answer. Raises ApiError and what its handler raises."""
-        route, service, node = self.route, app.service, app.node
-        permission, needed = route.permission, self._needed
-        if permission == "operator" and app.keys_required:
-            needed = "admin"
-        header = request.headers.get("Authorization")
-        reader = node.reader
-        caller = identify(
-            header,
-            reader.keys,
-            reader.gardens,
-            node.clock.now_us(),
-            required=app.keys_required and not self._open_to_all,
-            control_token=service.control_token,
-            capabilities=reader.capabilities,
-            issuers=issuers_of(node) if header and BEARER_PREFIX in header else None,
-            known=app.known,
-        )
-        if app.held != EVERY_SCOPE:
-            caller = of_held_scopes(caller, app.held, permission)
-        rights = caller.authorization
-        request[PRINCIPAL] = rights.principal
-        if caller.capability is not None and not route.delegable:
-            raise coded("not_delegable", "this route does not take a capability")
-        if needed is not None and needed not in rights.permissions:
-            require(caller, needed)
+        route, service = self.route, app.service
+        permission = route.permission
+        caller = self._caller(request, service)
         if permission != "none" and (charged := caller.charged) is not None:
             service.quotas.take(charged, self._dimension)
         if names_position(request):
             request = await at_position(request, service)
+            caller = self._caller(request, service)
         made = await route.answer(Call(service, caller, request, segments))
         if made is None:
             response = web.Response(status=route.status)
@@ -218,6 +190,20 @@ class Endpoint:
             if request.query_string:
                 note_unread(response, request, self._parameters)
         return response
+
+    def _caller(self, request: web.Request, service: Service) -> Caller:
+        """The request's caller, who may use the route. Raises ApiError."""
+        route, callers, needed = self.route, service.callers, self._needed
+        if route.permission == "operator" and callers.keys_required:
+            needed = "admin"
+        caller = callers.caller_of(request.headers.get("Authorization"), route.permission)
+        rights = caller.authorization
+        request[PRINCIPAL] = rights.principal
+        if caller.capability is not None and not route.delegable:
+            raise coded("not_delegable", "this route does not take a capability")
+        if needed is not None and needed not in rights.permissions:
+            require(caller, needed)
+        return caller
 
 
 def _followers(service: Service) -> tuple[Callable[[Sequence[Recorded]], None], ...]:

@@ -17,6 +17,7 @@ from engramlog.api.http.bodies import answer, parse_body, query_of, read_bytes, 
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.state.cursors import Cursor, filters_digest
 from engramlog.api.http.state.sessions import SESSION_LENGTH_MAX
+from engramlog.api.node.long_work import LongWork
 from engramlog.api.node.tasks.jobs import JobRecord, accepted
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.log import Idempotency
@@ -36,6 +37,7 @@ _WARNED_LENGTH_MAX = 60
 
 Model = TypeVar("Model", bound=BaseModel)
 Row = TypeVar("Row")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,14 @@ class Call(RequestContext):
         return self.segments[name]
 
     async def raw(self, limit: int | None = None) -> bytes:
-        """The raw body, at most ``limit`` bytes. Raises ApiError 413."""
+        """The raw body, at most ``limit`` bytes. Raises ApiError 413; as ``check_rights`` if it
+        came after the header."""
         if not self._body:
             most = self.service.settings.request_body_bytes_max if limit is None else limit
+            late = not self.request.content.is_eof()
             self._body.append(await read_bytes(self.request, most))
+            if late:
+                self.check_rights()
         return self._body[0]
 
     async def body(self, model: type[Model]) -> Model:
@@ -81,6 +87,24 @@ class Call(RequestContext):
             for each in getattr(parsed, "scopes", None) or ():
                 self.check_held(each)
         return parsed
+
+    def check_rights(self) -> None:
+        """Raises ApiError 401 or 409 ``rights_changed`` if the caller has not the rights any more
+        with which the request began. In any thread."""
+        self.service.callers.check(self.caller, self.request.headers.get("Authorization"))
+
+    async def in_long_pool(
+        self, work: Callable[[], Result], *, pool: LongWork | None = None, admitted: bool = False
+    ) -> Result:
+        """Run long work where it delays no other read; ``pool``: another than the usual one. Raises
+        as ``LongWork``, and as ``check_rights`` if the rights change before its turn."""
+
+        def checked() -> Result:
+            self.check_rights()
+            return work()
+
+        long = pool or self.service.long
+        return await long.run(self.caller.principal, checked, admitted=admitted)
 
     def session(self) -> str | None:
         """The ``Stigmem-Session`` header. Raises ApiError 400 ``session_id_too_long`` or

@@ -77,6 +77,7 @@ ERRORS: dict[int, dict[str, str]] = {
         "ambiguous_match": "the content matches several facts",
         "cid_mismatch fact_chain_mismatch": "stored content does not match its hash",
         "idempotency_conflict": "the key was used for another request",
+        "rights_changed": "the caller's rights changed while the request waited: repeat it",
         "outcome_not_kept": "a retried batch: the item was refused at first",
         "expectation_failed": "the condition of an append does not hold",
         "alias_cycle": "the alias would lead back to itself",

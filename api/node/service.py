@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from engramlog.api.answers.chain_proof import FactChains
 from engramlog.api.http.browser_policy import BrowserPolicy
+from engramlog.api.http.callers import Callers
 from engramlog.api.http.metrics import Metrics
 from engramlog.api.http.state.commit_watch import CommitWatch
 from engramlog.api.http.state.cursors import CursorSealer
@@ -77,7 +78,8 @@ class Service:
         self.node = node
         self.settings = settings
         self.document = document
-        self.control_token = control_token
+        required = settings.auth_required
+        self.callers = Callers(node, keys_required=required, control_token=control_token)
         self.cursors = CursorSealer(node.cursor_key, settings.cursor_ttl_s * 1_000_000)
         self.sessions = Sessions()
         self.quotas = Quotas(settings.quota_reads_per_hour, settings.quota_writes_per_hour)

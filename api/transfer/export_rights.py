@@ -29,6 +29,14 @@ class Readable(Sieve):
         self._mask: Bool = rights.mask(view)
         self._rules = reader.ask(rule_places, view.position)
 
+    def renew(self) -> bool:
+        """Hide from here on what is hidden now; whether every fact is still readable."""
+        view = self._reader.pin()
+        if view.position == self._view.position:
+            return True
+        self._view, self._shown = view, Shown(view, self._rights)
+        return not (self._mask & ~self._rights.mask(view)[: len(self._mask)]).any()
+
     def fact(self, fact_id: str) -> bool:
         slot = self._reader.slot_of(fact_id)
         return slot is not None and slot < len(self._mask) and bool(self._mask[slot])

@@ -60,6 +60,10 @@ class LiveNode:
         """Run a coroutine in the server's loop."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
 
+    def run_soon(self, coroutine: Any) -> None:
+        """Begin a coroutine in the server's loop."""
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
     def app_scheduler(self) -> ConsolidationScheduler:
         """The scheduler of consolidation rules; ``run(app_scheduler().tick())`` runs it now."""
         return self.app.service.scheduler

@@ -151,8 +151,8 @@ async def push(call: Call) -> PushAnswer:
     """Take a peer's facts (wire 3.4), each on its own."""
     if not call.service.settings.federation_push_enabled:
         raise ApiError(405, "Method Not Allowed", headers={"Allow": "GET,HEAD"})
+    body = await call.body(PushBody)  # first: a peer may be revoked while it arrives
     bounds, prefixes = _pusher(call)
-    body = await call.body(PushBody)
     facts, refused = _sorted_out(call, body.facts, bounds, prefixes)
     states = {item.fact_id: item.code for item in refused}
     if facts:

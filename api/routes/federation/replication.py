@@ -64,6 +64,8 @@ async def events(call: Call, query: ReplicatedEventsQuery) -> web.Response:
     node = call.node
     await call.service.commits.wait(lambda: node.log.head().position > query.after, query.wait_s)
 
+    call.check_rights()
+
     def page() -> bytes:
         return encode_page(
             read_page(

@@ -46,8 +46,9 @@ def shared(call: Call) -> sharing.SharedTombstones:
 )
 async def ingest(call: Call) -> Taken:
     """Take one record of a peer."""
+    data = await call.raw(RECORD_BYTES_MAX)  # first: a peer may be revoked while it arrives
     peer, scopes = _peer(call)
-    record: Any = parse_json(await call.raw(RECORD_BYTES_MAX))
+    record: Any = parse_json(data)
     if not isinstance(record, dict):
         raise coded("tombstone_malformed", "a record is a JSON object")
     bounds = sharing.bounds_of(call.node, peer, scopes)

@@ -1,12 +1,14 @@
 """The log as import lines over HTTP, limited to the caller's rights."""
 
-from collections.abc import Iterator
+from asyncio import Transport
 from itertools import islice
+from typing import cast
 
 from aiohttp import web
 
 from engramlog.api.http.auth import require
 from engramlog.api.http.call import Call
+from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.routing import Media, Routes
 from engramlog.api.schemas.model import Model
 from engramlog.api.transfer.export_rights import Readable
@@ -32,28 +34,41 @@ CONTENT_TYPE = "application/x-ndjson"
     errors=(503,),
 )
 async def export(call: Call, query: ExportQuery) -> web.StreamResponse:
-    """Lines as ``engramlog export`` writes them, of everything up to now."""
+    """Lines as ``engramlog export`` writes them, of everything up to now. If the caller may read
+    less before the end, the connection breaks: repeat the request."""
     if query.declarations:
         require(call.caller, "admin")
-    lines = await call.in_long_pool(lambda: _lines(call, declarations=query.declarations))
-    some = await call.in_long_pool(lambda: _next(lines), admitted=True)
+    lines = await call.in_long_pool(lambda: _Lines(call, declarations=query.declarations))
+    some = await call.in_long_pool(lines.next, admitted=True)
     response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
     await response.prepare(call.request)
     while some:
         await response.write(some)
-        some = await call.in_long_pool(lambda: _next(lines), admitted=True)
+        try:
+            some = await call.in_long_pool(lines.next, admitted=True)
+        except ApiError:
+            # An error cannot follow lines, and an end would look like the export's.
+            transport = call.request.transport
+            if transport is not None:
+                cast("Transport", transport).abort()
+            return response
     await response.write_eof()
     return response
 
 
-def _lines(call: Call, *, declarations: bool) -> Iterator[tuple[int, bytes]]:
-    view = call.view()
-    # With a model's rights: facts that the sanitizer withholds leave the node by no other way
-    # either.
-    rights = call.model_authorization
-    sieve = Readable(call.node.reader, view, rights, declarations=declarations)
-    return export_lines(call.node.log, view.position, sieve=sieve)
+class _Lines:
+    """The lines of an export, some at a time."""
 
+    def __init__(self, call: Call, *, declarations: bool) -> None:
+        view = call.view()
+        # With a model's rights: facts that the sanitizer withholds leave the node by no other way
+        # either.
+        rights = call.model_authorization
+        self._sieve = Readable(call.node.reader, view, rights, declarations=declarations)
+        self._lines = export_lines(call.node.log, view.position, sieve=self._sieve)
 
-def _next(lines: Iterator[tuple[int, bytes]]) -> bytes:
-    return b"".join(line for _, line in islice(lines, LINES_AT_ONCE))
+    def next(self) -> bytes:
+        """The next lines; empty at the end. Raises ApiError ``rights_changed``."""
+        if not self._sieve.renew():
+            raise coded("rights_changed", "part of the export is hidden now: repeat it")
+        return b"".join(line for _, line in islice(self._lines, LINES_AT_ONCE))

@@ -138,9 +138,9 @@ async def sql(call: Call, body: SqlBody) -> web.Response:
     limits = StatementLimits(seconds=call.service.settings.audit_sql_timeout_s, rows=body.limit)
     view, moment = call.at(MomentQuery(as_of=body.as_of))
     try:
-        table = await call.service.statements.run(
-            call.caller.principal,
+        table = await call.in_long_pool(
             lambda: call.service.desk.ask(view, call.authorization, moment, body.sql, limits),
+            pool=call.service.statements,
         )
     except StatementRefused as fault:
         raise coded(fault.code, str(fault)) from fault
