@@ -59,11 +59,15 @@ def notices_of(
     """All notices of one event for a subscriber, in a fixed order."""
     wanted = subscription.event_types
     found: list[Notice] = []
-    for number, (sort, slot, detail) in enumerate(_changes_in(event, view, rights)):
+    for sort, slot, detail in _changes_in(event, view, rights):
         if sort not in wanted or not _is_subscribed(view, slot, subscription):
             continue
-        name = str(uuid5(_NAMESPACE, f"{subscription.id} {event.event_id.hex()} {number}"))
         (row,) = reader.every_row([int(view.from_position[slot])])
+        # Not by number: if an earlier fact of the event is no longer readable, later ones keep
+        # their names.
+        about = row.entity if sort == "facts_decayed" else row.id
+        named = f"{subscription.id} {event.event_id.hex()} {sort} {about}"
+        name = str(uuid5(_NAMESPACE, named))
         fact = None if sort in ("facts_decayed", "card_refreshed") else row.id
         found.append(Notice(name, sort, row.entity, slot, fact, event.received_at, detail))
     return found

@@ -1,6 +1,7 @@
 """Subscriptions over HTTP: make, list, end; their events in pages and as a stream."""
 
 import asyncio
+from time import monotonic
 from typing import Literal
 from uuid import uuid4
 
@@ -257,17 +258,21 @@ async def stream(call: Call, query: StreamQuery) -> web.StreamResponse:
     await response.prepare(call.request)
     await _write(response, b": subscribed\n\n")
     node, commits = call.node, call.service.commits
+    told = monotonic()
     while not commits.ending:
-        grown = await commits.wait(
-            lambda at=after: node.reader.image.position > at, HEARTBEAT_SECONDS
-        )
+        due = told + HEARTBEAT_SECONDS - monotonic()
+        grown = await commits.wait(lambda at=after: node.reader.image.position > at, due)
         if commits.ending or not await asyncio.to_thread(_is_active, call, row):
             break
         rights = rights_of(node, call.service.settings, row)
         if rights is None:
             break
-        if not grown:
+        # Also between events that are not for this reader: they neither delay the comment nor show
+        # by its absence.
+        if monotonic() >= told + HEARTBEAT_SECONDS:
             await _write(response, b": still here\n\n")
+            told = monotonic()
+        if not grown:
             continue
         found, after = await call.in_pool(
             lambda at=after, may=rights: notices_after(node, row, may, at)
@@ -283,6 +288,7 @@ async def stream(call: Call, query: StreamQuery) -> web.StreamResponse:
             if position == found[-1][0] and notice is found[-1][1]:
                 name = _sealed(call, row, position)
             await _write(response, f"id: {name}\nevent: {notice.type}\ndata: {data}\n\n".encode())
+            told = monotonic()
     await response.write_eof()
     return response
 

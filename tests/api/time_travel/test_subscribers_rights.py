@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import httpx
@@ -132,3 +133,55 @@ def test_a_stream_under_way_omits_a_fact_erased_meanwhile(
             if "third" in told:
                 break
     assert list(dict.fromkeys(told)) == ["first", "third"]
+
+
+def test_an_events_id_outlasts_the_erasure_of_others(live: LiveNode) -> None:
+    ann = live.key_of("ann")
+    types = ["fact_retracted", "contradiction_detected"]
+    made = subscribe(live, ann, on_change="wake", delivery_address="agent:ann", event_types=types)
+    gone = live.state(key=ann, v="gone", entity="user:a", relation="memory:a")
+    stays = live.state(key=ann, v="stays", entity="user:a", relation="memory:a")
+    ended = {"entity": "user:a", "relation": "memory:a", "confidence": 0.0, "type": "null"}
+    live.state(key=ann, **ended)
+
+    def ids() -> dict[tuple[str, str], str]:
+        path = f"/v1/subscriptions/{made['id']}/events"
+        events = live.call("GET", path, key=ann).json()["events"]
+        named = {(each["event_type"], each["fact_id"]): each["id"] for each in events}
+        assert len(set(named.values())) == len(events)
+        return named
+
+    before = ids()
+    asked = {"fact_ids": [gone["id"]], "wait": True}
+    assert live.call("POST", "/v1/erasures", json=asked, key=CONTROL_TOKEN).status_code < 300
+    stayed = ("fact_retracted", stays["id"])
+    assert ids() == {stayed: before[stayed]}
+
+
+def test_a_stream_stays_alive_while_others_facts_come_all_the_time(
+    live: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriptions, "HEARTBEAT_SECONDS", 0.1)
+    wide = live.mint("read", "write", entity="agent:bob", scopes=["team"])
+    ann = live.mint("read", entity="agent:ann", scopes=["company"])
+    made = subscribe(live, ann, on_change="wake", delivery_address="agent:ann")
+    begun, told = threading.Event(), threading.Event()
+
+    def others() -> None:
+        for number in count():
+            if told.is_set():
+                return
+            live.state(key=wide, scope="team", relation="memory:n", v=f"{number}")
+            begun.set()
+
+    writing = threading.Thread(target=others)
+    writing.start()
+    until(begun.is_set)
+    url = f"{live.url}/v1/subscriptions/{made['id']}/stream"
+    headers = {"Authorization": f"Bearer {ann}"}
+    try:
+        with httpx.stream("GET", url, headers=headers, timeout=5) as answer:
+            assert ": still here" in answer.iter_lines()
+    finally:
+        told.set()
+        writing.join()
