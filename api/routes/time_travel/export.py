@@ -1,8 +1,6 @@
 """The log as import lines over HTTP, limited to the caller's rights."""
 
-from asyncio import Transport
 from itertools import islice
-from typing import cast
 
 from aiohttp import web
 
@@ -50,7 +48,7 @@ async def export(call: Call, query: ExportQuery) -> web.StreamResponse:
             # An error cannot follow lines, and an end would look like the export's.
             transport = call.request.transport
             if transport is not None:
-                cast("Transport", transport).abort()
+                transport.abort()
             return response
     await response.write_eof()
     return response

@@ -1,9 +1,9 @@
-"""A request that waited has the rights of the moment when it goes on."""
+"""A request that waited has the rights of the moment when it continues."""
 
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -103,7 +103,7 @@ def test_a_body_that_arrives_slowly_is_answered_if_others_rights_change(live: Li
 
 
 @contextmanager
-def waiting_for(live: LiveNode, path: str, key: str) -> Iterator[list[Any]]:
+def waiting_for(live: LiveNode, path: str, key: str) -> Generator[list[Any]]:
     """A request that waits for a position; its answer is in the list at the end."""
     begun = threading.Event()
     commits = live.service().commits
