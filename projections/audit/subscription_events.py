@@ -19,7 +19,8 @@ from engramlog.eventlog.kinds import (
     FactRetracted,
 )
 from engramlog.projections.authorization import Authorization
-from engramlog.projections.image.contradicted_facts import are_contradicted, deniers
+from engramlog.projections.image.contradicted_facts import are_contradicted
+from engramlog.projections.image.open_denials import OpenDenials
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View, everything
 from engramlog.projections.image.visible_facts import may_know_settlement, readable_of
@@ -114,10 +115,10 @@ def _denial_notices(
 ) -> Iterator[tuple[str, int, dict[str, str]]]:
     """One notice per denied fact, for readers of the denying record."""
     at = Moment(event.position, event.received_at)
-    for slot in readable_of(view, rights, denial.fact_ids).values():
-        if len(deniers(view, slot, at, rights)):
-            yield "contradiction_detected", slot, {}
-            yield "card_refreshed", slot, _card(view, slot)
+    slots = np.array(list(readable_of(view, rights, denial.fact_ids).values()), dtype=np.int32)
+    for slot in slots[OpenDenials(view, at, rights).name(slots)].tolist():
+        yield "contradiction_detected", slot, {}
+        yield "card_refreshed", slot, _card(view, slot)
 
 
 def _decay_notices(

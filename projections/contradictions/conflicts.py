@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
-from engramlog.projections.image.contradicted_facts import deniers
+from engramlog.projections.image.open_denials import OpenDenials
 from engramlog.projections.image.partial_conflicts import Partial
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View
@@ -37,10 +37,15 @@ ORDER BY from_position DESC, conflict_id DESC LIMIT {PAGE_ROWS}
 """
 _DENIED = """conflict_id, fact_id, marker_id, detected_at, position, NULL, resolved_position,
     winner_id, resolution_fact_id, note"""
-_DENIALS = f"""
+_SETTLED_DENIALS = f"""
 SELECT {_DENIED} FROM denials
-WHERE position <= ?1 AND (position, conflict_id) < (?2, ?3) AND {{wanted}}
+WHERE position <= ?1 AND (position, conflict_id) < (?2, ?3) AND resolved_position <= ?1
 ORDER BY position DESC, conflict_id DESC LIMIT {PAGE_ROWS}
+"""
+_OF_DENIAL = f"""
+SELECT {_DENIED} FROM denials
+WHERE position = ?1 AND (position, conflict_id) < (?2, ?3)
+ORDER BY conflict_id DESC LIMIT {PAGE_ROWS}
 """
 _ONE_DENIAL = f"SELECT {_DENIED} FROM denials WHERE conflict_id=? AND position<=?"
 _ONE = f"SELECT {_COLUMNS} FROM conflicts WHERE conflict_id=? AND from_position<=?"
@@ -49,13 +54,12 @@ SELECT {_COLUMNS} FROM conflicts
 WHERE key_hash=? AND from_position<=? ORDER BY from_position DESC
 """
 _START = (2**62, "")
-_SETTLED, _UNSETTLED = "resolved_position <= ?1", "ifnull(resolved_position, ?1 + 1) > ?1"
-_WANTED: dict[Status | None, tuple[str, str]] = {
-    None: ("TRUE", "TRUE"),
-    "resolved": (_SETTLED, _SETTLED),
-    "unresolved": ("to_position > ?1", _UNSETTLED),
+_WANTED: dict[Status | None, str] = {
+    None: "TRUE",
+    "resolved": "resolved_position <= ?1",
+    "unresolved": "to_position > ?1",
 }
-"""Conditions on the rows of conflicts and of denials by status; the table skips all others."""
+"""Conditions on the rows of conflicts by status; the table skips all others."""
 
 
 class ConflictRow(Struct, frozen=True):
@@ -72,6 +76,9 @@ class ConflictRow(Struct, frozen=True):
     winner_id: str | None
     resolution_fact_id: str | None
     note: str | None
+
+    def is_settled(self, moment: Moment) -> bool:
+        return self.resolved_position is not None and self.resolved_position <= moment.position
 
     @property
     def place(self) -> tuple[int, str]:
@@ -108,11 +115,15 @@ def conflicts(
     part = _partial(reader, view, authorization)
     own = (ConflictRow(*values) for values in part.rows)
     mine = (row for row in own if row.from_position <= moment.position and row.place < place)
-    of_conflicts, of_denials = _WANTED[status]
-    rows = _rows(reader, view, part, _PAGE.format(wanted=of_conflicts), moment, place)
-    denied = _pages(reader, _DENIALS.format(wanted=of_denials), moment, place)
-    for row in merge(rows, mine, denied, key=lambda row: row.place, reverse=True):
-        conflict = _conflict_at(reader, view, authorization, moment, row)
+    rows = _rows(reader, view, part, _PAGE.format(wanted=_WANTED[status]), moment, place)
+    denials = OpenDenials(view, moment, authorization)
+    sources = [rows, mine]
+    if status != "resolved":
+        sources.append(_open_denials(reader, denials, moment, place))
+    if status != "unresolved":
+        sources.append(_pages(reader, _SETTLED_DENIALS, moment.position, place))
+    for row in merge(*sources, key=lambda row: row.place, reverse=True):
+        conflict = _conflict_at(reader, view, authorization, moment, row, denials)
         if conflict is not None and status in (None, conflict.status):
             yield conflict
 
@@ -121,18 +132,30 @@ def _rows(
     reader: Reader, view: View, part: Partial, sql: str, moment: Moment, place: tuple[int, str]
 ) -> Iterator[ConflictRow]:
     """The table's rows after a place, without those of partly visible keys."""
-    for row in _pages(reader, sql, moment, place):
+    for row in _pages(reader, sql, moment.position, place):
         if not _is_in_partial_key(reader, view, part, row):
             yield row
 
 
+def _open_denials(
+    reader: Reader, denials: OpenDenials, moment: Moment, place: tuple[int, str]
+) -> Iterator[ConflictRow]:
+    """The rows of open denials after a place, newest first. Rows of ended ones are not read: many
+    records can deny many facts."""
+    for position, slots in denials.newest_first(place[0]):
+        denied = frozenset(slots.tolist())
+        for row in _pages(reader, _OF_DENIAL, position, place):
+            if not row.is_settled(moment) and reader.slot_of(row.fact_id) in denied:
+                yield row
+
+
 def _pages(
-    reader: Reader, sql: str, moment: Moment, place: tuple[int, str]
+    reader: Reader, sql: str, position: int, place: tuple[int, str]
 ) -> Iterator[ConflictRow]:
     """A table's rows after a place, newest first."""
     while True:
         with reader.pool.connection() as db:
-            found = query(db, sql, (moment.position, *place))
+            found = query(db, sql, (position, *place))
         for values in found:
             yield ConflictRow(*values)
         if len(found) < PAGE_ROWS:
@@ -193,7 +216,12 @@ def conflict_between(
 
 
 def _conflict_at(
-    reader: Reader, view: View, authorization: Authorization, moment: Moment, row: ConflictRow
+    reader: Reader,
+    view: View,
+    authorization: Authorization,
+    moment: Moment,
+    row: ConflictRow,
+    denials: OpenDenials | None = None,
 ) -> Conflict | None:
     older, opener = reader.slot_of(row.fact_id), reader.slot_of(row.opened_by)
     if older is None or opener is None or max(older, opener) >= view.count:
@@ -201,11 +229,12 @@ def _conflict_at(
     sides: I32 = np.array([older, opener], dtype=np.int32)
     if not authorization.mask(view, sides).all():
         return None
-    if row.resolved_position is not None and row.resolved_position <= moment.position:
+    if row.is_settled(moment):
         return Conflict(row, "resolved", opener, older)
     if row.to_position is None:
         open_now = bool(view.claimed(sides[:1], moment)[0])
-        open_now &= opener in deniers(view, older, moment, authorization)
+        denials = denials or OpenDenials(view, moment, authorization)
+        open_now = open_now and denials.holds(opener, older)
         return Conflict(row, "unresolved", opener, older) if open_now else None
     if row.to_position <= moment.position:
         return None

@@ -4,6 +4,7 @@ import numpy as np
 
 from engramlog.projections.arrays import I32, Bool, Slots
 from engramlog.projections.authorization import Authorization
+from engramlog.projections.image.open_denials import OpenDenials
 from engramlog.projections.image.rival_values import Validity, have_rivals
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import Moment
@@ -33,40 +34,11 @@ def are_denied(
     """Which of ``slots``, or of those ``asked``, are live facts that another source denies."""
     denied: Bool = np.zeros(len(slots), dtype=np.bool_)
     if view.denials:
-        ever = np.isin(slots, view.denials.targets()) & view.claimed(slots, moment)
-        for index in np.flatnonzero(ever if asked is None else ever & asked).tolist():
-            denied[index] = len(deniers(view, int(slots[index]), moment, authorization)) > 0
+        ever = view.denials.denied.ever(slots) & view.claimed(slots, moment)
+        chosen = np.flatnonzero(ever if asked is None else ever & asked)
+        if len(chosen):
+            denied[chosen] = OpenDenials(view, moment, authorization).name(slots[chosen])
     return denied
-
-
-def deniers(view: View, slot: int, moment: Moment, authorization: Authorization) -> I32:
-    """The records that deny a fact at the moment, those that the caller may read. A denial ends
-    once its record has ended or was set aside, and once the fact's source has restated the
-    value."""
-    markers = view.denials.markers(slot, moment.position)
-    markers = markers[markers < view.count]
-    markers = markers[authorization.mask(view, markers)]
-    key = view.key[slot]
-    standing = (
-        (view.from_position[markers] <= moment.position)
-        & (view.to_position[markers] > moment.position)
-        & (view.set_aside[markers] > moment.position)
-        & (view.base[markers] == 0.0)
-        & (view.key[markers] == key)
-    )
-    markers = markers[standing]
-    if not len(markers):
-        return markers
-    again = view.key_slots(int(key))
-    again = again[(view.value[again] == view.value[slot]) & (view.base[again] > 0.0)]
-    again = again[view.from_position[again] <= moment.position]
-    again = again[authorization.mask(view, again)]
-    taken_back = (
-        (view.source[markers][:, None] == view.source[again][None, :])
-        & (view.peer[markers][:, None] == view.peer[again][None, :])
-        & (view.hlc[again][None, :] > view.hlc[markers][:, None])
-    )
-    return markers[~taken_back.any(axis=1)]
 
 
 def _disputed(view: View, slots: I32, moment: Moment, authorization: Authorization) -> Bool:

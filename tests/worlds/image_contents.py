@@ -136,11 +136,22 @@ def _resolutions(image: MemoryImage) -> object:
     }
 
 
+def records_against(image: MemoryImage, slot: int) -> list[tuple[int, int]]:
+    """Every denial of a fact: its position, and the record's slot."""
+    denied = image.denials.denied
+    found: list[tuple[int, int]] = []
+    for number, runs in denied.runs(slot):
+        positions, markers = (each.tolist() for each in denied.series[number].records())
+        for start, end in zip(runs[::2], runs[1::2], strict=True):
+            found += zip(positions[start:end], markers[start:end], strict=True)
+    return found
+
+
 def _denials(image: MemoryImage) -> object:
     return {
-        at: sorted(_positions(image, image.denials.markers(target, image.position).tolist()))
-        for target in image.denials.targets().tolist()
-        for at in _positions(image, [target])
+        at: sorted((place, *_positions(image, [m])) for place, m in records_against(image, slot))
+        for slot in image.denials.denied.facts()
+        for at in _positions(image, [slot])
     }
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from engramlog.eventlog.event import Header, Recorded
 from engramlog.eventlog.kinds import (
+    ConflictResolved,
     FactAsserted,
     FactAttributes,
+    FactDenied,
     FactRetracted,
     Parent,
     Payload,
@@ -126,6 +128,21 @@ class World:
 
     def retract(self, slot: int) -> None:
         self._append(FactRetracted(fact_ids=[self._ids[slot]]), NOW_US)
+
+    @property
+    def facts(self) -> int:
+        """How many facts there are, records of confidence 0 included."""
+        return len(self._ids)
+
+    def deny(self, record: int, numbers: Iterable[int]) -> None:
+        """A record of confidence 0 denies these facts, also ones still to come."""
+        named = [f"fact-{number}" for number in numbers]
+        self._append(FactDenied(fact_ids=named, marker_id=self._ids[record]), NOW_US)
+
+    def set_aside(self, slot: int) -> None:
+        """A fact loses a settled conflict."""
+        lost = [self._ids[slot]]
+        self._append(ConflictResolved("conflict", "winner", lost, "note"), NOW_US)
 
     def trust(self, source: str, trust: float) -> None:
         self._append(SourceTrustSet(source=source, trust=trust), NOW_US)

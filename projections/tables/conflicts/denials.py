@@ -4,7 +4,7 @@ A node denies by its own records, or by those that it took from a node without a
 make another's record deny more than it says. A denial ends no fact. It may name facts that have not
 arrived yet and then waits for them; it also outlives its fact's erasure, since it may arrive after
 that on another node. Whether a denial is open depends on the facts at a Moment (``open_denials``
-here, ``contradicted_facts.deniers``): its target and its record are live, and the target's source
+here and in the memory image): its target and its record are live, and the target's source
 has not restated the value since. Source: wire 5.2.
 """
 
@@ -12,11 +12,10 @@ from collections.abc import Mapping, Sequence
 
 import apsw
 import msgspec
-import numpy as np
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import ConflictResolved, FactAsserted, FactDenied
-from engramlog.projections.arrays import I32
+from engramlog.projections.columns.denied_facts import DeniedFacts, DeniedState
 from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.conflicts.identities import conflict_id
@@ -60,7 +59,7 @@ class DenialsProjector(Projector):
     """Rows of ``denials``."""
 
     name = "denials"
-    version = 3
+    version = 4
     schema = """
     CREATE TABLE denials (
         conflict_id TEXT PRIMARY KEY,
@@ -77,7 +76,11 @@ class DenialsProjector(Projector):
     CREATE INDEX denials_by_fact ON denials (fact_id);
     CREATE INDEX denials_by_marker ON denials (marker_id);
     """
-    late_indexes = "CREATE INDEX denials_by_position ON denials (position, conflict_id);"
+    late_indexes = """
+    CREATE INDEX denials_by_position ON denials (position, conflict_id);
+    CREATE INDEX denials_settled ON denials (position, conflict_id)
+        WHERE resolved_position IS NOT NULL;
+    """
     kinds = frozenset({"fact_denied", "conflict_resolved"})
     reads = frozenset({"facts"})
     erasing = (
@@ -122,7 +125,7 @@ SELECT DISTINCT fact_id FROM foreign_facts JOIN fact_rows ON id = fact_id WHERE 
 """
 
 _decode_state = msgspec.msgpack.Decoder(
-    tuple[dict[int, list[tuple[int, int]]], dict[str, list[tuple[int, str, str]]], set[str]]
+    tuple[DeniedState, dict[str, list[tuple[int, str, str]]], set[str]]
 ).decode
 
 
@@ -133,13 +136,14 @@ class DenialsPart(SmallPart):
 
     def __init__(self, facts: FactColumns) -> None:
         self._facts = facts
-        self._of: dict[int, list[tuple[int, int]]] = {}
+        self.denied = DeniedFacts()
+        """Readers hold it: an erasure makes another."""
         self._waiting: dict[str, list[tuple[int, str, str]]] = {}
         self._wrapped: set[str] = set()
         """Records of confidence 0 of nodes without a log, by id."""
 
     def __bool__(self) -> bool:
-        return bool(self._of)
+        return bool(self.denied)
 
     def load(self, db: apsw.Connection) -> None:
         self._wrapped = {str(row[0]) for row in query(db, _WRAPPED)}
@@ -169,34 +173,24 @@ class DenialsPart(SmallPart):
         return stated_on == origin or marker in self._wrapped
 
     def forget(self, facts: Mapping[str, int]) -> None:
-        gone = frozenset(facts.values())
         self._wrapped.difference_update(facts)
-        for target, stated in list(self._of.items()):
-            kept = [each for each in stated if each[1] not in gone]
-            if target in gone or not kept:
-                del self._of[target]
-            elif len(kept) < len(stated):
-                self._of[target] = kept
+        gone = frozenset(facts.values())
+        if self.denied.names(gone):
+            self.denied = self.denied.without(gone)
 
     def state(self) -> bytes:
-        return msgspec.msgpack.encode((self._of, self._waiting, self._wrapped))
+        return msgspec.msgpack.encode((self.denied.state(), self._waiting, self._wrapped))
 
     def restore(self, state: bytes) -> None:
-        self._of, self._waiting, self._wrapped = _decode_state(state)
+        denied, self._waiting, self._wrapped = _decode_state(state)
+        self.denied = DeniedFacts.of(denied)
 
     def _add(self, position: int, fact: str, marker: str) -> None:
-        slot_of = self._facts.slot_of
+        slot_of, arrays = self._facts.slot_of, self._facts.arrays
         for name in (fact, marker):
             if name not in slot_of:
                 self._waiting.setdefault(name, []).append((position, fact, marker))
                 return
-        self._of.setdefault(slot_of[fact], []).append((position, slot_of[marker]))
-
-    def targets(self) -> I32:
-        """Slots of all facts with a denial, open or not."""
-        return np.array(list(self._of), dtype=np.int32)
-
-    def markers(self, slot: int, position: int) -> I32:
-        """Slots of the records that denied a fact up to a position."""
-        stated = list(self._of.get(slot, ()))
-        return np.array([marker for at, marker in stated if at <= position], dtype=np.int32)
+        record = slot_of[marker]
+        says = int(arrays["key"][record]), int(arrays["value"][record])
+        self.denied.add(slot_of[fact], record, says, position)

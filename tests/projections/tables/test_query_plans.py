@@ -39,8 +39,10 @@ HOT = {
     "the conflicts of a key": conflicts._OF_KEY,
     **{
         f"one page of conflicts ({status or 'all'})": conflicts._PAGE.format(wanted=wanted)
-        for status, (wanted, _) in conflicts._WANTED.items()
+        for status, wanted in conflicts._WANTED.items()
     },
+    "settled denials": conflicts._SETTLED_DENIALS,
+    "the rows of one denial": conflicts._OF_DENIAL,
     "one row by position": fact_rows._FETCH_ONE,
     "rows by position": fact_rows._FETCH_MANY,
     "ending a fact": facts._END,
@@ -58,7 +60,7 @@ def test_the_write_path_scans_no_table(db: apsw.Connection, name: str) -> None:
         and any(table in step for table in ("facts", "fact_rows", "claims"))
     ]
     assert not scanned, plan
-    assert "SCAN conflicts" not in plan, plan
+    assert not {"SCAN conflicts", "SCAN denials"} & {*plan}, plan
 
 
 def _steps(plan: apsw.ext.QueryPlan | None) -> list[str]:
