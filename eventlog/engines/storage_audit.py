@@ -1,7 +1,7 @@
 """An engine's storage details for ``verify``, beyond the log's contract."""
 
 from collections.abc import Collection
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from engramlog.eventlog.engines.appending import KeyUse
 from engramlog.eventlog.event import Stored
@@ -17,17 +17,22 @@ class Row(Stored, frozen=True, gc=False):
     kind: str
 
 
+RowFields = tuple[Any, ...]
+"""The fields of a ``Row``, as a database returns them."""
+
+
 @runtime_checkable
 class Auditable(Protocol):
     """An engine whose storage can disagree with itself."""
 
-    def read_rows(self, after: int, limit: int) -> list[Row]:
+    def read_rows(self, after: int, limit: int) -> list[RowFields]:
         """Rows with position > ``after``, in order. Raises CorruptLog if reading stops, with the
         first position that cannot be read."""
         ...
 
     def storage_fault(self) -> str | None:
-        """The fault of the storage as a whole (indexes, constraints, schema)."""
+        """The fault of the storage as a whole (indexes, constraints, schema), in a log whose rows
+        have none."""
         ...
 
     def uses_of(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], KeyUse]:

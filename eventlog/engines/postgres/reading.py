@@ -10,7 +10,7 @@ from engramlog.eventlog.engines.postgres import statements
 from engramlog.eventlog.engines.postgres.connecting import Connection, connect, failures
 from engramlog.eventlog.engines.postgres.schema import schema_fault
 from engramlog.eventlog.engines.reader_pool import ReaderPool
-from engramlog.eventlog.engines.storage_audit import Row
+from engramlog.eventlog.engines.storage_audit import RowFields
 from engramlog.eventlog.event import Recorded, Stored
 from engramlog.eventlog.held_scopes import EVERY_SCOPE, KNOWN_EVERYWHERE, beyond, known
 from engramlog.eventlog.log import StreamHead, check_limit, within
@@ -79,11 +79,10 @@ class PostgresReading(Closable):
             rows = fetch(db, statements.READ_STREAM_SEQ, (stream, after_seq, limit))
         return within([Stored(*row) for row in rows], bytes_max)
 
-    def read_rows(self, after: int, limit: int) -> list[Row]:
+    def read_rows(self, after: int, limit: int) -> list[RowFields]:
         """Stored events with the columns that repeat their headers, for ``verify``."""
         with self._reader() as db:
-            rows = fetch(db, statements.READ_ROWS, {"after": after, "limit": limit})
-        return [Row(*row) for row in rows]
+            return fetch(db, statements.READ_ROWS, {"after": after, "limit": limit})
 
     def storage_fault(self) -> str | None:
         """The fault of the guards and tables as a whole; None without one."""

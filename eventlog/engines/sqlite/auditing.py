@@ -15,8 +15,8 @@ FROM events e JOIN payloads p ON p.position = e.position,
 WHERE e.kind = 'fact_erased' AND length(unhex(replace(j.value, '-', ''))) = 16 GROUP BY 1"""
 _CHECKS = (
     (
-        "SELECT position FROM payloads p WHERE NOT EXISTS"
-        " (SELECT 1 FROM events e WHERE e.position = p.position) LIMIT 1",
+        "SELECT position FROM payloads WHERE position < 1"
+        " OR position > (SELECT ifnull(max(position), 0) FROM events) LIMIT 1",
         "position {} has a payload and no event",
     ),
     (
@@ -64,7 +64,8 @@ def used_keys(db: apsw.Connection) -> int:
 
 
 def tables_fault(db: apsw.Connection) -> str | None:
-    """The first row of a table besides ``events`` that contradicts the events."""
+    """The first row of a table besides ``events`` that contradicts the events, whose positions have
+    no gap."""
     erasing = int(db.pragma("user_version")) >= 2
     for statement, words in (*_CHECKS, *(_OF_ERASED if erasing else ())):
         row = db.execute(statement).fetchone()

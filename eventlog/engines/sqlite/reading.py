@@ -19,7 +19,7 @@ from engramlog.eventlog.engines.reader_pool import ReaderPool
 from engramlog.eventlog.engines.sqlite import schema
 from engramlog.eventlog.engines.sqlite.auditing import tables_fault, used_keys, uses_of
 from engramlog.eventlog.engines.sqlite.erasing import positions_of
-from engramlog.eventlog.engines.storage_audit import Row
+from engramlog.eventlog.engines.storage_audit import RowFields
 from engramlog.eventlog.errors import CorruptLog
 from engramlog.eventlog.event import Recorded, Stored
 from engramlog.eventlog.log import Head, StreamHead, check_limit, within
@@ -60,6 +60,14 @@ def stored_rows(
         raise schema.storage_error(fault) from fault
 
 
+def fetched(db: apsw.Connection, query: str, bindings: tuple[int, ...], after: int) -> list[Any]:
+    """The rows of a query at once. Raises as ``stored_rows``."""
+    try:
+        return db.execute(query, bindings).fetchall()
+    except (apsw.Error, UnicodeDecodeError):
+        return list(stored_rows(db, query, bindings, after))  # this time with the place
+
+
 def log_head(db: apsw.Connection) -> Head:
     row = db.execute(schema.SELECT_HEAD).fetchone()
     return Head() if row is None else Head(*cast("tuple[int, int, int]", row))
@@ -98,11 +106,10 @@ class SqliteReading(Closable):
         ):
             return within((Stored(*cast("StoredRow", row)) for row in rows), bytes_max)
 
-    def read_rows(self, after: int, limit: int) -> list[Row]:
+    def read_rows(self, after: int, limit: int) -> list[RowFields]:
         """Stored events with the columns that repeat their headers, for ``verify``."""
         with self._reader() as db:
-            rows: list[Any] = list(stored_rows(db, schema.READ_ROWS, (after, limit), after))
-        return [Row(*row) for row in rows]
+            return fetched(db, schema.READ_ROWS, (after, limit), after)
 
     def storage_fault(self) -> str | None:
         """The file's fault by SQLite's or our schema's checks; None without one. Reads everything
@@ -148,7 +155,7 @@ class SqliteReading(Closable):
         check_limit(limit)
         with self._reader() as db:
             if streams is None:
-                return list(stored_rows(db, schema.READ_ALL, (after, limit), after))
+                return fetched(db, schema.READ_ALL, (after, limit), after)
             return stream_rows(db, after, limit, streams)
 
     def _reader(self) -> AbstractContextManager[apsw.Connection]:
