@@ -11,6 +11,7 @@ import msgspec
 
 from engramlog.eventlog.engines.reader_pool import ReaderPool
 from engramlog.projections.tables.storage_faults import DAMAGED, TablesDamaged
+from engramlog.projections.text.scripts import in_pairs
 
 BUSY_TIMEOUT_MS = 5_000
 CACHE_KIB = 65_536
@@ -36,7 +37,12 @@ def open_writer(path: Path, *, bulk: bool = False) -> apsw.Connection:
         set_pragmas(db, "journal_mode=WAL", "synchronous=NORMAL", checkpoint)
     set_pragmas(db, "foreign_keys=ON", f"cache_size=-{CACHE_KIB}", "temp_store=MEMORY")
     set_pragmas(db, "secure_delete=ON")
+    db.create_scalar_function("in_pairs", _in_pairs, 1, deterministic=True)
     return db
+
+
+def _in_pairs(*texts: "apsw.SQLiteValue") -> str:
+    return in_pairs(str(texts[0]))
 
 
 def set_pragmas(db: apsw.Connection, *pragmas: str) -> None:

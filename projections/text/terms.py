@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import apsw
 
-TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2"])
+from engramlog.projections.text.scripts import in_pairs
+
+TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2", "categories", "L* M* N* Co"])
 """FTS5's tokenizer settings, for the tables and the memory image."""
 
 
@@ -58,6 +60,8 @@ def _open_tokenizer() -> Callable[[str], list[str]]:
 
     def tokenize(text: str) -> list[str]:
         # plain terms, without either option
+        if not text.isascii():
+            text = in_pairs(text)
         return cut(text.encode(), reason, None, include_offsets=False, include_colocated=False)  # pyright: ignore[reportReturnType]
 
     return tokenize

@@ -2,24 +2,34 @@
 
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from engramlog.projections.interner import Interner
 from engramlog.projections.normalization import entity_display
+from engramlog.projections.text.scripts import WORD, in_letters, is_unspaced
 from engramlog.projections.text.stop_words import STOP_WORDS
 
-_WORDS = re.compile(r"[^\W_]+")
+_WORD = re.compile(r"[^\W_]+")
 
 
 def words_of(text: str) -> list[str]:
-    """The runs of letters and digits in a text, case folded."""
-    return _WORDS.findall(text.casefold())
+    """The runs of letters and digits in a text, case folded; letter by letter in scripts without
+    spaces, and without endings in scripts that ``in_letters`` knows."""
+    if text.isascii():
+        return _WORD.findall(text.lower())
+    return WORD.findall(in_letters(text).casefold())
 
 
 def phrase_of(entity: str) -> str:
     """The words of an entity's display name, separated by spaces: ``new york`` for
     ``place:new-york``; empty if it has none."""
     return " ".join(words_of(entity_display(entity)))
+
+
+def names_something(words: Sequence[str]) -> bool:
+    """Whether a text with these words may hold them as a name: they are more than stop-words, and
+    more than one letter of a script without spaces, which is in many words."""
+    return not STOP_WORDS.issuperset(words) and not (len(words) == 1 and is_unspaced(words[0]))
 
 
 class EntityNames:
@@ -46,7 +56,7 @@ class EntityNames:
             for number in numbers
             if (phrase := phrases[number]) in words  # few are: the rest is not looked at
             and f" {phrase} " in words
-            and not STOP_WORDS.issuperset(phrase.split())
+            and names_something(phrase.split())
         ]
 
     def _grow(self) -> None:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engramlog.projections.arrays import I32
-from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.normalization import entity_display
 from engramlog.projections.recall.conversation.conversations import survivors_of
 from engramlog.projections.recall.conversation.speakers import capitalised_words, is_speaker
@@ -34,6 +33,7 @@ most this share of all may be the speaker's own."""
 TOGETHER = 2
 """A call is unambiguous in a conversation with this many speakers."""
 
+_WORD = re.compile(r"[^\W_]+")
 _GREETINGS = (
     "bye|cheers|congrats|congratulations|dear|evening|hello|hey|hi|hiya|morning|night|"
     "sorry|sure|thanks|thank you|welcome|yes|yeah|yep|no|oh|wow"
@@ -124,5 +124,5 @@ def _call_pattern(word: str) -> re.Pattern[str]:
 
 def _name_of(survey: Survey, entity: int) -> str | None:
     """The speaker's own name as a question would write it; None if it is not a word."""
-    words = words_of(entity_display(survey.view.entities.text(entity)))
+    words = _WORD.findall(entity_display(survey.view.entities.text(entity)))
     return " ".join(map(str.title, words)) if words and all(map(str.isalpha, words)) else None

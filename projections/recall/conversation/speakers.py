@@ -107,9 +107,9 @@ def _is_speaker(survey: Survey, word: str) -> bool:
     found = np.bincount(view.entity[slots])
     often = np.flatnonzero(found >= SAID_MIN).astype(np.int32)
     often = with_most(view.entities, often, found[often], ENTITIES_MAX)
-    name = word.casefold()
+    name = set(words_of(word))
     return any(
-        name in words_of(entity_display(view.entities.text(number)))
+        name.issubset(words_of(entity_display(view.entities.text(number))))
         and _says_much(survey, slots[view.entity[slots] == number])
         for number in often.tolist()
     )

@@ -44,7 +44,8 @@ def without_names(survey: Survey) -> PlainQuestion:
     """The question without names of subjects and speakers; unchanged if it would be empty."""
     subjects = subject_names(survey)
     held = {word for name in subjects for word in words_of(name)}
-    speakers = [name for name in without_speakers(survey).names if name.casefold() not in held]
+    named = without_speakers(survey).names
+    speakers = [name for name in named if not held.issuperset(words_of(name))]
     return without(survey.request.query, [*subjects, *speakers])
 
 

@@ -121,7 +121,7 @@ def scaled(scored: Scored, chance: Chance) -> Scored:
 
 
 def _share_of_named_speakers(survey: Survey, scored: Scored, best: I64) -> float:
-    names = {name.casefold() for name in without_speakers(survey).names}
+    names = {word for name in without_speakers(survey).names for word in words_of(name)}
     if not names:
         return 1.0
     view = survey.view

@@ -18,12 +18,15 @@ from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.graph.paths import Path, edges_of, paths_between
 from engramlog.projections.normalization import normalize_uri
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
+from engramlog.projections.text.scripts import is_unspaced
 
 if TYPE_CHECKING:
     from engramlog.projections.recall.request_facts import Survey
 
 WORDS_MAX = 64
 """Words of a question that are looked up."""
+LETTERS_MAX = 8
+"""The most letters of a name in a script without spaces; the least are two."""
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
@@ -156,7 +159,10 @@ def _by_words(survey: Survey, parameters: Parameters, words: list[str]) -> Itera
     start = 0
     while start < len(words):
         step = 1
-        for length in range(min(parameters.phrase_words, len(words) - start), 0, -1):
+        longest, shortest = parameters.phrase_words, 1
+        if is_unspaced(words[start]):
+            longest, shortest = LETTERS_MAX, 2
+        for length in range(min(longest, len(words) - start), shortest - 1, -1):
             if length == 1 and len(words[start]) < parameters.word_length:
                 continue
             numbers = _by_phrase(survey, " ".join(words[start : start + length]))

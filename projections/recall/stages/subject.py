@@ -16,7 +16,11 @@ from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import I32
 from engramlog.projections.ascending import among, distinct
-from engramlog.projections.columns.names.entity_names import phrase_of, words_of
+from engramlog.projections.columns.names.entity_names import (
+    names_something,
+    phrase_of,
+    words_of,
+)
 from engramlog.projections.recall.conversation.speakers import are_said
 from engramlog.projections.recall.conversation.subject_names import (
     HOLDERS_MAX,
@@ -25,7 +29,6 @@ from engramlog.projections.recall.conversation.subject_names import (
 )
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
 from engramlog.projections.recall.stages.graph import named_entities, newest_facts
-from engramlog.projections.text.stop_words import STOP_WORDS
 
 if TYPE_CHECKING:
     from engramlog.projections.recall.request_facts import Survey
@@ -90,7 +93,7 @@ def _spelled_out(
             continue
         words = words_of(text)
         value = " ".join(words)
-        short = 0 < len(words) <= WORDS_MAX and not STOP_WORDS.issuperset(words)
+        short = len(words) <= WORDS_MAX and names_something(words)
         if short and f" {value} " in asked:
             holders.setdefault(value, []).append(slot)
     found = {value: np.array(slots, dtype=np.int32) for value, slots in holders.items()}

@@ -22,23 +22,27 @@ def _path_of(uri: str) -> str:
 
 _INDEX = f"""
 INSERT INTO lexicon (rowid, text)
-SELECT from_position, {_path_of("entity")} || ' ' || relation || ' ' || CASE value_type
-    WHEN 'ref' THEN {_path_of("value_v")} WHEN 'null' THEN '' ELSE value_v END
-FROM fact_rows WHERE from_position BETWEEN ? AND ?
+SELECT position, CASE WHEN octet_length(text) = length(text) THEN text ELSE in_pairs(text) END
+FROM (
+    SELECT from_position AS position,
+        {_path_of("entity")} || ' ' || relation || ' ' || CASE value_type
+            WHEN 'ref' THEN {_path_of("value_v")} WHEN 'null' THEN '' ELSE value_v END AS text
+    FROM fact_rows WHERE from_position BETWEEN ? AND ?
+)
 """
 """The facts of a run, by the words of ``terms.lexical_text``. One statement leaves the interpreter
-to other threads."""
+to other threads, but for texts that are not ASCII."""
 
 
 class LexiconProjector(Projector):
     """Rows of the FTS5 table; rowid is the fact's position."""
 
     name = "lexicon"
-    version = 2
+    version = 3
     schema = """
     CREATE VIRTUAL TABLE lexicon USING fts5 (
         text, content='', contentless_delete=1, detail=column,
-        tokenize='porter unicode61 remove_diacritics 2'
+        tokenize="porter unicode61 remove_diacritics 2 categories 'L* M* N* Co'"
     );
     INSERT INTO lexicon (lexicon, rank) VALUES ('secure-delete', 1);
     """

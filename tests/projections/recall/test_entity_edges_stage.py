@@ -245,3 +245,10 @@ def test_at_most_so_many_paths_in_all() -> None:
 
 def test_a_path_is_made_of_its_edges() -> None:
     assert Path((3, 4)).hops == 2
+
+
+def test_a_name_of_many_letters_is_found_in_a_sentence_without_spaces() -> None:
+    world = World()
+    edge = world.ref("user:王小明", "rel:studies_at", "org:北京理工大学")
+    world.ref("user:王", "rel:studies_at", "org:x")
+    assert found(surveyed(world, "王小明在北京理工大学吗？")) == {edge: (0.6, 1)}

@@ -143,3 +143,32 @@ def test_an_answer_about_the_past_or_without_rights_knows_no_more(
         for world, at in ((past, moment), (present, moment), (hidden, Moment(len(facts), NOW_US)))
     ]
     assert shown[0] == shown[1] == shown[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "question"),
+    [
+        ("王小明", "请问王小明住在哪个城市？"),
+        ("山田花子", "山田花子さんの住まいはどこですか。"),
+        ("김민수", "김민수는 어디에 사나요?"),
+        ("สมชาย", "ตอนนี้สมชายอยู่ที่ไหน"),
+        ("ليلى", "أين تسكن وليلى؟"),
+        ("ольга", "В каком городе квартира Ольги?"),
+        ("ελένη", "Πού είναι το σπίτι της Ελένης;"),
+    ],
+)
+def test_a_sentence_names_an_entity_without_spaces_or_with_an_ending(
+    name: str, question: str
+) -> None:
+    world = World()
+    world.fact(user(name), "is:born", "1990-01-01")  # 0
+    world.fact(user("other"), "is:born", "1980-01-30")  # 1
+    assert found(world, question).slots.tolist() == [0]
+
+
+def test_one_letter_of_a_longer_word_names_nothing() -> None:
+    world = World()
+    world.fact(user("王"), "is:born", "1990-01-01")
+    world.fact(user("x1"), "is:called", "王小明")
+    with pytest.raises(StageDisabled):
+        found(world, "国王住在哪里？")
