@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from engramlog.projections.arrays import I32, Bool
 from engramlog.projections.authorization import Authorization
-from engramlog.projections.contradictions.preferred_side import Prefer, preferred
+from engramlog.projections.contradictions.claims import Prefer
+from engramlog.projections.contradictions.preferred_side import preferred
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View, everything
 from engramlog.projections.image.visible_facts import live, saying

@@ -10,7 +10,7 @@ from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.values import FactValue, Fields, Instant, Name, QueryShare, Share
 from engramlog.eventlog.kinds import Parent, Scope
 from engramlog.projections.cid import parse_fact_hash
-from engramlog.projections.contradictions.preferred_side import Prefer
+from engramlog.projections.contradictions.claims import Prefer
 from engramlog.projections.moment import parse_instant
 from engramlog.projections.writing.content_rules import PARENTS_MAX
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
+from engramlog.projections.contradictions.open_values import OpenValues
 from engramlog.projections.image.open_denials import OpenDenials
 from engramlog.projections.image.partial_conflicts import Partial
 from engramlog.projections.image.reader import Reader
@@ -116,14 +117,14 @@ def conflicts(
     own = (ConflictRow(*values) for values in part.rows)
     mine = (row for row in own if row.from_position <= moment.position and row.place < place)
     rows = _rows(reader, view, part, _PAGE.format(wanted=_WANTED[status]), moment, place)
-    denials = OpenDenials(view, moment, authorization)
+    judge = _Judge(reader, view, authorization, moment)
     sources = [rows, mine]
     if status != "resolved":
-        sources.append(_open_denials(reader, denials, moment, place))
+        sources.append(_open_denials(reader, judge.denials, moment, place))
     if status != "unresolved":
         sources.append(_pages(reader, _SETTLED_DENIALS, moment.position, place))
     for row in merge(*sources, key=lambda row: row.place, reverse=True):
-        conflict = _conflict_at(reader, view, authorization, moment, row, denials)
+        conflict = judge.conflict(row)
         if conflict is not None and status in (None, conflict.status):
             yield conflict
 
@@ -178,18 +179,19 @@ def conflict(
 ) -> Conflict | None:
     """One conflict by id; None if it is absent or not visible."""
     part = _partial(reader, view, authorization)
+    judge = _Judge(reader, view, authorization, moment)
     for values in part.rows:
         row = ConflictRow(*values)
         if row.conflict_id == conflict_id and row.from_position <= moment.position:
-            return _conflict_at(reader, view, authorization, moment, row)
+            return judge.conflict(row)
     with reader.pool.connection() as db:
         values = query_one(db, _ONE, (conflict_id, moment.position))
         denial = query_one(db, _ONE_DENIAL, (conflict_id, moment.position))
     if denial is not None:
-        return _conflict_at(reader, view, authorization, moment, ConflictRow(*denial))
+        return judge.conflict(ConflictRow(*denial))
     if values is None or _is_in_partial_key(reader, view, part, ConflictRow(*values)):
         return None
-    return _conflict_at(reader, view, authorization, moment, ConflictRow(*values))
+    return judge.conflict(ConflictRow(*values))
 
 
 def conflict_between(
@@ -206,8 +208,9 @@ def conflict_between(
         found = query(db, _OF_KEY, (key, moment.position))
         names = [conflict_id_of(*pair) for pair in ((one, other), (other, one))]
         denials = [row for name in names for row in query(db, _ONE_DENIAL, (name, moment.position))]
+    judge = _Judge(reader, view, authorization, moment)
     for entry in [*denials, *found]:
-        candidate = _conflict_at(reader, view, authorization, moment, ConflictRow(*entry))
+        candidate = judge.conflict(ConflictRow(*entry))
         if candidate is None or candidate.status != "unresolved":
             continue
         if {int(view.value[candidate.newer]), int(view.value[candidate.older])} == values:
@@ -215,62 +218,33 @@ def conflict_between(
     return None
 
 
-def _conflict_at(
-    reader: Reader,
-    view: View,
-    authorization: Authorization,
-    moment: Moment,
-    row: ConflictRow,
-    denials: OpenDenials | None = None,
-) -> Conflict | None:
-    older, opener = reader.slot_of(row.fact_id), reader.slot_of(row.opened_by)
-    if older is None or opener is None or max(older, opener) >= view.count:
-        return None
-    sides: I32 = np.array([older, opener], dtype=np.int32)
-    if not authorization.mask(view, sides).all():
-        return None
-    if row.is_settled(moment):
-        return Conflict(row, "resolved", opener, older)
-    if row.to_position is None:
-        open_now = bool(view.claimed(sides[:1], moment)[0])
-        denials = denials or OpenDenials(view, moment, authorization)
-        open_now = open_now and denials.holds(opener, older)
-        return Conflict(row, "unresolved", opener, older) if open_now else None
-    if row.to_position <= moment.position:
-        return None
-    return _open_at(view, authorization, moment, row, older)
+class _Judge:
+    """Judges rows of one caller's moment; what a key's rows share is looked up once."""
 
+    def __init__(
+        self, reader: Reader, view: View, authorization: Authorization, moment: Moment
+    ) -> None:
+        self._reader, self._view = reader, view
+        self._authorization, self._moment = authorization, moment
+        self.denials = OpenDenials(view, moment, authorization)
+        self._values = OpenValues(view, moment, authorization)
 
-def _open_at(
-    view: View, authorization: Authorization, moment: Moment, row: ConflictRow, older: int
-) -> Conflict | None:
-    """The conflict with the facts that now represent its two values. None if a value has expired or
-    the relation is now set-valued."""
-    if view.is_set_valued(int(view.relation[older]), moment):
-        return None
-    siblings = view.key_slots(int(view.key[older]))
-    siblings = siblings[authorization.mask(view, siblings)]
-    siblings = siblings[view.claimed(siblings, moment)]
-    same = view.value[siblings] == view.value[older]
-    if not same.any():
-        return None
-    rivals = _newer_values(view, siblings[~same], int(view.hlc[siblings[same]].max()))
-    mine, rivals = (
-        slots[view.valid_until[slots] > moment.valid_us] for slots in (siblings[same], rivals)
-    )
-    for own in mine[np.argsort(-view.hlc[mine])].tolist():
-        overlapping = rivals[
-            (view.valid_from[rivals] < view.valid_until[own])
-            & (view.valid_from[own] < view.valid_until[rivals])
-        ]
-        if len(overlapping):
-            newer = int(overlapping[np.argmax(view.hlc[overlapping])])
-            return Conflict(row, "unresolved", newer, own)
-    return None
-
-
-def _newer_values(view: View, rivals: I32, hlc: int) -> I32:
-    """Facts of the values that were claimed after ``hlc``. Of two values, only the one whose last
-    claim is older shows the conflict, so no pair shows twice."""
-    newer = np.unique(view.value[rivals[view.hlc[rivals] > hlc]])
-    return rivals[np.isin(view.value[rivals], newer)]
+    def conflict(self, row: ConflictRow) -> Conflict | None:
+        """The conflict as it is at the moment; None if it has ended or is not visible."""
+        reader, view, moment = self._reader, self._view, self._moment
+        older, opener = reader.slot_of(row.fact_id), reader.slot_of(row.opened_by)
+        if older is None or opener is None or max(older, opener) >= view.count:
+            return None
+        sides: I32 = np.array([older, opener], dtype=np.int32)
+        if not self._authorization.mask(view, sides).all():
+            return None
+        if row.is_settled(moment):
+            return Conflict(row, "resolved", opener, older)
+        if row.to_position is None:
+            claimed = bool(view.claimed(sides[:1], moment)[0])
+            open_now = claimed and self.denials.holds(opener, older)
+            return Conflict(row, "unresolved", opener, older) if open_now else None
+        if row.to_position <= moment.position:
+            return None
+        found = self._values.sides(older)
+        return None if found is None else Conflict(row, "unresolved", *found)

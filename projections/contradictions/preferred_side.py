@@ -9,43 +9,17 @@ never valid at the same time do not contradict each other.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
-from msgspec import Struct
 
-from engramlog.projections.arrays import F64, I32, I64, Bool
+from engramlog.projections.arrays import I32, I64, Bool
 from engramlog.projections.authorization import Authorization
+from engramlog.projections.contradictions.claims import Claims, Prefer
+from engramlog.projections.contradictions.timed_sides import hold_leading_in_time
 from engramlog.projections.image.view import View, everything
 from engramlog.projections.moment import NO_END, NO_START, Moment
 
-Prefer = Literal["hlc", "source"]
-"""``hlc``: the newest value wins a tie. ``source``: of the values of one source its newest counts,
-and a tie between sources still shows every side."""
-
 FEW_KEYS = 64
 """Up to this many keys are looked up one by one; more, by one scan of everything."""
-
-
-class Claims(Struct, frozen=True):
-    """Claims of keys with several values: slot, key, value, voice, weight and time of each."""
-
-    slots: I32
-    keys: I32
-    values: I32
-    voices: I64
-    weight: F64
-    hlc: I64
-
-    def only(self, kept: Bool | I64) -> Claims:
-        return Claims(
-            self.slots[kept],
-            self.keys[kept],
-            self.values[kept],
-            self.voices[kept],
-            self.weight[kept],
-            self.hlc[kept],
-        )
 
 
 def preferred(
@@ -69,10 +43,10 @@ def preferred(
     timed[contested.keys[bounded]] = True
     untimed = contested.only(~timed[contested.keys])
     shown &= ~claiming | _hold_leading_value(view, slots, untimed, prefer)
-    for index in np.flatnonzero(claiming & shown & timed[view.key[slots]]).tolist():
-        slot = int(slots[index])
-        of_key = contested.only(contested.keys == view.key[slot])
-        shown[index] = _value_leads(view, slot, of_key, prefer)
+    asked = np.flatnonzero(claiming & shown & timed[view.key[slots]])
+    if len(asked):
+        timed_claims = contested.only(timed[contested.keys])
+        shown[asked] = hold_leading_in_time(view, slots[asked], timed_claims, prefer)
     return shown
 
 
@@ -148,17 +122,6 @@ def _hold_leading_value(view: View, slots: I32, claims: Claims, prefer: Prefer |
     own = view.key[slots].astype(np.int64) * width + view.value[slots]
     hold[asked] = np.append(pairs, -1)[pairs.searchsorted(own)] == own
     return hold
-
-
-def _value_leads(view: View, slot: int, claims: Claims, prefer: Prefer | None) -> bool:
-    """Whether a fact's value leads among those with overlapping validity."""
-    overlapping = (view.valid_from[claims.slots] < view.valid_until[slot]) & (
-        view.valid_from[slot] < view.valid_until[claims.slots]
-    )
-    own = view.value[slot]
-    rivals = np.append(claims.values[overlapping], own)
-    leading = _leading_claims(claims.only(np.isin(claims.values, rivals)), prefer)
-    return bool((leading.values == own).any())
 
 
 def _leading_claims(claims: Claims, prefer: Prefer | None) -> Claims:

@@ -85,9 +85,8 @@ def _disputed(view: View, slots: I32, moment: Moment, authorization: Authorizati
     return disputed
 
 
-def _validity(view: View, slots: I32) -> list[Validity]:
-    columns = view.valid_from[slots], view.valid_until[slots], view.value[slots]
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+def _validity(view: View, slots: I32) -> Validity:
+    return Validity(view.valid_from[slots], view.valid_until[slots], view.value[slots])
 
 
 def _is_disputed(view: View, slot: I32, moment: Moment, authorization: Authorization) -> bool:

@@ -159,7 +159,7 @@ def _asked(command: ResolveConflict) -> tuple[str, tuple[str, ...]]:
 def _sides(
     key: Key, fact: str, context: Context, rights: Authorization | None
 ) -> tuple[_Side, _Side] | None:
-    """The two sides that the caller sees (``conflicts._open_at``): the conflict's value against one
+    """The two sides that the caller sees (``open_values``): the conflict's value against one
     claimed later, each by its newest fact, both valid now, and together at some time. None if a
     value is no longer claimed."""
     value = query_one(context.db, _VALUE_OF, (fact,))
