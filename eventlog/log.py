@@ -198,10 +198,15 @@ class ReadableLog(Protocol):
         ...
 
     def read(
-        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
+        self,
+        after: int = 0,
+        limit: int = 1000,
+        streams: Collection[str] | None = None,
+        bytes_max: int | None = None,
     ) -> list[Recorded]:
         """Events with position > ``after`` in order, at most ``limit``, of ``streams`` if given.
-        Raises CorruptLog if bytes cannot be decoded (hashes are checked by ``verify``)."""
+        ``bytes_max``: as in ``read_stream``. Raises CorruptLog if bytes cannot be decoded (hashes
+        are checked by ``verify``)."""
         ...
 
     def read_stored(

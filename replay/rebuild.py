@@ -31,7 +31,9 @@ from engramlog.projections.tables.store import ProjectionStore, new_generation, 
 from engramlog.projections.writing.writer import Writer
 from engramlog.replay.snapshots import PassedOver, Snapshots
 
-PAGE_EVENTS = 2_000
+PAGE_EVENTS = 10_000
+PAGE_BYTES = 16 * 1024 * 1024
+"""Events of usual size fill a page: each of its indexes is then written in order less often."""
 _log = logging.getLogger(__name__)
 Progress = Callable[[int, int], None]
 """Called with (events done, all events)."""
@@ -109,7 +111,7 @@ def replay_into(
     total = until - at
     if progress is not None and total > 0:
         progress(0, total)  # rates count from here
-    while at < until and (page := log.read(at, min(PAGE_EVENTS, until - at))):
+    while at < until and (page := log.read(at, min(PAGE_EVENTS, until - at), None, PAGE_BYTES)):
         with store.db:
             store.apply(page)
         applied(page)

@@ -267,7 +267,11 @@ class AppendingLog(Closable, ABC):
 
     @abstractmethod
     def read(
-        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
+        self,
+        after: int = 0,
+        limit: int = 1000,
+        streams: Collection[str] | None = None,
+        bytes_max: int | None = None,
     ) -> list[Recorded]:
         """See ``EventLog``."""
 

@@ -123,8 +123,14 @@ class MemoryLog(AppendingLog):
         self._require_open()
 
     def read(
-        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
+        self,
+        after: int = 0,
+        limit: int = 1000,
+        streams: Collection[str] | None = None,
+        bytes_max: int | None = None,
     ) -> list[Recorded]:
+        if bytes_max is not None:
+            limit = len(within(self.read_stored(after, limit, streams), bytes_max))
         own = [recorded for recorded, _ in self._own(after, limit, streams)]
         base = self._below(after)
         return self._joined([] if base is None else base.read(after, limit, streams), own, limit)

@@ -99,6 +99,20 @@ class LogContract(ErasureContract):
         assert log.read_stream(COMPANY, 2, 1, 10**6) == whole[2:3]
         assert log.read_stream(COMPANY, 4, 10, 1) == []
 
+    def test_events_are_read_up_to_so_many_bytes_and_one_at_least(self, log: EventLog) -> None:
+        log.append([fact("x" * 1_000, scope=("company", "team")[n % 2]) for n in range(5)])
+        for streams in (None, [COMPANY]):
+            whole = log.read(streams=streams)
+            sizes = [
+                len(each.header) + len(each.payload or b"")
+                for each in log.read_stored(streams=streams)
+            ]
+            two = sum(sizes[:2])
+            for bytes_max, count in ((1, 1), (two - 1, 1), (two, 2), (10**6, len(whole))):
+                assert log.read(0, 10, streams, bytes_max) == whole[:count], bytes_max
+            assert log.read(whole[0].position, 1, streams, 10**6) == whole[1:2]
+            assert log.read(5, 10, streams, 1) == []
+
     def test_read_refuses_a_limit_it_would_not_serve(self, log: EventLog) -> None:
         with pytest.raises(ValueError, match="limit"):
             log.read(limit=100_001)

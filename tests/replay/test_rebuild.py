@@ -23,6 +23,7 @@ from engramlog.projections.tables.store import (
 )
 from engramlog.projections.writing.commands import Done
 from engramlog.projections.writing.writer_errors import WriterBusy
+from engramlog.replay import rebuild
 from engramlog.replay.rebuild import DigestMismatch, ProjectorHalted, replay_into
 from tests.worlds.histories import asserted
 
@@ -103,6 +104,17 @@ def test_a_replay_ends_although_every_projector_has_halted(node: Node) -> None:
         db.execute("UPDATE checkpoints SET halted='broken'")
     with closing(ProjectionStore(link, path, history=node.log)) as store:
         assert replay_into(store, node.log, head, tolerant=True) == head
+
+
+def test_a_replay_reads_pages_of_bounded_bytes(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    head, link = node.log.head().position, node.directory.projections_path
+    for page_bytes, pages in ((1, [1] * head), (rebuild.PAGE_BYTES, [head])):
+        monkeypatch.setattr(rebuild, "PAGE_BYTES", page_bytes)
+        read: list[int] = []
+        with closing(ProjectionStore(link, new_generation(link), history=node.log)) as store:
+            replay_into(store, node.log, head, applied=lambda page: read.append(len(page)))  # noqa: B023
+            assert compute_digests(store.db).local == node.reader.digests().local
+        assert read == pages
 
 
 def test_a_writer_that_is_too_busy_to_swap_leaves_the_old_tables_in_use(

@@ -31,8 +31,14 @@ class PostgresReading(Closable):
         """Raises StorageFailed if this connection's server must not be read."""
 
     def read(
-        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
+        self,
+        after: int = 0,
+        limit: int = 1000,
+        streams: Collection[str] | None = None,
+        bytes_max: int | None = None,
     ) -> list[Recorded]:
+        if bytes_max is not None:
+            limit = self._fitting(after, limit, streams, bytes_max)
         if self.held == EVERY_SCOPE:
             return [decode(stored) for stored in self.read_stored(after, limit, streams)]
         if streams is None:
@@ -40,6 +46,17 @@ class PostgresReading(Closable):
         else:
             stored = self.read_stored(after, limit, streams)
         return [known(self.held, decode(each)) for each in stored]
+
+    def _fitting(
+        self, after: int, limit: int, streams: Collection[str] | None, bytes_max: int
+    ) -> int:
+        """How many events to read: PostgreSQL returns whole answers."""
+        check_limit(limit)
+        names = None if streams is None else list(streams)
+        asked = {"after": after, "limit": limit, "streams": names, "bytes_max": bytes_max}
+        with self._reader() as db:
+            ((fitting,),) = fetch(db, statements.FITTING, asked)
+        return min(limit, max(1, int(fitting)))
 
     def _read_from(self, after: int, limit: int) -> list[Stored]:
         """Events after a position, without payloads of scopes not held."""
@@ -74,7 +91,9 @@ class PostgresReading(Closable):
         with self._reader() as db:
             # PostgreSQL returns whole answers: first ask how many events fit.
             if bytes_max is not None:
-                fitting = scalar(db, statements.FITTING, stream, after_seq, limit, bytes_max)
+                fitting = scalar(
+                    db, statements.FITTING_OF_STREAM, stream, after_seq, limit, bytes_max
+                )
                 limit = min(limit, max(1, int(fitting or 0)))
             rows = fetch(db, statements.READ_STREAM_SEQ, (stream, after_seq, limit))
         return within([Stored(*row) for row in rows], bytes_max)

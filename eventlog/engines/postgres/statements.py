@@ -39,6 +39,17 @@ WHERE e.stream_no = (SELECT stream_no FROM engramlog.streams WHERE stream = %s)
 FITTING = """
 SELECT count(*) FROM (
   SELECT sum(octet_length(e.header) + coalesce(octet_length(p.payload), 0))
+    OVER (ORDER BY e.position) AS size
+  FROM engramlog.events e
+    LEFT JOIN engramlog.payloads p ON p.position = e.position AND p.position > %(after)s
+  WHERE e.position > %(after)s AND (%(streams)s::text[] IS NULL OR e.stream_no IN (
+    SELECT stream_no FROM engramlog.streams WHERE stream = ANY (%(streams)s)))
+  ORDER BY e.position LIMIT %(limit)s) sizes
+WHERE size <= %(bytes_max)s"""
+"""How many events after a position, of all streams or some, fit into a number of bytes."""
+FITTING_OF_STREAM = """
+SELECT count(*) FROM (
+  SELECT sum(octet_length(e.header) + coalesce(octet_length(p.payload), 0))
     OVER (ORDER BY e.stream_seq) AS size
   FROM engramlog.events e LEFT JOIN engramlog.payloads p USING (position)
   WHERE e.stream_no = (SELECT stream_no FROM engramlog.streams WHERE stream = %s)

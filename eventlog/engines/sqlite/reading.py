@@ -29,7 +29,7 @@ StoredRow = tuple[int, int, int, str | None, bytes, bytes, bytes | None, bytes |
 
 def stream_rows(
     db: apsw.Connection, after: int, limit: int, streams: Collection[str]
-) -> list[StoredRow]:
+) -> Generator[StoredRow]:
     """The rows of some streams merged in position order."""
     with schema.reading():
         present = db.execute(schema.SELECT_STREAMS).fetchall()
@@ -39,7 +39,7 @@ def stream_rows(
         if stream in streams
     ]
     try:
-        return list(islice(heapq.merge(*parts, key=itemgetter(0)), limit))
+        yield from islice(heapq.merge(*parts, key=itemgetter(0)), limit)
     finally:
         for part in parts:
             part.close()
@@ -85,14 +85,18 @@ class SqliteReading(Closable):
         self._readers = readers
 
     def read(
-        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
+        self,
+        after: int = 0,
+        limit: int = 1000,
+        streams: Collection[str] | None = None,
+        bytes_max: int | None = None,
     ) -> list[Recorded]:
-        return [decode(Stored(*row)) for row in self._rows(after, limit, streams)]
+        return [decode(stored) for stored in self._stored(after, limit, streams, bytes_max)]
 
     def read_stored(
         self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
     ) -> list[Stored]:
-        return [Stored(*row) for row in self._rows(after, limit, streams)]
+        return self._stored(after, limit, streams, None)
 
     def read_stream(
         self, stream: str, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
@@ -151,12 +155,19 @@ class SqliteReading(Closable):
         with self._reader() as db, schema.reading():
             return positions_of(db, event_ids)
 
-    def _rows(self, after: int, limit: int, streams: Collection[str] | None) -> list[StoredRow]:
+    def _stored(
+        self, after: int, limit: int, streams: Collection[str] | None, bytes_max: int | None
+    ) -> list[Stored]:
         check_limit(limit)
         with self._reader() as db:
+            if streams is None and bytes_max is None:
+                return [Stored(*row) for row in fetched(db, schema.READ_ALL, (after, limit), after)]
             if streams is None:
-                return fetched(db, schema.READ_ALL, (after, limit), after)
-            return stream_rows(db, after, limit, streams)
+                rows = stored_rows(db, schema.READ_ALL, (after, limit), after)
+            else:
+                rows = stream_rows(db, after, limit, streams)
+            with closing(rows):
+                return within((Stored(*row) for row in rows), bytes_max)
 
     def _reader(self) -> AbstractContextManager[apsw.Connection]:
         self._require_open()
