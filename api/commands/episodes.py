@@ -1,5 +1,6 @@
 """Episodes, deltas and their facts between the wire and the node: rights and commands."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID, uuid5
@@ -212,27 +213,38 @@ def memory_facts(
     }
     slots = live(view, authorization, moment, np.array(sorted(by_slot), dtype=np.int32))
     slots = slots[view.from_position[slots] > after]
+    versions = _Versions(context, view, authorization)
     found: list[tuple[int, MemoryFact]] = []
     for start in range(0, len(slots), FACTS_READ):
         some = slots[start : start + FACTS_READ]
         records = context.records(view, some, moment)
         for slot, record in zip(some.tolist(), records, strict=True):
             text = as_text(record.value.v) or ""
-            row = _versioned(context, view, authorization, by_slot[slot])
+            row, position = by_slot[slot], int(view.from_position[slot])
             fact = memory_fact(row, record.relation, record.value.type, text, record.confidence)
             if matches(pattern, fact.payload):
-                found.append((int(view.from_position[slot]), fact))
+                hidden = versions.hidden_before(row, position)
+                version = fact.version - hidden
+                found.append((position, msgspec.structs.replace(fact, version=version)))
                 if len(found) == limit:
                     return found
     return found
 
 
-def _versioned(
-    context: RequestContext, view: View, authorization: Authorization, row: dict[str, Any]
-) -> dict[str, Any]:
-    """A row whose version counts the facts of its name that the caller may read."""
-    if row["version"] == 1:
-        return row
-    namesakes = context.node.reader.ask(reading_deltas.namesakes, row["fact_id"])
-    kept = kept_from(view, authorization, namesakes)
-    return {**row, "version": row["version"] - len(kept)}
+class _Versions:
+    """Which facts of a name a caller may not read: they do not count as versions."""
+
+    def __init__(self, context: RequestContext, view: View, authorization: Authorization) -> None:
+        self._context, self._view, self._authorization = context, view, authorization
+        self._hidden: dict[tuple[str, ...], list[int]] = {}
+
+    def hidden_before(self, row: dict[str, Any], position: int) -> int:
+        """How many of the versions of a row's fact, which was stated at a position."""
+        if row["version"] == 1:
+            return 0
+        place = row["partition"], row["name"], row["user"], row["agent"]
+        if place not in self._hidden:
+            stated = self._context.node.reader.ask(reading_deltas.namesakes, row)
+            kept = kept_from(self._view, self._authorization, list(stated))
+            self._hidden[place] = sorted(stated[fact] for fact in kept)
+        return bisect_right(self._hidden[place], position)

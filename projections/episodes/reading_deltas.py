@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -185,17 +185,15 @@ def rejections_at(
     return full_page(page, keep, limit)
 
 
-def namesakes(db: apsw.Connection, fact_id: str) -> list[str]:
-    """The facts of a place that had a fact's name up to its own statement, including itself."""
-    return query_column(
-        db,
-        "SELECT v.fact_id FROM memory_facts m JOIN memory_facts v ON v.partition=m.partition"
-        " AND v.name=m.name AND v.user=m.user AND v.agent=m.agent"
-        " JOIN fact_rows f ON f.id=v.fact_id AND f.origin=v.origin"
-        " JOIN fact_rows mf ON mf.id=m.fact_id AND mf.origin=m.origin"
-        " AND f.from_position<=mf.from_position WHERE m.fact_id=?",
-        (fact_id,),
-    )
+def namesakes(db: apsw.Connection, row: Mapping[str, Any]) -> dict[str, int]:
+    """The facts of the place and name of a row of ``memory_facts_at``, and their positions."""
+    sql = """
+    SELECT v.fact_id, f.from_position FROM memory_facts v
+    JOIN fact_rows f ON f.id=v.fact_id AND f.origin=v.origin
+    WHERE v.partition=? AND v.name=? AND v.user=? AND v.agent=?
+    """
+    place = (row["partition"], row["name"], row["user"], row["agent"])
+    return dict(query(db, sql, place))
 
 
 def memory_facts_at(
@@ -208,18 +206,19 @@ def memory_facts_at(
     """The deltas' data on the facts live at a position, oldest first. The caller applies the rights
     to the facts."""
     sql = """
-    SELECT m.fact_id, m.user, m.agent, m.name, m.subject, m.partition, d.delta_id, d.rule_id,
+    WITH counted AS (
+        SELECT m.*, f.from_position AS stated, f.to_position, f.base_confidence,
+            count(*) OVER (
+                PARTITION BY m.partition, m.name, m.agent ORDER BY f.from_position
+            ) AS version
+        FROM memory_facts m JOIN fact_rows f ON f.id=m.fact_id AND f.origin=m.origin
+        WHERE m.user=?2 AND (?3 IS NULL OR m.agent=?3)
+    )
+    SELECT c.fact_id, c.user, c.agent, c.name, c.subject, c.partition, d.delta_id, d.rule_id,
         d.run_id, d.promotion_us, d.sources, d.payload, d.provenance, d.lineage, d.scope,
-        d.garden_id,
-        (SELECT count(*) FROM memory_facts v
-            JOIN fact_rows vf ON vf.id=v.fact_id AND vf.origin=v.origin
-            WHERE v.partition=m.partition AND v.name=m.name AND v.user=m.user AND v.agent=m.agent
-            AND vf.from_position<=f.from_position) AS version
-    FROM memory_facts m
-    JOIN fact_rows f ON f.id=m.fact_id AND f.origin=m.origin
-    JOIN deltas d ON d.position=m.from_position AND d.fact_id=m.fact_id
-    WHERE m.user=?2 AND (?3 IS NULL OR m.agent=?3)
-      AND f.from_position<=?1 AND f.to_position>?1 AND f.base_confidence>0
-    ORDER BY f.from_position
+        d.garden_id, c.version
+    FROM counted c JOIN deltas d ON d.position=c.from_position AND d.fact_id=c.fact_id
+    WHERE stated<=?1 AND to_position>?1 AND base_confidence>0
+    ORDER BY stated
     """
     return rows_of(db, sql, (position, user, agent))

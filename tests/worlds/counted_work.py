@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import apsw
 import numpy as np
 
 import engramlog
@@ -70,6 +71,22 @@ def work(view: View, read: Callable[[View], object]) -> int:
     finally:
         sys.settrace(before)
     return _elements[0] + lines[0]
+
+
+def sql_work(db: apsw.Connection, read: Callable[[apsw.Connection], object]) -> int:
+    """Hundreds of steps of SQLite's machine that one read takes."""
+    steps = [0]
+
+    def step() -> bool:
+        steps[0] += 1
+        return False
+
+    db.set_progress_handler(step, 100)
+    try:
+        read(db)
+    finally:
+        db.set_progress_handler(None)
+    return steps[0]
 
 
 def _counted(made: Any) -> Any:

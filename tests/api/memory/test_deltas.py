@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from engramlog.projections.episodes.reading_deltas import memory_facts_at
 from engramlog.projections.moment import LIVE
+from tests.worlds.counted_work import sql_work
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.memory_requests import apply, delta, facts, objects
 
@@ -286,3 +288,22 @@ def test_after_an_erased_delta_the_state_equals_a_rebuilds(live: LiveNode) -> No
     with live.node.reader.pool.connection() as db:
         replaced = [row[0] for row in db.execute("SELECT replaced FROM memory_facts")]
     assert replaced == [LIVE]
+
+
+def test_versions_are_counted_once_for_all_facts(live: LiveNode) -> None:
+    """They were counted anew for each fact: work with the square of a user's facts."""
+
+    def work_of_list() -> int:
+        with live.node.reader.pool.connection() as db:
+            return sql_work(db, lambda db: memory_facts_at(db, LIVE - 1, user="Alice"))
+
+    def add(first: int, last: int) -> None:
+        payloads = [
+            {"subject": "self", "predicate": "likes", "object": n} for n in range(first, last)
+        ]
+        assert apply(live, *(delta("add", payload=each) for each in payloads)).is_success
+
+    add(0, 100)
+    once = work_of_list()
+    add(100, 200)
+    assert work_of_list() < 2.5 * once
