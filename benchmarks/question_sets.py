@@ -1,8 +1,9 @@
 """Conversations, passages and tables with questions, each in a separate node, written as a client
 would.
 
-One fact per turn, in order; the speaker is the entity and the session the source. A passage is a
-fact with its own entity and source. Nothing of the questions is written.
+One fact per turn, in order; the speaker is the entity and the session the source, or in a channel
+the other way round, and the text does not name the speaker. A passage is a fact with its own entity
+and source. Nothing of the questions is written.
 """
 
 from __future__ import annotations
@@ -109,13 +110,14 @@ class Row(Struct, frozen=True):
 
 class Conversation(Struct, frozen=True):
     """Turns in order, the questions with known evidence, and those without any. A table has rows
-    instead of turns."""
+    instead of turns. ``channels``: its sessions are stored as channels."""
 
     name: str
     turns: tuple[Turn, ...]
     questions: tuple[Question, ...]
     unanswerable: tuple[Question, ...] = ()
     rows: tuple[Row, ...] = ()
+    channels: bool = False
 
 
 class Store(Struct, frozen=True):
@@ -213,7 +215,8 @@ def stored(
 
 
 def _write(node: Node, conversation: Conversation) -> Store:
-    stated = [(turn.id, intent_of_turn(conversation.name, turn)) for turn in conversation.turns]
+    name, channels = conversation.name, conversation.channels
+    stated = [(turn.id, intent_of_turn(name, turn, channels)) for turn in conversation.turns]
     stated += [(row.id, intent_of_row(row)) for row in conversation.rows]
     turn_of: dict[str, str] = {}
     for first in range(0, len(stated), WRITES_TOGETHER):
@@ -249,16 +252,19 @@ def wait_embedded(node: Node) -> None:
         sleep(0.02)
 
 
-def intent_of_turn(space: str, turn: Turn) -> AssertFact:
+def intent_of_turn(space: str, turn: Turn, channel: bool = False) -> AssertFact:
     """The fact for a turn of a conversation, or for a passage."""
     host = space.replace("_", "-").lower()
-    speaker = turn.text.partition(":")[0].strip().replace(" ", "-")
+    speaker, _, words = turn.text.partition(":")
     said = turn.session is not None
-    entity = f"person/{speaker}" if said else f"doc/{turn.id}"
+    entity = f"person/{speaker.strip().replace(' ', '-')}" if said else f"doc/{turn.id}"
     source = f"session/{turn.session}" if said else entity
+    if channel:
+        entity, source = source, entity
     entity = normalize_uri(f"stigmem://{host}.example/{entity}")
     source = normalize_uri(f"stigmem://{host}.example/{source}")
-    relation, value = "said" if said else "text", Value("text", turn.text)
+    relation = "said" if said else "text"
+    value = Value("text", words.strip() if channel else turn.text)
     return AssertFact(
         entity=entity, relation=relation, value=value, source=source, scope="local",
         valid_from=None if turn.ts is None else _date(turn.ts).strftime("%Y-%m-%dT%H:%M:%SZ"),

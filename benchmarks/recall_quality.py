@@ -79,6 +79,8 @@ def measure(facts: int) -> list[Figure]:
             figures += _seconds(chosen, stores)
         if chosen.made is None:
             figures += _small_memories(chosen, kept, model)
+        if chosen.made is None and chosen.kind != "passages":
+            figures.append(_in_channels(chosen, kept / "channels", model))
     print(_table(here, graded))
     print(_categories(graded))
     print(_bootstraps(graded))
@@ -309,6 +311,18 @@ def _small_memories(chosen: QuestionSet, kept: Path, model: EmbeddingSettings) -
         figures.append(Figure(f"{measured}, no answer", _share([a.weak for a in without]), "%"))
         figures.append(Figure(f"{measured}, an answer", _share([a.weak for a in answers]), "%"))
     return figures
+
+
+def _in_channels(chosen: QuestionSet, kept: Path, model: EmbeddingSettings) -> Figure:
+    """Evidence found where a session is an entity and the speakers are sources."""
+    told = [msgspec.structs.replace(each, channels=True) for each in chosen.conversations()]
+    every = systems()
+    compared = {name: every[name] for name in (OURS, BASELINE)}
+    with tempfile.TemporaryDirectory() as name, stored(Path(name), told, model, kept) as stores:
+        graded = _graded(chosen, stores, compared)
+    ours, theirs = (_share([a.found for a in graded[name]]) for name in compared)
+    measured = f"{chosen.name} in channels, evidence in the top {chosen.cut}"
+    return Figure(measured, ours, "%", f"{BASELINE}, {theirs:.1f} %", ours / theirs)
 
 
 def _seconds(chosen: QuestionSet, stores: Sequence[Store]) -> list[Figure]:

@@ -22,6 +22,7 @@ from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.columns.names.entity_names import EntityNames
 from engramlog.projections.columns.names.machine_names import MachineNames
 from engramlog.projections.columns.names.name_signatures import NameSignatures
+from engramlog.projections.columns.names.name_words import NameWords
 from engramlog.projections.columns.remembered_answers import Remembered
 from engramlog.projections.columns.sealed_facts import FactsCut, cut_of, restore, sections_of, unmap
 from engramlog.projections.columns.simhash import TextSignatures, signers
@@ -131,6 +132,7 @@ class MemoryImage:
             "conflict_resolved": [self.resolutions, self.tombstones]
         }
         self.names = EntityNames(facts.entities)
+        self.source_words = NameWords(facts.sources)
         self.name_signatures = NameSignatures()
         self.remembered = Remembered(ANSWERS_KEPT_MAX)
         self._drop_text_caches()
@@ -226,6 +228,7 @@ class MemoryImage:
         self.simhashes = {n: TextSignatures(sign) for n, sign in signers(facts.tokenize).items()}
         self.texts = FactTexts(facts.entities, facts.relations, facts.said, self.attributes.by_slot)
         self.machines = MachineNames(facts.entities)
+        self.machine_sources = MachineNames(facts.sources)
         self.content_terms = ContentTerms(facts.entities, facts.relations, facts.tokenize)
 
     def _position_of_event(self, event_id: bytes) -> int | None:

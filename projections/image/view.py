@@ -217,6 +217,15 @@ class View(ColumnView):
         return self._image.machines
 
     @property
+    def machine_sources(self) -> MachineNames:
+        """Which sources are assistants, tools and other machines."""
+        return self._image.machine_sources
+
+    def sources_with(self, words: Sequence[str]) -> I32:
+        """Sources with all these ``words_of`` a text in their display name, readable or not."""
+        return self._image.source_words.numbers(words)
+
+    @property
     def texts(self) -> FactTexts:
         """The texts of facts for searches letter by letter."""
         return self._image.texts

@@ -51,6 +51,9 @@ def test_a_text_outside_conversations_is_a_fact_and_a_separate_entity() -> None:
     assert made.entity == "stigmem://chat-9.example/person/fahim-khan"
     assert made.source == "stigmem://chat-9.example/session/s1"
     assert made.valid_from == "2023-12-29T00:31:46Z"
+    channel = question_sets.intent_of_turn("Chat_9", said, channel=True)
+    assert (channel.entity, channel.source) == (made.source, made.entity)
+    assert channel.value.v == "Hi"
 
 
 def test_an_excerpt_is_a_memory_that_knows_only_its_own_turns() -> None:

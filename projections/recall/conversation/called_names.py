@@ -18,7 +18,12 @@ import numpy as np
 
 from engramlog.projections.arrays import I32
 from engramlog.projections.normalization import entity_display
-from engramlog.projections.recall.conversation.conversations import survivors_of
+from engramlog.projections.recall.conversation.channels import (
+    speaker_name,
+    speakers,
+    talk_slots,
+    talks,
+)
 from engramlog.projections.recall.conversation.speakers import capitalised_words, is_speaker
 
 if TYPE_CHECKING:
@@ -74,6 +79,7 @@ def _speaker_called(survey: Survey, rows: Rows, word: str, calls_min: int) -> in
     if len(partners) < calls_min:
         return None
     slot_at = {int(view.from_position[slot]): slot for slot in sorted(partners)}
+    own = dict(zip(slots.tolist(), speakers(survey, slots).tolist(), strict=True))
     calls, by_other, by_own = Counter[int](), Counter[int](), Counter[int]()
     pattern = _call_pattern(word)
     # A fact erased since the view was pinned has no row.
@@ -81,7 +87,7 @@ def _speaker_called(survey: Survey, rows: Rows, word: str, calls_min: int) -> in
         slot = slot_at[row.position]
         other = partners[slot]
         by_other[other] += 1
-        by_own[int(view.entity[slot])] += 1
+        by_own[own[slot]] += 1
         calls[other] += bool(pattern.search(row.value_v))
     named = [
         entity
@@ -95,18 +101,18 @@ def _speaker_called(survey: Survey, rows: Rows, word: str, calls_min: int) -> in
 
 def _partners(survey: Survey, slots: I32) -> dict[int, int]:
     """By slot: the other speaker of its conversation; only conversations of two."""
-    view = survey.view
     assert survey.context is not None
     partners: dict[int, int] = {}
-    voices = view.voices(slots)
-    for voice in np.unique(voices).tolist():
-        said = survivors_of(survey, voice)
-        speakers = np.unique(view.entity[said]).tolist()
-        if len(speakers) != TOGETHER or len(said) > survey.context.facts_max:
+    found_in = talks(survey, slots)
+    for talk in np.unique(found_in).tolist():
+        said = talk_slots(survey, talk, survey.context.facts_max)
+        said_by = np.unique(speakers(survey, said)).tolist()
+        if len(said_by) != TOGETHER:
             continue
-        one, other = speakers
-        for slot in slots[voices == voice].tolist():
-            partners[slot] = other if int(view.entity[slot]) == one else one
+        one, other = said_by
+        here = slots[found_in == talk]
+        for slot, by in zip(here.tolist(), speakers(survey, here).tolist(), strict=True):
+            partners[slot] = other if by == one else one
     return partners
 
 
@@ -124,5 +130,5 @@ def _call_pattern(word: str) -> re.Pattern[str]:
 
 def _name_of(survey: Survey, entity: int) -> str | None:
     """The speaker's own name as a question would write it; None if it is not a word."""
-    words = _WORD.findall(entity_display(survey.view.entities.text(entity)))
+    words = _WORD.findall(entity_display(speaker_name(survey, entity)))
     return " ".join(map(str.title, words)) if words and all(map(str.isalpha, words)) else None

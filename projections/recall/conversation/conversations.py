@@ -1,4 +1,4 @@
-"""Context: facts of one voice, in the order of assertion, form a conversation.
+"""Context: facts of one voice or channel, in the order of assertion, form a conversation.
 
 The facts just before and after a fact often say what it is about: an answer seldom repeats its
 question's words. A profile's ``context`` sets how much of its neighbours' words and meaning a fact
@@ -20,8 +20,8 @@ from msgspec import Struct
 from engramlog.projections.arrays import I32, I64, Bool
 from engramlog.projections.ascending import distinct, places
 from engramlog.projections.columns.remembered_answers import Remembered
-from engramlog.projections.image.view import VOICE_BASE
 from engramlog.projections.moment import HOUR_US, NO_START
+from engramlog.projections.recall.conversation.channels import talk_slots, talks
 from engramlog.projections.recall.conversation.context import ConversationContext
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 CONVERSATIONS_KEPT_MAX = 32
 """Sets of voices whose conversations are kept: of many long ones, a set takes megabytes."""
-FEED_READ = 4
-"""Times the facts of the longest conversation: a feed mostly shows in so many of its facts."""
 
 
 class Conversations(Struct, frozen=True):
@@ -84,34 +82,35 @@ class Conversations(Struct, frozen=True):
 
 def conversations(survey: Survey, context: ConversationContext, slots: I32) -> Conversations:
     """The conversations of ``slots``."""
-    voices = tuple(distinct(survey.view.voices(slots)).tolist())
-    key = (voices, context, survey.gate)
+    found_in = tuple(distinct(talks(survey, slots)).tolist())
+    key = (found_in, context, survey.gate)
     kept: Remembered = survey.surviving.survivors.derived(
         "conversations", lambda: Remembered(CONVERSATIONS_KEPT_MAX)
     )
     found: Conversations | None = kept.get(key)
     if found is None:
-        found = _conversations_of(survey, context, voices)
+        found = _conversations_of(survey, context, found_in)
         kept.put(key, found)
     return found
 
 
 def _conversations_of(
-    survey: Survey, context: ConversationContext, voices: tuple[int, ...]
+    survey: Survey, context: ConversationContext, found_in: tuple[int, ...]
 ) -> Conversations:
     view, survivors = survey.view, survey.surviving.survivors
     lists = [np.empty(0, dtype=np.int32)]
-    for voice in voices:
-        key = ("said", voice, context.facts_max, survey.gate)
+    for talk in found_in:
+        key = ("said", talk, context.facts_max, survey.gate)
         lists.append(
-            survivors.derived(key, partial(_conversation_slots, survey, context.facts_max, voice))
+            survivors.derived(key, partial(_conversation_slots, survey, context.facts_max, talk))
         )
     members = np.concatenate(lists)
     if not len(members):
         none = np.empty(0, dtype=np.int64)
         return Conversations(members, members, none, members, none, none)
     later = np.abs(np.diff(times(view, members))) > context.gap_hours * HOUR_US
-    begins = (np.diff(view.voices(members)) != 0) | later
+    talk_of = np.repeat(np.arange(len(lists)), [len(each) for each in lists])
+    begins = (np.diff(talk_of) != 0) | later
     number = np.concatenate([[0], np.cumsum(begins)]).astype(np.int32)
     bounds = np.concatenate([[0], np.flatnonzero(begins) + 1, [len(members)]])
     by_slot = np.argsort(members, kind="stable")
@@ -120,20 +119,9 @@ def _conversations_of(
     )
 
 
-def _conversation_slots(survey: Survey, facts_max: int, voice: int) -> I32:
-    """A voice's facts that may be part of a conversation, by age; none for a feed."""
-    kept = survivors_of(survey, voice, FEED_READ * facts_max)
-    if len(kept) <= facts_max:
-        kept = survivors_of(survey, voice)
-    return kept[:0] if len(kept) > facts_max else survey.view.by_age(survey.admits(kept))
-
-
-def survivors_of(survey: Survey, voice: int, looked_max: int | None = None) -> I32:
-    """The surviving facts of a voice, among the first so many of its source."""
-    view = survey.view
-    listed = view.source_slots(voice % VOICE_BASE)[:looked_max]
-    kept = listed[survey.survivor_mask[listed]]
-    return kept[view.voices(kept) == voice]
+def _conversation_slots(survey: Survey, facts_max: int, talk: int) -> I32:
+    """The facts that may be part of a conversation, by age."""
+    return survey.view.by_age(survey.admits(talk_slots(survey, talk, facts_max)))
 
 
 def surroundings(talk: Conversations, context: ConversationContext, slots: I32) -> I32:

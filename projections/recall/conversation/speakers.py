@@ -22,6 +22,7 @@ from engramlog.projections.ascending import among, distinct
 from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.graph.smallest_names import with_most
 from engramlog.projections.normalization import entity_display
+from engramlog.projections.recall.conversation.channels import said_by
 from engramlog.projections.text.stop_words import STOP_WORDS
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ def is_speaker(survey: Survey, word: str) -> bool:
 
 def _is_speaker(survey: Survey, word: str) -> bool:
     view = survey.view
+    if len(said_by(survey, word)):
+        return True
     terms = view.tokenize(word)
     if len(terms) != 1:
         return False

@@ -11,6 +11,7 @@ from msgspec import Struct
 from engramlog.projections.arrays import F64, I32, I64, Bool
 from engramlog.projections.image.contradicted_facts import are_contradicted
 from engramlog.projections.moment import DAY_US
+from engramlog.projections.recall.conversation.channels import machine_said
 from engramlog.projections.recall.factors.lineage import derivation_depth
 from engramlog.projections.recall.factors.memory_features import Memories, load_memories
 from engramlog.projections.recall.request import Situation
@@ -89,7 +90,7 @@ def load_features(
         strong=_strong_hits(slots, hits or {}),
         cosine=_cosines(survey, slots) if "cosine" in needs else None,
         memories=load_memories(survey, slots) if "memories" in needs else None,
-        machine=view.machines.among(view.entity[slots]) if "speakers" in needs else None,
+        machine=machine_said(survey, slots) if "speakers" in needs else None,
     )
 
 

@@ -27,6 +27,7 @@ from msgspec import Struct
 from engramlog.projections.arrays import F64, I64
 from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.normalization import entity_display
+from engramlog.projections.recall.conversation.channels import speaker_name, speakers
 from engramlog.projections.recall.conversation.speakers import without_speakers
 from engramlog.projections.recall.ranking.missing import missing_word
 from engramlog.projections.recall.ranking.scoring import SCORE_DECIMALS, Scored
@@ -124,11 +125,9 @@ def _share_of_named_speakers(survey: Survey, scored: Scored, best: I64) -> float
     names = {word for name in without_speakers(survey).names for word in words_of(name)}
     if not names:
         return 1.0
-    view = survey.view
-    entities = view.entity[scored.fused.slots[best]].tolist()
+    by = speakers(survey, scored.fused.slots[best]).tolist()
     named = [
-        not names.isdisjoint(words_of(entity_display(view.entities.text(number))))
-        for number in entities
+        not names.isdisjoint(words_of(entity_display(speaker_name(survey, each)))) for each in by
     ]
     scores = scored.score[best]
     return float(scores[np.array(named)].sum() / scores.sum())

@@ -17,9 +17,11 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import F64, I32
-from engramlog.projections.ascending import places
+from engramlog.projections.ascending import among, places
+from engramlog.projections.recall.conversation.channels import said_by
 from engramlog.projections.recall.conversation.conversations import surroundings
 from engramlog.projections.recall.conversation.shares import Shares, shares
+from engramlog.projections.recall.conversation.speakers import capitalised_words
 from engramlog.projections.recall.stages.candidates import Candidates, best_indices
 from engramlog.projections.recall.stages.tally import Tally, looked_up
 from engramlog.projections.text.stop_words import without_stop_words
@@ -62,13 +64,14 @@ class Term(Struct, frozen=True):
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
     """Every survivor that holds a term of the query, ascending by slot; with a context, the best of
     them and their neighbours."""
-    terms = [_term(survey, text) for text in query_terms(survey.view, survey.request.query)]
+    said = _said_by_names(survey)
+    texts = query_terms(survey.view, survey.request.query)
+    terms = [_term(survey, text, said.get(text)) for text in texts]
     slots, scores = _bm25(survey, terms, parameters)
     if survey.context is not None:
         slots, scores = _in_context(survey, survey.context, terms, parameters, slots, scores)
 
     def why(chosen: I32) -> list[list[str]]:
-        texts = [term.text for term in terms]
         holds = [(term.frequency(chosen) > 0).tolist() for term in terms]
         found: list[list[str]] = []
         for of_fact in zip(*holds, strict=True):
@@ -90,9 +93,27 @@ def query_terms(view: View, query: str) -> list[str]:
     return sorted(set(terms[:TERMS_MAX]))
 
 
-def _term(survey: Survey, text: str) -> Term:
+def _said_by_names(survey: Survey) -> dict[str, I32]:
+    """By term of the query: what the speakers of this name said in channels, whose facts need not
+    hold the name."""
+    if survey.context is None:
+        return {}
+    found: dict[str, I32] = {}
+    for word in capitalised_words(survey.request.query):
+        terms, said = survey.view.tokenize(word), said_by(survey, word)
+        if len(terms) == 1 and len(said):
+            found[terms[0]] = said
+    return found
+
+
+def _term(survey: Survey, text: str, said: I32 | None) -> Term:
     survivors = survey.surviving.survivors
     slots, frequencies = survey.view.postings(text)
+    if said is not None:
+        every = np.union1d(slots, said)
+        total = among(every, said).astype(np.int32)
+        total[every.searchsorted(slots)] += frequencies
+        slots, frequencies = every, total
     if not survivors.everything:
         kept = survivors.mask[slots]
         slots, frequencies = slots[kept], frequencies[kept]

@@ -1,0 +1,175 @@
+"""Who speaks, and where, in the two ways in which clients store conversations.
+
+Mostly a source is a conversation, and its facts' entities are the speakers. But where sources state
+facts about one entity in turns, as people do in a channel, the entity is the conversation and the
+sources are the speakers.
+
+Only survivors count: facts that the caller may not read make no channel and no speaker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engramlog.projections.arrays import I32, I64, Bool
+from engramlog.projections.ascending import distinct
+from engramlog.projections.columns.names.entity_names import words_of
+from engramlog.projections.graph.smallest_names import with_most
+from engramlog.projections.image.view import VOICE_BASE
+
+if TYPE_CHECKING:
+    from engramlog.projections.recall.request_facts import Survey
+
+CHANNEL_BASE = 1 << 62
+"""A talk from here on is a channel, plus its entity's number; a smaller one is a voice."""
+SPEAKERS_MIN = 2
+SAID_MIN = 3
+"""Facts of a voice that make it a speaker of a channel."""
+LOOKED_MAX = 2000
+"""How many facts of an entity tell whether it is a channel, the first ones."""
+FEED_READ = 4
+"""Times the facts of the longest conversation: a feed mostly shows in so many of its facts."""
+SOURCES_MAX = 16
+"""The most sources compared with one word, those with the most facts first."""
+SAMPLE = 64
+"""How many facts of a source tell whether it speaks in channels, the last ones."""
+
+
+class Channels:
+    """Which entities are channels, judged when first asked, for one set of survivors."""
+
+    def __init__(self) -> None:
+        self._judged: dict[int, bool] = {}
+
+    def among(self, survey: Survey, entities: I32) -> I32:
+        """Those of the entities, given ascending and each once."""
+        several = entities[_of_several_sources(survey, entities)].tolist()
+        judged = self._judged
+        for entity in several:
+            if entity not in judged:
+                judged[entity] = _is_channel(survey, entity)
+        return np.array([each for each in several if judged[each]], dtype=np.int32)
+
+
+def talks(survey: Survey, slots: I32) -> I64:
+    """The conversation of each fact, before pauses divide it: a channel, else its voice."""
+    view = survey.view
+    found = view.voices(slots)
+    entities = view.entity[slots]
+    known: Channels = survey.surviving.survivors.derived("channels", Channels)
+    channels = known.among(survey, distinct(entities))
+    if len(channels):
+        inside = np.isin(entities, channels)
+        found[inside] = CHANNEL_BASE + entities[inside].astype(np.int64)
+    return found
+
+
+def talk_slots(survey: Survey, talk: int, facts_max: int) -> I32:
+    """The surviving facts of a conversation; none of a feed, which has more than ``facts_max``."""
+    if talk >= CHANNEL_BASE:
+        kept = _surviving(survey, survey.view.entity_slots(talk - CHANNEL_BASE))
+    else:
+        kept = _of_voice(survey, talk, FEED_READ * facts_max)
+        if len(kept) <= facts_max:
+            kept = _of_voice(survey, talk)
+    if len(kept) > facts_max:
+        return kept[:0]
+    return kept if talk >= CHANNEL_BASE else kept[talks(survey, kept) == talk]
+
+
+def speakers(survey: Survey, slots: I32) -> I64:
+    """Who said each fact: its entity, by number; in a channel its source, as -1 less its number."""
+    view = survey.view
+    in_channel = talks(survey, slots) >= CHANNEL_BASE
+    return np.where(in_channel, -1 - view.source[slots].astype(np.int64), view.entity[slots])
+
+
+def speaker_name(survey: Survey, speaker: int) -> str:
+    """The entity or source that is a speaker."""
+    view = survey.view
+    return view.entities.text(speaker) if speaker >= 0 else view.sources.text(-1 - speaker)
+
+
+def said_by(survey: Survey, word: str) -> I32:
+    """The facts of all sources that speak in channels and have the word in their display name."""
+    key = ("said by", word)
+    return survey.surviving.survivors.derived(key, lambda: _said_by(survey, words_of(word)))
+
+
+def machine_said(survey: Survey, slots: I32) -> Bool:
+    """Which facts a machine said (see ``machine_names``)."""
+    view = survey.view
+    in_channel = talks(survey, slots) >= CHANNEL_BASE
+    said = view.machines.among(view.entity[slots])
+    said[in_channel] = view.machine_sources.among(view.source[slots[in_channel]])
+    return said
+
+
+def _of_voice(survey: Survey, voice: int, looked_max: int | None = None) -> I32:
+    """The surviving facts of a voice, among the first so many of its source."""
+    kept = _surviving(survey, survey.view.source_slots(voice % VOICE_BASE)[:looked_max])
+    return kept[survey.view.voices(kept) == voice]
+
+
+def _surviving(survey: Survey, slots: I32) -> I32:
+    return slots[survey.survivor_mask[slots]]
+
+
+def _of_several_sources(survey: Survey, entities: I32) -> Bool:
+    """Which entities have facts of several sources, readable or not; few have."""
+    view = survey.view
+    slots, lengths = view.entity_lists(entities)
+    if not len(slots):
+        return np.zeros(len(entities), dtype=np.bool_)
+    starts = np.cumsum(lengths) - lengths
+    sources = view.source[slots]
+    lowest = np.minimum.reduceat(sources, starts)
+    return (lowest != np.maximum.reduceat(sources, starts)) & (lengths >= SPEAKERS_MIN * SAID_MIN)
+
+
+def _is_channel(survey: Survey, entity: int) -> bool:
+    """Whether its speakers change more often, in the order of age, than they change entities
+    meanwhile. A person whose sessions are sources has it the other way round."""
+    view = survey.view
+    own = _surviving(survey, view.entity_slots(entity))[:LOOKED_MAX]
+    own = own[view.object[own] < 0]
+    voices, counts = np.unique(view.voices(own), return_counts=True)
+    often = voices[counts >= SAID_MIN]
+    if len(often) < SPEAKERS_MIN:
+        return False
+    turns = _changes(view.voices(view.by_age(own)))
+    moves = 0
+    for voice in often.tolist():
+        listed = view.source_slots(voice % VOICE_BASE)
+        first, last = np.searchsorted(listed, own[[0, -1]]).tolist()
+        said = _surviving(survey, listed[first : last + 1])
+        moves += _changes(view.entity[view.by_age(said[view.voices(said) == voice])])
+        if moves >= turns:
+            return False
+    return True
+
+
+def _changes(values: I32 | I64) -> int:
+    return int(np.count_nonzero(values[1:] != values[:-1]))
+
+
+def _said_by(survey: Survey, words: Sequence[str]) -> I32:
+    found = [np.empty(0, dtype=np.int32)]
+    for source in _most_heard(survey, survey.view.sources_with(words)).tolist():
+        said = _surviving(survey, survey.view.source_slots(source))
+        sample = talks(survey, said[-SAMPLE:])
+        if np.count_nonzero(sample >= CHANNEL_BASE) >= SAID_MIN:
+            found.append(said)
+    return np.sort(np.concatenate(found))
+
+
+def _most_heard(survey: Survey, sources: I32) -> I32:
+    """Those of the sources with the most survivors, at most ``SOURCES_MAX``."""
+    if len(sources) <= SOURCES_MAX:
+        return sources
+    view = survey.view
+    facts = np.bincount(view.source[survey.survivors], minlength=int(sources.max()) + 1)[sources]
+    return with_most(view.sources, sources[facts > 0], facts[facts > 0], SOURCES_MAX)

@@ -1,0 +1,185 @@
+"""Where sources speak in turns about an entity, it is a conversation, and they are its speakers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engramlog.projections.recall.conversation.called_names import read_as
+from engramlog.projections.recall.conversation.channels import (
+    SAID_MIN,
+    machine_said,
+    said_by,
+    speaker_name,
+    speakers,
+    talks,
+)
+from engramlog.projections.recall.conversation.context import ConversationContext
+from engramlog.projections.recall.conversation.conversations import conversations
+from engramlog.projections.recall.conversation.speakers import without_speakers
+from engramlog.projections.recall.request_facts import Survey
+from engramlog.projections.recall.stages import lexical
+from tests.worlds.recall_world import World, survey_of, user
+
+CONTEXT = ConversationContext(before=(0.5,), after=(0.25,), session=0.25)
+CHANNEL = "chat:kitchen"
+
+
+def say(world: World, *turns: str, channel: str = CHANNEL, **more: Any) -> list[int]:
+    """Messages in a channel, one of each of these sources after the other."""
+    return [
+        world.fact(channel, "said", f"{channel} message {n}", source=f"user:{name}", **more)
+        for n, name in enumerate(turns)
+    ]
+
+
+def meet(world: World, session: str, *turns: str, **more: Any) -> list[int]:
+    """The same as most clients store it: the speaker is the entity, the session the source."""
+    return [
+        world.fact(user(name), "said", f"{session} message {n}", source=session, **more)
+        for n, name in enumerate(turns)
+    ]
+
+
+def at(world: World, *scopes: str, query: str = "", **more: Any) -> Survey:
+    return survey_of(world, query, *scopes, context=CONTEXT, **more)
+
+
+def slots_of(*numbers: int) -> Any:
+    return np.array(numbers, dtype=np.int32)
+
+
+def names(survey: Survey, slots: list[int]) -> list[str]:
+    return [speaker_name(survey, each) for each in speakers(survey, slots_of(*slots)).tolist()]
+
+
+TURNS = ("ann", "bob") * SAID_MIN
+
+
+def test_a_channel_is_one_conversation_of_its_sources() -> None:
+    world = World()
+    said = say(world, *TURNS)
+    found = at(world)
+    assert len(set(talks(found, slots_of(*said)).tolist())) == 1
+    assert names(found, said) == [f"user:{name}" for name in TURNS]
+    talk = conversations(found, CONTEXT, slots_of(said[0]))
+    assert talk.members.tolist() == said
+
+
+def test_sessions_that_are_sources_stay_conversations() -> None:
+    world = World()
+    sessions = [meet(world, f"session:{n}", *TURNS) for n in range(4)]
+    found = at(world)
+    for said in sessions:
+        assert conversations(found, CONTEXT, slots_of(said[0])).members.tolist() == said
+    assert set(names(found, sessions[0])) == {user("ann"), user("bob")}
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        ("ann", "bob") * (SAID_MIN - 1),
+        ("ann",) * 2 * SAID_MIN,
+        ("ann", *("bob",) * 2 * SAID_MIN),
+    ],
+    ids=["few", "one speaker", "one speaks once"],
+)
+def test_what_is_no_channel(turns: tuple[str, ...]) -> None:
+    world = World()
+    said = say(world, *turns)
+    assert set(names(at(world), said)) == {CHANNEL}
+
+
+def test_sources_that_report_on_many_things_make_no_channel() -> None:
+    world = World()
+    for n in range(3 * SAID_MIN):
+        for name in ("station-a", "station-b"):
+            for city in ("graz", "linz", "wels"):
+                world.fact(f"city:{city}", f"weather:{n}", "sunny", source=f"agent:{name}")
+    found = at(world)
+    every = np.arange(len(world.view().entity), dtype=np.int32)
+    assert {speaker_name(found, each) for each in speakers(found, every).tolist()} == {
+        "city:graz",
+        "city:linz",
+        "city:wels",
+    }
+
+
+def test_two_channels_of_the_same_people_are_two_conversations() -> None:
+    world = World()
+    kitchen, garden = say(world, *TURNS), say(world, *TURNS, channel="chat:garden")
+    found = at(world)
+    assert conversations(found, CONTEXT, slots_of(kitchen[0])).members.tolist() == kitchen
+    assert conversations(found, CONTEXT, slots_of(garden[0])).members.tolist() == garden
+
+
+def test_a_question_names_the_speaker_of_a_channel() -> None:
+    world = World()
+    said = say(world, *TURNS)
+    query = "What does Ann cook?"
+    found = at(world, query=query)
+    assert said_by(found, "Ann").tolist() == said[::2]
+    assert without_speakers(found).names == ("Ann",)
+    assert said_by(found, "Cyd").tolist() == []
+
+
+def test_what_a_speaker_says_is_found_by_the_name() -> None:
+    world = World()
+    said = [world.fact(CHANNEL, "said", "I cook", source=f"user:{name}") for name in TURNS]
+    found = survey_of(world, "What does Bob cook?", context=ConversationContext())
+    hits = lexical.run(found, lexical.Parameters(), {})
+    assert hits.slots.tolist() == said
+    assert hits.scores[1::2].min() > hits.scores[::2].max()
+
+
+def test_a_machine_that_speaks_in_a_channel_is_one() -> None:
+    world = World()
+    said = say(world, *("ann", "assistant") * SAID_MIN)
+    own = world.fact(user("assistant"), "said", "alone", source="user:ann")
+    assert machine_said(at(world), slots_of(*said, own)).tolist() == [False, True] * 3 + [True]
+
+
+def test_a_name_by_which_one_calls_the_other_in_a_channel() -> None:
+    world = World()
+    for n in range(SAID_MIN):
+        world.fact(CHANNEL, "said", f"I ski in week {n}", source="user:emi")
+        world.fact(CHANNEL, "said", f"Hi Kate! Week {n} is mine", source="user:elise")
+    found = at(world, query="Where does Kate ski?")
+    assert read_as(found, world.rows, SAID_MIN) == {"Kate": "Emi"}
+
+
+def test_a_channel_with_too_many_facts_is_a_feed() -> None:
+    world = World()
+    said = say(world, *TURNS)
+    short = ConversationContext(before=(0.5,), facts_max=len(said) - 1)
+    found = survey_of(world, "", context=short)
+    assert conversations(found, short, slots_of(said[0])).members.tolist() == []
+
+
+HIDDEN = st.lists(st.tuples(st.sampled_from(["ann", "bob", "cyd"]), st.booleans()), max_size=20)
+
+
+@given(HIDDEN)
+def test_unreadable_facts_make_no_channel(turns: list[tuple[str, bool]]) -> None:
+    whole, visible = World(), World()
+    for n, (name, hidden) in enumerate(turns):
+        fields: dict[str, Any] = {"source": f"user:{name}"}
+        whole.fact(CHANNEL, "said", f"{n}", scope="team" if hidden else "company", **fields)
+        if not hidden:
+            visible.fact(CHANNEL, "said", f"{n}", **fields)
+    kept = [slot for slot, (_, hidden) in enumerate(turns) if not hidden]
+    assert names(at(whole), kept) == names(at(visible), list(range(len(kept))))
+    for word in ("Ann", "Bob", "Cyd"):
+        seen = said_by(at(visible), word).tolist()
+        assert said_by(at(whole), word).tolist() == [kept[slot] for slot in seen]
+
+
+def test_a_channel_is_judged_as_of_the_moment() -> None:
+    world = World()
+    said = say(world, *TURNS[:-1])
+    before = world.moment()
+    say(world, TURNS[-1])
+    assert set(names(at(world, moment=before), said)) == {CHANNEL}
+    assert set(names(at(world), said)) == {"user:ann", "user:bob"}
