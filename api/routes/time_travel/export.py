@@ -6,11 +6,12 @@ from aiohttp import web
 
 from engramlog.api.http.auth import require
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import ApiError, coded
+from engramlog.api.http.errors import ApiError
 from engramlog.api.http.routing import Media, Routes
 from engramlog.api.schemas.model import Model
 from engramlog.api.transfer.export_rights import Readable
 from engramlog.api.transfer.exporting import export_lines
+from engramlog.projections.image.reader import ErasedMeanwhile
 
 routes = Routes("audit")
 
@@ -44,7 +45,7 @@ async def export(call: Call, query: ExportQuery) -> web.StreamResponse:
         await response.write(some)
         try:
             some = await call.in_long_pool(lines.next, admitted=True)
-        except ApiError:
+        except (ApiError, ErasedMeanwhile):
             # An error cannot follow lines, and an end would look like the export's.
             transport = call.request.transport
             if transport is not None:
@@ -66,7 +67,9 @@ class _Lines:
         self._lines = export_lines(call.node.log, view.position, sieve=self._sieve)
 
     def next(self) -> bytes:
-        """The next lines; empty at the end. Raises ApiError ``rights_changed``."""
+        """The next lines; empty at the end. Raises ErasedMeanwhile if a part of the export, sent or
+        not, is hidden now."""
+        some = b"".join(line for _, line in islice(self._lines, LINES_AT_ONCE))
         if not self._sieve.renew():
-            raise coded("rights_changed", "part of the export is hidden now: repeat it")
-        return b"".join(line for _, line in islice(self._lines, LINES_AT_ONCE))
+            raise ErasedMeanwhile
+        return some
