@@ -17,6 +17,7 @@ from engramlog.api.http.errors import coded
 from engramlog.api.node.scratch_node import ScratchNode
 from engramlog.api.schemas.facts import MomentQuery
 from engramlog.api.schemas.time_travel import ForkBody, ForkRecall, ForkState
+from engramlog.eventlog.errors import UnknownKind
 from engramlog.projections.moment import Moment, format_instant
 from engramlog.replay.fork import scratch_at
 
@@ -37,9 +38,17 @@ class Fork(Struct, rename={"with_": "with"}):
 
 def fork(context: RequestContext, body: ForkBody) -> Fork:
     """The answer without the suppositions, the answer with them, and the difference. Raises
-    ApiError ``fork_too_large``, ``supposition_refused``, ``as_of_*``, and the question's own
-    errors."""
+    ApiError ``fork_too_large``, ``unknown_kind``, ``supposition_refused``, ``as_of_*``, and the
+    question's own errors."""
     position, instant_us = _moment(context, body)
+    try:
+        return _forked(context, body, position, instant_us)
+    except UnknownKind as fault:  # names an event that the caller may not know of
+        message = "the log has events of a later release: upgrade this node"
+        raise coded("unknown_kind", message) from fault
+
+
+def _forked(context: RequestContext, body: ForkBody, position: int | None, instant_us: int) -> Fork:
     node = context.node
     node.reader.image.tail.settle()  # copies the current tables
     tables = node.directory.projections_path

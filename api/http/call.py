@@ -242,10 +242,20 @@ def warned(body: Answer, *parts: BaseModel | None) -> Answer:
 
 def ignored(*parts: BaseModel | None) -> list[str]:
     """Warnings that name the unused fields and parameters, the first ``IGNORED_MAX`` of them."""
-    unused = [(name, part) for part in parts if part is not None for name in unknown_fields(part)]
-    warnings = [
-        unread(name, frozenset(type(part).model_fields)) for name, part in unused[:IGNORED_MAX]
-    ]
+    return warnings_of(
+        [
+            (name, type(part).model_fields)
+            for part in parts
+            if part is not None
+            for name in unknown_fields(part)
+        ]
+    )
+
+
+def warnings_of(unused: Sequence[tuple[str, Collection[str]]]) -> list[str]:
+    """Warnings that name the first ``IGNORED_MAX`` of the unused names; with each the known ones of
+    its place."""
+    warnings = [unread(name, known) for name, known in unused[:IGNORED_MAX]]
     if len(unused) > IGNORED_MAX:
         warnings.append(f"{len(unused) - IGNORED_MAX} more unknown fields are ignored")
     return warnings

@@ -134,7 +134,10 @@ ERRORS: dict[int, dict[str, str]] = {
         ),
     },
     500: {"internal_error": "a bug; the answer's id is in the node's log"},
-    501: {"time_travel_plugin_not_loaded": "time travel is off"},
+    501: {
+        "time_travel_plugin_not_loaded": "time travel is off",
+        "unknown_kind": "the log has events of a later release: upgrade the node",
+    },
     503: {
         (
             "degraded storage_failed shutting_down writer_busy long_work_busy "

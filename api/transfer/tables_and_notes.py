@@ -1,4 +1,8 @@
-"""Lines of an import from common files: tables (CSV) and notes (Markdown)."""
+"""Lines of an import from common files: tables (CSV) and notes (Markdown).
+
+Each line of the file gives one, empty where no fact begins: messages and ``--skip`` count the
+file's own lines.
+"""
 
 import csv
 import io
@@ -21,11 +25,13 @@ KEPT = ("scope", "valid_from", "valid_until")
 NOTE_RELATION = "memory:note"
 _NOT_NAMES = re.compile(r"[\W_]+")
 _MARK = re.compile(r"^\s*(?:[-*+]|[0-9]+[.)])\s+(?:\[[ xX]\]\s+)?")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_NOTHING = b"\n"
 _HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*$")
 
 
 def lines_of_csv(name: str, rows: Iterable[bytes]) -> Iterator[bytes]:
-    """A line for each row, by the column names in the first row: ``entity``, ``relation``,
+    """A fact for each row, by the column names in the first row: ``entity``, ``relation``,
     ``value`` and perhaps ``source``, ``scope``, ``confidence``, ``valid_from``, ``valid_until``. A
     value becomes a JSON number, true or false if it reads as one; a date alone is its first moment.
     Raises ImportStopped: a required column is missing, one is unknown, a row has more cells than
@@ -42,7 +48,10 @@ def lines_of_csv(name: str, rows: Iterable[bytes]) -> Iterator[bytes]:
         raise ImportStopped(
             f"{name} {what}; columns are {', '.join(sorted(known))}{_separated(columns)}"
         )
-    for row in _full_rows(name, table):
+    told = 0
+    for begins, row in _full_rows(name, table):
+        yield from (begins - 1 - told) * [_NOTHING]
+        told = begins
         given = {key.strip(): (each or "").strip() for key, each in row.items()}
         line: dict[str, object] = {
             "entity": given["entity"],
@@ -63,26 +72,29 @@ def lines_of_notes(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
     headings: list[str] = []
     paragraph: list[str] = []
 
-    def paragraph_line() -> Iterator[bytes]:
-        words = " ".join(paragraph)
+    def paragraph_lines() -> Iterator[bytes]:
+        height, words = len(paragraph), " ".join(paragraph)
         paragraph.clear()
         if words:
-            text = ": ".join([*headings, words])
-            value = {"type": "text", "v": text}
+            height -= 1
+            value = {"type": "text", "v": ": ".join([*headings, words])}
             line = {"entity": entity, "relation": NOTE_RELATION, "value": value,
                     "source": _source(name)}  # fmt: skip
             yield msgspec.json.encode(line) + b"\n"
+        yield from height * [_NOTHING]
 
     for line in _text(name, lines).split("\n"):
         text = line.strip("\ufeff\r")
         heading, mark = _HEADING.match(text), _MARK.match(text)
         if heading or mark or not text.strip():
-            yield from paragraph_line()
+            yield from paragraph_lines()
         if heading:
             headings[len(heading[1]) - 1 :] = [heading[2]]
-        elif text.strip():
+        if heading or not text.strip():
+            yield _NOTHING
+        else:
             paragraph.append((text[mark.end() :] if mark else text).strip())
-    yield from paragraph_line()
+    yield from paragraph_lines()
 
 
 def _text(name: str, lines: Iterable[bytes]) -> str:
@@ -93,19 +105,22 @@ def _text(name: str, lines: Iterable[bytes]) -> str:
         raise ImportStopped(f"{name} is not UTF-8 (line {line}); nothing was imported") from fault
 
 
-def _full_rows(name: str, table: "csv.DictReader[str]") -> list[dict[str, str | None]]:
-    """All rows, before the first is imported: a comma outside quotes would cut a value short."""
-    rows: list[dict[str, str | None]] = []
+def _full_rows(name: str, table: "csv.DictReader[str]") -> list[tuple[int, dict[str, str | None]]]:
+    """All rows with the lines where they begin, before the first is imported: a comma outside
+    quotes would cut a value short."""
+    rows: list[tuple[int, dict[str, str | None]]] = []
     begins = table.line_num + 1
     try:
         for row in table:
             further = row.pop(None, None)  # pyright: ignore[reportCallIssue, reportArgumentType]
+            cells = (*row.values(), *(further or ()))
+            begins = table.line_num - sum(len(_LINE_END.findall(each or "")) for each in cells)
             if any(map(str.strip, further or ())):
                 raise ImportStopped(
-                    f"{name} has more cells than columns at line {table.line_num}; "
+                    f"{name} has more cells than columns at line {begins}; "
                     "nothing was imported (a cell with a comma needs quotes)"
                 )
-            rows.append({**row})
+            rows.append((begins, {**row}))
             begins = table.line_num + 1
     except csv.Error as fault:
         raise ImportStopped(

@@ -22,6 +22,7 @@ LIMIT = 100
 """Facts returned at most, by default."""
 ALIASES = {"lex": "lexical", "vec": "semantic", "vector": "semantic"}
 SEED_KEYS = frozenset({"lex", "lexical", "vec", "vector", "graph"})
+KNOWN_WEIGHTS = frozenset({*ALIASES, *WEIGHT_KEYS})
 SUM_TOLERANCE = 0.001
 
 
@@ -114,7 +115,7 @@ def parse_weights(given: Mapping[str, object]) -> Weights:
     within 0.001.
     """
     weights: dict[str, float] = {}
-    known = [key for key in given if key in ALIASES or key in WEIGHT_KEYS]
+    known = [key for key in given if key in KNOWN_WEIGHTS]
     for key in known:
         canonical = ALIASES.get(key, key)
         if canonical in weights:

@@ -103,7 +103,7 @@ def reads(private_life: Life) -> Iterator[Ask]:
         "/.well-known/stigmem", "/healthz", "/v1/health", "/readyz", "/metrics", "/v1/me",
         "/v1/doctor", "/v1/gardens", "/v1/quarantine", "/v1/profiles", "/v1/decay/policies",
         "/v1/relations/set-valued", "/v1/auth/keys", "/v1/auth/agent-keys", "/v1/embeddings",
-        "/v1/auth/keys/expiring-soon", "/openapi.json", "/docs", "/", "/ui",
+        "/v1/auth/keys/expiring-soon", "/openapi.json", "/docs", "/", "/ui", "/ui/",
         "/v1/federation/peers",
         "/ui/licences.txt", "/v1/time-travel/timeline",
         "/v1/federation/manifest/stigmem://acme.example/org", "/.well-known/stigmem-manifest.json",

@@ -62,6 +62,12 @@ async def console(_: Call) -> web.Response:
     return _answer("html", page, "no-cache")
 
 
+@routes.add("GET /ui/", permission="none", answers={302: None}, delegable=True)
+async def console_folder(_: Call) -> web.Response:
+    """Redirect to the console."""
+    return web.Response(status=302, headers={"Location": "/ui"})
+
+
 @routes.add("GET /ui/{file}", permission="none", answers={200: None}, delegable=True)
 def console_file(call: Call) -> web.Response:
     """A file of the console. Its name contains its hash, so browsers may cache it for ever."""

@@ -6,10 +6,11 @@ from engramlog.api.answers.recall.recall_answer import RecalledLines, RecallResp
 from engramlog.api.commands.recall.answering import answered
 from engramlog.api.commands.recall.shapes import body_of_query
 from engramlog.api.http.bodies import json_answer
-from engramlog.api.http.call import Call, ignored
+from engramlog.api.http.call import Call, ignored, warnings_of
 from engramlog.api.http.errors import ApiError
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.recall import RecallBody, RecallQuery, RecallShapeQuery, Shape
+from engramlog.projections.recall.request import KNOWN_WEIGHTS
 
 routes = Routes("recall")
 
@@ -64,6 +65,8 @@ def _as_seed(fault: ApiError) -> ApiError:
 
 
 async def _recall(call: Call, body: RecallBody, warnings: list[str], shape: Shape) -> web.Response:
+    unused = [key for key in body.weights or () if key not in KNOWN_WEIGHTS]
+    warnings = warnings + warnings_of([(key, KNOWN_WEIGHTS) for key in unused])
     verify = call.request.headers.get("Stigmem-Verify", "").strip().lower() == "full"
     found = await call.service.recalls.answer(
         call.caller,

@@ -155,6 +155,16 @@ def test_limits_are_422_with_the_seeds_code_inside(
         assert (seed.status_code, seed.json()["detail"]["code"]) == (400, code)
 
 
+def test_an_unknown_weight_is_named(atlas: LiveNode) -> None:
+    weights = {"lexcal": 0.3, "lexical": 1.0, "salt": 1}
+    body = {"query": "x", "scope": "company", "weights": weights}
+    answer = atlas.call("POST", "/v1/recall", json=body)
+    assert answer.json()["warnings"] == [
+        "unknown field 'lexcal' is ignored; did you mean 'lexical'?",
+        "unknown field 'salt' is ignored",
+    ]
+
+
 def test_weights_of_the_protocol_need_no_sum(atlas: LiveNode) -> None:
     zero = dict.fromkeys(("lexical", "semantic", "graph", "source_trust", "recency"), 0)
     recall(atlas, scope="company", weights=zero)

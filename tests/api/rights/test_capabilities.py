@@ -180,6 +180,7 @@ def test_a_capability_opens_these_routes_alone() -> None:
         ("GET", "/openapi.json"),
         ("GET", "/readyz"),
         ("GET", "/ui"),
+        ("GET", "/ui/"),
         ("GET", "/ui/{file}"),
         ("GET", "/v1/cards/{entity_uri:.+}"),
         ("GET", "/v1/conflicts"),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from engramlog.projections.image import table_tail
+from engramlog.projections.tables import store
 from tests.worlds.busy_life import EVERYTHING
 from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 from tests.worlds.pasts import Past, beginning
@@ -245,6 +246,19 @@ def test_a_log_beyond_the_limit_cannot_be_forked(serve: Serve) -> None:
         live.state(v=f"v{n}")
     answer = fork(live, supposed(v="x"))
     assert (answer.status_code, answer.json()["detail"]["code"]) == (400, "fork_too_large")
+
+
+def test_a_fork_of_a_later_releases_events_is_refused(
+    live: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.state()
+    at = f"position:{live.node.log.head().position}"
+    live.state(relation="memory:later")
+    live.node.reader.image.tail.settle()
+    monkeypatch.setattr(store, "KNOWN_KINDS", store.KNOWN_KINDS - {"fact_asserted"})
+    answer = fork(live, supposed(v="x"), as_of=at)
+    assert (answer.status_code, answer.json()["detail"]["code"]) == (501, "unknown_kind")
+    assert "fact_asserted" not in answer.text
 
 
 def test_a_fork_answers_as_a_node_with_the_same_writes(tmp_path: Path) -> None:

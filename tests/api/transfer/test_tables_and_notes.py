@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,14 @@ Roses.
 """
 
 
-def test_a_row_is_a_line() -> None:
-    lines = [json.loads(line) for line in lines_of_csv("My People.csv", TABLE.splitlines(True))]
+def facts(lines: Iterable[bytes]) -> list[bytes]:
+    return [line for line in lines if line.strip()]
+
+
+def test_a_row_is_a_fact() -> None:
+    lines = [
+        json.loads(line) for line in facts(lines_of_csv("My People.csv", TABLE.splitlines(True)))
+    ]
     assert lines == [
         {
             "entity": "user:a", "relation": "memory:age", "value": {"type": "number", "v": 42},
@@ -43,7 +50,7 @@ def test_a_row_is_a_line() -> None:
             "value": {"type": "string", "v": 'two\nlines, one "value"'},
         },
     ]  # fmt: skip
-    for line in lines_of_csv("p.csv", TABLE.splitlines(True)):
+    for line in facts(lines_of_csv("p.csv", TABLE.splitlines(True))):
         decode_line(line)
 
 
@@ -53,7 +60,7 @@ def test_a_row_is_a_line() -> None:
 )
 def test_a_cell_that_is_no_number_of_a_fact_is_a_text(cell: str) -> None:
     rows = [b"entity,relation,value,confidence\n", f"user:a,memory:x,{cell},high\n".encode()]
-    (line,) = lines_of_csv("p.csv", rows)
+    (line,) = facts(lines_of_csv("p.csv", rows))
     made = json.loads(line)
     assert made["value"] == {"type": "string", "v": cell}
     with pytest.raises(LineError, match="confidence"):
@@ -75,7 +82,8 @@ def test_wrong_columns_are_named(first: bytes, reason: str) -> None:
 
 
 def test_a_paragraph_and_an_item_are_notes_below_their_headings() -> None:
-    lines = [json.loads(line) for line in lines_of_notes("notes/Home.md", NOTES.splitlines(True))]
+    made = lines_of_notes("notes/Home.md", NOTES.splitlines(True))
+    lines = [json.loads(line) for line in facts(made)]
     assert [line["value"]["v"] for line in lines] == [
         "House: Two lines of one paragraph.",
         "House: Keys: blue: cellar",
@@ -84,6 +92,34 @@ def test_a_paragraph_and_an_item_are_notes_below_their_headings() -> None:
     ]
     assert {line["entity"] for line in lines} == {"note:home"}
     assert {line["source"] for line in lines} == {"file:home"}
+
+
+@pytest.mark.parametrize(
+    ("made", "numbers"),
+    [
+        (lines_of_csv("p.csv", TABLE.splitlines(True)), [2, 3]),
+        (
+            lines_of_csv("p.csv", [*TABLE.splitlines(True), b"\n", b"user:b,memory:x,y\n"]),
+            [2, 3, 6],
+        ),
+        (lines_of_notes("n.md", NOTES.splitlines(True)), [2, 6, 7, 9]),
+    ],
+)
+def test_a_fact_has_the_number_of_the_line_where_it_begins(
+    made: Iterable[bytes], numbers: list[int]
+) -> None:
+    assert [number for number, line in enumerate(made, 1) if line.strip()] == numbers
+
+
+def test_a_refused_row_and_the_skipped_lines_count_as_an_editor_does(tmp_path: Path) -> None:
+    table = tmp_path / "people.csv"
+    rows = 'entity,relation,value,valid_from\nuser:a,memory:note,"two\nlines",\n'
+    table.write_text(f"{rows}user:b,memory:x,y,soon\nuser:c,memory:x,z,\n")
+    stopped = engramlog("import", table, "--data", tmp_path / "data")
+    assert "line 4: valid_from" in stopped.stderr
+    assert "--skip 3" in stopped.stderr
+    done = engramlog("import", table, "--data", tmp_path / "data", "--skip", "4")
+    assert "1 asserted" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("reader", [lines_of_csv, lines_of_notes])
@@ -97,7 +133,7 @@ def test_a_row_with_more_cells_than_columns_is_refused_before_any_is_read() -> N
     rows = [b"entity,relation,value\n", b"a,b,c,,\n", b"user:a,memory:town,Linz, Austria\n"]
     with pytest.raises(ImportStopped, match="more cells than columns at line 3"):
         next(lines_of_csv("p.csv", rows))
-    assert len(list(lines_of_csv("p.csv", rows[:2]))) == 1
+    assert len(facts(lines_of_csv("p.csv", rows[:2]))) == 1
 
 
 @pytest.mark.parametrize("cell", [b'"Linz', b'"Linz" Austria'])
