@@ -291,7 +291,7 @@ def test_after_an_erased_delta_the_state_equals_a_rebuilds(live: LiveNode) -> No
 
 
 def test_versions_are_counted_once_for_all_facts(live: LiveNode) -> None:
-    """They were counted anew for each fact: work with the square of a user's facts."""
+    """They were counted again for each fact: work with the square of a user's facts."""
 
     def work_of_list() -> int:
         with live.node.reader.pool.connection() as db:
