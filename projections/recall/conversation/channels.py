@@ -19,6 +19,7 @@ from engramlog.projections.ascending import distinct
 from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.graph.smallest_names import with_most
 from engramlog.projections.image.view import VOICE_BASE
+from engramlog.projections.recall.conversation.speech import are_speech
 
 if TYPE_CHECKING:
     from engramlog.projections.recall.request_facts import Survey
@@ -131,14 +132,17 @@ def _of_several_sources(survey: Survey, entities: I32) -> Bool:
 
 
 def _is_channel(survey: Survey, entity: int) -> bool:
-    """Whether its speakers change more often, in the order of age, than they change entities
-    meanwhile. A person whose sessions are sources has it the other way round."""
+    """Whether speech under one relation changes its source more often, in the order of age, than
+    these sources change entities meanwhile. A person whose sessions are sources has it the other
+    way round."""
     view = survey.view
     own = _surviving(survey, view.entity_slots(entity))[:LOOKED_MAX]
-    own = own[view.object[own] < 0]
+    if len(own) < SPEAKERS_MIN * SAID_MIN:
+        return False
+    own = _of_first_relation(survey, own[view.object[own] < 0])
     voices, counts = np.unique(view.voices(own), return_counts=True)
     often = voices[counts >= SAID_MIN]
-    if len(often) < SPEAKERS_MIN:
+    if len(often) < SPEAKERS_MIN or not are_speech(survey, own):
         return False
     turns = _changes(view.voices(view.by_age(own)))
     moves = 0
@@ -150,6 +154,14 @@ def _is_channel(survey: Survey, entity: int) -> bool:
         if moves >= turns:
             return False
     return True
+
+
+def _of_first_relation(survey: Survey, slots: I32) -> I32:
+    """Those under the relation that most have; of equal ones, the one of the first fact."""
+    relations = survey.view.relation[slots]
+    known, first, counts = np.unique(relations, return_index=True, return_counts=True)
+    most = np.lexsort((first, -counts))[:1]
+    return slots[np.isin(relations, known[most])]
 
 
 def _changes(values: I32 | I64) -> int:

@@ -23,6 +23,7 @@ from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.graph.smallest_names import with_most
 from engramlog.projections.normalization import entity_display
 from engramlog.projections.recall.conversation.channels import said_by
+from engramlog.projections.recall.conversation.speech import are_speech
 from engramlog.projections.text.stop_words import STOP_WORDS
 
 if TYPE_CHECKING:
@@ -35,12 +36,6 @@ WORDS_MAX = 16
 """The most capitalised words of a question that are looked up."""
 ENTITIES_MAX = 16
 """The most entities compared with one word, those with the most facts first."""
-READ_MAX = 16
-"""How many of an entity's values under one relation are read to know whether they are speech."""
-SPEECH_STOP_WORDS = 0.2
-"""The least share of stop-words in speech,"""
-SPEECH_WORDS = 12
-"""or the least number of words."""
 
 _CAPITALISED = re.compile(r"(?<!\w)[^\W\d_a-z]\w+")
 _POSSESSIVE = "(?:['\u2019]s)?"
@@ -137,12 +132,6 @@ def are_said(survey: Survey, named: I32, slots: I32) -> Bool:
         for relation in distinct(relations).tolist():
             told = own[relations == relation]
             _, counts = np.unique(view.voices(told), return_counts=True)
-            if counts.max() >= SAID_MIN and _are_speech(survey, told[:READ_MAX]):
+            if counts.max() >= SAID_MIN and are_speech(survey, told):
                 said |= among(slots, told)
     return said
-
-
-def _are_speech(survey: Survey, slots: I32) -> bool:
-    words = [word for slot in slots.tolist() for word in words_of(survey.view.value_text_of(slot))]
-    fillers = sum(word in STOP_WORDS for word in words)
-    return fillers >= SPEECH_STOP_WORDS * len(words) > 0 or len(words) >= SPEECH_WORDS * len(slots)

@@ -30,7 +30,9 @@ CHANNEL = "chat:kitchen"
 def say(world: World, *turns: str, channel: str = CHANNEL, **more: Any) -> list[int]:
     """Messages in a channel, one of each of these sources after the other."""
     return [
-        world.fact(channel, "said", f"{channel} message {n}", source=f"user:{name}", **more)
+        world.fact(
+            channel, "said", f"this is message {n} of {channel}", source=f"user:{name}", **more
+        )
         for n, name in enumerate(turns)
     ]
 
@@ -38,7 +40,7 @@ def say(world: World, *turns: str, channel: str = CHANNEL, **more: Any) -> list[
 def meet(world: World, session: str, *turns: str, **more: Any) -> list[int]:
     """The same as most clients store it: the speaker is the entity, the session the source."""
     return [
-        world.fact(user(name), "said", f"{session} message {n}", source=session, **more)
+        world.fact(user(name), "said", f"this is message {n} of {session}", source=session, **more)
         for n, name in enumerate(turns)
     ]
 
@@ -107,6 +109,16 @@ def test_sources_that_report_on_many_things_make_no_channel() -> None:
     }
 
 
+def test_attributes_from_several_sources_make_no_channel() -> None:
+    world = World()
+    slots = [
+        world.fact(CHANNEL, relation, text, source=f"user:{name}")
+        for n, name in enumerate(TURNS)
+        for relation, text in ((f"memory:part{n}", "it is the one of us"), ("memory:code", f"x{n}"))
+    ]
+    assert set(names(at(world), slots)) == {CHANNEL}
+
+
 def test_two_channels_of_the_same_people_are_two_conversations() -> None:
     world = World()
     kitchen, garden = say(world, *TURNS), say(world, *TURNS, channel="chat:garden")
@@ -166,9 +178,9 @@ def test_unreadable_facts_make_no_channel(turns: list[tuple[str, bool]]) -> None
     whole, visible = World(), World()
     for n, (name, hidden) in enumerate(turns):
         fields: dict[str, Any] = {"source": f"user:{name}"}
-        whole.fact(CHANNEL, "said", f"{n}", scope="team" if hidden else "company", **fields)
+        whole.fact(CHANNEL, "said", f"this is {n}", scope="team" if hidden else "company", **fields)
         if not hidden:
-            visible.fact(CHANNEL, "said", f"{n}", **fields)
+            visible.fact(CHANNEL, "said", f"this is {n}", **fields)
     kept = [slot for slot, (_, hidden) in enumerate(turns) if not hidden]
     assert names(at(whole), kept) == names(at(visible), list(range(len(kept))))
     for word in ("Ann", "Bob", "Cyd"):
