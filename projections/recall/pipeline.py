@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from engramlog.projections.arrays import I32
+from engramlog.projections.arrays import I32, Bool
 from engramlog.projections.ascending import among
+from engramlog.projections.image.contradicted_facts import are_contradicted
 from engramlog.projections.recall.answer import RecallAnswer, Recalled
 from engramlog.projections.recall.card_results import EntityCard, entity_card, fast_path
 from engramlog.projections.recall.conversation.called_names import read_as, renamed
@@ -286,19 +287,18 @@ def _numbers(
     """Score, hops, confidence, source trust and whether it is contradicted, of each selected
     fact. A parent that no stage found has the last three alone."""
     at = np.array([each.index or 0 for each in selected], dtype=np.int64)
-    features = scored.features
-    score, hops = scored.score[at].tolist(), scored.fused.hops[at].tolist()
-    confidence = features.confidence[at].tolist()
-    trust = features.source_trust[at].tolist()
-    contradicted = features.contradicted[at].tolist()
-    for number, each in enumerate(selected):
-        if each.index is None:
-            own = load_features(surveyed, np.array([each.slot], dtype=np.int32))
-            score[number], hops[number] = 0.0, 0
-            confidence[number] = float(own.confidence[0])
-            trust[number] = float(own.source_trust[0])
-            contradicted[number] = bool(own.contradicted[0])
-    return score, hops, confidence, trust, contradicted
+    found: Bool = np.array([each.index is not None for each in selected], dtype=np.bool_)
+    features, view, moment = scored.features, surveyed.view, surveyed.moment
+    score = np.where(found, scored.score[at], 0.0)
+    hops = np.where(found, scored.fused.hops[at], 0)
+    confidence, trust = features.confidence[at], features.source_trust[at]
+    contradicted = features.contradicted[at]
+    if not found.all():
+        rest: I32 = np.array([each.slot for each in selected if each.index is None], dtype=np.int32)
+        confidence[~found] = view.confidence(rest, moment)
+        trust[~found] = view.trust(rest, moment)
+        contradicted[~found] = are_contradicted(view, rest, moment, surveyed.authorization)
+    return score.tolist(), hops.tolist(), confidence.tolist(), trust.tolist(), contradicted.tolist()
 
 
 def _with_earlier_recalls(surveyed: Survey, results: tuple[Recalled, ...]) -> tuple[Recalled, ...]:

@@ -72,9 +72,9 @@ def _visible_parents(survey: Survey, children: Sequence[int]) -> dict[int, tuple
     def newest(number: int, voice: tuple[int, int]) -> int:
         return int(view.by_age(view.of_voice(shown[number], voice))[-1])
 
-    return {
-        child: tuple(
-            newest(number, view.voice(child)) for number in view.parents(child) if number in shown
-        )
-        for child in children
-    }
+    links: dict[int, tuple[int, ...]] = {}
+    for child in children:
+        voice = view.voice(child)
+        numbers = view.parents(child)
+        links[child] = tuple(newest(number, voice) for number in numbers if number in shown)
+    return links

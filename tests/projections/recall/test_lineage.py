@@ -1,10 +1,12 @@
 """Derivation depth: counted by hand over small families of facts."""
 
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
 
+from engramlog.projections.recall.factors import features
 from engramlog.projections.recall.factors.lineage import HOPS_MAX, derivation_depth
 from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import load_profile
@@ -112,3 +114,23 @@ def test_each_hop_costs_a_tenth_of_the_score(profile: str) -> None:
     assert math.isclose(scores["n2"] / scores["n1"], 0.9, abs_tol=1e-6)
     assert math.isclose(scores["n3"] / scores["n1"], 0.81, abs_tol=1e-6)
     assert [each.row.id for each in answer.results] == ["n1", "n2", "n3"]
+
+
+def test_one_recall_walks_the_ancestors_once() -> None:
+    """Each parent in the answer that no stage had found was walked from again."""
+    family = Family()
+    for number in range(30):
+        family.born(number, text="other")
+    family.born(30, *range(30), text="ledger")
+    with mock.patch.object(features, "derivation_depth", wraps=derivation_depth) as walked:
+        answer = recall(
+            family.world.view(), family.world.rows, RecallRequest(query="ledger"),
+            load_profile("stigmem"), reader(), family.world.moment(),
+            slots_of_cid=family.world.slots_of_cid, stopwatch=lambda: 0.0,
+        )  # fmt: skip
+    parents = [each for each in answer.results if each.provenance_of]
+    assert len(parents) == 30
+    assert {
+        (each.score, each.hop_distance, each.confidence, each.contradicted) for each in parents
+    } == {(0.0, 0, 1.0, False)}
+    assert walked.call_count == 1
