@@ -141,6 +141,9 @@ class Made:
     def know(self, questions: list[Question]) -> None:
         self._known.update((q.text, self._world.question_vector(q)) for q in questions)
 
+    def reads(self, _text: str) -> bool:
+        return True
+
     def query(self, text: str) -> F32:
         """A question's vector; any other text gets its own."""
         known = self._known.get(text)

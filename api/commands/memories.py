@@ -21,6 +21,7 @@ from engramlog.projections.writing.comparison_window import confidential_memorie
 from engramlog.projections.writing.memory_commands import MergeMemories, StoreMemory
 
 NO_VECTORS = "no embeddings: paraphrases were not compared"
+UNREAD = "the embedding model does not know the script: paraphrases were not compared"
 
 
 class MemoryToStore(Struct, frozen=True):
@@ -61,6 +62,8 @@ async def _likeness(
     semantics = None if embeddings is None else embeddings.semantics
     if semantics is None:
         return None, [NO_VECTORS]
+    if not semantics.reads(fact.value.v):
+        return None, [UNREAD]
     try:
         await context.in_pool(lambda: _make_vectors(context, fact, semantics))
     except EmbeddingError as fault:

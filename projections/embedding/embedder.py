@@ -9,6 +9,7 @@ from engramlog.projections.embedding.cache import EmbeddingCache
 from engramlog.projections.embedding.providers.models import ModelCard
 from engramlog.projections.embedding.providers.provider import Provider, Purpose
 from engramlog.projections.embedding.recipe import Space, truncate
+from engramlog.projections.text.scripts import mostly_latin
 
 PROBE_TEXT = "engramlog"
 
@@ -20,6 +21,10 @@ class UncachedEmbedder:
         self.space = space
         self._provider = provider
         self._card = card
+
+    def reads(self, text: str) -> bool:
+        """Whether the model knows the script of a text; to others it gives arbitrary vectors."""
+        return not self._card.latin_only or mostly_latin(text)
 
     def uncached(self, texts: Sequence[str]) -> F32:
         """One unit row per text; the texts are not stored. Raises as ``Provider.embed``."""

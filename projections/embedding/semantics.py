@@ -37,6 +37,10 @@ class Semantics:
         self._lock = threading.Lock()
         self._queries: OrderedDict[str, Future[F32]] = OrderedDict()
 
+    def reads(self, text: str) -> bool:
+        """Whether the model knows the script of a text."""
+        return self._embedder.reads(text)
+
     def query(self, text: str) -> F32:
         """The unit vector of a question, from a cache of the last ones. Parallel requests for one
         question share one call. Raises EmbeddingError: the provider does not answer soon."""

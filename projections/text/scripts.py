@@ -64,6 +64,15 @@ _AFFIXES = {
 """What a word loses: Arabic as in light10, the others what most cases and numbers add."""
 
 
+def mostly_latin(text: str) -> bool:
+    """Whether at least half of a text's letters are of the Latin script."""
+    if text.isascii():
+        return True
+    letters = list(filter(str.isalpha, text))
+    latin = sum(each < "\u0250" or "\u1e00" <= each <= "\u1eff" for each in letters)
+    return 2 * latin >= len(letters)
+
+
 def is_unspaced(word: str) -> bool:
     """Whether a word of ``in_letters`` is one letter of a script without spaces."""
     return _LONE.match(word) is not None

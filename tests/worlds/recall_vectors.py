@@ -4,6 +4,7 @@ import numpy as np
 
 from engramlog.projections.embedding.cache import EmbeddingCache
 from engramlog.projections.embedding.embedder import Embedder
+from engramlog.projections.embedding.providers.models import ModelCard
 from engramlog.projections.embedding.recipe import composed
 from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.embedding.vectors.in_memory import Vectors
@@ -12,7 +13,11 @@ from tests.worlds.recall_world import World
 
 
 def embedded(
-    world: World, provider: WordsProvider, cache: EmbeddingCache, without: tuple[int, ...] = ()
+    world: World,
+    provider: WordsProvider,
+    cache: EmbeddingCache,
+    without: tuple[int, ...] = (),
+    card: ModelCard = CARD,
 ) -> Semantics:
     """The vectors of a world's facts for recall, except some."""
     vectors = Vectors(SPACE.dimensions)
@@ -21,4 +26,4 @@ def embedded(
         if slot not in without:
             text = composed(row.entity, row.relation, row.value_v)
             vectors.put(np.array([slot], dtype=np.int32), words_vector(text)[None])
-    return Semantics(Embedder(provider, SPACE, CARD, cache), vectors, min_confidence=0.1)
+    return Semantics(Embedder(provider, SPACE, card, cache), vectors, min_confidence=0.1)

@@ -15,6 +15,7 @@ class ModelCard(Struct, frozen=True):
         centred: whether to subtract the mean of a vector's numbers before cutting, which equals
             the layer normalisation that the model's authors ask for.
         document_prefix, query_prefix: what the model needs before a text.
+        latin_only: whether it knows no words of other scripts.
     """
 
     dimensions: int
@@ -22,6 +23,7 @@ class ModelCard(Struct, frozen=True):
     centred: bool = False
     document_prefix: str = ""
     query_prefix: str = ""
+    latin_only: bool = False
 
     def prefix(self, purpose: Purpose) -> str:
         """The prefix of a text."""
@@ -45,7 +47,10 @@ MODELS: dict[str, dict[str, ModelCard]] = {
     },
     "openai": {"text-embedding-3-small": ModelCard(1536, floor=512)},
     "voyage": {"voyage-3-lite": ModelCard(512)},
-    "minilm": {"all-MiniLM-L6-v2-int8": ModelCard(384), "all-MiniLM-L6-v2": ModelCard(384)},
+    "minilm": {
+        "all-MiniLM-L6-v2-int8": ModelCard(384, latin_only=True),
+        "all-MiniLM-L6-v2": ModelCard(384, latin_only=True),
+    },
 }
 """By provider; the first is the provider's default."""
 

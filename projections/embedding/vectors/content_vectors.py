@@ -29,9 +29,9 @@ class ContentVectors:
         self._rows = Remembered(KEPT_MAX)
 
     def make(self, texts: Sequence[str]) -> None:
-        """Make the vectors of texts; keeps the most recently used. Raises EmbeddingError if the
-        provider does not answer."""
-        keys = {text_key(text): text for text in texts}
+        """Make the vectors of texts that the model can read; keeps the most recently used. Raises
+        EmbeddingError if the provider does not answer."""
+        keys = {text_key(text): text for text in texts if self._embedder.reads(text)}
         missing = {key: text for key, text in keys.items() if self._rows.get(key) is None}
         if missing:
             rows = self._embedder.uncached(list(missing.values()))

@@ -57,13 +57,15 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
     """Every survivor similar to the query, ascending by slot. Raises StageDisabled: embeddings are
-    off, no survivor has a vector yet, or the query is empty. EmbeddingError: the query could not be
-    embedded."""
+    off, no survivor has a vector yet, the query is empty, or the model does not know its script.
+    EmbeddingError: the query could not be embedded."""
     semantics = survey.semantics
     if semantics is None:
         raise StageDisabled("embeddings are off")
     if not survey.request.query.strip():
         raise StageDisabled("the query is empty")
+    if not semantics.reads(survey.request.query):
+        raise StageDisabled("the embedding model does not know the script of the query")
     slots = survey.confident(semantics.min_confidence)
     present = semantics.vectors.present(slots)
     missing = len(slots) - int(np.count_nonzero(present))

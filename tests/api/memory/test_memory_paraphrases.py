@@ -178,3 +178,24 @@ def test_an_erasure_leaves_no_vector_of_a_memory(live: LiveNode) -> None:
     answer = live.call("POST", "/v1/erasures", key=admin, json=body)
     assert answer.status_code == 202, answer.text
     assert semantics.contents.vector("Ann likes green tea") is None
+
+
+def test_memories_in_a_script_that_the_model_does_not_know_are_no_paraphrases(
+    tmp_path: Path,
+) -> None:
+    """To the bundled model all Thai texts are nearly alike."""
+    live = LiveNode(tmp_path / "data", embed_provider="minilm")
+    live.node.embed(live.settings.embedding)
+    try:
+        english = [
+            post(live, "Ann is allergic to peanuts"),
+            post(live, "Ann is allergic to peanut"),
+        ]
+        thai = [post(live, "แม่แพ้ถั่วลิสงและหอย"), post(live, "สุนัขกลัวเสียงฟ้าร้อง")]
+    finally:
+        live.close()
+    assert [each["memoriesCount"] for each in english] == [1, 0]
+    assert [each["memoriesCount"] for each in thai] == [1, 1]
+    assert [each["warnings"] for each in thai] == [
+        ["the embedding model does not know the script: paraphrases were not compared"]
+    ] * 2

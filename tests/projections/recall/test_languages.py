@@ -1,4 +1,4 @@
-"""The same dozen facts and eight questions in eleven languages, asked by words alone.
+"""The same dozen facts and a dozen questions in eleven languages, asked by words alone.
 
 ``languages.json`` is ours. A question asks in other words and shares stems with one fact, whose
 number stands beside it; with others it shares at most words that are in many facts.

@@ -21,11 +21,14 @@ from engramlog.projections.recall.stages import semantic
 from engramlog.projections.recall.stages.candidates import StageDisabled
 from engramlog.projections.recall.stages.distinct import Own
 from tests.worlds.provider_double import (
+    CARD,
     WordsProvider,
     words_vector,
 )
 from tests.worlds.recall_vectors import embedded
 from tests.worlds.recall_world import NOW_US, World, reader, survey_of, user
+
+LATIN_ONLY = msgspec.structs.replace(CARD, latin_only=True)
 
 
 @pytest.fixture
@@ -358,3 +361,23 @@ def test_an_answer_about_the_past_is_that_of_a_node_that_knew_no_more(
         for answer in answers
     )
     assert one == two
+
+
+@pytest.mark.parametrize("query", ["緑茶を飲むのは誰ですか", "Кто сегодня пьёт tea?"])
+def test_a_question_in_a_script_that_the_model_does_not_know_is_asked_by_words(
+    provider: Any, cache: Any, query: str
+) -> None:
+    world = drinks()
+    latin_only = embedded(world, provider, cache, card=LATIN_ONLY)
+    with pytest.raises(StageDisabled, match="does not know the script"):
+        run(world, latin_only, query)
+    assert latin_only.known(query) is None
+    run(world, embedded(world, provider, cache), query)
+
+
+def test_a_name_in_another_script_does_not_hinder_a_question(provider: Any, cache: Any) -> None:
+    world = drinks()
+    query = "who drinks green tea with 王小明"
+    known = run(world, embedded(world, provider, cache), query)
+    found = run(world, embedded(world, provider, cache, card=LATIN_ONLY), query)
+    assert found.slots.tolist() == known.slots.tolist() != []

@@ -36,6 +36,9 @@ def direction(text: str) -> F32:
 class Directions:
     """A model with one direction per word."""
 
+    def reads(self, _text: str) -> bool:
+        return True
+
     def query(self, text: str) -> F32:
         total = np.sum([direction(word) for word in text.split()], axis=0)
         return (total / np.linalg.norm(total)).astype(np.float32)
