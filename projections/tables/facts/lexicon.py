@@ -20,18 +20,19 @@ def _path_of(uri: str) -> str:
         ELSE substr({rest}, instr({rest}, '/') + 1) END"""
 
 
+_TEXT = f"""{_path_of("entity")} || ' ' || relation || ' ' || CASE value_type
+    WHEN 'ref' THEN {_path_of("value_v")} WHEN 'null' THEN '' ELSE value_v END"""
 _INDEX = f"""
 INSERT INTO lexicon (rowid, text)
-SELECT position, CASE WHEN octet_length(text) = length(text) THEN text ELSE in_pairs(text) END
-FROM (
-    SELECT from_position AS position,
-        {_path_of("entity")} || ' ' || relation || ' ' || CASE value_type
-            WHEN 'ref' THEN {_path_of("value_v")} WHEN 'null' THEN '' ELSE value_v END AS text
-    FROM fact_rows WHERE from_position BETWEEN ? AND ?
-)
+SELECT from_position, CASE
+    WHEN octet_length(entity) + octet_length(relation) + octet_length(value_v)
+        = length(entity) + length(relation) + length(value_v) THEN {_TEXT}
+    ELSE in_pairs({_TEXT}) END
+FROM fact_rows WHERE from_position BETWEEN ? AND ?
 """
 """The facts of a run, by the words of ``terms.lexical_text``. One statement leaves the interpreter
-to other threads, but for texts that are not ASCII."""
+to other threads, but for texts that are not ASCII. It asks this of the columns: SQLite would make
+the text again for each use."""
 
 
 class LexiconProjector(Projector):

@@ -14,6 +14,8 @@ ENTITIES = (
     "stigmem://a.example/item/7",
     "https://host.example",
     "https://h.example/",
+    "https://bücher.example/item/7",
+    "https://h.example/книга/猫です",
 )
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=30)
 VALUES = st.one_of(
