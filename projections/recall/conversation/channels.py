@@ -120,15 +120,19 @@ def _surviving(survey: Survey, slots: I32) -> I32:
 
 
 def _of_several_sources(survey: Survey, entities: I32) -> Bool:
-    """Which entities have facts of several sources, readable or not; few have."""
+    """Which entities have facts of several sources, readable or not; few have. An erasure during
+    the recall may leave an entity without facts."""
     view = survey.view
     slots, lengths = view.entity_lists(entities)
-    if not len(slots):
-        return np.zeros(len(entities), dtype=np.bool_)
-    starts = np.cumsum(lengths) - lengths
-    sources = view.source[slots]
-    lowest = np.minimum.reduceat(sources, starts)
-    return (lowest != np.maximum.reduceat(sources, starts)) & (lengths >= SPEAKERS_MIN * SAID_MIN)
+    found: Bool = lengths >= SPEAKERS_MIN * SAID_MIN
+    if found.any():
+        starts = (np.cumsum(lengths) - lengths)[found]
+        ends = starts + lengths[found]
+        sources = np.append(view.source[slots], np.int32(0))  # an end may be the last one's
+        bounds = np.column_stack((starts, ends)).ravel()
+        lowest = np.minimum.reduceat(sources, bounds)[::2]
+        found[found] = lowest != np.maximum.reduceat(sources, bounds)[::2]
+    return found
 
 
 def _is_channel(survey: Survey, entity: int) -> bool:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from engramlog.projections.recall.conversation.called_names import read_as
 from engramlog.projections.recall.conversation.channels import (
     SAID_MIN,
+    Channels,
     machine_said,
     said_by,
     speaker_name,
@@ -68,6 +69,22 @@ def test_a_channel_is_one_conversation_of_its_sources() -> None:
     assert names(found, said) == [f"user:{name}" for name in TURNS]
     talk = conversations(found, CONTEXT, slots_of(said[0]))
     assert talk.members.tolist() == said
+
+
+@pytest.mark.parametrize("gone", ["user:aaa", "user:zzz"])
+def test_an_entity_whose_facts_are_gone_is_no_channel(gone: str) -> None:
+    """As after an erasure between two looks at the memory image."""
+    world = World()
+    if gone == "user:aaa":
+        world.ref("user:other", "knows", gone)
+    say(world, *TURNS)
+    if gone == "user:zzz":
+        world.ref("user:other", "knows", gone)
+    found = at(world)
+    numbers = [found.view.entities.number(name) for name in (CHANNEL, gone)]
+    asked = np.array(sorted(each for each in numbers if each is not None), dtype=np.int32)
+    assert len(asked) == 2
+    assert Channels().among(found, asked).tolist() == [found.view.entities.number(CHANNEL)]
 
 
 def test_sessions_that_are_sources_stay_conversations() -> None:
