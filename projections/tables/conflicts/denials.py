@@ -8,7 +8,7 @@ here and in the memory image): its target and its record are live, and the targe
 has not restated the value since. Source: wire 5.2.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import apsw
 import msgspec
@@ -19,35 +19,38 @@ from engramlog.projections.columns.denied_facts import DeniedFacts, DeniedState
 from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.conflicts.identities import conflict_id
-from engramlog.projections.tables.database import json_list, query
+from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import FACTS, POSITIONS
 from engramlog.projections.tables.facts.facts import fact_id
 from engramlog.projections.tables.peers.protocol_facts import FOREIGN_PARTITION
 from engramlog.projections.tables.projector import Projector, SmallPart
-from engramlog.projections.tables.struct_rows import insert_row
 
+_ADD = """
+INSERT OR IGNORE INTO denials (conflict_id, fact_id, marker_id, detected_at, position)
+VALUES (?,?,?,?,?)
+"""
 _RESOLVE = """
 UPDATE denials SET resolved_position=?, winner_id=?, resolution_fact_id=?, note=?, resolved_by=?
 WHERE conflict_id=? AND resolved_position IS NULL
 """
-_OPEN = f"""
-SELECT denials.fact_id, marker.id FROM denials
+_STANDING = f"""
+SELECT marker.id, marker.source, marker.received_from, marker.hlc FROM denials
 JOIN fact_rows AS target ON target.id = denials.fact_id
 JOIN fact_rows AS marker ON marker.id = denials.marker_id
-WHERE denials.fact_id IN (SELECT value FROM json_each(?))
+WHERE denials.fact_id = ?
   AND target.to_position = {LIVE} AND target.set_aside = {LIVE}
   AND marker.to_position = {LIVE} AND marker.set_aside = {LIVE} AND marker.base_confidence = 0
   AND marker.entity = target.entity AND marker.relation = target.relation
   AND marker.scope = target.scope AND marker.garden_id IS target.garden_id
-  AND NOT EXISTS (
-    SELECT 1 FROM fact_rows AS again
-    WHERE again.entity = target.entity AND again.relation = target.relation
-      AND again.scope = target.scope AND again.garden_id IS target.garden_id
-      AND again.source = marker.source AND again.received_from IS marker.received_from
-      AND again.hlc > marker.hlc
-      AND again.base_confidence > 0
-      AND again.value_type = target.value_type AND again.value_v = target.value_v)
 ORDER BY denials.position
+"""
+_RESTATED = """
+SELECT again.source, again.received_from, max(again.hlc) FROM fact_rows AS target
+JOIN fact_rows AS again ON again.entity = target.entity AND again.relation = target.relation
+  AND again.scope = target.scope AND again.garden_id IS target.garden_id
+WHERE target.id = ? AND again.base_confidence > 0
+  AND again.value_type = target.value_type AND again.value_v = target.value_v
+GROUP BY again.source, again.received_from
 """
 _MAY_DENY = f"""
 SELECT 1 FROM fact_rows
@@ -103,16 +106,23 @@ class DenialsProjector(Projector):
 
 
 def _deny(event: Recorded, denied: FactDenied, db: apsw.Connection) -> None:
-    for fact in denied.fact_ids:
-        conflict, at = conflict_id(denied.marker_id, fact), event.received_at
-        insert_row(
-            db, "denials", event, conflict_id=conflict, fact_id=fact, detected_at=at, or_ignore=True
-        )
+    marker, at, position = denied.marker_id, event.received_at, event.position
+    db.executemany(
+        _ADD,
+        [(conflict_id(marker, fact), fact, marker, at, position) for fact in denied.fact_ids],
+    )
 
 
-def open_denials(db: apsw.Connection, facts: Sequence[str]) -> list[tuple[str, str]]:
-    """(fact, denying record) for every open denial of these facts, oldest first."""
-    return [(fact, marker) for fact, marker in query(db, _OPEN, (json_list(facts),))]
+def open_denials(db: apsw.Connection, fact: str) -> list[str]:
+    """The records whose denial of a fact is open, oldest first."""
+    standing = query(db, _STANDING, (fact,))
+    if not standing:
+        return []
+    rows = query(db, _RESTATED, (fact,))
+    restated = {(source, peer): hlc for source, peer, hlc in rows}
+    return [
+        marker for marker, source, peer, hlc in standing if restated.get((source, peer), hlc) <= hlc
+    ]
 
 
 def is_denial(db: apsw.Connection, fact: str) -> bool:

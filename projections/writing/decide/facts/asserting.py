@@ -151,7 +151,7 @@ def _repetition(
 
 def _denied(fact: str, command: AssertFact, context: Context) -> bool:
     """Whether an open, readable denial names a fact: then restating the fact changes something."""
-    markers = [marker for _, marker in open_denials(context.db, [fact])]
+    markers = open_denials(context.db, fact)
     return bool(markers) and bool(readable(context, command.rights, markers))
 
 

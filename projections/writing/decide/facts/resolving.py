@@ -134,7 +134,7 @@ def _resolve_denial(
         return _ABSENT
     denied, record = (_Side(*row[:-1]) for row in rows if row is not None)
     check_touching(context, command.rights, denied.garden_id, _ABSENT)
-    if resolved is not None or (fact, marker) not in open_denials(context.db, [fact]):
+    if resolved is not None or marker not in open_denials(context.db, fact):
         return Refused("conflict_already_resolved", "conflict already resolved")
     losers: list[tuple[str, str]] = [(row[0], row[-1]) for row in rows if row is not None]
     if command.new_value is not None:
