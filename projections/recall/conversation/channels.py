@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engramlog.projections.arrays import I32, I64, Bool
+from engramlog.projections.arrays import I8, I32, I64, Bool
 from engramlog.projections.ascending import distinct
 from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.graph.smallest_names import with_most
@@ -37,34 +37,41 @@ SOURCES_MAX = 16
 """The most sources compared with one word, those with the most facts first."""
 SAMPLE = 64
 """How many facts of a source tell whether it speaks in channels, the last ones."""
+_OTHER, _CHANNEL = 1, 2
 
 
 class Channels:
-    """Which entities are channels, judged when first asked, for one set of survivors."""
+    """Which entities are channels, judged when first asked, for one set of survivors. Any thread
+    may ask."""
 
     def __init__(self) -> None:
-        self._judged: dict[int, bool] = {}
+        self._judged: I8 = np.zeros(0, dtype=np.int8)
 
-    def among(self, survey: Survey, entities: I32) -> I32:
-        """Those of the entities, given ascending and each once."""
-        several = entities[_of_several_sources(survey, entities)].tolist()
+    def hold(self, survey: Survey, entities: I32) -> Bool:
+        """For each of the entities, given by number."""
         judged = self._judged
-        for entity in several:
-            if entity not in judged:
-                judged[entity] = _is_channel(survey, entity)
-        return np.array([each for each in several if judged[each]], dtype=np.int32)
+        count = int(entities.max(initial=-1)) + 1
+        if count > len(judged):  # a thread that grows it at the same time judges some again
+            grown = np.zeros(2 * count, dtype=np.int8)
+            grown[: len(judged)] = judged
+            self._judged = judged = grown
+        found = judged[entities]
+        if not found.all():
+            new = distinct(entities[found == 0])
+            judged[new] = np.where(_channels(survey, new), _CHANNEL, _OTHER)
+            found = judged[entities]
+        return found == _CHANNEL
 
 
 def talks(survey: Survey, slots: I32) -> I64:
     """The conversation of each fact, before pauses divide it: a channel, else its voice."""
     view = survey.view
-    found = view.voices(slots)
     entities = view.entity[slots]
     known: Channels = survey.surviving.survivors.derived("channels", Channels)
-    channels = known.among(survey, distinct(entities))
-    if len(channels):
-        inside = np.isin(entities, channels)
-        found[inside] = CHANNEL_BASE + entities[inside].astype(np.int64)
+    channels = known.hold(survey, entities)
+    found = view.voices(slots)
+    if channels.any():
+        found[channels] = CHANNEL_BASE + entities[channels].astype(np.int64)
     return found
 
 
@@ -119,19 +126,17 @@ def _surviving(survey: Survey, slots: I32) -> I32:
     return slots[survey.survivor_mask[slots]]
 
 
-def _of_several_sources(survey: Survey, entities: I32) -> Bool:
-    """Which entities have facts of several sources, readable or not; few have. An erasure during
-    the recall may leave an entity without facts."""
+def _channels(survey: Survey, entities: I32) -> Bool:
+    """Which of the entities are channels. Few have facts of several sources, readable or not, and
+    only these are looked at. An erasure during the recall may leave an entity without facts."""
     view = survey.view
     slots, lengths = view.entity_lists(entities)
-    found: Bool = lengths >= SPEAKERS_MIN * SAID_MIN
+    found = lengths >= SPEAKERS_MIN * SAID_MIN
     if found.any():
-        starts = (np.cumsum(lengths) - lengths)[found]
-        ends = starts + lengths[found]
-        sources = np.append(view.source[slots], np.int32(0))  # an end may be the last one's
-        bounds = np.column_stack((starts, ends)).ravel()
-        lowest = np.minimum.reduceat(sources, bounds)[::2]
-        found[found] = lowest != np.maximum.reduceat(sources, bounds)[::2]
+        starts = np.minimum(np.cumsum(lengths) - lengths, len(slots) - 1)
+        sources = view.source[slots]
+        found &= np.minimum.reduceat(sources, starts) != np.maximum.reduceat(sources, starts)
+        found[found] = [_is_channel(survey, entity) for entity in entities[found].tolist()]
     return found
 
 
