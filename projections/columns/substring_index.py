@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import threading
-import unicodedata
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
@@ -18,6 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import I32, I64, Bool
+from engramlog.projections.text.decomposing import decomposed
 
 BLOCK = 32_768
 """Texts in one string; other threads run between strings."""
@@ -36,7 +36,7 @@ def strip_diacritics(text: str) -> str:
     """Lower case without combining marks; letters that do not decompose (ß, ø, ł) stay."""
     if text.isascii():
         return text.lower()
-    return _MARKS.sub("", unicodedata.normalize("NFD", text)).lower()
+    return _MARKS.sub("", decomposed("NFD", text)).lower()
 
 
 def occurrences(piece: str, text: str) -> int:

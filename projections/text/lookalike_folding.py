@@ -4,8 +4,8 @@ One way only: the result finds words and is never shown.
 """
 
 import re
-import unicodedata
 
+from engramlog.projections.text.decomposing import decomposed
 from engramlog.projections.text.invisible_characters import plain, seen
 
 _MARKS = re.compile(
@@ -30,7 +30,7 @@ def folded(text: str) -> str:
     if text.isascii():
         return seen(text).lower()
     short = seen(text).replace(_LONGEST, " ")
-    text = _MARKS.sub("", unicodedata.normalize("NFKD", short)).lower()
+    text = _MARKS.sub("", decomposed("NFKD", short)).lower()
     return text.translate(_LOOK_ALIKES)
 
 

@@ -11,6 +11,8 @@ import unicodedata
 from collections.abc import Callable
 from itertools import pairwise
 
+from engramlog.projections.text.decomposing import decomposed
+
 _OTHER = re.compile(
     "[ßẞı\u0300-\u1dff\u1f00-\u1fff\u20d0-\u20ff\u2c00-\u2c5f\u2c80-\u2dff\u2e80-\ua71f"
     "\ua800-\uffef\U00010000-\U0001efff\U00020000-\U000323af\U000e0100-\U000e01ef]+"
@@ -21,9 +23,12 @@ _OMITTED = re.compile(
     "[\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"
     "\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed\u08d3-\u08ff"
     "\u093c\u09bc\u0a3c\u0abc\u0b3c\u1ab0-\u1aff\u1dc0-\u1dff\u200c\u200d\ufe00-\ufe0d"
-    "\ufe20-\ufe2f\U000e0100-\U000e01ef]+"
+    "\ufdfa\ufe20-\ufe2f\U000e0100-\U000e01ef]+"
 )
-"""Accents, vowel points, tatweel, nukta, joiners and variation selectors."""
+"""Accents, vowel points, tatweel, nukta, joiners, variation selectors, and a ligature of eighteen
+letters."""
+_PARTED = re.compile("[\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?|[\u3041-\u30ff][\u3099\u309a]")
+"""Letters of Korean and Japanese, decomposed."""
 _ZEROS = "٠۰०০੦૦୦௦౦೦൦๐໐༠၀០"
 _SAME = str.maketrans(
     {ord(zero) + n: str(n) for zero in _ZEROS for n in range(10)}
@@ -59,7 +64,7 @@ _AFFIXES = {
         "(?<=...)(?:и?[аяыи]ми|[оеу]му|[оеа]го|и?[аяыи]х|и?[еоаяыи]м|[ое]в|[аяоеиыую]{0,2}[аяоеиыуюьэ])$"
     ),
     "greek": re.compile("(?<=...)(?:ου[σν]?|ων|[οεηαι]σ|ο[ιν]|ει|αι|[ηα]ν|[ηαοιεωυ])$"),
-    "devanagari": re.compile("(?<=..)(?:ियाँ|ियां|ियों|[\u093e-\u094c\u0902]+)$"),
+    "devanagari": re.compile("(?<=..)(?:ियाँ|ियां|ियों|[\u093e-\u094c\u0902]{1,3})$"),
 }
 """What a word loses: Arabic as in light10, the others what most cases and numbers add."""
 
@@ -89,14 +94,19 @@ def in_letters(text: str) -> str:
 
 
 def _read(run: str, unspaced: Callable[[str], str]) -> str:
-    plain = _OMITTED.sub("", unicodedata.normalize("NFKD", run)).casefold().translate(_SAME)
+    bare = decomposed("NFKD", _OMITTED.sub("", run))
+    plain = _OMITTED.sub("", bare).casefold().translate(_SAME)
 
     def word(match: re.Match[str]) -> str:
         script = match.lastgroup or ""
         affixes = _AFFIXES.get(script)
         return unspaced(match[0]) if affixes is None else affixes.sub("", match[0])
 
-    return _WORDS.sub(word, unicodedata.normalize("NFC", plain))
+    return _WORDS.sub(word, _PARTED.sub(_composed, plain))
+
+
+def _composed(parts: re.Match[str]) -> str:
+    return unicodedata.normalize("NFC", parts[0])
 
 
 def _letters(run: str) -> str:
