@@ -52,6 +52,13 @@ def work(view: View, read: Callable[[View], object]) -> int:
     for name, column in vars(view).items():
         if isinstance(column, np.ndarray):
             setattr(view, name, column.view(CountedArray))
+    _elements[0] = 0
+    lines = line_work(lambda: read(view))
+    return _elements[0] + lines
+
+
+def line_work(do: Callable[[], object]) -> int:
+    """How many lines of the package run."""
     lines = [0]
 
     def line(frame: FrameType, event: str, _: Any) -> Any:
@@ -63,14 +70,13 @@ def work(view: View, read: Callable[[View], object]) -> int:
         ours = frame.f_code.co_filename.startswith(_PACKAGE)
         return line(frame, event, argument) if ours else None
 
-    _elements[0] = 0
     before = sys.gettrace()
     sys.settrace(call)
     try:
-        read(view)
+        do()
     finally:
         sys.settrace(before)
-    return _elements[0] + lines[0]
+    return lines[0]
 
 
 def sql_work(db: apsw.Connection, read: Callable[[apsw.Connection], object]) -> int:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from msgspec import Struct
 
 from engramlog.eventlog.event import Draft, fact_partition
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import ConflictResolved, FactAsserted, FactAttributes, Value
 from engramlog.projections.cid import with_cid
+from engramlog.projections.image.rival_values import Validity, have_rivals
 from engramlog.projections.memories.attribute_rules import PLAIN
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.conflicts.denials import open_denials
@@ -59,7 +62,7 @@ _NOT_IN_CONFLICT = Refused(
 )
 
 
-class _Side(Struct, frozen=True):
+class DisputeSide(Struct, frozen=True):
     """One live fact of the disputed key."""
 
     id: str
@@ -82,7 +85,7 @@ class _Side(Struct, frozen=True):
     def value(self) -> tuple[str, str]:
         return self.value_type, self.value_v
 
-    def overlaps(self, other: _Side) -> bool:
+    def overlaps(self, other: DisputeSide) -> bool:
         return (
             self.valid_from_us < other.valid_until_us and other.valid_from_us < self.valid_until_us
         )
@@ -113,7 +116,7 @@ def resolve_conflict(command: ResolveConflict, context: Context) -> Decision | R
     if command.winning_fact_id is None:
         return _MISSING
     named = query_one(context.db, _FACT, (command.winning_fact_id,))
-    winner = None if named is None else _Side(*named)
+    winner = None if named is None else DisputeSide(*named)
     of_key = winner is not None and winner.key == key
     shown = readable(context, command.rights, [command.winning_fact_id])
     of_key &= command.winning_fact_id in shown
@@ -132,7 +135,7 @@ def _resolve_denial(
         return _ABSENT
     if len(readable(context, command.rights, [fact, marker])) < 2:
         return _ABSENT
-    denied, record = (_Side(*row[:-1]) for row in rows if row is not None)
+    denied, record = (DisputeSide(*row[:-1]) for row in rows if row is not None)
     check_touching(context, command.rights, denied.garden_id, _ABSENT)
     if resolved is not None or marker not in open_denials(context.db, fact):
         return Refused("conflict_already_resolved", "conflict already resolved")
@@ -158,12 +161,12 @@ def _asked(command: ResolveConflict) -> tuple[str, tuple[str, ...]]:
 
 def _sides(
     key: Key, fact: str, context: Context, rights: Authorization | None
-) -> tuple[_Side, _Side] | None:
+) -> tuple[DisputeSide, DisputeSide] | None:
     """The two sides that the caller sees (``open_values``): the conflict's value against one
     claimed later, each by its newest fact, both valid now, and together at some time. None if a
     value is no longer claimed."""
     value = query_one(context.db, _VALUE_OF, (fact,))
-    claimants = [_Side(*row) for row in query(context.db, _CLAIMANTS, (*key, context.now_us))]
+    claimants = [DisputeSide(*row) for row in query(context.db, _CLAIMANTS, (*key, context.now_us))]
     shown = readable(context, rights, [side.id for side in claimants])
     claimants = [side for side in claimants if side.id in shown]
     mine = [side for side in claimants if side.value == value]
@@ -173,19 +176,34 @@ def _sides(
     last = max(side.hlc for side in mine)
     later = {side.value for side in rivals if side.hlc > last}
     rivals = [side for side in rivals if side.value in later] or rivals
-    for own in mine:
-        for rival in rivals:
-            unexpired = min(own.valid_until_us, rival.valid_until_us) > context.now_us
-            if unexpired and own.overlaps(rival):
-                return rival, own
-    return rivals[0], mine[0]
+    unexpired = (
+        [side for side in sides if side.valid_until_us > context.now_us] for sides in (mine, rivals)
+    )
+    return first_overlap(*unexpired) or (rivals[0], mine[0])
+
+
+def first_overlap(
+    mine: Sequence[DisputeSide], rivals: Sequence[DisputeSide]
+) -> tuple[DisputeSide, DisputeSide] | None:
+    """The first of ``mine`` that overlaps a rival, after the first rival that it overlaps."""
+    facing = have_rivals(_validity(mine, 0), _validity(rivals, 1))
+    if not facing.any():
+        return None
+    own = mine[int(facing.argmax())]
+    return next(rival for rival in rivals if own.overlaps(rival)), own
+
+
+def _validity(sides: Sequence[DisputeSide], value: int) -> Validity:
+    starts = np.array([side.valid_from_us for side in sides], dtype=np.int64)
+    ends = np.array([side.valid_until_us for side in sides], dtype=np.int64)
+    return Validity(starts, ends, np.full(len(sides), value, dtype=np.int32))
 
 
 def _settle(
     command: ResolveConflict,
     context: Context,
-    winner: _Side | None,
-    losing: tuple[_Side, ...],
+    winner: DisputeSide | None,
+    losing: tuple[DisputeSide, ...],
     losers: list[tuple[str, str]],
 ) -> Decision:
     """Keep the winner (None: the new value) and set aside ``losers`` (id, source)."""
@@ -228,7 +246,7 @@ def _settle(
 
 
 def _losers(
-    command: ResolveConflict, losing: tuple[_Side, ...], context: Context
+    command: ResolveConflict, losing: tuple[DisputeSide, ...], context: Context
 ) -> list[tuple[str, str]]:
     """(id, source) of every live fact of the losing values that the caller sees."""
     found = [
@@ -240,7 +258,7 @@ def _losers(
     return [each for each in found if each[0] in shown]
 
 
-def _level(side: _Side, context: Context) -> int:
+def _level(side: DisputeSide, context: Context) -> int:
     return (present_attributes(context.db, side.id) or PLAIN).classification
 
 
