@@ -1,10 +1,10 @@
 """Relations that usually are set-valued: a new node declares them so at its first start."""
 
 _NAMES = """
-    allergic_to attended belongs_to child colleague dislikes event friend goal has hobby
-    interested_in interest knows language likes mentioned mentions member_of note owns parent
-    participant pet plays said sibling skill speaks studied tag tagged uses visited wants
-    watched worked_on works_on works_with
+    allergic_to answered asked attended belongs_to child colleague dislikes event friend goal
+    has hobby interest interested_in knows language likes member_of mentioned mentions message
+    note owns parent participant pet plays said sibling skill speaks studied tag tagged uses
+    visited wants watched worked_on works_on works_with wrote
 """
 USUAL_RELATIONS = tuple(
     sorted(
