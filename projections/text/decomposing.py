@@ -1,8 +1,7 @@
 """Canonical and compatibility decompositions in linear time.
 
-``unicodedata`` sorts the marks of a letter by insertion: a letter with a hundred thousand marks takes
-minutes. So a long text is decomposed in pieces, which end before a letter unless one has too many
-marks.
+``unicodedata`` sorts the marks of a letter by insertion: a hundred thousand take minutes. So a long
+text is decomposed in pieces, which end before a letter unless one has too many marks.
 """
 
 import unicodedata
