@@ -159,6 +159,8 @@ def _line_error(fault: msgspec.ValidationError) -> LineError:
     where, message = found[1], text[: found.start()]
     if where == "op":
         return LineError(f"must be one of {', '.join(OPERATIONS)}", "op")
+    if where == "value" and message.startswith("Expected `object`"):
+        message += ': a text is {"type": "string", "v": "…"}'
     return LineError(message, where)
 
 

@@ -38,3 +38,9 @@ def test_a_date_alone_is_its_first_moment(given: str, stored: str) -> None:
     )
     assert isinstance(line, AssertLine)
     assert assert_command(line, 1_000).valid_from == stored
+
+
+def test_a_plain_text_as_value_is_told_how_to_be_written() -> None:
+    line = b'{"entity": "user:ann", "relation": "said", "value": "hi", "source": "user:ann"}'
+    with pytest.raises(LineError, match=r'value: .*a text is \{"type": "string", "v": "…"\}'):
+        decode_line(line)
