@@ -22,7 +22,7 @@ from engramlog.eventlog.signing import SignedHeads, signature_fault
 from engramlog.replay.verify_keys import Fault
 from engramlog.replay.verify_rows import RowCheck, bare_row
 
-PAGE_EVENTS = 2_000
+PAGE_EVENTS = 500
 
 Progress = Callable[[int, int], None]
 """Called with (events checked, all events)."""
