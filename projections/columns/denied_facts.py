@@ -89,8 +89,10 @@ class DeniedFacts:
         self._denied[fact] = True
 
     def _list(self, position: int, number: int, place: int) -> None:
-        for column, entry in zip(reversed(self._order), (place, number, position), strict=True):
-            column.append(entry)  # the position last: readers begin with it
+        positions, numbers, places = self._order
+        numbers.append(number)
+        places.append(place)
+        positions.append(position)  # the last: readers begin with it
 
     def _list_all(self, number: int) -> None:
         for place, position in enumerate(self.series[number].positions):
