@@ -20,6 +20,7 @@ from msgspec import Struct, json
 from engramlog.api.http.auth import PRINCIPAL, Caller, require
 from engramlog.api.http.bodies import DirectResponse, answer
 from engramlog.api.http.call import Call, note_unread, parameters_of
+from engramlog.api.http.callers import RightsChanged
 from engramlog.api.http.compression import compress, is_large
 from engramlog.api.http.connections import connection_of
 from engramlog.api.http.errors import ApiError, coded, from_typed
@@ -178,7 +179,11 @@ class Endpoint:
         if names_position(request):
             request = await at_position(request, service)
             caller = self._caller(request, service)
-        made = await route.answer(Call(service, caller, request, segments))
+        call = Call(service, caller, request, segments)
+        try:
+            made = await route.answer(call)
+        except RightsChanged:
+            made = await route.answer(call.by(self._caller(request, service)))
         if made is None:
             response = web.Response(status=route.status)
         elif isinstance(made, Struct) or not isinstance(made, web.StreamResponse):

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from engramlog.api.answers.fact_record import FactRecord, Warnings
 from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.http.auth import Caller
 from engramlog.api.http.bodies import answer, parse_body, query_of, read_bytes, unknown_fields
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.state.cursors import Cursor, filters_digest
@@ -89,9 +90,15 @@ class Call(RequestContext):
         return parsed
 
     def check_rights(self) -> None:
-        """Raises ApiError 401 or 409 ``rights_changed`` if the caller has not the rights any more
-        with which the request began. In any thread."""
+        """Raises ApiError 401 or RightsChanged if the caller has not the rights any more with which
+        the request began. In any thread, and only before the request changes anything."""
         self.service.callers.check(self.caller, self.request.headers.get("Authorization"))
+
+    def by(self, caller: Caller) -> "Call":
+        """The same request with the rights of ``caller``."""
+        made = Call(self.service, caller, self.request, self.segments)
+        made._body.extend(self._body)
+        return made
 
     async def in_long_pool(
         self, work: Callable[[], Result], *, pool: LongWork | None = None, admitted: bool = False

@@ -1,11 +1,19 @@
 """Who sends a request, by the keys, gardens and capabilities of this moment."""
 
 from engramlog.api.http.auth import Caller, KnownCallers, identify, of_held_scopes
-from engramlog.api.http.errors import coded
+from engramlog.api.http.errors import ApiError
 from engramlog.api.node.issuers import issuers_of
 from engramlog.api.node.node import Node
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.projections.rights.capability_token import BEARER_PREFIX
+
+
+class RightsChanged(ApiError):
+    """The caller has other rights than those with which the request began."""
+
+    def __init__(self) -> None:
+        message = "your rights changed while the request waited: repeat it"
+        super().__init__(409, {"code": "rights_changed", "message": message})
 
 
 class Callers:
@@ -29,13 +37,13 @@ class Callers:
 
     def check(self, caller: Caller, header: str | None) -> None:
         """Look again after a wait, in any thread. Raises ApiError 401 if the key is no longer
-        valid, 409 ``rights_changed`` if its rights are no longer those of ``caller``."""
+        valid, RightsChanged if its rights are no longer those of ``caller``."""
         proven = caller.key_id is not None or caller.capability is not None
         present = self._identified(header, self.keys_required and proven, None)
         if self._held != EVERY_SCOPE:
             present = of_held_scopes(present, self._held, "read")
         if present != caller:
-            raise coded("rights_changed", "your rights changed while the request waited: repeat it")
+            raise RightsChanged
 
     def _identified(self, header: str | None, required: bool, known: KnownCallers | None) -> Caller:
         node = self._node
