@@ -56,7 +56,7 @@ WHERE key_hash=? AND from_position<=? ORDER BY from_position DESC
 """
 _START = (2**62, "")
 _WANTED: dict[Status | None, str] = {
-    None: "TRUE",
+    None: "(to_position > ?1 OR resolved_position <= ?1)",
     "resolved": "resolved_position <= ?1",
     "unresolved": "to_position > ?1",
 }

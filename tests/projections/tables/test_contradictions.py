@@ -24,6 +24,7 @@ from engramlog.projections.writing.commands import (
     ResolveConflict,
     RetractFact,
 )
+from tests.worlds.counted_work import line_work
 from tests.worlds.histories import START_US, asserted
 
 RIGHTS = everything()
@@ -204,3 +205,23 @@ def test_an_expired_fact_contradicts_nothing_whatever_others_of_its_key_say(node
     flags = are_contradicted(view, every, node.moment(), RIGHTS).tolist()
     alone = [are_contradicted(view, every[n : n + 1], node.moment(), RIGHTS)[0] for n in range(3)]
     assert flags == alone == [True, True, False]
+
+
+def test_conflicts_that_ended_cost_the_list_nothing_but_their_place_in_the_table(
+    node: Node,
+) -> None:
+    def come_and_go(times: int) -> None:
+        for _ in range(times):
+            write(node, RetractFact(fact_id=says(node, "CTO", "agent:max")))
+
+    def lines() -> int:
+        view, moment = node.reader.pin(), node.moment()
+        return line_work(lambda: list(conflicts(node.reader, view, RIGHTS, moment)))
+
+    says(node, "CEO", "agent:ann")
+    come_and_go(10)
+    once = lines()
+    come_and_go(30)
+    with node.reader.pool.connection() as db:
+        assert query(db, "SELECT count(*) FROM conflicts") == [(40,)]
+    assert lines() == once
