@@ -56,15 +56,19 @@ _WORDS = re.compile(
     "|(?P<cyrillic>[\u0430-\u052f]+)|(?P<greek>[\u03ac-\u03ce]+)|(?P<devanagari>[\u0900-\u0963]+)"
 )
 _AFFIXES = {
-    "arabic": re.compile(
-        "^(?:و?(?:[بكف]?ال|لل)(?=..)|و(?=...))|(?<=..)(?:ان|ات|ون|ين|يه|[هي])?(?:ها|هم|نا|كم)?$"
+    "arabic": (
+        re.compile("^(?:و?(?:[بكف]?ال|لل)(?=..)|و(?=...))"),
+        re.compile("(?<=..)(?:ان|ات|ون|ين|يه|[هي])?(?:ها|هم|نا|كم)?$"),
     ),
-    "hebrew": re.compile("^[והבלכמש]+(?=...)|(?<=...)(?:ים|ות)$"),
-    "cyrillic": re.compile(
-        "(?<=...)(?:и?[аяыи]ми|[оеу]му|[оеа]го|и?[аяыи]х|и?[еоаяыи]м|[ое]в|[аяоеиыую]{0,2}[аяоеиыуюьэ])$"
+    "hebrew": (re.compile("^[והבלכמש]+(?=...)"), re.compile("(?<=...)(?:ים|ות)$")),
+    "cyrillic": (
+        re.compile(
+            "(?<=...)(?:и?[аяыи]ми|[оеу]му|[оеа]го|и?[аяыи]х|и?[еоаяыи]м|[ое]в"
+            "|[аяоеиыую]{0,2}[аяоеиыуюьэ])$"
+        ),
     ),
-    "greek": re.compile("(?<=...)(?:ου[σν]?|ων|[οεηαι]σ|ο[ιν]|ει|αι|[ηα]ν|[ηαοιεωυ])$"),
-    "devanagari": re.compile("(?<=..)(?:ियाँ|ियां|ियों|[\u093e-\u094c\u0902]{1,3})$"),
+    "greek": (re.compile("(?<=...)(?:ου[σν]?|ων|[οεηαι]σ|ο[ιν]|ει|αι|[ηα]ν|[ηαοιεωυ])$"),),
+    "devanagari": (re.compile("(?<=..)(?:ियाँ|ियां|ियों|[\u093e-\u094c\u0902]{1,3})$"),),
 }
 """What a word loses: Arabic as in light10, the others what most cases and numbers add."""
 
@@ -98,9 +102,12 @@ def _read(run: str, unspaced: Callable[[str], str]) -> str:
     plain = _OMITTED.sub("", bare).casefold().translate(_SAME)
 
     def word(match: re.Match[str]) -> str:
-        script = match.lastgroup or ""
-        affixes = _AFFIXES.get(script)
-        return unspaced(match[0]) if affixes is None else affixes.sub("", match[0])
+        text, script = match[0], match.lastgroup or ""
+        if script not in _AFFIXES:
+            return unspaced(text)
+        for affix in _AFFIXES[script]:  # the stem that one leaves must be long enough for the next
+            text = affix.sub("", text)
+        return text
 
     return _WORDS.sub(word, _PARTED.sub(_composed, plain))
 

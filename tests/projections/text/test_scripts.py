@@ -1,6 +1,7 @@
 """Terms and names in other scripts than the Latin one."""
 
 import unicodedata
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -33,6 +34,8 @@ TEXTS = st.text(
         ("แม่แพ้", ["แม่", "ม่แ", "แพ้"]),
         ("ปี๒๕๖๗", ["ปี", "2567"]),
         ("والمكتبة المكتب مكتبنا", ["مكتب", "مكتب", "مكتب"]),
+        ("الآن والان", ["ان", "ان"]),
+        ("בבתים", ["תים"]),
         ("مُحَمَّد محمـد ٤٢", ["محمد", "محمد", "42"]),
         ("הַסֵּפֶר ספרים בית־ספר", ["ספר", "ספר", "בית", "ספר"]),
         ("मंज़िल मंजिल चाबी चाबियाँ", ["मंजिल", "मंजिल", "चाब", "चाब"]),
@@ -90,3 +93,12 @@ def test_no_term_is_empty(text: str) -> None:
 @given(st.text(st.characters(max_codepoint=0x24F, exclude_characters="ßı"), max_size=40))
 def test_latin_script_stays(text: str) -> None:
     assert in_pairs(text) == in_letters(text) == text
+
+
+@pytest.mark.parametrize(
+    "pieces", ["و ال لل ب ان ات ون يه ه ها نا", "ה ו ב מ ים ות", "а е и ами ого ов"]
+)
+def test_a_word_of_affixes_alone_keeps_a_stem(pieces: str) -> None:
+    for word in map("".join, product(pieces.split(), repeat=3)):
+        (stem,) = terms(word)
+        assert len(stem) >= 2
