@@ -100,18 +100,23 @@ class Call(RequestContext):
         made._body.extend(self._body)
         return made
 
+    def checked(self, work: Callable[[], Result]) -> Callable[[], Result]:
+        """Work that waits for a thread, and then begins with ``check_rights``."""
+
+        def begun() -> Result:
+            self.check_rights()
+            return work()
+
+        return begun
+
     async def in_long_pool(
         self, work: Callable[[], Result], *, pool: LongWork | None = None, admitted: bool = False
     ) -> Result:
         """Run long work where it delays no other read; ``pool``: another than the usual one. Raises
         as ``LongWork``, and as ``check_rights`` if the rights change before its turn."""
 
-        def checked() -> Result:
-            self.check_rights()
-            return work()
-
         long = pool or self.service.long
-        return await long.run(self.caller.principal, checked, admitted=admitted)
+        return await long.run(self.caller.principal, self.checked(work), admitted=admitted)
 
     def session(self) -> str | None:
         """The ``Stigmem-Session`` header. Raises ApiError 400 ``session_id_too_long`` or

@@ -122,11 +122,7 @@ class Route(Struct, frozen=True, kw_only=True):
         attempts = ATTEMPTS_MAX
         while True:
             try:
-                if self.is_async:
-                    made = await self.handler(call, **given)
-                else:
-                    work = partial(self.handler, call, **given)
-                    made = await (call.in_long_pool(work) if self.long else call.in_pool(work))
+                made = await self._handled(call, given)
                 break
             except ErasedMeanwhile as fault:
                 if self.changes:  # it may have written, and must not write again
@@ -138,6 +134,12 @@ class Route(Struct, frozen=True, kw_only=True):
         if given and getattr(made, "warnings", None) is UNSET:
             return warned(cast("Warns", made), *given.values())
         return made
+
+    async def _handled(self, call: Call, given: dict[str, BaseModel]) -> Any:
+        if self.is_async:
+            return await self.handler(call, **given)
+        work = partial(self.handler, call, **given)
+        return await (call.in_long_pool(work) if self.long else call.in_pool(call.checked(work)))
 
 
 QUERY = "query"

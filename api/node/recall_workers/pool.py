@@ -136,15 +136,17 @@ class RecallWorkers:
         *,
         shape: Shape,
         verify: bool,
+        check: Callable[[], None],
         here: Callable[[], Awaitable[RecallOutcome]],
     ) -> RecallOutcome:
-        """The answer to a recall, from a worker or, by ``here``, from this process. Raises ApiError
+        """The answer to a recall, from a worker or, by ``here``, from this process. ``check``:
+        raises ApiError if the caller's rights changed while it waited for a worker. Raises ApiError
         as ``answered``."""
         self._under_way += 1
         try:
             found: RecallOutcome | None = None
             if self._open and (self._under_way > 1 or self._wanted is not None):
-                found = await self._from_worker(caller, body, warnings, shape, verify)
+                found = await self._from_worker(caller, body, warnings, shape, verify, check)
             if found is not None:
                 return found
             return await here()
@@ -152,7 +154,13 @@ class RecallWorkers:
             self._under_way -= 1
 
     async def _from_worker(
-        self, caller: Caller, body: RecallBody, warnings: list[str], shape: Shape, verify: bool
+        self,
+        caller: Caller,
+        body: RecallBody,
+        warnings: list[str],
+        shape: Shape,
+        verify: bool,
+        check: Callable[[], None],
     ) -> RecallOutcome | None:
         """A worker's answer; None if no worker can answer."""
         self._overlaps += 1
@@ -164,7 +172,7 @@ class RecallWorkers:
             self._renew()
         if not self.ready or verify or not self._fits(body):
             return None
-        return await self._answered(caller, body, warnings, shape)
+        return await self._answered(caller, body, warnings, shape, check)
 
     def _fits(self, body: RecallBody) -> bool:
         """Whether a worker can answer: it has neither cards nor the vectors of ended facts."""
@@ -175,12 +183,22 @@ class RecallWorkers:
         return not profile_named(self._node.reader, name, position).cards.fast_path
 
     async def _answered(
-        self, caller: Caller, body: RecallBody, warnings: list[str], shape: Shape
+        self,
+        caller: Caller,
+        body: RecallBody,
+        warnings: list[str],
+        shape: Shape,
+        check: Callable[[], None],
     ) -> RecallOutcome | None:
         try:
             worker = await asyncio.wait_for(self._idle.get(), IDLE_SECONDS_MAX)
         except TimeoutError:
             return None
+        try:
+            check()
+        except ApiError:
+            self._idle.put_nowait(worker)
+            raise
         question = Question(
             body=body.model_dump(
                 mode="json", include=set(RecallBody.model_fields), exclude_unset=True

@@ -74,8 +74,9 @@ async def _recall(call: Call, body: RecallBody, warnings: list[str], shape: Shap
         warnings,
         shape=shape,
         verify=verify,
+        check=call.check_rights,
         here=lambda: call.in_pool(
-            lambda: answered(call, body, warnings, shape=shape, verify=verify)
+            call.checked(lambda: answered(call, body, warnings, shape=shape, verify=verify))
         ),
     )
     call.service.tracker.note(found.used, found.at_us)

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from engramlog.api.node.long_work import LongWork
+from engramlog.api.node.service import READ_THREADS
 from engramlog.api.routes.time_travel import export
 from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 from tests.worlds.waiting import until
@@ -158,6 +159,34 @@ def test_a_key_revoked_while_its_request_waits_for_its_turn_reads_nothing(live: 
     asking.start()
     until(lambda: long.waiting)
     revoke(live, "agent:ann")
+    free.set()
+    asking.join(60)
+    assert found[0].status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "options"),
+    [
+        ("GET", "/v1/search?q=plan", {}),
+        ("POST", "/v1/recall", {"json": {"query": "plan", "scope": "company"}}),
+    ],
+)
+def test_a_key_revoked_while_its_read_waits_for_a_thread_reads_nothing(
+    live: LiveNode, method: str, path: str, options: dict[str, Any]
+) -> None:
+    ann, bob = live.key_of("ann"), live.key_of("bob")
+    pool = live.service().pool
+    free = threading.Event()
+    for _ in range(READ_THREADS):
+        pool.submit(free.wait)
+    found: list[Any] = []
+    asking = threading.Thread(
+        target=lambda: found.append(live.call(method, path, key=ann, **options))
+    )
+    asking.start()
+    until(pool._work_queue.qsize)
+    revoke(live, "agent:ann")
+    live.state(key=bob)
     free.set()
     asking.join(60)
     assert found[0].status_code == 401
