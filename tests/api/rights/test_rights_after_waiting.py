@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +15,9 @@ import pytest
 from engramlog.api.node.long_work import LongWork
 from engramlog.api.node.service import READ_THREADS
 from engramlog.api.routes.time_travel import export
+from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.kinds import PeerDeclared, PeerGrants, PeerStateSet
+from tests.worlds.federation.forged import Forger
 from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 from tests.worlds.waiting import until
 
@@ -258,3 +262,21 @@ def test_an_export_is_whole_if_others_write_meanwhile(
     bob = live.key_of("bob")
     told = exported_during(live, stopped, lambda: live.state(key=bob, v="later"))
     assert told == ["first", "second", "third"]
+
+
+@pytest.mark.parametrize("path", ["tombstones/ingest", "facts/push"])
+def test_a_peer_revoked_while_its_body_arrives_writes_nothing(
+    serve: Callable[..., LiveNode], tmp_path: Path, path: str
+) -> None:
+    live = serve(auth_required=True, federation_enabled=True, federation_push_enabled=True)
+    peer = Forger(tmp_path / "peer", FixedClock(live.node.clock.now_us()))
+    declared = PeerDeclared(
+        peer_id="peer-1", node_id=peer.id, node_url="http://127.0.0.1:9", signed_at="",
+        public_key=peer.identity.public_key_b64, allowed_scopes=["company"], signature="",
+    )  # fmt: skip
+    grants = PeerGrants(scopes=["company"], pull=False)
+    live.node.write(declared)
+    live.node.write(PeerStateSet(peer_id="peer-1", state="active", grants=grants))
+    sent = HalfSent(live, f"/v1/federation/{path}", peer.token(live.node.node_id), {"facts": []})
+    live.node.write(PeerStateSet(peer_id="peer-1", state="revoked"))
+    assert sent.rest() == (401, {"detail": "peer_not_approved"})
