@@ -20,6 +20,7 @@ from engramlog.projections.tables.facts.facts import fact_id
 from engramlog.projections.tables.projector import Projector, SmallPart
 
 WALK_HASHES_MAX = 10_000
+WALK_LINKS_MAX = 100_000
 
 _LINKS = "SELECT from_position, parent_hash FROM derivations ORDER BY from_position"
 _PARENTS = """
@@ -119,11 +120,12 @@ def closes_cycle(
     it has seen.
 
     Content from which nothing was derived yet, as nearly all new content, cannot close one. For
-    other content, follows at most ``WALK_HASHES_MAX`` ancestors. A larger history counts as a
-    cycle, so the check is bounded and never accepts an unfinished walk.
+    other content, follows at most ``WALK_HASHES_MAX`` ancestors and ``WALK_LINKS_MAX`` links. A
+    larger history counts as a cycle, so the check is bounded and never accepts an unfinished walk.
     """
     seen: set[str] = set()
     waiting = list(parents)
+    followed = 0
     children = [str(fact) for (fact,) in query(db, _CHILDREN, (child_hash, garden_id))]
     if child_hash not in waiting and not readable(children):
         return False
@@ -141,4 +143,7 @@ def closes_cycle(
         links = [(link, ours) for link, fact, ours in rows if fact in shown]
         ours_alone = not all(ours for _, ours in links) and stated_here(parent)
         waiting.extend(link for link, ours in links if ours or not ours_alone)
+        followed += len(links)
+        if followed > WALK_LINKS_MAX:
+            return True
     return False

@@ -9,6 +9,7 @@ import pytest
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.graph.provenance import NODES_MAX, walk
 from engramlog.projections.moment import Moment
+from engramlog.projections.tables.facts import derivations
 from tests.worlds.live import LiveNode, fact
 
 ABSENT = "sha256:" + "f" * 64
@@ -250,3 +251,15 @@ def test_a_fact_with_too_many_ancestors_says_so(live: LiveNode) -> None:
     known = {each["hash"] for each in answer["nodes"]}
     assert all(each["to"] in known for each in answer["edges"])
     assert np.unique([each["hash"] for each in answer["nodes"]]).size == NODES_MAX
+
+
+@pytest.mark.parametrize(("parents", "too_many"), [(3, False), (6, True)])
+def test_a_walk_over_too_many_links_counts_as_a_cycle(
+    serve: Callable[..., LiveNode], monkeypatch: pytest.MonkeyPatch, parents: int, too_many: bool
+) -> None:
+    monkeypatch.setattr(derivations, "WALK_LINKS_MAX", 5)
+    scratch, live = serve(), serve()
+    late = cid_of(scratch, entity="user:late")
+    derived(live, "child", late)  # so content ``late`` is walked
+    wide = derived(live, "wide", *(f"sha256:{n:064x}" for n in range(parents)))
+    assert refused(live, entity="user:late", derived_from=[wide["cid"]]) is too_many
