@@ -88,7 +88,8 @@ class Route(Struct, frozen=True, kw_only=True):
     @property
     def operation_id(self) -> str:
         """A unique name from method and path."""
-        return "_".join((self.method.lower(), *_WORD.findall(self.path)))
+        ending = ("folder",) if self.path[1:].endswith("/") else ()
+        return "_".join((self.method.lower(), *_WORD.findall(self.path), *ending))
 
     @property
     def summary(self) -> str:
