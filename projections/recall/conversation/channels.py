@@ -10,12 +10,13 @@ Only survivors count: facts that the caller may not read make no channel and no 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engramlog.projections.arrays import I8, I32, I64, Bool
-from engramlog.projections.ascending import distinct
+from engramlog.projections.arrays import I32, I64, Bool
+from engramlog.projections.columns.judged_numbers import JudgedNumbers
 from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.graph.smallest_names import with_most
 from engramlog.projections.image.view import VOICE_BASE
@@ -37,41 +38,17 @@ SOURCES_MAX = 16
 """The most sources compared with one word, those with the most facts first."""
 SAMPLE = 64
 """How many facts of a source tell whether it speaks in channels, the last ones."""
-_OTHER, _CHANNEL = 1, 2
-
-
-class Channels:
-    """Which entities are channels, judged when first asked, for one set of survivors. Any thread
-    may ask."""
-
-    def __init__(self) -> None:
-        self._judged: I8 = np.zeros(0, dtype=np.int8)
-
-    def hold(self, survey: Survey, entities: I32) -> Bool:
-        """For each of the entities, given by number."""
-        judged = self._judged
-        count = int(entities.max(initial=-1)) + 1
-        if count > len(judged):  # a thread that grows it at the same time judges some again
-            grown = np.zeros(2 * count, dtype=np.int8)
-            grown[: len(judged)] = judged
-            self._judged = judged = grown
-        found = judged[entities]
-        if not found.all():
-            new = distinct(entities[found == 0])
-            judged[new] = np.where(_channels(survey, new), _CHANNEL, _OTHER)
-            found = judged[entities]
-        return found == _CHANNEL
 
 
 def talks(survey: Survey, slots: I32) -> I64:
     """The conversation of each fact, before pauses divide it: a channel, else its voice."""
     view = survey.view
     entities = view.entity[slots]
-    known: Channels = survey.surviving.survivors.derived("channels", Channels)
-    channels = known.hold(survey, entities)
+    judged: JudgedNumbers = survey.surviving.survivors.derived("channels", JudgedNumbers)
+    inside = judged.among(entities, partial(channels, survey))
     found = view.voices(slots)
-    if channels.any():
-        found[channels] = CHANNEL_BASE + entities[channels].astype(np.int64)
+    if inside.any():
+        found[inside] = CHANNEL_BASE + entities[inside].astype(np.int64)
     return found
 
 
@@ -126,7 +103,7 @@ def _surviving(survey: Survey, slots: I32) -> I32:
     return slots[survey.survivor_mask[slots]]
 
 
-def _channels(survey: Survey, entities: I32) -> Bool:
+def channels(survey: Survey, entities: I32) -> Bool:
     """Which of the entities are channels. Few have facts of several sources, readable or not, and
     only these are looked at. An erasure during the recall may leave an entity without facts."""
     view = survey.view

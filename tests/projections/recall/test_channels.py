@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engramlog.projections.recall.conversation.called_names import read_as
 from engramlog.projections.recall.conversation.channels import (
     SAID_MIN,
-    Channels,
+    channels,
     machine_said,
     said_by,
     speaker_name,
@@ -84,7 +84,7 @@ def test_an_entity_whose_facts_are_gone_is_no_channel(gone: str) -> None:
     numbers = [found.view.entities.number(name) for name in (CHANNEL, gone)]
     asked = np.array(sorted(each for each in numbers if each is not None), dtype=np.int32)
     assert len(asked) == 2
-    assert Channels().hold(found, asked).tolist() == (asked == numbers[0]).tolist()
+    assert channels(found, asked).tolist() == (asked == numbers[0]).tolist()
 
 
 def test_sessions_that_are_sources_stay_conversations() -> None:
