@@ -75,11 +75,11 @@ def _speaker_called(survey: Survey, rows: Rows, word: str, calls_min: int) -> in
     slots = slots[survey.survivor_mask[slots]][-LOOKED_MAX:]
     if len(slots) < calls_min:
         return None
-    partners = _partners(survey, slots)
+    said_by = dict(zip(slots.tolist(), speakers(survey, slots).tolist(), strict=True))
+    partners = _partners(survey, slots, said_by)
     if len(partners) < calls_min:
         return None
     slot_at = {int(view.from_position[slot]): slot for slot in sorted(partners)}
-    own = dict(zip(slots.tolist(), speakers(survey, slots).tolist(), strict=True))
     calls, by_other, by_own = Counter[int](), Counter[int](), Counter[int]()
     pattern = _call_pattern(word)
     # A fact erased since the view was pinned has no row.
@@ -87,7 +87,7 @@ def _speaker_called(survey: Survey, rows: Rows, word: str, calls_min: int) -> in
         slot = slot_at[row.position]
         other = partners[slot]
         by_other[other] += 1
-        by_own[own[slot]] += 1
+        by_own[said_by[slot]] += 1
         calls[other] += bool(pattern.search(row.value_v))
     named = [
         entity
@@ -99,20 +99,20 @@ def _speaker_called(survey: Survey, rows: Rows, word: str, calls_min: int) -> in
     return named[0] if len(named) == 1 else None
 
 
-def _partners(survey: Survey, slots: I32) -> dict[int, int]:
-    """By slot: the other speaker of its conversation; only conversations of two."""
+def _partners(survey: Survey, slots: I32, said_by: Mapping[int, int]) -> dict[int, int]:
+    """By slot: the other speaker of its conversation; only conversations of two. ``said_by``: the
+    speaker of each slot."""
     assert survey.context is not None
     partners: dict[int, int] = {}
-    found_in = talks(survey, slots)
-    for talk in np.unique(found_in).tolist():
+    talk_of = talks(survey, slots)
+    for talk in np.unique(talk_of).tolist():
         said = talk_slots(survey, talk, survey.context.facts_max)
-        said_by = np.unique(speakers(survey, said)).tolist()
-        if len(said_by) != TOGETHER:
+        together = np.unique(speakers(survey, said)).tolist()
+        if len(together) != TOGETHER:
             continue
-        one, other = said_by
-        here = slots[found_in == talk]
-        for slot, by in zip(here.tolist(), speakers(survey, here).tolist(), strict=True):
-            partners[slot] = other if by == one else one
+        one, other = together
+        for slot in slots[talk_of == talk].tolist():
+            partners[slot] = other if said_by[slot] == one else one
     return partners
 
 

@@ -82,24 +82,24 @@ class Conversations(Struct, frozen=True):
 
 def conversations(survey: Survey, context: ConversationContext, slots: I32) -> Conversations:
     """The conversations of ``slots``."""
-    found_in = tuple(distinct(talks(survey, slots)).tolist())
-    key = (found_in, context, survey.gate)
+    wanted = tuple(distinct(talks(survey, slots)).tolist())
+    key = (wanted, context, survey.gate)
     kept: Remembered = survey.surviving.survivors.derived(
         "conversations", lambda: Remembered(CONVERSATIONS_KEPT_MAX)
     )
     found: Conversations | None = kept.get(key)
     if found is None:
-        found = _conversations_of(survey, context, found_in)
+        found = _conversations_of(survey, context, wanted)
         kept.put(key, found)
     return found
 
 
 def _conversations_of(
-    survey: Survey, context: ConversationContext, found_in: tuple[int, ...]
+    survey: Survey, context: ConversationContext, wanted: tuple[int, ...]
 ) -> Conversations:
     view, survivors = survey.view, survey.surviving.survivors
     lists = [np.empty(0, dtype=np.int32)]
-    for talk in found_in:
+    for talk in wanted:
         key = ("said", talk, context.facts_max, survey.gate)
         lists.append(
             survivors.derived(key, partial(_conversation_slots, survey, context.facts_max, talk))
