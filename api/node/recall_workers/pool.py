@@ -145,24 +145,17 @@ class RecallWorkers:
         self._under_way += 1
         try:
             found: RecallOutcome | None = None
-            if self._open and (self._under_way > 1 or self._wanted is not None):
-                found = await self._from_worker(caller, body, warnings, shape, verify, check)
+            together = self._under_way > 1 or self._wanted is not None
+            if self._open and together and self._may_answer(body, verify):
+                found = await self._answered(caller, body, warnings, shape, check)
             if found is not None:
                 return found
             return await here()
         finally:
             self._under_way -= 1
 
-    async def _from_worker(
-        self,
-        caller: Caller,
-        body: RecallBody,
-        warnings: list[str],
-        shape: Shape,
-        verify: bool,
-        check: Callable[[], None],
-    ) -> RecallOutcome | None:
-        """A worker's answer; None if no worker can answer."""
+    def _may_answer(self, body: RecallBody, verify: bool) -> bool:
+        """Whether a worker can answer. Begins or renews the workers if it is time."""
         self._overlaps += 1
         often = self._wanted is not None or self._overlaps > OVERLAPS_BEFORE_START
         if often and not self._begun and self._loaded():
@@ -170,9 +163,7 @@ class RecallWorkers:
         elif self._begun and self._heard is not self._semantics():
             _log.info("recall workers restart: the embedding model changed")
             self._renew()
-        if not self.ready or verify or not self._fits(body):
-            return None
-        return await self._answered(caller, body, warnings, shape, check)
+        return bool(self.ready) and not verify and self._fits(body)
 
     def _fits(self, body: RecallBody) -> bool:
         """Whether a worker can answer: it has neither cards nor the vectors of ended facts."""
