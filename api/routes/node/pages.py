@@ -50,6 +50,7 @@ start the node again. A released wheel carries the console.</p>
 
 
 @routes.add("GET /", permission="none", answers={302: None}, delegable=True)
+@routes.add("GET /ui/", permission="none", answers={302: None}, delegable=True)
 async def start(_: Call) -> web.Response:
     """Redirect to the console."""
     return web.Response(status=302, headers={"Location": "/ui"})
@@ -60,12 +61,6 @@ async def console(_: Call) -> web.Response:
     """The console, or a page that says how to build it."""
     page = _built().get(_PAGE, _PLAIN.encode())
     return _answer("html", page, "no-cache")
-
-
-@routes.add("GET /ui/", permission="none", answers={302: None}, delegable=True)
-async def console_folder(_: Call) -> web.Response:
-    """Redirect to the console."""
-    return web.Response(status=302, headers={"Location": "/ui"})
 
 
 @routes.add("GET /ui/{file}", permission="none", answers={200: None}, delegable=True)
