@@ -10,7 +10,6 @@ folder for the next run: half an hour's work the first time.
 import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from itertools import pairwise
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -19,8 +18,17 @@ from urllib.parse import quote
 import msgspec
 import numpy as np
 
+from benchmarks.quality_tables import (
+    BASELINE,
+    OURS,
+    Graded,
+    bootstraps,
+    categories,
+    reliability,
+    table_of,
+)
 from benchmarks.question_sets import SETS, Question, QuestionSet, Store, excerpts, stored
-from benchmarks.ranking import Answered, auc, found, paired_bootstrap
+from benchmarks.ranking import Answered, auc, found
 from benchmarks.report import Figure, percentile, say
 from benchmarks.table_questions import TABLES
 from engramlog.api.settings_sources import load_settings
@@ -30,15 +38,12 @@ from engramlog.projections.recall.request import RecallRequest
 
 PLENTY_TOKENS = 1_000_000
 BUDGETS = (720, 4096)
-BASELINE = "plain BM25"
-OURS = "default"
 VECTORS = Path(tempfile.gettempdir()) / "engramlog-benchmark-vectors"
 BUNDLED = EmbeddingSettings(provider="minilm")
 EXCERPT_TURNS = (5, 12, 30)
 EXCERPTS_MIN = 2
 EXCERPTS = 12
 """Excerpts of a set for each length; of each of its conversations at least ``EXCERPTS_MIN``."""
-CHANCES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 _PLAIN: dict[str, Any] = {
     "description": "One stage alone, as textbooks have it.",
@@ -48,9 +53,6 @@ _PLAIN: dict[str, Any] = {
 }
 _BM25 = {"name": "lexical", "weight": 1.0, "parameters": {"k1": 1.2, "b": 0.75}}
 _MEANING = {"name": "semantic", "weight": 1.0}
-
-Graded = dict[str, list[Answered]]
-"""By system: every question of a set with an answer in the memory."""
 
 
 def measure(facts: int) -> list[Figure]:
@@ -81,13 +83,13 @@ def measure(facts: int) -> list[Figure]:
             figures += _small_memories(chosen, kept, model)
         if chosen.made is None and chosen.kind != "passages":
             figures.append(_in_channels(chosen, kept / "channels", model))
-    print(_table(here, graded))
-    print(_categories(graded))
-    print(_bootstraps(graded))
+    print(table_of(here, graded))
+    print(categories(graded))
+    print(bootstraps(graded))
     for name, kinds in (("texts", SETS), ("tables", TABLES)):
         answers = [a for each in kinds if each in here for a in graded[each.name][OURS]]
         if answers:
-            print(_reliability(name, answers))
+            print(reliability(name, answers))
     return [*_found(here, graded), *figures, *_kinds_left_out(here, varied)]
 
 
@@ -306,7 +308,7 @@ def _small_memories(chosen: QuestionSet, kept: Path, model: EmbeddingSettings) -
                     (without, excerpt.unanswerable),
                 ):
                     to += [answered(store, profile, asked, chosen.cut) for asked in questions]
-        print(_reliability(f"{chosen.name}, excerpts of {turns} turns", [*answers, *without]))
+        print(reliability(f"{chosen.name}, excerpts of {turns} turns", [*answers, *without]))
         measured = f"{chosen.name}, excerpts of {turns} turns, weak evidence"
         figures.append(Figure(f"{measured}, no answer", _share([a.weak for a in without]), "%"))
         figures.append(Figure(f"{measured}, an answer", _share([a.weak for a in answers]), "%"))
@@ -354,50 +356,3 @@ def _kinds_left_out(sets: Sequence[QuestionSet], varied: Mapping[str, Graded]) -
         measured = f"{each.name}, its kind left out ({best})"
         figures.append(Figure(measured, mean[each.name][best], "%"))
     return figures
-
-
-def _table(sets: Sequence[QuestionSet], graded: Mapping[str, Graded]) -> str:
-    rows = [["system", *(f"{each.name} @{each.cut}" for each in sets)]]
-    for name in graded[sets[0].name]:
-        shares = [np.mean([a.found for a in graded[each.name][name]]) for each in sets]
-        rows.append([name, *(f"{share:.3f}" for share in shares)])
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
-
-
-def _categories(graded: Mapping[str, Graded]) -> str:
-    lines = ["", "by category: default, plain BM25 (questions)"]
-    for name, of in graded.items():
-        for category in sorted({a.category for a in of[OURS]}):
-            mine, theirs = (
-                [a.found for a in of[system] if a.category == category]
-                for system in (OURS, BASELINE)
-            )
-            shares = f"{np.mean(mine):.3f}, {np.mean(theirs):.3f} ({len(mine)})"
-            lines.append(f"  {name}, {category}: {shares}")
-    return "\n".join(lines)
-
-
-def _bootstraps(graded: Mapping[str, Graded]) -> str:
-    """``default`` against every other system, with the interval of the difference."""
-    lines = ["", "default is better by (95 % of paired resamples)"]
-    for name, of in graded.items():
-        ours = [a.found for a in of[OURS]]
-        for other, got in of.items():
-            if other != OURS:
-                d = paired_bootstrap(ours, [a.found for a in got])
-                lines.append(
-                    f"  {name}: {d.mean:+.3f}  [{d.low:+.3f}, {d.high:+.3f}]  than {other}"
-                )
-    return "\n".join(lines)
-
-
-def _reliability(name: str, answers: Sequence[Answered]) -> str:
-    """How often the best fact is evidence, by its score."""
-    lines = ["", f"{name}: the best score, and how often that fact is evidence (questions)"]
-    for low, high in pairwise(CHANCES):
-        within = [a for a in answers if low <= a.score < high]
-        if within:
-            share = np.mean([a.first for a in within])
-            lines.append(f"  {low:.1f} to {high:.1f}: {share:.2f} ({len(within)})")
-    area = auc([a.score for a in answers if a.first], [a.score for a in answers if not a.first])
-    return "\n".join([*lines, f"  evidence or not by the score: AUC {area:.3f}", ""])
