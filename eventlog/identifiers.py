@@ -7,7 +7,8 @@ name no origin.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from struct import Struct
@@ -79,3 +80,12 @@ def id_text(raw: bytes) -> str:
 def id_bytes(text: str) -> bytes:
     """The 16 bytes of a textual UUID. Raises ValueError on anything else."""
     return UUID(text).bytes
+
+
+def event_ids_of(texts: Iterable[str]) -> list[bytes]:
+    """The valid event ids that an erasure names; others are skipped."""
+    ids: list[bytes] = []
+    for text in texts:
+        with suppress(ValueError):  # a peer's event may hold any text
+            ids.append(id_bytes(text))
+    return ids

@@ -290,14 +290,7 @@ class WholeLog(EventLog, CopyableLog, Protocol):
     """A node's log: reads, writes, copies, and can be a copy."""
 
 
-class History(Protocol):
-    """The reads that look-ups of single events need."""
-
-    def positions_of(self, event_ids: Sequence[bytes]) -> dict[bytes, int]: ...
-    def read(self, after: int = 0, limit: int = 1000) -> list[Recorded]: ...
-
-
-def read_at(log: History, positions: Iterable[int]) -> Iterator[Recorded]:
+def read_at(log: ReadableLog, positions: Iterable[int]) -> Iterator[Recorded]:
     """The events at positions, in order. One read covers positions at most ``NEAR`` apart."""
     left = sorted({position for position in positions if position > 0})
     while left:

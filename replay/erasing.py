@@ -18,10 +18,9 @@ from msgspec import Struct
 
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.durable_file import replace
-from engramlog.eventlog.engines.erased_names import event_ids_of
 from engramlog.eventlog.errors import StorageFailed
 from engramlog.eventlog.event import Recorded
-from engramlog.eventlog.identifiers import id_text
+from engramlog.eventlog.identifiers import event_ids_of, id_text
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.kinds import ErasureCertified, FactErased, RecallAnswered
 from engramlog.eventlog.log import EventLog

@@ -8,9 +8,8 @@ from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.erasures import erasure_record
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.node.node_status import status_of_node
-from engramlog.eventlog.engines.erased_names import event_ids_of
 from engramlog.eventlog.event import Recorded
-from engramlog.eventlog.identifiers import id_text
+from engramlog.eventlog.identifiers import event_ids_of, id_text
 from engramlog.eventlog.kinds import FactErased
 from engramlog.projections.audit.effects import ChangedRow, effects, readers
 from engramlog.projections.audit.journal import Journal, JournalEntry

@@ -1,14 +1,13 @@
 """The one writing transaction, the same for every engine.
 
 It decides (idempotency, conditions, duplicate identifiers, sizes), links drafts onto the chain in
-memory, and passes everything to its ``Ledger`` on commit. An append that raises leaves the
+memory, and passes everything to its log on commit. An append that raises leaves the
 transaction unchanged.
 """
 
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -34,42 +33,6 @@ class KeyUse(Struct, frozen=True):
 
 KeyUses = Mapping[tuple[str, str], KeyUse]
 """Uses by (actor, key)."""
-
-
-class Ledger(Protocol):
-    """The engine behind a transaction; called under the writer's lock."""
-
-    @property
-    def chain(self) -> Chain: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-    def key_use(self, actor: str, key: str) -> KeyUse | None:
-        """The durable use of an idempotency key."""
-        ...
-
-    def holds(self, event_id: bytes) -> bool:
-        """Whether an event with this identifier is durable."""
-        ...
-
-    def recorded(self, first: int, last: int) -> list[Recorded]:
-        """The durable events of these positions."""
-        ...
-
-    def store(self, links: Sequence[Link], keys: KeyUses, erased: Sequence[bytes]) -> None:
-        """Make everything durable, or nothing, and delete the payloads of the events ``erased``.
-        Raises StorageError, EraseRefused."""
-        ...
-
-    def confirm(self) -> None:
-        """Commit a transaction without writes: everything it read is durable once this returns.
-        Raises StorageError."""
-        ...
-
-    def release(self) -> None:
-        """End the transaction, so that another may begin."""
-        ...
 
 
 class WriterTurn:
@@ -107,9 +70,9 @@ def _encoded(drafts: Sequence[Draft]) -> list[bytes]:
 
 
 class Transaction:
-    """Implements ``AppendTransaction`` over a ledger."""
+    """Implements ``AppendTransaction`` over an engine."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: "AppendingLog") -> None:
         self._ledger = ledger
         self._links: list[Link] = []
         self._ids: set[bytes] = set()
@@ -249,11 +212,13 @@ class Closable:
 
 
 class AppendingLog(Closable, ABC):
-    """The methods that engines with these transactions share."""
+    """The methods that engines with these transactions share. A transaction calls ``key_use``,
+    ``holds``, ``recorded``, ``store``, ``confirm`` and ``release`` under the writer's lock."""
 
     fault: str | None = None
     held: frozenset[str] = EVERY_SCOPE
     chain: Chain
+    clock: Clock
     _turn: WriterTurn
     _signal: CommitSignal
 
@@ -289,10 +254,29 @@ class AppendingLog(Closable, ABC):
     def begin(self) -> Transaction:
         """See ``EventLog``."""
 
+    @abstractmethod
+    def key_use(self, actor: str, key: str) -> KeyUse | None:
+        """The durable use of an idempotency key."""
+
+    @abstractmethod
+    def holds(self, event_id: bytes) -> bool:
+        """Whether an event with this identifier is durable."""
+
+    @abstractmethod
+    def recorded(self, first: int, last: int) -> list[Recorded]:
+        """The durable events of these positions."""
+
+    @abstractmethod
+    def store(self, links: Sequence[Link], keys: KeyUses, erased: Sequence[bytes]) -> None:
+        """Make everything durable, or nothing, and delete the payloads of the events ``erased``.
+        Raises StorageError, EraseRefused."""
+
     def confirm(self) -> None:
-        """See ``Ledger``: if only this process commits, everything it can read is durable."""
+        """Commit a transaction without writes: everything it read is durable once this returns. If
+        only this process commits, everything it can read is. Raises StorageError."""
 
     def release(self) -> None:
+        """End the transaction, so that another may begin."""
         self._turn.give_back()
         self._signal.notify()
 

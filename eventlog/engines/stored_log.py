@@ -1,15 +1,16 @@
-"""What the engines over a database share: copying, closing, and the check of the log's end."""
+"""What the engines over a database share: rows, copying, closing, the check of the log's end."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Self
 
 from engramlog.eventlog.chain import PAYLOAD_MISSING, Link, link_fault
 from engramlog.eventlog.codec import decode, decode_header, header_of
-from engramlog.eventlog.engines.appending import AppendingLog, KeyUse, KeyUses
-from engramlog.eventlog.engines.erased_names import names_in
+from engramlog.eventlog.engines.appending import AppendingLog, KeyUse
 from engramlog.eventlog.errors import CorruptLog
-from engramlog.eventlog.event import Header, Stored
+from engramlog.eventlog.event import Header, Recorded, Stored
+from engramlog.eventlog.identifiers import event_ids_of
+from engramlog.eventlog.kinds import FactErased
 from engramlog.eventlog.log import KeyCopy, StreamHead
 
 TAIL_CHECK_EVENTS = 64
@@ -23,10 +24,6 @@ class StoredLog(AppendingLog):
 
     def __exit__(self, *failure: object) -> None:
         self.close()
-
-    @abstractmethod
-    def store(self, links: Sequence[Link], keys: KeyUses, erased: Sequence[bytes]) -> None:
-        """See ``Ledger``."""
 
     @abstractmethod
     def uses_of(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], KeyUse]:
@@ -103,3 +100,49 @@ def check_tail(
             raise CorruptLog(stored.position, fault)
         decode(stored, header)
         tips[header.stream] = StreamHead(header.stream, header.stream_seq, stored.hash)
+
+
+def new_streams(links: Sequence[Link], numbers: Mapping[str, int]) -> dict[str, int]:
+    """Numbers of the streams among ``links`` that have none yet."""
+    names = dict.fromkeys(recorded.header.stream for recorded, _ in links)
+    fresh = (stream for stream in names if stream not in numbers)
+    return {stream: number for number, stream in enumerate(fresh, len(numbers) + 1)}
+
+
+def event_rows(
+    links: Sequence[Link], numbers: Mapping[str, int]
+) -> list[tuple[int, int, int, bytes, str, int, int, str | None, bytes, bytes]]:
+    """The rows of ``events``; ``numbers`` has every stream's."""
+    return [
+        (
+            stored.position,
+            numbers[recorded.header.stream],
+            recorded.header.stream_seq,
+            recorded.header.event_id,
+            recorded.header.kind,
+            stored.received_at,
+            stored.received_hlc,
+            stored.peer,
+            stored.header,
+            stored.hash,
+        )
+        for recorded, stored in links
+    ]
+
+
+def payload_rows(links: Sequence[Link]) -> list[tuple[int, bytes | None, bytes]]:
+    return [
+        (stored.position, stored.salt, stored.payload)
+        for _, stored in links
+        if stored.payload is not None
+    ]
+
+
+def names_in(links: Sequence[Link]) -> list[tuple[bytes, Recorded]]:
+    """The events that ``fact_erased`` events among ``links`` name, each with the one that does."""
+    return [
+        (event_id, recorded)
+        for recorded, _ in links
+        if isinstance(recorded.payload, FactErased)
+        for event_id in event_ids_of(recorded.payload.events)
+    ]

@@ -23,7 +23,7 @@ from engramlog.projections.tables.database import json_list, query
 from engramlog.projections.tables.erasing import events_at
 
 if TYPE_CHECKING:
-    from engramlog.eventlog.log import History
+    from engramlog.eventlog.log import ReadableLog
     from engramlog.projections.image.view import View
 
 _CHOSEN = "from_position IN (SELECT value FROM json_each(?))"
@@ -51,7 +51,7 @@ class PartialConflicts:
     def of(
         self,
         db: apsw.Connection,
-        history: History | None,
+        history: ReadableLog | None,
         view: View,
         rights: Authorization,
         columns: str,
@@ -81,7 +81,7 @@ def _sees_whole_keys(view: View, rights: Authorization) -> bool:
 
 
 def _compute_partial(
-    db: apsw.Connection, history: History, view: View, rights: Authorization, columns: str
+    db: apsw.Connection, history: ReadableLog, view: View, rights: Authorization, columns: str
 ) -> Partial:
     slots, keys = _readable_parts(view, rights)
     if not len(slots):

@@ -24,7 +24,7 @@ from engramlog.eventlog.kinds import (
     PeerStateSet,
     ProfileSet,
 )
-from engramlog.eventlog.log import History
+from engramlog.eventlog.log import ReadableLog
 from engramlog.projections.columns.fact_columns import cid_number
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.image.kept_rows import KeptRows
@@ -78,7 +78,7 @@ class Reader:
     """Synchronous queries; safe from any thread. ``followers`` are called with published events, in
     the writer's thread. ``history``: the log, if this process has it."""
 
-    def __init__(self, link: Path, image: MemoryImage, history: History | None = None) -> None:
+    def __init__(self, link: Path, image: MemoryImage, history: ReadableLog | None = None) -> None:
         self.image = image
         self.history = history
         self.partial = PartialConflicts()

@@ -15,10 +15,10 @@ from typing import Protocol, runtime_checkable
 import apsw
 from msgspec import Struct
 
-from engramlog.eventlog.engines.erased_names import event_ids_of
 from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.identifiers import event_ids_of
 from engramlog.eventlog.kinds import FactErased
-from engramlog.eventlog.log import History, read_at
+from engramlog.eventlog.log import ReadableLog, read_at
 from engramlog.projections.tables.database import json_list, query
 
 FACTS = "(SELECT value FROM json_each(:facts))"
@@ -76,7 +76,7 @@ class Refolding(Protocol):
         ...
 
 
-def events_at(history: History, positions: Iterable[int]) -> Iterator[Recorded]:
+def events_at(history: ReadableLog, positions: Iterable[int]) -> Iterator[Recorded]:
     """The events at positions, in order, without those erased."""
     return (event for event in read_at(history, positions) if event.payload is not None)
 
@@ -91,7 +91,7 @@ def may_erase(eraser: str, fact_origin: str, *, local: bool, grants: Collection[
     return local or eraser == fact_origin or "erase_foreign" in grants
 
 
-def erased_by(event: Recorded, db: apsw.Connection, history: History | None) -> Erased:
+def erased_by(event: Recorded, db: apsw.Connection, history: ReadableLog | None) -> Erased:
     """What a ``fact_erased`` event of this node removes from these tables."""
     payload = event.payload
     assert isinstance(payload, FactErased)

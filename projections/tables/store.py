@@ -19,7 +19,7 @@ from engramlog.eventlog.engines.sqlite.erasing import truncate_wal
 from engramlog.eventlog.errors import UnknownKind
 from engramlog.eventlog.event import Recorded, UnknownPayload
 from engramlog.eventlog.kinds import FactErased
-from engramlog.eventlog.log import History
+from engramlog.eventlog.log import ReadableLog
 from engramlog.projections.tables.database import SIDE_FILES, open_writer, query, query_one
 from engramlog.projections.tables.erasing import Erased, Refolding, erased_by
 from engramlog.projections.tables.file_state import other_versions
@@ -93,7 +93,7 @@ class ProjectionStore:
         *,
         bulk: bool = False,
         strict: bool = False,
-        history: History | None = None,
+        history: ReadableLog | None = None,
     ) -> None:
         self.history = history
         self.path = path or current_generation(link) or new_generation(link)

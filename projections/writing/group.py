@@ -17,7 +17,7 @@ from engramlog.eventlog.event import Draft, Recorded
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.identifiers import IdentifierSource, id_bytes
 from engramlog.eventlog.kinds import FactErased
-from engramlog.eventlog.log import Appended, AppendTransaction, History, Idempotency
+from engramlog.eventlog.log import Appended, AppendTransaction, Idempotency, ReadableLog
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.tables.storage_faults import storage_errors
 from engramlog.projections.tables.store import ProjectionStore
@@ -100,7 +100,7 @@ class Group:
         head_position: int,
         clock: Clock,
         identifiers: IdentifierSource,
-        log: History,
+        log: ReadableLog,
         held: frozenset[str] = EVERY_SCOPE,
     ) -> None:
         self._log = log

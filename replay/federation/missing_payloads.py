@@ -11,8 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from engramlog.eventlog.codec import decode_header, decode_payload
-from engramlog.eventlog.engines.erased_names import event_ids_of
-from engramlog.eventlog.identifiers import id_text
+from engramlog.eventlog.identifiers import event_ids_of, id_text
 from engramlog.eventlog.kinds import FactErased
 from engramlog.eventlog.log import StreamHead
 from engramlog.replay.federation.page import Awaited, StreamPage

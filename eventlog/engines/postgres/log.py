@@ -19,7 +19,6 @@ from engramlog.eventlog.engines.following import CommitSignal
 from engramlog.eventlog.engines.postgres import statements, writing
 from engramlog.eventlog.engines.postgres.connecting import Connection, connect, failures
 from engramlog.eventlog.engines.postgres.listening import Listener
-from engramlog.eventlog.engines.postgres.opening import another_history, check_owner, state_of
 from engramlog.eventlog.engines.postgres.reading import (
     PostgresReading,
     fetch,
@@ -33,7 +32,10 @@ from engramlog.eventlog.engines.postgres.server import (
     TIMELINE,
     Durability,
     ServerState,
+    another_history,
+    check_owner,
     durability_fault,
+    state_of,
 )
 from engramlog.eventlog.engines.postgres.session import Figures, WritingSession
 from engramlog.eventlog.engines.stored_log import TAIL_CHECK_EVENTS, StoredLog, check_tail
@@ -142,7 +144,7 @@ class PostgresLog(PostgresReading, StoredLog):
         return [known(self.held, decode(Stored(*row))) for row in rows]
 
     def store(self, links: Sequence[Link], keys: KeyUses, erased: Sequence[bytes]) -> None:
-        """See ``Ledger``. Raises OutcomeUnknown if the server is lost at the commit."""
+        """See ``AppendingLog``. Raises OutcomeUnknown if the server is lost at the commit."""
         db = self._writer()
         head, digest = self._head, self._head_hash
         if links:
@@ -172,7 +174,7 @@ class PostgresLog(PostgresReading, StoredLog):
         self._unproven = self._stale = False
 
     def confirm(self) -> None:
-        """See ``Ledger``: other nodes' writes may be visible before a standby has them."""
+        """See ``AppendingLog``: other nodes' writes may be visible before a standby has them."""
         self._writer()
         if self._unproven:
             self._session.prove()

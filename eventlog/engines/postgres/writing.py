@@ -7,10 +7,9 @@ from typing import Any
 from engramlog.eventlog.chain import Link
 from engramlog.eventlog.codec import decode_header
 from engramlog.eventlog.engines.appending import KeyUses
-from engramlog.eventlog.engines.erased_names import names_in
-from engramlog.eventlog.engines.event_rows import event_rows, new_streams, payload_rows
 from engramlog.eventlog.engines.postgres import statements
 from engramlog.eventlog.engines.postgres.connecting import Connection
+from engramlog.eventlog.engines.stored_log import event_rows, names_in, new_streams, payload_rows
 
 COPY_EVENTS_MIN = 256
 """From this number of events, two COPY streams cost less than arrays of parameters."""

@@ -18,23 +18,61 @@ from engramlog.eventlog.chain import Chain, Link
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.codec import decode
 from engramlog.eventlog.engines.appending import KeyUse, KeyUses, Transaction, WriterTurn
-from engramlog.eventlog.engines.erased_names import names_in
-from engramlog.eventlog.engines.event_rows import event_rows, new_streams, payload_rows
 from engramlog.eventlog.engines.following import CommitSignal
 from engramlog.eventlog.engines.reader_pool import ReaderPool
 from engramlog.eventlog.engines.sqlite import schema
 from engramlog.eventlog.engines.sqlite.erasing import erase, is_named, truncate_wal
-from engramlog.eventlog.engines.sqlite.place import LogFiles
 from engramlog.eventlog.engines.sqlite.reading import (
     SqliteReading,
     log_head,
     stored_rows,
     stream_heads,
 )
-from engramlog.eventlog.engines.stored_log import TAIL_CHECK_EVENTS, StoredLog, check_tail
+from engramlog.eventlog.engines.stored_log import (
+    TAIL_CHECK_EVENTS,
+    StoredLog,
+    check_tail,
+    event_rows,
+    names_in,
+    new_streams,
+    payload_rows,
+)
 from engramlog.eventlog.errors import EraseRefused, StorageError, StorageFailed
 from engramlog.eventlog.event import Header, Recorded, Stored
 from engramlog.eventlog.log import Head
+
+
+class LogFiles:
+    """The database at ``path``, which is open, and its write-ahead log, as first seen.
+
+    A file that is removed under a process keeps taking writes and ends with the process:
+    acknowledged events would be lost.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._paths = (str(path), f"{path}-wal")
+        self._inodes: dict[str, int] = {}
+        self.check()  # as they are now, and not only at the first write
+
+    def check(self) -> None:
+        """Raises StorageFailed if one of them was removed or replaced."""
+        for path in self._paths:
+            found = _inode(path)
+            known = self._inodes.get(path, found)
+            if found != known:
+                raise StorageFailed(
+                    f"{path} was removed or replaced while the node serves: put the same file "
+                    "back, or export what the node still reads before it stops"
+                )
+            if found is not None:
+                self._inodes[path] = found
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return None
 
 
 class SqliteLog(SqliteReading, StoredLog):

@@ -9,7 +9,7 @@ from msgspec import Struct
 from engramlog.eventlog.event import NODE_STREAM, Draft, Verified
 from engramlog.eventlog.identifiers import IdentifierSource
 from engramlog.eventlog.kinds import Payload
-from engramlog.eventlog.log import History
+from engramlog.eventlog.log import ReadableLog
 from engramlog.projections.image.image import MemoryImage
 
 Key = tuple[str, str, str, str | None]
@@ -56,7 +56,7 @@ class Context(Struct, frozen=True):
     now_us: int
     actor: str
     flush: Callable[[], None]
-    log: History
+    log: ReadableLog
 
     @property
     def db(self) -> apsw.Connection:
