@@ -13,8 +13,12 @@ import hashlib
 import zipfile
 from pathlib import Path
 
-from engramlog.projections.embedding.providers.bundled.packed_floats import SUFFIXES, pack
-from engramlog.projections.embedding.providers.bundled.weights import model_folder, verified
+from engramlog.projections.embedding.providers.bundled.weights import (
+    SUFFIXES,
+    model_folder,
+    pack,
+    verified,
+)
 
 NAME, VERSION = "engramlog_minilm", "1.1.0"
 EPOCH = (2026, 1, 1, 0, 0, 0)

@@ -19,7 +19,7 @@ from engramlog.eventlog.directory import is_data_directory
 from engramlog.eventlog.errors import DirectoryLocked
 from engramlog.projections.embedding.choosing import follow_pin
 from engramlog.projections.embedding.settings import EmbeddingSettings
-from engramlog.projections.tables.declared.usual_relations import USUAL_RELATIONS
+from engramlog.projections.tables.declared.policies import USUAL_RELATIONS
 
 Embedding = Literal["off", "pinned", "begun"]
 """Whether to open a directory with its embeddings: ``pinned``: if serving has pinned a model;

@@ -37,7 +37,7 @@ from engramlog.eventlog.errors import (
 )
 from engramlog.projections.embedding.errors import DimensionMismatch, WrongDimensions
 from engramlog.projections.writing.commands import Refused
-from engramlog.projections.writing.writer_errors import (
+from engramlog.projections.writing.submission import (
     ReplicaReadOnly,
     WriterBusy,
     WriterClosed,

@@ -25,7 +25,7 @@ from engramlog.api.node.node import Node
 from engramlog.api.python.transport import NodeAnswer, SentRequest, begun
 from engramlog.api.settings import Settings
 from engramlog.api.settings_sources import load_settings
-from engramlog.projections.tables.declared.usual_relations import USUAL_RELATIONS
+from engramlog.projections.tables.declared.policies import USUAL_RELATIONS
 
 _READ_BYTES = 2**16
 _log = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from engramlog.projections.contradictions.conflicts import conflict_between
 from engramlog.projections.episodes.reading import place_of_episode, same_episode
 from engramlog.projections.tables.declared.garden_directory import Garden
 from engramlog.projections.writing.commands import Command, Done, Refused, ResolveConflict
-from engramlog.projections.writing.writer_errors import WriterBusy, WriterClosed, WriterDegraded
+from engramlog.projections.writing.submission import WriterBusy, WriterClosed, WriterDegraded
 
 _REFUSALS = (EventLogError, WriterBusy, WriterClosed, WriterDegraded)
 

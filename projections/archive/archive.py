@@ -19,7 +19,7 @@ from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.durable_file import replace
 from engramlog.eventlog.event import Stored
 from engramlog.eventlog.log import ReadableLog, within
-from engramlog.projections.archive.file_faults import file_errors
+from engramlog.projections.archive.duck import file_errors
 from engramlog.projections.archive.segments import (
     Segment,
     Tip,

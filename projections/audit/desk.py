@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.archive.archive import Archive
-from engramlog.projections.archive.file_faults import file_errors
+from engramlog.projections.archive.duck import file_errors
 from engramlog.projections.arrays import I64
 from engramlog.projections.audit.sandbox import (
     FactStates,

@@ -8,8 +8,7 @@ import numpy as np
 
 from engramlog.projections.arrays import F64, I8, I32, I64, U32, Bool, Slots
 from engramlog.projections.columns.columns import Columns
-from engramlog.projections.columns.key_numbers import KeyNumbers
-from engramlog.projections.columns.numbered_texts import FactIds, SaidValues
+from engramlog.projections.columns.numbered_texts import FactIds, KeyNumbers, SaidValues
 from engramlog.projections.columns.slot_lists import Postings
 from engramlog.projections.columns.term_postings import TermPostings
 from engramlog.projections.interner import Interner

@@ -19,10 +19,9 @@ from engramlog.eventlog.event import Recorded, UnknownPayload
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactErased
 from engramlog.projections.columns.fact_columns import FactColumns
-from engramlog.projections.columns.names.entity_names import EntityNames
+from engramlog.projections.columns.names.entity_names import EntityNames, NameWords
 from engramlog.projections.columns.names.machine_names import MachineNames
 from engramlog.projections.columns.names.name_signatures import NameSignatures
-from engramlog.projections.columns.names.name_words import NameWords
 from engramlog.projections.columns.remembered_answers import Remembered
 from engramlog.projections.columns.sealed_facts import FactsCut, cut_of, restore, sections_of, unmap
 from engramlog.projections.columns.simhash import TextSignatures, signers

@@ -1,8 +1,10 @@
 """The reading side of a node: the memory image, row look-ups, keys and declarations."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -27,7 +29,6 @@ from engramlog.eventlog.kinds import (
 from engramlog.eventlog.log import ReadableLog
 from engramlog.projections.columns.fact_columns import cid_number
 from engramlog.projections.image.image import MemoryImage
-from engramlog.projections.image.kept_rows import KeptRows
 from engramlog.projections.image.partial_conflicts import PartialConflicts
 from engramlog.projections.image.view import View
 from engramlog.projections.tables.database import TablesPool
@@ -54,6 +55,51 @@ from engramlog.projections.tables.facts.tombstones import (
 )
 from engramlog.projections.tables.facts.verdicts import codes_at
 from engramlog.projections.tables.peers.peers import PeerRow, load_peers
+
+ROWS_MAX, ROWS_LEFT = 4_096, 3_072
+"""Most cached rows, and how many are left when the oldest are dropped: many at once, because each
+search for a dict's first key passes over all that were deleted before it."""
+VALUE_LENGTH_MAX = 2_048
+"""Longer values are not cached."""
+
+
+class KeptRows:
+    """A cache of facts' rows, which never change, by position; an erasure empties it. Safe from any
+    thread."""
+
+    def __init__(self, image: MemoryImage) -> None:
+        self._image = image
+        self._lock = threading.Lock()
+        self._erasures = image.erasures
+        self._rows: dict[int, FactRow] = {}
+
+    def find(self, positions: Sequence[int]) -> list[FactRow | None]:
+        if self._erasures != self._image.erasures:
+            self.clear()
+        return list(map(self._rows.get, positions))
+
+    def erasures(self) -> int:
+        """A counter to read before reading rows to keep."""
+        return self._image.erasures
+
+    def keep(self, rows: Iterable[FactRow], erasures: int) -> None:
+        """Keep rows, unless an erasure happened since they were read."""
+        with self._lock:
+            kept = self._rows
+            if erasures != self._image.erasures or erasures != self._erasures:
+                return
+            for row in rows:
+                if len(row.value_v) <= VALUE_LENGTH_MAX:
+                    kept[row.from_position] = row
+            if len(kept) > ROWS_MAX:
+                for position in list(islice(kept, len(kept) - ROWS_LEFT)):
+                    del kept[position]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._rows = {}
+            self._erasures = self._image.erasures
+
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

@@ -1,6 +1,7 @@
 """The answer of recall: plain data, which the API turns into the protocol's shapes."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -95,3 +96,39 @@ class RecallAnswer(Struct, frozen=True):
     def weak_evidence(self) -> bool | None:
         """Whether no fact holds every keyword or means nearly the same."""
         return None if self.evidence is None else self.evidence != "strong"
+
+
+Change = Literal["same", "moved", "gone", "new"]
+
+
+class RankedFact(Struct, frozen=True):
+    """A fact in an answer; its rank counts from 1."""
+
+    fact_id: str
+    rank: int
+    score: float
+
+
+class Compared(Struct, frozen=True):
+    """A fact of either answer. ``then`` or ``now`` is None if that answer lacks it."""
+
+    fact_id: str
+    change: Change
+    then: RankedFact | None
+    now: RankedFact | None
+
+
+def compare(then: Sequence[RankedFact], now: Sequence[RankedFact]) -> list[Compared]:
+    """Every fact of both answers: those of ``now`` in its order, then those only in ``then``. A
+    fact is ``same`` if its rank is; scores may differ."""
+    earlier = {each.fact_id: each for each in then}
+    compared = [_compare_present(each, earlier.get(each.fact_id)) for each in now]
+    present = {each.fact_id for each in now}
+    gone = [Compared(each.fact_id, "gone", each, None) for each in then]
+    return compared + [each for each in gone if each.fact_id not in present]
+
+
+def _compare_present(now: RankedFact, then: RankedFact | None) -> Compared:
+    if then is None:
+        return Compared(now.fact_id, "new", None, now)
+    return Compared(now.fact_id, "same" if then.rank == now.rank else "moved", then, now)

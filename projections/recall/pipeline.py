@@ -28,8 +28,7 @@ from engramlog.projections.recall.plan import Plan, make_plan
 from engramlog.projections.recall.profile import Profile
 from engramlog.projections.recall.question_intent import Chosen, choose
 from engramlog.projections.recall.ranking.breakdown import breakdowns
-from engramlog.projections.recall.ranking.chance import Chance, chance_of, scaled
-from engramlog.projections.recall.ranking.evidence import evidence_of
+from engramlog.projections.recall.ranking.chance import Chance, chance_of, evidence_of, scaled
 from engramlog.projections.recall.ranking.fusion import FUSIONS, NORMALISATIONS, Fused, redistribute
 from engramlog.projections.recall.ranking.scoring import Scored, score
 from engramlog.projections.recall.ranking.selecting import (

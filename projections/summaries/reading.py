@@ -1,6 +1,7 @@
 """Questions about summaries: the current ones, and those visible to a caller at a moment."""
 
 import json
+import re
 
 import apsw
 from msgspec import Struct
@@ -120,3 +121,12 @@ def paragraphs_at(db: apsw.Connection, positions: list[int]) -> dict[int, list[s
     for position, fact in query(db, _FACTS_OF, (json.dumps(positions),)):
         found[position].append(fact)
     return found
+
+
+_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+
+
+def paragraphs_of(text: str) -> list[str]:
+    """The paragraphs, in order: the text between blank lines, stripped."""
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    return [each for part in _BLANK_LINES.split(lines) if (each := part.strip())]

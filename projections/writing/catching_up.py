@@ -9,7 +9,7 @@ from engramlog.eventlog.log import EventLog
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.tables.storage_faults import storage_errors
 from engramlog.projections.tables.store import ProjectionStore
-from engramlog.projections.writing.writer_errors import WriterDegraded
+from engramlog.projections.writing.submission import WriterDegraded
 
 CATCH_UP_PAGE_EVENTS = 2_000
 CORE_PROJECTORS = frozenset(

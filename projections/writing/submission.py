@@ -11,6 +11,22 @@ from engramlog.eventlog.log import Idempotency
 from engramlog.projections.writing.commands import Command, WriteAnswer
 
 
+class WriterBusy(Exception):
+    """More submissions wait than the writer's bound; nothing was written. Try again later."""
+
+
+class WriterDegraded(Exception):
+    """The projections cannot be brought up to the log; writes are refused until then."""
+
+
+class ReplicaReadOnly(Exception):
+    """This node is a replica: it writes only what its primary wrote."""
+
+
+class WriterClosed(Exception):
+    """The writer is closed."""
+
+
 class Answered(Protocol):
     """Receives the outcome of a submission, in the writer's thread."""
 

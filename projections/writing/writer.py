@@ -26,12 +26,14 @@ from engramlog.projections.writing.catching_up import CatchesUp
 from engramlog.projections.writing.commands import Command, Done, WriteAnswer
 from engramlog.projections.writing.decisions import ALONE
 from engramlog.projections.writing.group import Group, SubmissionFailed
-from engramlog.projections.writing.submission import Answered, Submission, answer_all
-from engramlog.projections.writing.writer_errors import (
+from engramlog.projections.writing.submission import (
+    Answered,
     ReplicaReadOnly,
+    Submission,
     WriterBusy,
     WriterClosed,
     WriterDegraded,
+    answer_all,
 )
 
 GROUP_COMMANDS_MAX = 20_000

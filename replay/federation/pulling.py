@@ -18,7 +18,7 @@ from engramlog.projections.writing.commands import Command, Refused, WriteAnswer
 from engramlog.projections.writing.decide.peers.peering import GRANTS_CHANGED
 from engramlog.projections.writing.group import ForeignEventRefused
 from engramlog.projections.writing.peer_commands import AdoptPage, NoteEquivocation, TakeForeignEnds
-from engramlog.projections.writing.writer_errors import WriterBusy, WriterClosed, WriterDegraded
+from engramlog.projections.writing.submission import WriterBusy, WriterClosed, WriterDegraded
 from engramlog.replay.federation.missing_payloads import (
     ERASURE_WAIT_SECONDS,
     Ahead,

@@ -22,7 +22,7 @@ from engramlog.projections.tables.store import (
     new_generation,
 )
 from engramlog.projections.writing.commands import Done
-from engramlog.projections.writing.writer_errors import WriterBusy
+from engramlog.projections.writing.submission import WriterBusy
 from engramlog.replay import rebuild
 from engramlog.replay.rebuild import DigestMismatch, ProjectorHalted, replay_into
 from tests.worlds.histories import asserted

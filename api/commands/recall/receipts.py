@@ -26,8 +26,7 @@ from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import readable_of
 from engramlog.projections.moment import Moment, format_instant
 from engramlog.projections.normalization import normalize_uri
-from engramlog.projections.recall.answer import RecallAnswer
-from engramlog.projections.recall.answer_comparison import Compared, RankedFact, compare
+from engramlog.projections.recall.answer import Compared, RankedFact, RecallAnswer, compare
 from engramlog.projections.recall.profile import profile_digest
 from engramlog.projections.tables.recalls.recall_receipts import find_receipt
 

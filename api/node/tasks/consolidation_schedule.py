@@ -17,7 +17,7 @@ from engramlog.eventlog.kinds import ConsolidationRuleSet, EpisodeRecorded
 from engramlog.projections.episodes import reading_rules
 from engramlog.projections.episodes.cadence import due_fire, next_fire, run_name
 from engramlog.projections.episodes.rule import Rule, RuleError, parse_rule
-from engramlog.projections.writing.writer_errors import WriterBusy, WriterClosed, WriterDegraded
+from engramlog.projections.writing.submission import WriterBusy, WriterClosed, WriterDegraded
 
 SKIP_GRACE_US = 60_000_000
 """A run that starts later than this counts as missed."""

@@ -20,7 +20,7 @@ from engramlog.projections.http_exchange import AnswerLimits
 from engramlog.projections.tables.peers.peers import PeerRow, load_peer_streams
 from engramlog.projections.tables.peers.remote_retractions import erased_elsewhere
 from engramlog.projections.writing.commands import Command, WriteAnswer
-from engramlog.projections.writing.writer_errors import WriterBusy, WriterClosed, WriterDegraded
+from engramlog.projections.writing.submission import WriterBusy, WriterClosed, WriterDegraded
 from engramlog.replay.federation.declaration import SHARED_SCOPES
 from engramlog.replay.federation.page import PageFault
 from engramlog.replay.federation.pulling import Here, PeerUnreachable, pull

@@ -22,7 +22,7 @@ from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.projections.tables.peers.protocol_facts import ForeignPages, foreign_pages
 from engramlog.projections.writing.commands import Refused, WriteAnswer
 from engramlog.projections.writing.peer_commands import ReceiveForeign
-from engramlog.projections.writing.writer_errors import ReplicaReadOnly, WriterBusy, WriterClosed
+from engramlog.projections.writing.submission import ReplicaReadOnly, WriterBusy, WriterClosed
 from engramlog.replay.stigmem.peer_token import (
     Nonces,
     PeerClaims,

@@ -19,11 +19,10 @@ from engramlog.api.node.tasks.task import LoopTask
 from engramlog.api.settings import Settings
 from engramlog.eventlog.event import fact_partition
 from engramlog.projections.memories.summary_naming import FOLDER, TIERS, name_of_file
-from engramlog.projections.summaries.paragraphs import paragraphs_of
-from engramlog.projections.summaries.reading import RecordedFile, recorded_files
+from engramlog.projections.summaries.reading import RecordedFile, paragraphs_of, recorded_files
 from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.memory_commands import RecordSummary
-from engramlog.projections.writing.writer_errors import (
+from engramlog.projections.writing.submission import (
     ReplicaReadOnly,
     WriterBusy,
     WriterClosed,

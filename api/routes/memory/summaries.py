@@ -28,11 +28,11 @@ from engramlog.projections.image.visible_facts import live
 from engramlog.projections.memories.summary_naming import NAME_LENGTH_MAX, Tier, period_of_name
 from engramlog.projections.moment import Moment
 from engramlog.projections.normalization import URI_LENGTH_MAX
-from engramlog.projections.summaries.paragraphs import paragraphs_of
 from engramlog.projections.summaries.reading import (
     SummaryFilter,
     SummaryRow,
     paragraphs_at,
+    paragraphs_of,
     summaries_at,
 )
 from engramlog.projections.writing.memory_commands import RecordSummary

@@ -21,7 +21,7 @@ from engramlog.api.routes.recall.embeddings import status_of
 from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.rights.keys import TENANT
 from engramlog.api.schemas.values import ScopeText
-from engramlog.projections.writing.writer_errors import WriterBusy, WriterClosed
+from engramlog.projections.writing.submission import WriterBusy, WriterClosed
 from engramlog.replay.federation.declaration import wire_key
 
 routes = Routes("node")

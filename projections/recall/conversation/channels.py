@@ -20,7 +20,7 @@ from engramlog.projections.columns.judged_numbers import JudgedNumbers
 from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.graph.smallest_names import with_most
 from engramlog.projections.image.view import VOICE_BASE
-from engramlog.projections.recall.conversation.speech import are_speech
+from engramlog.projections.text.stop_words import STOP_WORDS
 
 if TYPE_CHECKING:
     from engramlog.projections.recall.request_facts import Survey
@@ -171,3 +171,20 @@ def _most_heard(survey: Survey, sources: I32) -> I32:
     view = survey.view
     facts = np.bincount(view.source[survey.survivors], minlength=int(sources.max()) + 1)[sources]
     return with_most(view.sources, sources[facts > 0], facts[facts > 0], SOURCES_MAX)
+
+
+READ_MAX = 16
+"""How many values are read."""
+FILLERS_MIN = 0.2
+"""The least share of stop-words in speech,"""
+WORDS_MIN = 12
+"""or the least number of words in a value."""
+
+
+def are_speech(survey: Survey, slots: I32) -> bool:
+    """Whether the first of these facts are in sentences, as people and assistants write to each
+    other."""
+    slots = slots[:READ_MAX]
+    words = [word for slot in slots.tolist() for word in words_of(survey.view.value_text_of(slot))]
+    fillers = sum(word in STOP_WORDS for word in words)
+    return fillers >= FILLERS_MIN * len(words) > 0 or len(words) >= WORDS_MIN * len(slots)

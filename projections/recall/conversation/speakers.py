@@ -22,8 +22,7 @@ from engramlog.projections.ascending import among, distinct
 from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.graph.smallest_names import with_most
 from engramlog.projections.normalization import entity_display
-from engramlog.projections.recall.conversation.channels import said_by
-from engramlog.projections.recall.conversation.speech import are_speech
+from engramlog.projections.recall.conversation.channels import are_speech, said_by
 from engramlog.projections.text.stop_words import STOP_WORDS
 
 if TYPE_CHECKING:

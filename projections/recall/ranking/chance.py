@@ -10,32 +10,37 @@ fewer than ``MANY`` facts compete.
 
 An answer's scores are scaled so that the best has that chance; their order and ratios stay.
 
-Whether the memory knows an answer at all is another chance, of ``s``, ``p`` and the ``missing``
-word (see ``missing``): a question about an unknown detail of a known event has good hits, and a
+Whether the memory knows an answer at all is another chance, of ``s``, ``p`` and the missing word
+(see ``missing_word``): a question about an unknown detail of a known event has good hits, and a
 rare word that none of them holds.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 from msgspec import Struct
 
-from engramlog.projections.arrays import F64, I64
+from engramlog.projections.arrays import F64, I32, I64
+from engramlog.projections.ascending import among
 from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.normalization import entity_display
 from engramlog.projections.recall.conversation.channels import speaker_name, speakers
 from engramlog.projections.recall.conversation.speakers import without_speakers
-from engramlog.projections.recall.ranking.missing import missing_word
 from engramlog.projections.recall.ranking.scoring import SCORE_DECIMALS, Scored
+from engramlog.projections.recall.stages import STAGES
 from engramlog.projections.recall.stages.candidates import best_indices
+from engramlog.projections.recall.stages.lexical import query_terms
 
 if TYPE_CHECKING:
     from engramlog.projections.recall.certainty import Certainty
+    from engramlog.projections.recall.profile import Profile
     from engramlog.projections.recall.request_facts import Survey
+    from engramlog.projections.recall.stages.candidates import Candidates
 
 FIRST = 5
 """Facts compared with the first."""
@@ -131,3 +136,60 @@ def _share_of_named_speakers(survey: Survey, scored: Scored, best: I64) -> float
     ]
     scores = scored.score[best]
     return float(scores[np.array(named)].sum() / scores.sum())
+
+
+def missing_word(survey: Survey, first: I32) -> float:
+    """The rarity of the rarest word of a question that none of the first facts (slots) holds: its
+    inverse document frequency over the survivors, as a share of that of a word that no fact holds.
+    1 for an unknown word, 0 if the facts hold every word. Names of speakers do not count: their
+    facts need not repeat them."""
+    view, survivors = survey.view, survey.surviving.survivors
+    asked = without_speakers(survey)
+    named = {term for name in asked.names for term in view.tokenize(name)}
+    terms = query_terms(view, survey.request.query)
+    count = len(survivors.slots)
+    fewest: int | None = None
+    for term in [term for term in terms if term not in named] or terms:
+        slots, _ = view.postings(term)
+        if not survivors.everything:
+            slots = slots[survivors.mask[slots]]
+        if (fewest is None or len(slots) < fewest) and not among(first, slots).any():
+            fewest = len(slots)
+    if fewest is None:
+        return 0.0
+    return _idf(count, fewest) / _idf(count, 0)
+
+
+def _idf(count: int, holders: int) -> float:
+    return math.log1p((count - holders + 0.5) / (holders + 0.5))
+
+
+def evidence_of(
+    profile: Profile, hits: Mapping[str, Candidates], chance: Chance | None = None
+) -> str | None:
+    """How strong the evidence of an answer is (abmind's newer version, ``weakEvidence``):
+    ``strong``, ``weak`` or ``none``; None if no stage of the profile can tell strong hits and the
+    answer has no ``chance``. Strong: a lexical hit that holds every keyword, or a hit above the
+    threshold of a stage that compares meaning; counted before the answer is cut."""
+    if profile.certainty is not None:
+        if not any(len(each.slots) for each in hits.values()):
+            return "none"
+        if chance is not None:
+            return "weak" if _is_weak(profile.certainty, chance) else "strong"
+    if not any(STAGES[choice.name].judges(choice.parameters) for choice in profile.stages):
+        return None
+    if not any(len(each.slots) for each in hits.values()):
+        return "none"
+    strong = any(
+        each.strong and not each.strong.isdisjoint(each.slots.tolist()) for each in hits.values()
+    )
+    meant = any(STAGES[name].tells and len(each.slots) for name, each in hits.items())
+    return "strong" if strong or meant else "weak"
+
+
+def _is_weak(certainty: Certainty, chance: Chance) -> bool:
+    """Whether the first fact is unlikely evidence, or the memory unlikely knows an answer."""
+    if chance.chance < certainty.weak_below:
+        return True
+    known, answerable = certainty.answer, chance.answerable
+    return known is not None and answerable is not None and answerable < known.weak_below

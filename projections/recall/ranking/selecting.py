@@ -1,7 +1,10 @@
 """From scores to packed facts: order, diversity, budget, and the parents of derived facts."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -19,11 +22,13 @@ from engramlog.projections.recall.ranking.diversity import (
     Material,
 )
 from engramlog.projections.recall.ranking.packing import COSTS, ESTIMATORS, pack
-from engramlog.projections.recall.ranking.repetition import repeats_last
 from engramlog.projections.recall.ranking.scoring import Scored
 from engramlog.projections.recall.ranking.ties import ranking
 from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.tables.facts.fact_rows import FactRow
+
+if TYPE_CHECKING:
+    from engramlog.projections.image.view import View
 
 Rows = Callable[[Sequence[int]], list[FactRow]]
 """Rows of the facts asserted at these positions, in that order."""
@@ -212,3 +217,47 @@ def _newest(
 def _index(slots: I32, slot: int) -> int | None:
     at = int(slots.searchsorted(slot))
     return at if at < len(slots) and int(slots[at]) == slot else None
+
+
+VALUES_OF_A_VOICE = 2
+"""What it says now and what it said before, or both sides of its doubt."""
+
+
+def repeats_last(view: View, slots: I32, contradicted: Bool, order: I32) -> tuple[I32, int]:
+    """``order``, indices into ``slots`` by rank, repeats last; and how many are no repeats.
+
+    One source's repetitions do not push out another source's single statement. Of contradicted
+    facts, those that repeat a value of their key and voice come after all other candidates. So do a
+    voice's further values of a key, after its best ``VALUES_OF_A_VOICE``, if another voice
+    disagrees: thirty variations of a statement are as cheap as thirty repetitions.
+    """
+    disputed = np.flatnonzero(contradicted[order])
+    if len(disputed) < 2:
+        return order, len(order)
+    said = slots[order[disputed]]
+    what = np.stack([view.key[said], view.value[said], view.voices(said)])
+    alike = np.lexsort(what)  # stable: the best of those alike comes first
+    repeats = (what[:, alike[1:]] == what[:, alike[:-1]]).all(axis=0)
+    repeated = np.zeros(len(order), dtype=np.bool_)
+    repeated[disputed[alike[1:][repeats]]] = True
+    once = np.flatnonzero(~repeated[disputed])
+    repeated[disputed[once[_further_values(what[0, once], what[2, once])]]] = True
+    return np.concatenate([order[~repeated], order[repeated]]), int(np.count_nonzero(~repeated))
+
+
+def _further_values(key: I64, voice: I64) -> Bool:
+    """Which facts, by rank, follow ``VALUES_OF_A_VOICE`` of their key and voice, where another
+    voice speaks about the key."""
+    alike = np.lexsort((voice, key))  # stable: by rank within a voice of a key
+    key, voice = key[alike], voice[alike]
+    begins = np.ones(len(alike), dtype=np.bool_)
+    begins[1:] = (key[1:] != key[:-1]) | (voice[1:] != voice[:-1])
+    starts = np.flatnonzero(begins)
+    turn = np.arange(len(alike)) - np.repeat(starts, np.diff(np.append(starts, len(alike))))
+    late = np.flatnonzero(turn >= VALUES_OF_A_VOICE)
+    further = np.zeros(len(alike), dtype=np.bool_)
+    if len(late):
+        spoken, voices = np.unique(key[starts], return_counts=True)
+        argued = np.isin(key[late], spoken[voices > 1])
+        further[alike[late[argued]]] = True
+    return further

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from engramlog.api.console.opening import open_node
 from engramlog.api.settings import Settings
-from engramlog.projections.tables.declared.policies import set_valued_relations
-from engramlog.projections.tables.declared.usual_relations import USUAL_RELATIONS
+from engramlog.projections.tables.declared.policies import USUAL_RELATIONS, set_valued_relations
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "ending-facts.md"
 

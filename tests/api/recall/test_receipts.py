@@ -10,7 +10,7 @@ from msgspec import convert
 
 from engramlog.api.answers.recall.receipts import Receipt, ReceiptPage, ReplayedRecall
 from engramlog.eventlog.kinds import RecallAnswered
-from engramlog.projections.recall.answer_comparison import Compared, RankedFact, compare
+from engramlog.projections.recall.answer import Compared, RankedFact, compare
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 
 ATLAS = "stigmem://t.example/project/atlas"

@@ -19,7 +19,7 @@ from engramlog.projections.embedding.service import Embeddings
 from engramlog.projections.moment import Moment
 from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.request_facts import Gate, survey
-from engramlog.projections.recall.stages import card_likeness, semantic
+from engramlog.projections.recall.stages import semantic
 from engramlog.projections.recall.stages.candidates import Candidates
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.facts.cards import CardKey
@@ -201,7 +201,7 @@ def test_no_lift_in_the_past_or_where_the_reader_sees_nothing(desk: Desk) -> Non
 
 
 def test_an_unreadable_card_takes_no_place(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(card_likeness, "CARDS_MAX", 1)
+    monkeypatch.setattr(semantic, "CARDS_MAX", 1)
     question = "blue whales sing songs under water"
     desk.say(question, OTHER, scope="team")
     desk.write_card(CardKey(OTHER, "team"))

@@ -8,7 +8,7 @@ from safetensors.numpy import load
 from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.errors import ModelFileError
 from engramlog.projections.embedding.providers.bundled import bert, weights
-from engramlog.projections.embedding.providers.bundled.bert_graph import (
+from engramlog.projections.embedding.providers.bundled.bert import (
     HEADS,
     multiplies_signed_bytes,
 )

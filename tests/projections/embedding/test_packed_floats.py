@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
 from engramlog.projections.embedding.errors import ModelFileError
-from engramlog.projections.embedding.providers.bundled import packed_floats, weights
+from engramlog.projections.embedding.providers.bundled import weights
 from engramlog.projections.embedding.providers.bundled.weights import (
     float_tensors,
     model_folder,
@@ -19,7 +19,7 @@ RNG = np.random.default_rng(5)
 
 
 def write(content: bytes, path: Path) -> None:
-    for suffix, part in zip(packed_floats.SUFFIXES, packed_floats.pack(content), strict=True):
+    for suffix, part in zip(weights.SUFFIXES, weights.pack(content), strict=True):
         path.with_suffix(suffix).write_bytes(part)
 
 
@@ -30,13 +30,13 @@ def test_any_floats_come_back_bit_for_bit(
     content = np.array(floats, dtype="<f4").tobytes()
     path = tmp_path_factory.getbasetemp() / "floats.bin"
     write(content, path)
-    assert bytes(packed_floats.unpack(path)) == content
+    assert bytes(weights.unpack(path)) == content
 
 
 def test_weights_take_a_sixth_less_and_cross_the_bounds_of_blocks(tmp_path: Path) -> None:
-    floats = RNG.standard_normal(packed_floats.NUMBERS_AT_ONCE + 7).astype("<f4") * 0.04
+    floats = RNG.standard_normal(weights.NUMBERS_AT_ONCE + 7).astype("<f4") * 0.04
     write(floats.tobytes(), tmp_path / "model.bin")
-    assert bytes(packed_floats.unpack(tmp_path / "model.bin")) == floats.tobytes()
+    assert bytes(weights.unpack(tmp_path / "model.bin")) == floats.tobytes()
     size = sum(each.stat().st_size for each in tmp_path.iterdir())
     assert size < 0.84 * floats.nbytes
 

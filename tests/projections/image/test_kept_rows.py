@@ -2,9 +2,9 @@
 
 import pytest
 
-from engramlog.projections.image import kept_rows
+from engramlog.projections.image import reader
 from engramlog.projections.image.image import MemoryImage
-from engramlog.projections.image.kept_rows import KeptRows
+from engramlog.projections.image.reader import KeptRows
 from engramlog.projections.tables.facts.fact_rows import FactRow
 
 
@@ -18,12 +18,12 @@ def row(position: int, value: str = "v") -> FactRow:
 def test_cached_rows_are_found_and_the_oldest_dropped_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kept_rows, "ROWS_MAX", 2)
-    monkeypatch.setattr(kept_rows, "ROWS_LEFT", 2)
+    monkeypatch.setattr(reader, "ROWS_MAX", 2)
+    monkeypatch.setattr(reader, "ROWS_LEFT", 2)
     kept = KeptRows(MemoryImage())
     kept.keep([row(1), row(2), row(3)], kept.erasures())
     assert kept.find([3, 1, 2]) == [row(3), None, row(2)]
-    kept.keep([row(4, "v" * (kept_rows.VALUE_LENGTH_MAX + 1))], kept.erasures())
+    kept.keep([row(4, "v" * (reader.VALUE_LENGTH_MAX + 1))], kept.erasures())
     assert kept.find([4]) == [None]
 
 

@@ -9,10 +9,14 @@ from engramlog.projections.moment import Moment
 from engramlog.projections.recall.certainty import AnswerKnown, Certainty
 from engramlog.projections.recall.factors.features import load_features
 from engramlog.projections.recall.profile import ProfileError, load_profile, parse_profile
-from engramlog.projections.recall.ranking.chance import Chance, chance_of, scaled
-from engramlog.projections.recall.ranking.evidence import evidence_of
+from engramlog.projections.recall.ranking.chance import (
+    Chance,
+    chance_of,
+    evidence_of,
+    missing_word,
+    scaled,
+)
 from engramlog.projections.recall.ranking.fusion import Fused
-from engramlog.projections.recall.ranking.missing import missing_word
 from engramlog.projections.recall.ranking.scoring import Scored
 from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates

@@ -13,7 +13,7 @@ from engramlog.projections.memories.summary_naming import (
     period_of_entity,
     period_of_name,
 )
-from engramlog.projections.summaries.paragraphs import paragraphs_of
+from engramlog.projections.summaries.reading import paragraphs_of
 
 
 @pytest.mark.parametrize(

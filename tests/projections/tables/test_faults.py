@@ -19,8 +19,7 @@ from engramlog.projections.tables.database import query
 from engramlog.projections.tables.facts.facts import FactsProjector
 from engramlog.projections.tables.store import ProjectionStore
 from engramlog.projections.writing.commands import AssertFact, Done, Refused, RetractFact
-from engramlog.projections.writing.submission import Submission
-from engramlog.projections.writing.writer_errors import WriterClosed
+from engramlog.projections.writing.submission import Submission, WriterClosed
 from tests.worlds.failing_storage import FailingOnce
 from tests.worlds.histories import START_US, asserted
 

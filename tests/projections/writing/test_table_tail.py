@@ -15,7 +15,7 @@ from engramlog.eventlog.kinds import Value
 from engramlog.projections.image import table_tail
 from engramlog.projections.tables.store import ProjectionStore
 from engramlog.projections.writing.commands import Command, Done, RetractFact
-from engramlog.projections.writing.writer_errors import WriterDegraded
+from engramlog.projections.writing.submission import WriterDegraded
 from tests.worlds.failing_storage import Failing, FailingOnce
 from tests.worlds.histories import asserted
 from tests.worlds.waiting import until

@@ -21,8 +21,13 @@ from engramlog.projections.tables.facts.facts import FactsProjector
 from engramlog.projections.tables.store import ProjectionStore, current_generation
 from engramlog.projections.writing import writer as writer_module
 from engramlog.projections.writing.commands import Done, Refused, RetractFact
-from engramlog.projections.writing.submission import LoopAnswer, Submission
-from engramlog.projections.writing.writer_errors import WriterBusy, WriterClosed, WriterDegraded
+from engramlog.projections.writing.submission import (
+    LoopAnswer,
+    Submission,
+    WriterBusy,
+    WriterClosed,
+    WriterDegraded,
+)
 from engramlog.replay.rebuild import ProjectorHalted
 from tests.worlds.failing_storage import FailingOnce
 from tests.worlds.histories import asserted

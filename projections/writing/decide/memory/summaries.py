@@ -11,8 +11,11 @@ from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactAsserted, FactRetracted, SummaryRecorded, Value
 from engramlog.projections.cid import with_cid
 from engramlog.projections.memories.summary_naming import RELATION, Period, period_of_name
-from engramlog.projections.summaries.paragraphs import paragraphs_of
-from engramlog.projections.summaries.reading import SummaryParagraph, current_paragraphs
+from engramlog.projections.summaries.reading import (
+    SummaryParagraph,
+    current_paragraphs,
+    paragraphs_of,
+)
 from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import check_writing
