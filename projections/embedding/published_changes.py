@@ -56,6 +56,16 @@ class PublishedChanges:
             change, self._change = self._change, None
             return change
 
+    def put_back(self, change: Change) -> None:
+        """Take this change again before later ones."""
+        with self._condition:
+            later = self._change or Change([], [])
+            self._change = Change(
+                change.retracted + later.retracted,
+                change.erased + later.erased,
+                change.whole or later.whole,
+            )
+
     def close(self) -> None:
         """A waiting ``take`` returns. Idempotent."""
         with self._condition:

@@ -14,6 +14,7 @@ from itertools import islice
 import numpy as np
 from msgspec import Struct
 
+from engramlog.eventlog.errors import StorageError
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.arrays import F32, I32, Bool
 from engramlog.projections.columns.fact_columns import NOWHERE
@@ -35,6 +36,7 @@ from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View, everything
 from engramlog.projections.moment import LIVE, Moment
 from engramlog.projections.tables.facts.fact_rows import SaidRow
+from engramlog.projections.tables.storage_faults import MACHINE_FAULTS
 
 CHUNK_FACTS = 256
 PAST_CHUNK_FACTS = 5_000
@@ -169,7 +171,7 @@ class EmbeddingWorker:
         return int(self._reader.pin().from_position[min(self._waiting)]) - 1
 
     def _run(self) -> None:
-        change: Change | None = None
+        followed = False
         while not self._closing.is_set():
             try:
                 if self._damaged:
@@ -179,15 +181,16 @@ class EmbeddingWorker:
                     self._compare(self._begun, everything(self._begun))
                     self._begun = None
                 self._embed_waiting()
-                if change is not None:
+                if followed:
                     self._gather()
                 if not self._waiting:
                     self._recover_past()
-                change = self._changes.take(self._patience())
-                if change is not None:
-                    self._follow(change)
+                followed = self._follow_next()
+                if not self._waiting:
+                    self._retrying.succeeded()
             except Exception as fault:  # a fault of disk or code does not end the thread
-                _log.exception("embedding worker")
+                if not isinstance(fault, (*MACHINE_FAULTS, StorageError)):
+                    _log.exception("embedding worker")
                 self._damaged = self._damaged or isinstance(fault, VectorsDamaged)
                 self._retrying.failed(fault)
                 self._closing.wait(PAUSE_SECONDS)
@@ -227,6 +230,19 @@ class EmbeddingWorker:
         if unknown:
             self._table.write(ended=unknown)
         self._vectors.forget(np.flatnonzero(view.scope == NOWHERE).astype(np.int32))
+
+    def _follow_next(self) -> bool:
+        """Follow the next change, if there is one in time. One that fails is taken again: it may
+        name facts that were erased."""
+        change = self._changes.take(self._patience())
+        if change is None:
+            return False
+        try:
+            self._follow(change)
+        except BaseException:
+            self._changes.put_back(change)
+            raise
+        return True
 
     def _follow(self, change: Change) -> None:
         view = self._reader.pin()  # published before its events
@@ -311,26 +327,17 @@ class EmbeddingWorker:
             self._announce_progress()
 
     def _embed(self, slots: I32) -> None:
+        kept = slots[:0]
         with self._embedding:
-            self._embed_now(slots)
-
-    def _embed_now(self, slots: I32) -> None:
-        rows = self._rows(self._reader.pin(), slots)
-        if not rows:
-            with self._condition:  # erased meanwhile
+            if rows := self._rows(self._reader.pin(), slots):  # else erased meanwhile
+                vectors = self._embedder.documents([_text(row) for row in rows])
+                # A fact that ended meanwhile is in the table until its end is followed.
+                self._table.write([(row.id, each) for row, each in zip(rows, vectors, strict=True)])
+                kept = self._keep(rows, vectors)
+            with self._condition:
+                self._stored[kept] = True
                 for slot in slots.tolist():
                     self._waiting.pop(slot, None)
-            return
-        vectors = self._embedder.documents([_text(row) for row in rows])
-        # A fact that ended meanwhile is in the table until its end is followed.
-        self._table.write(
-            added=[(row.id, vector) for row, vector in zip(rows, vectors, strict=True)]
-        )
-        kept = self._keep(rows, vectors)
-        with self._condition:
-            self._stored[kept] = True
-            for slot in slots.tolist():
-                self._waiting.pop(slot, None)
 
     def _handle_refusal(self, slots: I32, fault: EmbeddingError) -> None:
         """Handle a refusal of a chunk: if the provider refuses everything, all facts wait;

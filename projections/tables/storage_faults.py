@@ -23,8 +23,9 @@ MACHINE_FAULTS = (
 """Errors that any event may meet: they are no fault of a projector and must not halt it."""
 
 
-DAMAGED = (apsw.CorruptError, apsw.NotADBError)
-"""SQLite's errors for a file that is cut off, overwritten or not a database."""
+DAMAGED = (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)
+"""SQLite's errors for a file that is cut off, overwritten or not a database, or a text in it that
+is not UTF-8."""
 
 
 class TablesDamaged(StorageFailed):

@@ -65,6 +65,20 @@ def test_reads_name_the_remedy_and_a_rebuild_mends(tmp_path: Path, said: list[st
     node.close()
 
 
+def test_a_text_that_is_no_utf8_is_damage(tmp_path: Path) -> None:
+    node = Node.open(tmp_path / "data")
+    fact = say(node, 0).fact_id
+    node.reader.image.tail.settle()
+    position = node.log.head().position
+    node.writer.store.db.execute("UPDATE fact_rows SET value_v=CAST(x'61ff' AS TEXT)")
+    with pytest.raises(TablesDamaged, match="engramlog rebuild"):
+        node.reader.said([position])
+    node.close()
+    node = Node.open(tmp_path / "data")  # reads the tables, and makes them again
+    assert [row.id for row in node.reader.said([position])] == [fact]
+    node.close()
+
+
 def test_tables_too_damaged_to_follow_are_mended_too(tmp_path: Path, said: list[str]) -> None:
     node = Node.open(tmp_path / "data")
     zero_pages(node.writer.store.path, "facts_by_key")

@@ -64,9 +64,9 @@ class VectorsInFile(Vectors):
     def forget(self, slots: I32) -> None:
         slots = slots[self.present(slots)]
         if len(slots):
+            self._file.remove(self._starts()[slots])
             self._present[slots] = False
             self._changes += 1
-            self._file.remove(self._starts()[slots])
 
     def rows(self, slots: I32) -> tuple[F32, Bool]:
         present = self.present(slots)

@@ -32,7 +32,7 @@ from engramlog.projections.tables.database import (
     remove_database,
     set_pragmas,
 )
-from engramlog.projections.tables.storage_faults import DAMAGED
+from engramlog.projections.tables.storage_faults import DAMAGED, MACHINE_FAULTS
 
 PAGE_ROWS = 5_000
 CHUNK_ROWS = 128
@@ -80,7 +80,9 @@ def _intact(path: Path) -> Generator[None, None, None]:
     """Raises VectorsDamaged for what SQLite, or sqlite-vec in its own tables, finds in the file."""
     try:
         yield
-    except (*DAMAGED, apsw.SQLError) as fault:
+    except (UnicodeDecodeError, apsw.Error) as fault:
+        if isinstance(fault, MACHINE_FAULTS) and not isinstance(fault, DAMAGED):
+            raise
         raise VectorsDamaged(f"{path.name} is damaged: {fault}") from fault
 
 
@@ -94,7 +96,7 @@ class KeptVecFacts:
         self._db = read_vectors(path)
         found = query_one(self._db, "SELECT space FROM vec_meta")
         if found is not None:
-            check_same(msgspec.json.decode(found[0], type=Space), space)
+            check_same(_space(found[0]), space)
 
     def pages(self) -> Iterator[tuple[list[str], F32]]:
         """All ids and their vectors, page by page, as of the first read."""
@@ -226,7 +228,7 @@ def _settle(db: apsw.Connection, space: Space) -> None:
     db.execute(_META)
     found = query_one(db, "SELECT space FROM vec_meta")
     if found is not None:
-        stored = msgspec.json.decode(found[0], type=Space)
+        stored = _space(found[0])
         check_same(stored, space)
         if stored == space:
             return
@@ -234,6 +236,14 @@ def _settle(db: apsw.Connection, space: Space) -> None:
     if query_one(db, _HAS_TABLE) is None:
         db.execute(_TABLE.format(space.stored_dimensions, CHUNK_ROWS))
     db.execute("INSERT INTO vec_meta VALUES (1,?,0)", (msgspec.json.encode(space).decode(),))
+
+
+def _space(text: str) -> Space:
+    """The space of a table. Raises apsw.CorruptError."""
+    try:
+        return msgspec.json.decode(text, type=Space)
+    except msgspec.DecodeError as fault:
+        raise apsw.CorruptError(f"its space cannot be read: {fault}") from fault
 
 
 def open_vectors(path: Path, page_bytes: int = 4096) -> apsw.Connection:

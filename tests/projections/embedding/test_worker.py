@@ -1,5 +1,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -21,7 +22,8 @@ from engramlog.projections.embedding.recipe import Space, composed
 from engramlog.projections.embedding.service import Embeddings
 from engramlog.projections.embedding.vectors import blocks as blocks_module
 from engramlog.projections.embedding.vectors import in_memory as vectors_module
-from engramlog.projections.embedding.vectors.vec_facts import VectorsDamaged
+from engramlog.projections.embedding.vectors.vec_facts import VecFacts, VectorsDamaged
+from engramlog.projections.embedding.vectors.vector_file import KeptVectorFile
 from engramlog.projections.tables.declared.policies import pinned_model
 from engramlog.projections.writing.commands import Done, EraseFacts, RetractFact, SweepDecay
 from tests.worlds.damaged_files import DAMAGES, damage
@@ -162,8 +164,43 @@ def test_vectors_beyond_the_budget_lie_in_a_file_from_start_to_erasure(stage: St
     assert not file.exists(), "without a budget"
 
 
+@pytest.mark.parametrize("in_file", [False, True])
+def test_a_full_disk_during_an_erasure_leaves_no_vector(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, in_file: bool
+) -> None:
+    """Neither in blocks nor in the file for vectors beyond the budget."""
+    for module in (vectors_module, blocks_module):
+        monkeypatch.setattr(module, "BLOCK_SLOTS", 2)
+    stage.embeddings.close()
+    stage.embeddings = stage.open(memory_bytes=1 if in_file else None)
+    facts = [stage.say(f"says {number}") for number in range(2)]
+    assert stage.settled() == sorted(facts)
+    stage.embeddings.write_blocks()
+    erased = words_vector("alice memory:note says 1").tobytes()
+    assert erased in files(stage)
+    failing, method = (KeptVectorFile, "remove") if in_file else (VecFacts, "write")
+    working = getattr(failing, method)
+    attempts = count()
+
+    def full_once(*args: Any, **named: Any) -> None:
+        if next(attempts) == 0:
+            raise apsw.FullError("disk full")
+        working(*args, **named)
+
+    monkeypatch.setattr(failing, method, full_once)
+    stage.node.write(EraseFacts(erasure_id="e", fact_ids=(facts[1],)))
+    until(lambda: stage.embeddings.worker.status().error)
+    third = stage.say("says more")
+    assert stage.settled() == sorted([facts[0], third])
+    until(lambda: stage.embeddings.worker.status().error is None)
+    stage.embeddings.purge(stage.node.log.head().position, {facts[1]}, [])
+    stage.embeddings.write_blocks()
+    assert erased not in files(stage)
+
+
 def files(stage: Stage) -> bytes:
-    return b"".join(each.read_bytes() for each in stage.folder.glob("*.db*"))
+    found = [*stage.folder.glob("*.db*"), *stage.folder.glob("*.blocks/*")]
+    return b"".join(each.read_bytes() for each in found)
 
 
 def test_the_writes_of_a_burst_are_embedded_together_and_no_caller_waits_for_more(
@@ -280,6 +317,26 @@ def test_a_vector_with_a_flipped_bit_is_made_again(stage: Stage) -> None:
     assert stage.settled() == sorted(facts)
     assert stage.vectors() == before
     assert stage.provider.embedded == []
+
+
+def test_a_vector_whose_id_has_a_flipped_bit_is_made_again(stage: Stage) -> None:
+    facts = [stage.say(f"fact {n}") for n in range(3)]
+    assert stage.settled() == sorted(facts)
+    file = stage.folder / "vectors.db"
+
+    def flip() -> None:
+        with closing(apsw.Connection(str(file))) as db:
+            root: Any = db.execute(
+                "SELECT rootpage FROM sqlite_schema WHERE name='vec_facts_rowids'"
+            ).get
+        content = bytearray(file.read_bytes())
+        content[content.index(facts[1].encode(), (root - 1) * 4096)] ^= 1
+        file.write_bytes(content)
+
+    stage.restart(flip)
+    later = stage.say("later")
+    assert stage.settled() == sorted([*facts, later])
+    assert stage.embeddings.worker.status().error is None
 
 
 def test_damage_found_by_a_write_is_mended_at_once(
