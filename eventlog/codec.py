@@ -101,7 +101,7 @@ def decode(stored: Stored, header: Header | None = None) -> Recorded:
     damaged event says so, before a table or an export repeats it.
     """
     if header is None:
-        header = _intact_header(stored)
+        header = intact_header(stored)
     try:
         payload = None if stored.payload is None else decode_payload(header, stored.payload)
     except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError) as fault:
@@ -117,15 +117,18 @@ def decode(stored: Stored, header: Header | None = None) -> Recorded:
     )
 
 
-def _intact_header(stored: Stored) -> Header:
+def intact_header(stored: Stored) -> Header:
     """The header of an event whose header and payload match their hashes. Raises CorruptLog."""
-    if header_hash(stored.header) != stored.hash:
-        raise CorruptLog(stored.position, HEADER_ALTERED)
-    header = header_of(stored)
-    if stored.payload is not None and (
-        stored.salt is None or payload_hash(stored.salt, stored.payload) != header.payload_hash
-    ):
-        raise CorruptLog(stored.position, PAYLOAD_ALTERED)
+    try:
+        if header_hash(stored.header) != stored.hash:
+            raise CorruptLog(stored.position, HEADER_ALTERED)
+        header = header_of(stored)
+        if stored.payload is not None and (
+            stored.salt is None or payload_hash(stored.salt, stored.payload) != header.payload_hash
+        ):
+            raise CorruptLog(stored.position, PAYLOAD_ALTERED)
+    except TypeError as fault:  # a damaged page may give a column another type, or none
+        raise CorruptLog(stored.position, f"undecodable event: {fault}") from fault
     return header
 
 

@@ -277,7 +277,7 @@ class Archive:
             found = msgspec.json.decode(path.read_bytes(), type=ArchiveManifest)
         except FileNotFoundError:
             return ArchiveManifest()
-        except msgspec.MsgspecError as fault:
+        except ValueError as fault:
             _log.warning("archive: %s cannot be read (%s); sealing again", path.name, fault)
             return ArchiveManifest()
         reason = self._manifest_fault(found)
@@ -295,8 +295,8 @@ class Archive:
         if manifest.last > self._log.head().position:
             return "the manifest reaches beyond the log's end"
         if manifest.segments:
-            last = self._log.read_stored(manifest.last - 1, 1)
-            if not any(tip.hash == last[0].hash.hex() for tip in manifest.tips.values()):
+            last = [each.hash.hex() for each in self._log.read_stored(manifest.last - 1, 1)]
+            if not any(tip.hash in last for tip in manifest.tips.values()):
                 return "the manifest is of another log"
         return None
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from engramlog.eventlog.codec import decode_header
+from engramlog.eventlog.codec import intact_header
 from engramlog.eventlog.event import Stored
 from engramlog.eventlog.identifiers import id_text
 from engramlog.projections.tables.peers.protocol_facts import foreign_payload_id
@@ -55,8 +55,8 @@ _decode_payload = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def row_of(stored: Stored) -> dict[str, Any]:
-    """The row of an event. Raises msgspec's errors for unreadable bytes."""
-    header = decode_header(stored.header)
+    """The row of an event. Raises CorruptLog."""
+    header = intact_header(stored)
     payload = {} if stored.payload is None else _decode_payload(stored.payload)
     event_id = id_text(header.event_id)
     row: dict[str, Any] = {

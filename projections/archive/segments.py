@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from engramlog.eventlog.chain import PAYLOAD_MISSING, link_fault
-from engramlog.eventlog.codec import decode_header
+from engramlog.eventlog.codec import header_of
 from engramlog.eventlog.durable_file import sync_file, sync_folder
 from engramlog.eventlog.errors import CorruptLog
 from engramlog.eventlog.event import Stored
@@ -89,7 +89,7 @@ def verified_tips(events: Sequence[Stored], tips: dict[str, Tip]) -> dict[str, T
         for stream, tip in tips.items()
     }
     for event in events:
-        header = decode_header(event.header)
+        header = header_of(event)
         # The erasure justifies an erased payload; here it is only absent.
         reason = link_fault(heads.get(header.stream), event, header)
         if reason is not None and not (event.payload is None and reason == PAYLOAD_MISSING):

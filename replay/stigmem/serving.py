@@ -5,7 +5,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from engramlog.eventlog.codec import decode_header
+from engramlog.eventlog.codec import intact_header
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.authorization import OPEN_CLASS, Authorization
 from engramlog.projections.image.view import View
@@ -94,5 +94,5 @@ def _with_event_clock(log: EventLog, each: Outgoing) -> FactRow:
     """The row with the clock reading of the event that orders it."""
     if each.row.from_position == each.position:
         return each.row
-    header = decode_header(log.read_stored(each.position - 1, 1)[0].header)
+    header = intact_header(log.read_stored(each.position - 1, 1)[0])
     return msgspec.structs.replace(each.row, hlc=header.hlc)

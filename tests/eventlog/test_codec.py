@@ -53,6 +53,18 @@ def test_an_unreadable_payload_names_the_position(payload: bytes) -> None:
         codec.decode(stored("fact_retracted", payload))
 
 
+@pytest.mark.parametrize("part", ["header", "hash", "payload", "salt"])
+@pytest.mark.parametrize("value", [None, "text", 7])
+def test_a_column_of_another_type_names_the_position(part: str, value: Any) -> None:
+    """As in a page of the log that was overwritten."""
+    payload = codec.encode_payload(FactRetracted(fact_ids=["x"]))
+    event = stored("fact_retracted", payload)
+    if (part, value) == ("payload", None):
+        return  # erased
+    with pytest.raises(CorruptLog, match="position 7: "):
+        codec.decode(msgspec.structs.replace(event, **{part: value}))
+
+
 @pytest.mark.parametrize(
     ("part", "reason"),
     [

@@ -143,7 +143,32 @@ def test_damage_never_reaches_an_answer(node: Node) -> None:
     assert rows(archive, head) == before
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"format":1,"segments":[{"name":"x"}]}'])
+def test_an_altered_event_that_is_not_sealed_reaches_no_answer(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    node = Node.open(data)
+    for n in range(70):  # a start checks the last 64
+        node.write(asserted("user:u", f"rel:r{n}", Value(type="string", v=f"fact {n}")))
+    node.close()
+    log = data / "log.db"
+    altered = log.read_bytes().replace(b'"fact 1"', b'"fact X"')
+    log.write_bytes(altered)
+    node = Node.open(data)
+    try:
+        with pytest.raises(CorruptLog, match="position 3: payload does not match"):
+            sources(opened(node), 70)
+    finally:
+        node.close()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b'{"format":1,"segments":[{"name":"x"}]}',
+        b'{"segments":[{"name":"\xff"}]}',
+    ],
+)
 def test_an_unreadable_manifest_is_made_again(node: Node, content: bytes) -> None:
     write(node, 25)
     opened(node).seal()
