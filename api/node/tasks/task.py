@@ -175,7 +175,10 @@ class LoopTask:
 
     def failed(self, fault: Exception) -> None:
         """Note and log why an attempt failed, from its exception handler."""
-        _log.exception("%s failed, will retry", self.name)
+        if isinstance(fault, StorageError | OSError):
+            _log.warning("%s failed, will retry: %s", self.name, fault)
+        else:
+            _log.exception("%s failed, will retry", self.name)
         self.error = str(fault) or type(fault).__name__
 
 
