@@ -159,7 +159,7 @@ def _refuse_copy(path: Path) -> None:
         remembered = msgspec.json.decode((folder / PLACE_FILE).read_bytes(), type=IdentityPlace)
     except FileNotFoundError:  # restored from a backup: the first opening decides
         return
-    except (OSError, msgspec.MsgspecError) as fault:
+    except (OSError, ValueError) as fault:
         raise DataDirectoryError(
             f"cannot read {folder / PLACE_FILE}: {fault}; remove it, unless the directory is a copy"
         ) from fault

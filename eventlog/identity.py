@@ -252,7 +252,7 @@ def read_node_document(folder: Path) -> NodeDocument:
     path = folder / NODE_FILE
     try:
         found = msgspec.json.decode(path.read_bytes(), type=NodeDocument)
-    except (OSError, msgspec.MsgspecError) as fault:
+    except (OSError, ValueError) as fault:
         raise KeyFileError(f"cannot read {path}: {fault}{_FROM_BACKUP}") from fault
     if found.epoch < 1 or not speaks_for(found.node_id, found.public_key, found.rotations):
         raise KeyFileError(

@@ -96,5 +96,5 @@ def read_heads(path: Path) -> SignedHeads:
         if path.stat().st_size > HEADS_BYTES_MAX:
             raise EventLogError(f"{path} is over {HEADS_BYTES_MAX} bytes")
         return msgspec.json.decode(path.read_bytes(), type=SignedHeads)
-    except (OSError, msgspec.MsgspecError) as fault:
+    except (OSError, ValueError) as fault:
         raise EventLogError(f"cannot read signed heads from {path}: {fault}") from fault

@@ -161,7 +161,7 @@ def read_manifest(backup: Path) -> BackupManifest:
         manifest = msgspec.json.decode((backup / MANIFEST).read_bytes(), type=BackupManifest)
     except FileNotFoundError as fault:
         raise BackupFault(f"{backup} is no whole backup: it has no {MANIFEST}") from fault
-    except (OSError, msgspec.MsgspecError) as fault:
+    except (OSError, ValueError) as fault:
         raise BackupFault(f"{backup / MANIFEST} cannot be read: {fault}") from fault
     if manifest.format != FORMAT:
         raise BackupFault(f"{backup} has format {manifest.format}, this release reads {FORMAT}")

@@ -76,7 +76,7 @@ def decode_snapshot(data: bytes) -> Snapshot:
     """A document from its bytes. Raises SnapshotFault."""
     try:
         snapshot = msgspec.json.decode(data, type=Snapshot)
-    except msgspec.MsgspecError as fault:
+    except ValueError as fault:
         raise SnapshotFault(f"a snapshot's document cannot be read: {fault}") from fault
     if snapshot.format != FORMAT or snapshot.position < 1:
         raise SnapshotFault(f"a snapshot of format {snapshot.format} cannot be read here")

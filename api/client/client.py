@@ -70,7 +70,7 @@ def decoded_answer(place: str, status: int, content: bytes, *, listed: bool = Fa
         return AnswerFields.of(place, msgspec.json.decode(content, type=dict[str, Any]))
     except msgspec.ValidationError as fault:
         raise ClientError(f"{place} did not answer as a node: {fault}", status) from fault
-    except msgspec.DecodeError as fault:
+    except ValueError as fault:
         raise ClientError(f"{place} did not answer with JSON", status) from fault
 
 
@@ -196,7 +196,7 @@ class Client:
     def _failure(self, status: int, answer: bytes) -> ClientError:
         try:
             return failure_of(status, msgspec.json.decode(answer))
-        except msgspec.DecodeError:
+        except ValueError:
             return ClientError(f"{self.url} answered {status}", status)
 
     def _target(self, path: str, query: Mapping[str, object] | None) -> str:

@@ -65,7 +65,7 @@ class HttpLogSource:
     def _refusal(self, answer: HttpAnswer) -> Exception:
         try:
             failure = failure_of(answer.status, msgspec.json.decode(answer.body))
-        except msgspec.DecodeError:
+        except ValueError:
             return PrimaryUnreachable(f"{self.url} answered {answer.status}")
         if failure.code == "replication_diverged":
             return Diverged(str(failure))

@@ -55,7 +55,7 @@ def remembered(path: Path) -> LogPlace | None:
         return msgspec.json.decode((path / PLACE_FILE).read_bytes(), type=LogPlace)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.MsgspecError) as fault:
+    except (OSError, ValueError) as fault:
         raise DataDirectoryError(f"cannot read {path / PLACE_FILE}: {fault}") from fault
 
 

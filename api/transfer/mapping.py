@@ -65,7 +65,7 @@ class LineMapping(Struct, frozen=True):
         """The import line of a foreign JSON line. Raises LineError."""
         try:
             record = msgspec.json.decode(text, type=dict[str, Any])
-        except msgspec.DecodeError as fault:
+        except ValueError as fault:
             raise LineError(f"is not a JSON object: {fault}") from fault
         for conditions, template in self.rules:
             if all(record.get(name) == value for name, value in conditions):
@@ -79,7 +79,7 @@ def load_mapping(path: Path) -> LineMapping:
         document = msgspec.json.decode(path.read_bytes(), type=Document)
     except OSError as fault:
         raise MappingError(f"cannot read {path}: {fault.strerror or fault}") from fault
-    except msgspec.DecodeError as fault:
+    except ValueError as fault:
         raise MappingError(f"{path}: {fault}") from fault
     if not document.rules:
         raise MappingError(f"{path}: rules must not be empty")

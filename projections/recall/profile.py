@@ -176,7 +176,7 @@ def parse_profile(document: Mapping[str, Any] | bytes) -> Profile:
     if isinstance(document, bytes):
         try:
             document = msgspec.json.decode(document)
-        except msgspec.DecodeError as fault:
+        except ValueError as fault:
             raise ProfileError("$", str(fault)) from fault
     profile = _convert(document, Profile, "$")
     names: tuple[tuple[str, str, Mapping[str, object]], ...] = (

@@ -106,7 +106,7 @@ def decode_page(data: bytes) -> CopyPage:
         if unpacker.unconsumed_tail or not unpacker.eof:
             raise ReplicationError("the page is cut off, or larger than any page may be")
         page = msgspec.msgpack.decode(plain, type=CopyPage)
-    except (zlib.error, msgspec.MsgspecError) as fault:
+    except (zlib.error, ValueError) as fault:
         raise ReplicationError(f"the page cannot be read: {fault}") from fault
     if page.format != PAGE_FORMAT:
         raise ReplicationError(f"the page has format {page.format}, not {PAGE_FORMAT}")

@@ -46,5 +46,5 @@ def _load(path: Path) -> ReplicaState | None:
         return msgspec.json.decode(path.read_bytes(), type=ReplicaState)
     except (FileNotFoundError, NotADirectoryError):  # opening the directory reports the latter
         return None
-    except (OSError, msgspec.MsgspecError) as fault:
+    except (OSError, ValueError) as fault:
         raise DataDirectoryError(f"cannot read {path}: {fault}") from fault

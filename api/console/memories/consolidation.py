@@ -157,7 +157,7 @@ def run_rules(args: argparse.Namespace) -> int:
 def _document(path: Path) -> dict[str, Any]:
     try:
         document = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except msgspec.MsgspecError as fault:
+    except ValueError as fault:
         raise CommandError(f"{path} is not a JSON object: {fault}") from fault
     if not isinstance(document.get("id"), str):
         raise CommandError(f"{path} has no 'id'")

@@ -136,5 +136,5 @@ def _of_file(path: Path) -> list[dict[str, Any]]:
 def _json(data: bytes, where: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
-    except msgspec.MsgspecError as fault:
+    except ValueError as fault:
         raise CommandError(f"{where} is not a JSON object: {fault}") from fault

@@ -28,5 +28,5 @@ def read_control(data: Path) -> Control | None:
     """How to reach the node that serves this directory; None if no file says so."""
     try:
         return msgspec.json.decode((data / CONTROL_NAME).read_bytes(), type=Control)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, ValueError):
         return None

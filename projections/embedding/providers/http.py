@@ -194,7 +194,7 @@ def _message(body: bytes) -> str:
     for shape in (_Flat, _Nested):
         try:
             text = msgspec.json.decode(body, type=shape).text
-        except msgspec.DecodeError:
+        except ValueError:
             continue
         if text:
             return text[:MESSAGE_CHARACTERS_MAX]

@@ -135,6 +135,7 @@ def test_the_time_to_retry_may_be_a_date() -> None:
         (401, {"error": {"message": "Incorrect API key provided"}}, "Incorrect API key"),
         (400, {"detail": "The request body is not valid"}, "not valid"),
         (404, {"error": 'model "x" not found, try pulling it first'}, "try pulling"),
+        (400, b'{"error": "\xff"}', '400: {"error": '),
         (302, b"moved", "302"),
     ],
 )
