@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from engramlog.api.schemas.model import Model
+from engramlog.api.schemas.values import Model
 from engramlog.eventlog.kinds import FactAttributes
 from engramlog.projections.memories.attribute_rules import (
     CONTEXT_LENGTH_MAX,

@@ -5,8 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Name
+from engramlog.api.schemas.values import Model, Name
 from engramlog.eventlog.kinds import Scope
 
 PolicyId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:\-]{0,127}$")]

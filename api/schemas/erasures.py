@@ -6,8 +6,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.facts import ID_LENGTH_MAX
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Flag, Name, Position
+from engramlog.api.schemas.values import Flag, Model, Name, Position
 from engramlog.eventlog.kinds import ErasureReason
 from engramlog.projections.writing.decide.facts.erased_set import ERASED_FACTS_MAX
 

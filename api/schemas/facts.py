@@ -6,8 +6,7 @@ from pydantic import Field, RootModel, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.attributes import Attributes
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import FactValue, Fields, Instant, Name, QueryShare, Share
+from engramlog.api.schemas.values import FactValue, Fields, Instant, Model, Name, QueryShare, Share
 from engramlog.eventlog.kinds import Parent, Scope
 from engramlog.projections.cid import parse_fact_hash
 from engramlog.projections.contradictions.claims import Prefer

@@ -6,8 +6,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.answers.same_fields import shaped
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Flag, Instant
+from engramlog.api.schemas.values import Flag, Instant, Model
 from engramlog.projections.moment import parse_instant
 from engramlog.projections.recall.filters import Filters, emotions_of
 from engramlog.projections.recall.request import Intent, Situation

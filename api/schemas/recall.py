@@ -7,8 +7,7 @@ from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.facts import MomentQuery
 from engramlog.api.schemas.keywords import KeywordFields
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import NAME_LENGTH_MAX, Fields, QueryShare
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Fields, Model, QueryShare
 
 QUERY_LENGTH_MAX = 20_000
 TOKEN_BUDGET_MAX = 200_000

@@ -13,10 +13,9 @@ from engramlog.api.schemas.facts import (
     FactsQuery,
     ResolveRequest,
 )
-from engramlog.api.schemas.model import Model
 from engramlog.api.schemas.recall import RecallBody
 from engramlog.api.schemas.rights.trust import TrustRequest
-from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant, Share
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant, Model, Share
 
 Format = Literal["json", "csv", "parquet"]
 Change = Literal["added", "retracted", "decayed", "resolved"]

@@ -1,17 +1,22 @@
-"""Typed values and the small validated types of requests."""
+"""Typed values, the small validated types of requests, and the base of their models."""
 
 import math
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from msgspec import Meta
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.python.values import is_exact, user_uri, wire_value
-from engramlog.api.schemas.model import Model
 from engramlog.eventlog.kinds import Scope, Value
 from engramlog.projections.moment import instant_meant, parse_instant
 from engramlog.projections.normalization import URI_LENGTH_MAX, has_control_character, normalize_ref
+
+
+class Model(BaseModel, defer_build=True):
+    """A part of a request. Its validator is built on first use: building all of them at start takes
+    longer than opening an empty node, and most are never used."""
+
 
 ScopeText: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": list(get_args(Scope))})]
 """A scope in an answer."""

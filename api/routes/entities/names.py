@@ -12,8 +12,7 @@ from engramlog.api.http.call import Call, ignored
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import MomentQuery
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import NAME_LENGTH_MAX, Name, QueryShare
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Model, Name, QueryShare
 from engramlog.eventlog.kinds import AliasSet
 from engramlog.projections.graph.name_similarity import entities_seen, names_like
 from engramlog.projections.image.visible_facts import live

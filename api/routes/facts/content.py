@@ -14,8 +14,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import REASON_LENGTH_MAX
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Position
+from engramlog.api.schemas.values import Model, Position
 from engramlog.eventlog.kinds import ContentReviewed
 from engramlog.projections.arrays import I32
 from engramlog.projections.image.view import View

@@ -21,8 +21,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import AssertRequest, MomentQuery
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import FactValue, Instant, Name
+from engramlog.api.schemas.values import FactValue, Instant, Model, Name
 from engramlog.eventlog.kinds import Scope
 from engramlog.eventlog.log import Idempotency
 from engramlog.projections.image.view import View

@@ -11,7 +11,7 @@ from engramlog.api.client.discovery import discovered
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.federation.peers import require_federation
-from engramlog.api.schemas.model import Model
+from engramlog.api.schemas.values import Model
 from engramlog.eventlog.kinds import PeerDeclared
 from engramlog.projections.normalization import URI_LENGTH_MAX
 from engramlog.replay.federation.declaration import (

@@ -12,7 +12,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded, invalid
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks.peering import ReplayState
-from engramlog.api.schemas.model import Model
+from engramlog.api.schemas.values import Model
 from engramlog.eventlog.kinds import PeerGrants, PeerStateSet, Scope
 from engramlog.projections.moment import format_instant
 from engramlog.projections.normalization import URI_LENGTH_MAX

@@ -12,7 +12,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks.protocol_federation import take
-from engramlog.api.schemas.model import Model
+from engramlog.api.schemas.values import Model
 from engramlog.eventlog.clock import format_hlc, parse_hlc
 from engramlog.eventlog.kinds import FactAsserted, RefusedFact
 from engramlog.projections.normalization import lies_under

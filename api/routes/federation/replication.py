@@ -11,8 +11,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
 from engramlog.api.node.node_status import status_of_node
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Position
+from engramlog.api.schemas.values import Model, Position
 from engramlog.replay.replication.page import PAGE_EVENTS_MAX, Diverged, encode_page, read_page
 
 routes = Routes("replication")

@@ -9,8 +9,7 @@ from pydantic import Field
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Position
+from engramlog.api.schemas.values import Model, Position
 from engramlog.eventlog.log import StreamHead
 from engramlog.projections.tables.declared.garden_directory import gardens_of_scopes
 from engramlog.projections.tables.peers.peers import PeerRow

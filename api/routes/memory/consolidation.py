@@ -23,8 +23,7 @@ from engramlog.api.node.consolidator import (
     readers_of,
 )
 from engramlog.api.schemas.memory.episodes import RunsQuery
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Flag
+from engramlog.api.schemas.values import Flag, Model
 from engramlog.eventlog.kinds import ConsolidationRuleSet
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.episodes import reading, reading_deltas, reading_rules

@@ -20,7 +20,7 @@ from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
-from engramlog.api.schemas.model import Model
+from engramlog.api.schemas.values import Model
 from engramlog.eventlog.kinds import Scope
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.view import View

@@ -13,7 +13,7 @@ from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
 from engramlog.api.node.tasks.jobs import SnapshotJob
 from engramlog.api.node.tasks.snapshots import SnapshotList
-from engramlog.api.schemas.model import Model
+from engramlog.api.schemas.values import Model
 from engramlog.replay.snapshot import READ_BYTES, SnapshotFault, encode_snapshot, position_named
 
 routes = Routes("node")

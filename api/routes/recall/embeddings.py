@@ -10,7 +10,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded, invalid
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks.jobs import Reindex
-from engramlog.api.schemas.model import Model
+from engramlog.api.schemas.values import Model
 from engramlog.projections.embedding.choosing import space_named
 from engramlog.projections.embedding.errors import UnknownModel, WrongDimensions
 from engramlog.projections.embedding.settings import EmbeddingSettings

@@ -14,8 +14,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded, invalid, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.issuers import issuers_of
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Instant, Name, Position
+from engramlog.api.schemas.values import Instant, Model, Name, Position
 from engramlog.eventlog.kinds import CapabilityIssued, Scope
 from engramlog.projections.authorization import CEILING
 from engramlog.projections.moment import LIVE, SECOND_US, format_instant, parse_instant

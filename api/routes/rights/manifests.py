@@ -11,7 +11,7 @@ from engramlog.api.http.bodies import parse_json, validated
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, invalid, plain
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.model import Model
+from engramlog.api.schemas.values import Model
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.kinds import OrgManifestSet
 from engramlog.projections.moment import DAY_US, format_instant

@@ -18,8 +18,7 @@ from engramlog.api.routes.rights.capabilities import (
     issued,
     revoked,
 )
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Name
+from engramlog.api.schemas.values import Model, Name
 from engramlog.projections.moment import SECOND_US
 from engramlog.projections.rights.capability_grant import GrantError, parse_grant
 from engramlog.projections.rights.capability_token import BEARER_LENGTH_MAX, Root

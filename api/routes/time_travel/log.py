@@ -16,8 +16,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import MomentQuery
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import NAME_LENGTH_MAX, Position
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Model, Position
 from engramlog.eventlog.clock import format_hlc
 from engramlog.eventlog.event import Recorded, UnknownPayload
 from engramlog.eventlog.identifiers import id_text

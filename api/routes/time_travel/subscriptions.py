@@ -27,8 +27,7 @@ from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
 from engramlog.api.http.state.cursors import Cursor, filters_digest
 from engramlog.api.node.tasks.webhook_delivery import CIRCUIT_FAILURES, is_pushed
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant, Model
 from engramlog.eventlog.kinds import SubscriptionSet
 from engramlog.projections.audit.subscription_events import EVENT_TYPES
 from engramlog.projections.moment import format_instant, parse_instant

@@ -14,8 +14,7 @@ from engramlog.api.schemas.memory.parts import (
     Part,
     Payload,
 )
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Flag, Instant, Name, Share
+from engramlog.api.schemas.values import Flag, Instant, Model, Name, Share
 from engramlog.eventlog.kinds import Scope
 from engramlog.projections.episodes.delta import REPLACES_MAX
 

@@ -12,8 +12,7 @@ from engramlog.api.schemas.memory.parts import (
     Metadata,
     Part,
 )
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Instant
+from engramlog.api.schemas.values import Instant, Model
 from engramlog.eventlog.kinds import EpisodeRecorded, Scope
 
 EPISODES_MAX = 1_000

@@ -7,8 +7,7 @@ from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.attributes import Attributes, listed
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, AssertRequest
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import FactValue, Flag, Instant, Name, User
+from engramlog.api.schemas.values import FactValue, Flag, Instant, Model, Name, User
 from engramlog.eventlog.kinds import Scope
 from engramlog.projections.memories.attribute_rules import KEYWORDS_LENGTH_MAX
 from engramlog.projections.memories.deduplication_rules import MEMORY_RELATION

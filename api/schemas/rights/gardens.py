@@ -7,8 +7,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, REASON_LENGTH_MAX
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import NAME_LENGTH_MAX, Flag, Name
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Flag, Model, Name
 from engramlog.eventlog.kinds import GardenRole, Scope
 
 DESCRIPTION_LENGTH_MAX = 4096

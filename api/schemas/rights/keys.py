@@ -4,8 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Instant, Name
+from engramlog.api.schemas.values import Instant, Model, Name
 from engramlog.eventlog.kinds import Scope
 from engramlog.projections.authorization import CEILING
 

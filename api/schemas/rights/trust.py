@@ -7,8 +7,7 @@ from pydantic import Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.facts import REASON_LENGTH_MAX, MomentQuery
-from engramlog.api.schemas.model import Model
-from engramlog.api.schemas.values import Name, Share
+from engramlog.api.schemas.values import Model, Name, Share
 from engramlog.eventlog.kinds import TrustPolicy
 
 Mode: TypeAlias = Literal["strict", "relaxed", "off"]
