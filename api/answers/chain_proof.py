@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.api.http.errors import coded
-from engramlog.api.schemas.rights.keys import TENANT
+from engramlog.api.schemas.rights import TENANT
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.reader import Reader

@@ -6,7 +6,7 @@ from msgspec import Struct
 from engramlog.api.commands.assertions import assertion_of, check_source
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.errors import plain
-from engramlog.api.schemas.memory.memories import MemoryRequest
+from engramlog.api.schemas.memory import MemoryRequest
 from engramlog.projections.arrays import I32
 from engramlog.projections.embedding.errors import EmbeddingError
 from engramlog.projections.embedding.semantics import Semantics

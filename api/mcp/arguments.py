@@ -13,8 +13,7 @@ from engramlog.api.schemas.facts import (
     ResolveRequest,
     RetractRequest,
 )
-from engramlog.api.schemas.memory.episodes import EpisodeRequest
-from engramlog.api.schemas.memory.parts import Part
+from engramlog.api.schemas.memory import EpisodeRequest, Part
 from engramlog.api.schemas.recall import CardQuery, NeighborsQuery, RecallBody
 from engramlog.api.schemas.scopes import LintBody
 from engramlog.api.schemas.time_travel import DiffQuery, LifeQuery, StateQuery

@@ -14,7 +14,7 @@ from engramlog.api.schemas.facts import (
     ResolveRequest,
 )
 from engramlog.api.schemas.recall import RecallBody
-from engramlog.api.schemas.rights.trust import TrustRequest
+from engramlog.api.schemas.rights import TrustRequest
 from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant, Model, Share
 
 Format = Literal["json", "csv", "parquet"]

@@ -22,7 +22,7 @@ from engramlog.api.node.consolidator import (
     delta_kinds,
     readers_of,
 )
-from engramlog.api.schemas.memory.episodes import RunsQuery
+from engramlog.api.schemas.memory import RunsQuery
 from engramlog.api.schemas.values import Flag, Model
 from engramlog.eventlog.kinds import ConsolidationRuleSet
 from engramlog.projections.authorization import Authorization

@@ -15,7 +15,7 @@ from engramlog.api.commands.episodes import application_of, memory_facts, promot
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.memory.deltas import (
+from engramlog.api.schemas.memory import (
     DeltasQuery,
     DeltasRequest,
     MemoryFactsQuery,

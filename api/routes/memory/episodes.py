@@ -17,7 +17,7 @@ from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.memory.episodes import (
+from engramlog.api.schemas.memory import (
     AccessRequest,
     EpisodeRequest,
     EpisodesQuery,

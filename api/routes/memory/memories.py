@@ -12,7 +12,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.facts.facts import answering_slot, asserted_event, written_record
-from engramlog.api.schemas.memory.memories import MemoryRequest, MergeRequest
+from engramlog.api.schemas.memory import MemoryRequest, MergeRequest
 from engramlog.projections.arrays import I32
 from engramlog.projections.memories.attribute_rules import PLAIN
 from engramlog.projections.writing.commands import Done

@@ -18,7 +18,7 @@ from engramlog.api.node.node_status import status_of_node
 from engramlog.api.node.tasks.jobs import Rebuild
 from engramlog.api.node.tasks.task import TaskState, TaskStatus
 from engramlog.api.routes.recall.embeddings import status_of
-from engramlog.api.schemas.rights.keys import TENANT
+from engramlog.api.schemas.rights import TENANT
 from engramlog.api.schemas.values import Model, ScopeText
 from engramlog.projections.writing.submission import WriterBusy, WriterClosed
 from engramlog.replay.federation.declaration import wire_key

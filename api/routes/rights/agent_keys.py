@@ -9,7 +9,7 @@ from engramlog.api.commands.attestations import PUBLIC_KEY_BYTES, decoded
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, plain
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.rights.keys import AgentKeyRequest
+from engramlog.api.schemas.rights import AgentKeyRequest
 from engramlog.eventlog.kinds import AgentKeySet
 from engramlog.projections.tables.declared.agent_keys import AgentKeyRow
 from engramlog.projections.writing.commands import RevokeAgentKey

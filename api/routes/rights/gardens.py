@@ -10,7 +10,7 @@ from engramlog.api.commands.garden_access import entered_garden, garden_uri, kno
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.rights.gardens import GardenRequest, MemberRequest, RoleRequest
+from engramlog.api.schemas.rights import GardenRequest, MemberRequest, RoleRequest
 from engramlog.api.schemas.values import ScopeText
 from engramlog.eventlog.kinds import GardenCreated, GardenMemberSet, GardenRole
 from engramlog.projections.tables.declared.garden_directory import Garden, Member

@@ -12,7 +12,7 @@ from engramlog.api.http.auth import require
 from engramlog.api.http.call import Call, ignored
 from engramlog.api.http.errors import ApiError, coded, invalid, plain
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.rights.keys import TENANT, ExpiringQuery, KeyRequest, KeysQuery
+from engramlog.api.schemas.rights import TENANT, ExpiringQuery, KeyRequest, KeysQuery
 from engramlog.api.schemas.values import ScopeText
 from engramlog.eventlog.kinds import KeyIssued, KeyRevoked
 from engramlog.projections.authorization import PERMISSIONS

@@ -13,7 +13,7 @@ from engramlog.api.commands.garden_access import entered_garden, known_garden
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, plain
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.rights.gardens import (
+from engramlog.api.schemas.rights import (
     PromoteRequest,
     QuarantineQuery,
     QuarantineReviewRequest,

@@ -12,7 +12,7 @@ from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import MomentQuery
-from engramlog.api.schemas.rights.trust import Mode, TrustPolicyRequest, TrustQuery, TrustRequest
+from engramlog.api.schemas.rights import Mode, TrustPolicyRequest, TrustQuery, TrustRequest
 from engramlog.eventlog.kinds import SourceTrustSet, TrustPolicy, TrustPolicySet
 from engramlog.projections.image.visible_facts import known
 from engramlog.projections.moment import Moment

@@ -18,7 +18,7 @@ from engramlog.api.http.routing import Media, Routes
 from engramlog.api.http.table_files import table_as
 from engramlog.api.routes.time_travel.log import journal_of
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
-from engramlog.api.schemas.rights.keys import TENANT
+from engramlog.api.schemas.rights import TENANT
 from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant, Model, Position
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactAsserted

@@ -4,7 +4,7 @@ from msgspec import field
 from msgspec.structs import asdict
 from pydantic import ValidationError
 
-from engramlog.api.schemas.rights.trust import TrustPolicyRequest
+from engramlog.api.schemas.rights import TrustPolicyRequest
 from engramlog.api.transfer.lines.base import Line, LineError, Target, line_error, line_uri
 from engramlog.api.transfer.lines.gardens import EVERY_GARDEN, Destination
 from engramlog.eventlog.kinds import (

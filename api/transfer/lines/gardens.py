@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 from msgspec import Struct
 
 from engramlog.api.answers.same_fields import shaped
-from engramlog.api.schemas.rights.gardens import SLUG
+from engramlog.api.schemas.rights import SLUG
 from engramlog.api.transfer.lines.base import IMPORT_ACTOR, Line, LineError, line_uri
 from engramlog.eventlog.kinds import GardenCreated, Scope
 from engramlog.projections.tables.declared.garden_directory import Garden

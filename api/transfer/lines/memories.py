@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 
 from engramlog.api.answers.same_fields import shaped
-from engramlog.api.schemas.memory.deltas import DELTAS_MAX
-from engramlog.api.schemas.memory.episodes import EpisodeBody
+from engramlog.api.schemas.memory import DELTAS_MAX, EpisodeBody
 from engramlog.api.transfer.lines.base import Line, LineError, line_error, line_instant, line_uri
 from engramlog.api.transfer.lines.facts import AssertLine, RetractLine, assert_command
 from engramlog.api.transfer.lines.gardens import Destination

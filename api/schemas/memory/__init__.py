@@ -1,1 +1,0 @@
-"""Requests about episodes, deltas, consolidation and memories."""

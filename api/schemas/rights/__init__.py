@@ -1,1 +1,0 @@
-"""Requests about gardens, keys, capabilities and trust, and some of their answers."""
