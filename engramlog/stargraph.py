@@ -1,31 +1,27 @@
 """Stargraph's memory protocols over an engramlog node, by their own names and signatures."""
 
-from engramlog.api.python.stargraph.models import (
+from engramlog.api.python.stargraph.node_stores import NodeFactStore, NodeMemoryStore
+from engramlog.api.python.stargraph.protocol import (
     AddDelta,
     ConsolidationRule,
     DeleteDelta,
     Episode,
-    FactPattern,
-    MemoryDelta,
-    NoopDelta,
-    UpdateDelta,
-)
-from engramlog.api.python.stargraph.models import MemorisedFact as Fact
-from engramlog.api.python.stargraph.node_stores import NodeFactStore, NodeMemoryStore
-from engramlog.api.python.stargraph.protocols import (
     EpisodeConflict,
+    FactPattern,
     FactStore,
+    MemoryDelta,
     MemoryStore,
     Migration,
     MigrationNotSupported,
     MigrationPlan,
-    StoreHealth,
-)
-from engramlog.api.python.stargraph.salience import (
+    NoopDelta,
     RuleBasedScorer,
     SalienceContext,
     SalienceScorer,
+    StoreHealth,
+    UpdateDelta,
 )
+from engramlog.api.python.stargraph.protocol import MemorisedFact as Fact
 from engramlog.projections.episodes.delta import ConsolidationRuleError, FactConflictError
 from engramlog.projections.memories.place import MemoryScopeError
 

@@ -6,14 +6,16 @@ from engramlog.api.commands.attestations import attestation_of
 from engramlog.api.commands.entity_names import entity_named, stored_uri, value_meant
 from engramlog.api.commands.garden_access import entered_garden
 from engramlog.api.commands.request_context import RequestContext
-from engramlog.api.http.errors import ApiError, coded, refused
-from engramlog.api.schemas.facts import AssertRequest
+from engramlog.api.http.errors import ApiError, coded, plain, refused
+from engramlog.api.schemas.facts import AssertRequest, ResolveRequest
 from engramlog.eventlog.kinds import FactAttributes, Parent, Value
 from engramlog.eventlog.log import Idempotency
 from engramlog.projections.cid import compute_cid
+from engramlog.projections.contradictions.conflicts import conflict
 from engramlog.projections.graph.provenance import shown_facts
 from engramlog.projections.memories.attribute_rules import UNTRUSTED_TRUST_MAX
-from engramlog.projections.writing.commands import AssertFact, CommandRefused, Done
+from engramlog.projections.normalization import normalize_uri
+from engramlog.projections.writing.commands import AssertFact, CommandRefused, Done, ResolveConflict
 from engramlog.projections.writing.instruction_sources import check_instruction
 
 _NAMESPACES_HINT = "use a namespace such as 'memory:' or 'rel:'"
@@ -219,3 +221,27 @@ def _warnings(entity: str, relation: str) -> list[str]:
             if text.startswith("stigmem:") and not text.startswith("stigmem://")
         ]
     return warnings
+
+
+def resolution_of(
+    context: RequestContext, conflict_id: str, request: ResolveRequest
+) -> ResolveConflict:
+    """The command that settles a contradiction. Raises ApiError 403, 404, 413."""
+    value = None if request.new_value is None else request.new_value.stored()
+    if value is not None:
+        check_value(context, value)
+    view, rights = context.view(), context.authorization
+    moment = context.moment(view)
+    seen = conflict(context.node.reader, view, rights.reading(), moment, conflict_id)
+    if seen is None:
+        raise plain("conflict_not_found")
+    return ResolveConflict(
+        conflict_id=conflict_id,
+        source=normalize_uri(context.caller.principal),
+        fact_id=seen.row.fact_id,
+        settled=seen.status == "resolved",
+        winning_fact_id=request.winning_fact_id,
+        new_value=value,
+        note=request.resolution_note,
+        rights=rights,
+    )

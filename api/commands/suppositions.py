@@ -7,12 +7,11 @@ the same code as a real write.
 import msgspec
 from msgspec import Struct
 
-from engramlog.api.commands.assertions import assertion_of
+from engramlog.api.commands.assertions import assertion_of, resolution_of
 from engramlog.api.commands.decay_sweep import policy_of_request
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.commands.garden_access import entered_garden, swept_gardens
 from engramlog.api.commands.request_context import RequestContext
-from engramlog.api.commands.resolving import resolution_of
 from engramlog.api.http.auth import require
 from engramlog.api.http.errors import ApiError, plain, refused
 from engramlog.api.schemas.facts import BatchAssert, BatchRetract

@@ -6,11 +6,10 @@ from time import monotonic, sleep
 from typing import Literal
 
 from engramlog.api.client.client import Client
-from engramlog.api.client.running_node import running_node
 from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.progress import progress_bar
 from engramlog.api.node.node import Node
-from engramlog.api.node.process.control_file import Control
+from engramlog.api.node.process.control_file import Control, running_node
 from engramlog.api.node.process.process_tuning import settle_heap, take_short_turns
 from engramlog.api.node.process.serving import serve_in_background
 from engramlog.api.settings import Settings

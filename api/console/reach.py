@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from engramlog.api.client.client import Client
-from engramlog.api.client.running_node import running_node
 from engramlog.api.console.arguments import client_for_url, settings_of, url_of
+from engramlog.api.node.process.control_file import running_node
 
 if TYPE_CHECKING:  # only commands that open a directory load it
     from engramlog.api.console.opening import Embedding

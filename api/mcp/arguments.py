@@ -10,12 +10,12 @@ from engramlog.api.schemas.facts import (
     AssertRequest,
     ConflictsQuery,
     FactsQuery,
+    LintBody,
     ResolveRequest,
     RetractRequest,
 )
 from engramlog.api.schemas.memory import EpisodeRequest, Part
 from engramlog.api.schemas.recall import CardQuery, NeighborsQuery, RecallBody
-from engramlog.api.schemas.scopes import LintBody
 from engramlog.api.schemas.time_travel import DiffQuery, LifeQuery, StateQuery
 from engramlog.api.schemas.values import NAME_LENGTH_MAX, User
 from engramlog.eventlog.kinds import Scope

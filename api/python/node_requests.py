@@ -18,7 +18,7 @@ from engramlog.api.client.client import (
     json_of,
     query_text,
 )
-from engramlog.api.client.running_node import running_control
+from engramlog.api.node.process.control_file import running_control
 from engramlog.api.python.transport import (
     HttpTransport,
     NodeAway,

@@ -1,21 +1,37 @@
-"""Requests about facts and their contradictions."""
+"""Requests about facts: stated, listed, checked, settled and decayed."""
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, RootModel, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.attributes import Attributes
-from engramlog.api.schemas.values import FactValue, Fields, Instant, Model, Name, QueryShare, Share
+from engramlog.api.schemas.values import (
+    NAME_LENGTH_MAX,
+    FactValue,
+    Fields,
+    Instant,
+    Model,
+    Name,
+    QueryShare,
+    Share,
+)
 from engramlog.eventlog.kinds import Parent, Scope
 from engramlog.projections.cid import parse_fact_hash
 from engramlog.projections.contradictions.claims import Prefer
+from engramlog.projections.graph.lint import Check
 from engramlog.projections.moment import parse_instant
 from engramlog.projections.writing.content_rules import PARENTS_MAX
 
 BATCH_ITEMS_MAX = 10_000
 REASON_LENGTH_MAX = 4096
 ID_LENGTH_MAX = 512
+RELATIONS_MAX = 1000
+LOOKAHEAD_S_MAX = 3_155_760_000
+"""A hundred years."""
+
+PolicyId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:\-]{0,127}$")]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class AttestationBody(Model):
@@ -185,3 +201,56 @@ class ResolveRequest(Model, extra="allow"):
     winning_fact_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
     resolution_note: str = Field(default="", max_length=REASON_LENGTH_MAX)
     new_value: FactValue | None = None
+
+
+class LintBody(MomentQuery):
+    """The checks to run in a scope; by default all. ``stale_lookahead_s``: also report facts that
+    will have ended by then, seconds."""
+
+    scope: str
+    checks: list[Check] | None = Field(default=None, max_length=5)
+    entity: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
+    relation: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
+    stale_lookahead_s: Annotated[float, Field(ge=0, le=LOOKAHEAD_S_MAX, allow_inf_nan=False)] = 0
+
+
+class SynthesisQuery(MomentQuery):
+    """Whether expired facts count, and how many facts to list."""
+
+    include_expired: bool = False
+    limit: int = Field(default=200, ge=1, le=1000)
+
+
+class PolicyRequest(Model, extra="forbid"):
+    """A decay policy. ``*`` covers every relation or scope; a label may end in ``*``."""
+
+    relation: Name = "*"
+    scope: Scope | Literal["*"] = "*"
+    mode: Literal["retract", "confidence"] = "retract"
+    ttl_s: Seconds | None = None
+    half_life_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    min_confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
+    exempt_relations: list[Name] = Field(default_factory=list, max_length=RELATIONS_MAX)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.mode == "confidence" and self.half_life_s is None:
+            raise PydanticCustomError("missing", "mode 'confidence' needs half_life_s")
+        if self.mode == "retract" and self.ttl_s is None and self.min_confidence is None:
+            raise PydanticCustomError("missing", "mode 'retract' needs ttl_s or min_confidence")
+        return self
+
+
+class SweepRequest(Model, extra="allow"):
+    """A sweep. Without ``ttl_seconds`` and ``min_confidence`` the stored policies apply."""
+
+    dry_run: bool = False
+    scope: str | None = None
+    ttl_seconds: Seconds | None = None
+    min_confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
+
+
+class SetValuedRequest(Model, extra="forbid"):
+    """The relations that may have several values: labels, or globs ending in ``*``."""
+
+    relations: list[Name] = Field(max_length=RELATIONS_MAX)

@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from engramlog.api.schemas.decay import Seconds
 from engramlog.api.schemas.facts import (
     ID_LENGTH_MAX,
     BatchAssert,
     BatchRetract,
     FactsQuery,
     ResolveRequest,
+    Seconds,
 )
 from engramlog.api.schemas.recall import RecallBody
 from engramlog.api.schemas.rights import TrustRequest

@@ -6,12 +6,22 @@ import msgspec
 
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.transfer.export_names import Names
-from engramlog.api.transfer.lines.declarations import HoldLine, PolicyLine, SweepLine
-from engramlog.api.transfer.lines.gardens import EVERY_GARDEN, GardenLine
+from engramlog.api.transfer.lines.declarations import (
+    EVERY_GARDEN,
+    GardenLine,
+    HoldLine,
+    PolicyLine,
+    SweepLine,
+    TombstoneLine,
+)
 from engramlog.api.transfer.lines.line_kinds import AnyLine
-from engramlog.api.transfer.lines.payload_lines import PAYLOADS, SHAPES, PayloadLine
-from engramlog.api.transfer.lines.payload_parts import mapped, says_nothing
-from engramlog.api.transfer.lines.tombstones import TombstoneLine
+from engramlog.api.transfer.lines.payload_lines import (
+    PAYLOADS,
+    SHAPES,
+    PayloadLine,
+    mapped,
+    says_nothing,
+)
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import (
     ConsolidationRuleSet,

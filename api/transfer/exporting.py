@@ -25,8 +25,7 @@ from engramlog.api.transfer.lines.facts import (
     RetractLine,
 )
 from engramlog.api.transfer.lines.line_kinds import AnyLine, ResolveLine, encode_line
-from engramlog.api.transfer.lines.payload_lines import instant_text
-from engramlog.api.transfer.lines.payload_parts import names_kind
+from engramlog.api.transfer.lines.payload_lines import instant_text, names_kind
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import (

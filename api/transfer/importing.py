@@ -15,13 +15,12 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from engramlog.api.transfer.lines.base import LineError
+from engramlog.api.transfer.lines.declarations import GardenLine, TombstoneLine
 from engramlog.api.transfer.lines.facts import AssertLine
-from engramlog.api.transfer.lines.gardens import GardenLine
 from engramlog.api.transfer.lines.key_translation import Finder, Translator
 from engramlog.api.transfer.lines.line_kinds import AnyLine, ResolveLine, recorded_us
 from engramlog.api.transfer.lines.payload_commands import checked_rule
 from engramlog.api.transfer.lines.payload_lines import PayloadLine
-from engramlog.api.transfer.lines.tombstones import TombstoneLine
 from engramlog.eventlog.kinds import ConsolidationRuleSet, GardenMemberSet
 
 BATCH_LINES = 1000

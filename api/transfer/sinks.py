@@ -10,8 +10,8 @@ from engramlog.api.client.client import Client, ClientError
 from engramlog.api.node.node import Node
 from engramlog.api.transfer.importing import RefusedLine, Result, SinkError, Written
 from engramlog.api.transfer.lines.base import IMPORT_ACTOR, LineError, line_uri
+from engramlog.api.transfer.lines.declarations import Destination, TombstoneLine, tombstone_command
 from engramlog.api.transfer.lines.facts import AssertLine, RetractLine, assert_command
-from engramlog.api.transfer.lines.gardens import Destination
 from engramlog.api.transfer.lines.key_translation import NamedByKey
 from engramlog.api.transfer.lines.line_kinds import AnyLine, ResolveLine, command_of, encode_line
 from engramlog.api.transfer.lines.memories import (
@@ -20,7 +20,6 @@ from engramlog.api.transfer.lines.memories import (
     SummaryLine,
     episode_command,
 )
-from engramlog.api.transfer.lines.tombstones import TombstoneLine, tombstone_command
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.errors import EventLogError
 from engramlog.eventlog.event import fact_partition

@@ -5,10 +5,14 @@ from threading import Lock
 from typing import Self
 
 from engramlog.api.client.client import Client, ClientError
-from engramlog.api.client.running_node import running_node
 from engramlog.api.console.opening import embedded, node_or_client, open_node
 from engramlog.api.node.node import Node
-from engramlog.api.node.process.control_file import CONTROL_NAME, Control, write_control
+from engramlog.api.node.process.control_file import (
+    CONTROL_NAME,
+    Control,
+    running_node,
+    write_control,
+)
 from engramlog.api.settings import Settings
 from engramlog.eventlog.errors import DirectoryLocked
 

@@ -4,9 +4,9 @@ import argparse
 import webbrowser
 from contextlib import closing
 
-from engramlog.api.client.running_node import running_node
 from engramlog.api.console.arguments import add_target_arguments, settings_of, url_of
 from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.node.process.control_file import running_node
 
 EXAMPLES = """\
 examples:

@@ -1,10 +1,11 @@
-"""The file in a data directory that says how to reach the node which serves it."""
+"""The file in a data directory that says how to reach the node which serves it, and that node."""
 
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from engramlog.api.client.client import Client, ClientError
 from engramlog.eventlog.durable_file import replace
 
 CONTROL_NAME = "control.json"
@@ -30,3 +31,22 @@ def read_control(data: Path) -> Control | None:
         return msgspec.json.decode((data / CONTROL_NAME).read_bytes(), type=Control)
     except (OSError, ValueError):
         return None
+
+
+def running_node(data_dir: Path) -> Client | None:
+    """A client of the node that holds the directory; None if none answers."""
+    control = running_control(data_dir)
+    return None if control is None else Client(control.url, control.token)
+
+
+def running_control(data_dir: Path) -> Control | None:
+    """How to reach the node that holds the directory; None if none answers."""
+    control = read_control(data_dir)
+    if control is None:
+        return None
+    with Client(control.url, control.token) as client:
+        try:
+            client.get("/v1/control/ping")
+        except ClientError:
+            return None
+    return control

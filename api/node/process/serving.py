@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Literal
 
 from aiohttp import web
@@ -30,16 +31,46 @@ from engramlog.api.http.auth import PRINCIPAL
 from engramlog.api.http.connections import BACKLOG, Connections, WatchedSite
 from engramlog.api.node.node import Node
 from engramlog.api.node.process.control_file import CONTROL_NAME, Control, write_control
-from engramlog.api.node.process.repeated_records import Repeated
 from engramlog.api.routes.node.control import add_control_routes
 from engramlog.api.settings import Settings
 from engramlog.projections.recall.profile import UnknownProfile, load_profile
 
 START_SECONDS_MAX = 30.0
 PORT_MAX = 65_535
+EACH_PER_MINUTE = 60
+"""Equal records in the error log."""
+KINDS_MAX = 1_000
+"""Different records to count separately per minute; any more count as one."""
 
 _access = logging.getLogger("engramlog.access")
 _log = logging.getLogger(__name__)
+
+
+class Repeated(logging.Filter):
+    """Passes ``EACH_PER_MINUTE`` records per minute of one logger, level and text (before its
+    arguments). The last of them says that more are left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._minute = -1
+        self._counts: dict[tuple[str, int, str], int] = {}
+        self._lock = Lock()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name == "engramlog.access":
+            return True  # the operator wants one line per request
+        minute = int(record.created // 60)
+        key = (record.name, record.levelno, str(record.msg))
+        with self._lock:
+            if minute != self._minute:
+                self._minute, self._counts = minute, {}
+            if key not in self._counts and len(self._counts) >= KINDS_MAX:
+                key = ("", 0, "")
+            count = self._counts[key] = self._counts.get(key, 0) + 1
+        if count == EACH_PER_MINUTE:
+            text = record.getMessage()
+            record.msg, record.args = "%s (more like this are left out for a minute)", (text,)
+        return count <= EACH_PER_MINUTE
 
 
 class ServingError(Exception):

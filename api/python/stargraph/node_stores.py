@@ -12,20 +12,22 @@ from pydantic import TypeAdapter
 from engramlog.api.client.client import ClientError
 from engramlog.api.python.async_memory import AsyncMemory
 from engramlog.api.python.node_requests import NodeRequests
-from engramlog.api.python.stargraph.models import (
+from engramlog.api.python.stargraph.protocol import (
     AddDelta,
     AnyDelta,
     ConsolidationRule,
     DeleteDelta,
     Episode,
+    EpisodeConflict,
     FactPattern,
     MemorisedFact,
     MemoryDelta,
+    MigrationPlan,
+    StoreHealth,
     UpdateDelta,
     check_stargraph_delta,
     utc_text,
 )
-from engramlog.api.python.stargraph.protocols import EpisodeConflict, MigrationPlan, StoreHealth
 from engramlog.projections.episodes.delta import ConsolidationRuleError, FactConflictError
 from engramlog.projections.memories.place import MemoryScopeError, name_part
 

@@ -7,8 +7,8 @@ from typing import Literal
 from msgspec import Struct
 
 from engramlog.api.answers.fact_record import FactRecord, Warned
+from engramlog.api.commands.assertions import resolution_of
 from engramlog.api.commands.attestations import check_unattested
-from engramlog.api.commands.resolving import resolution_of
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes

@@ -17,7 +17,7 @@ from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import entry, invalid, plain, unprocessable
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks.jobs import JobAccepted, JobRecord
-from engramlog.api.schemas.decay import PolicyId, PolicyRequest, SetValuedRequest, SweepRequest
+from engramlog.api.schemas.facts import PolicyId, PolicyRequest, SetValuedRequest, SweepRequest
 from engramlog.eventlog.kinds import DecayPolicy, PolicySet, SetValuedDeclared
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.declared.policies import (

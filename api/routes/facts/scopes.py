@@ -13,7 +13,7 @@ from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks.jobs import JobAccepted, JobRecord
-from engramlog.api.schemas.scopes import LintBody, SynthesisQuery
+from engramlog.api.schemas.facts import LintBody, SynthesisQuery
 from engramlog.api.schemas.values import VALUE_TYPES, ScopeText
 from engramlog.projections.graph.lint import CHECKS, LintFinding, LintFindings, LintRequest, lint
 from engramlog.projections.graph.synthesis import synthesize

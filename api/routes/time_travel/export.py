@@ -9,7 +9,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError
 from engramlog.api.http.routing import Media, Routes
 from engramlog.api.schemas.values import Model
-from engramlog.api.transfer.export_rights import Readable
+from engramlog.api.transfer.export_names import Readable
 from engramlog.api.transfer.exporting import export_lines
 from engramlog.projections.image.reader import ErasedMeanwhile
 

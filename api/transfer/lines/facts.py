@@ -17,7 +17,7 @@ from engramlog.api.transfer.lines.base import (
     line_instant,
     line_uri,
 )
-from engramlog.api.transfer.lines.gardens import Destination
+from engramlog.api.transfer.lines.declarations import Destination
 from engramlog.eventlog.kinds import (
     FactAttributes,
     FactDenied,

@@ -21,8 +21,7 @@ from engramlog.api.transfer.lines.facts import (
 )
 from engramlog.api.transfer.lines.line_kinds import AnyLine, ResolveLine
 from engramlog.api.transfer.lines.memories import DeltasLine, EpisodeLine, SummaryLine
-from engramlog.api.transfer.lines.payload_lines import PayloadLine
-from engramlog.api.transfer.lines.payload_parts import Change, mapped, names_of
+from engramlog.api.transfer.lines.payload_lines import Change, PayloadLine, mapped, names_of
 from engramlog.eventlog.kinds import Parent
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

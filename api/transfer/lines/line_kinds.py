@@ -13,9 +13,13 @@ import msgspec
 
 from engramlog.api.transfer.lines.base import Line, LineError, line_instant
 from engramlog.api.transfer.lines.declarations import (
+    Destination,
+    GardenLine,
     HoldLine,
     PolicyLine,
     SweepLine,
+    TombstoneLine,
+    garden_command,
     hold_command,
     policy_command,
     sweep_command,
@@ -30,7 +34,6 @@ from engramlog.api.transfer.lines.facts import (
     retract_command,
     stated_command,
 )
-from engramlog.api.transfer.lines.gardens import Destination, GardenLine, garden_command
 from engramlog.api.transfer.lines.memories import (
     DeltasLine,
     EpisodeLine,
@@ -48,7 +51,6 @@ from engramlog.api.transfer.lines.payload_lines import (
     read_line,
     written_line,
 )
-from engramlog.api.transfer.lines.tombstones import TombstoneLine
 from engramlog.eventlog.kinds import FactId
 from engramlog.projections.writing.commands import Command
 

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.schemas.memory import DELTAS_MAX, EpisodeBody
 from engramlog.api.transfer.lines.base import Line, LineError, line_error, line_instant, line_uri
+from engramlog.api.transfer.lines.declarations import Destination
 from engramlog.api.transfer.lines.facts import AssertLine, RetractLine, assert_command
-from engramlog.api.transfer.lines.gardens import Destination
 from engramlog.api.transfer.lines.payload_commands import given_name, named, part
 from engramlog.eventlog.kinds import (
     AnyName,

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from engramlog.api.transfer.lines.base import LineError, line_uri
-from engramlog.api.transfer.lines.gardens import Destination
+from engramlog.api.transfer.lines.declarations import Destination
 from engramlog.api.transfer.lines.payload_lines import PayloadLine, settled_payload
 from engramlog.eventlog.kinds import (
     AliasSet,
