@@ -1,8 +1,7 @@
 """Whose capabilities a node believes."""
 
-from engramlog.api.http.auth import own_issuer
 from engramlog.api.node.node import Node
-from engramlog.projections.rights.capability_grant import Grant
+from engramlog.projections.rights.capability_grant import VERBS, Grant
 from engramlog.projections.tables.declared.capability_ring import Issuer
 
 FOREIGN_VERBS = frozenset({"read"})
@@ -23,3 +22,8 @@ def issuers_of(node: Node) -> dict[str, Issuer]:
         if peer.active and peer.grants is not None and peer.grants.serve
     }
     return known | own_issuer(node.node_id, node.public_key)
+
+
+def own_issuer(node_id: str, public_key: str) -> dict[str, Issuer]:
+    """The node believes all claims of its own tokens."""
+    return {node_id: Issuer(public_key, Grant(frozenset(VERBS)))}

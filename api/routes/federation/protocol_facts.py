@@ -7,10 +7,10 @@ from pydantic import Field
 
 from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.answers.wire_facts import Volatile, record_of
-from engramlog.api.http.auth import own_issuer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.routing import Routes
+from engramlog.api.node.issuers import own_issuer
 from engramlog.api.node.tasks.protocol_federation import take
 from engramlog.api.schemas.values import Model
 from engramlog.eventlog.clock import format_hlc, parse_hlc
