@@ -11,13 +11,7 @@ import hmac
 
 import msgspec
 
-from engramlog.api.http.auth import (
-    ANONYMOUS,
-    CALLERS_KEPT,
-    CONTROL,
-    Caller,
-    caller_of_key,
-)
+from engramlog.api.http.auth import ANONYMOUS, CALLERS_KEPT, CONTROL, Caller, caller_of_key
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.node.issuers import issuers_of
 from engramlog.api.node.node import Node

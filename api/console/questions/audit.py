@@ -85,12 +85,12 @@ def _add_output(parser: argparse.ArgumentParser, formats: tuple[str, ...] = FORM
     parser.add_argument("--output", type=Path, metavar="FILE", help="write there, not to stdout")
 
 
-def _tables_to_file(run: Run) -> Run:
-    """A command that prints its tables to the file of ``--output``."""
+def _to_output(run: Run) -> Run:
+    """A command that writes to the file of ``--output``, if one is given."""
 
     @wraps(run)
     def running(args: argparse.Namespace) -> int:
-        if args.format != "table" or args.output is None:
+        if args.output is None:
             return run(args)
         with output_file(args.output) as out:
             text = TextIOWrapper(out, "utf-8")
@@ -102,7 +102,7 @@ def _tables_to_file(run: Run) -> Run:
     return running
 
 
-@_tables_to_file
+@_to_output
 def run_state(args: argparse.Namespace) -> int:
     query = {**_filters(args), "as_of": args.as_of, "limit": min(args.limit, PAGE)}
     facts: list[Any] = []
@@ -115,14 +115,14 @@ def run_state(args: argparse.Namespace) -> int:
                 break
     facts = facts[: args.limit]
     if args.format == "json":
-        return _written(args, {"facts": facts, "moment": moment})
+        return print_json({"facts": facts, "moment": moment})
     rows = [_fact_row(fact) for fact in facts]
     print_table(("entity", "relation", "value", "conf", "source", "recorded"), rows)
     print(f"{len(rows)} facts at position {moment['position']}")
     return 0
 
 
-@_tables_to_file
+@_to_output
 def run_diff(args: argparse.Namespace) -> int:
     query = {**_filters(args), "from": args.since, "to": args.to, "change": args.change,
              "limit": PAGE}  # fmt: skip
@@ -131,7 +131,7 @@ def run_diff(args: argparse.Namespace) -> int:
             return _raw(args, client, "GET", "/v1/time-travel/diff", query=query)
         answer = client.get("/v1/time-travel/diff", query)
     if args.format == "json":
-        return _written(args, answer)
+        return print_json(answer)
     rows = [[change, *_fact_row(fact)] for change in CHANGES for fact in answer.get(change) or ()]
     if rows:
         headings = ("change", "entity", "relation", "value", "conf", "source", "recorded")
@@ -141,7 +141,7 @@ def run_diff(args: argparse.Namespace) -> int:
     return 0
 
 
-@_tables_to_file
+@_to_output
 def run_life(args: argparse.Namespace) -> int:
     path = f"/v1/time-travel/{args.kind}/{path_segment(args.name, safe='')}"
     query = {"as_of": args.as_of, "limit": 1000}
@@ -152,7 +152,7 @@ def run_life(args: argparse.Namespace) -> int:
         entity = answer.get("entity") or answer["fact"]["entity"]
         fact_texts = stated(client, entity, args.as_of)
     if args.format == "json":
-        return _written(args, answer)
+        return print_json(answer)
     rows = [
         [
             str(each["position"]), each["received_at"], each["kind"],
@@ -161,17 +161,14 @@ def run_life(args: argparse.Namespace) -> int:
         ]
         for each in answer["events"]
     ]  # fmt: skip
-    if rows:
-        headings = ("position", "received", "event", "relation", "value", "actor", "peer", "why")
-        print_table(headings, rows)
-    else:
-        print("no events")
+    headings = ("position", "received", "event", "relation", "value", "actor", "peer", "why")
+    print_table(headings, rows, empty="no events")
     for point in answer.get("belief") or ():
         print(f"confidence {point['confidence']:g} from {point['at']} ({point['cause']})")
     return 0
 
 
-@_tables_to_file
+@_to_output
 def run_fork(args: argparse.Namespace) -> int:
     """Print how hypothetical facts would change an answer."""
     try:
@@ -184,7 +181,7 @@ def run_fork(args: argparse.Namespace) -> int:
     with reach(args) as client:
         answer = client.post("/v1/time-travel/fork", body)
     if args.format == "json":
-        return _written(args, answer)
+        return print_json(answer)
     found = {each.get("fact", each)["id"]: each.get("fact", each)
              for part in ("without", "with") for each in answer[part]["facts"]}  # fmt: skip
     rows = [
@@ -192,11 +189,8 @@ def run_fork(args: argparse.Namespace) -> int:
         for change in ("added", "removed", "moved", "changed")
         for name, detail in map(_difference, answer["difference"].get(change) or ())
     ]
-    if rows:
-        headings = ("change", "entity", "relation", "value", "conf", "source", "recorded", "how")
-        print_table(headings, rows)
-    else:
-        print("no difference")
+    headings = ("change", "entity", "relation", "value", "conf", "source", "recorded", "how")
+    print_table(headings, rows, empty="no difference")
     return 0
 
 
@@ -211,7 +205,7 @@ def _difference(item: Any) -> tuple[str, str]:
     return item["id"], f"rank {item['before']} to {item['after']}"
 
 
-@_tables_to_file
+@_to_output
 def run_sql(args: argparse.Namespace) -> int:
     statement = sys.stdin.read() if args.statement == "-" else args.statement
     body = {"sql": statement, "as_of": args.as_of, "limit": args.limit}
@@ -221,7 +215,7 @@ def run_sql(args: argparse.Namespace) -> int:
             return _raw(args, client, "POST", path, body={**body, "format": args.format})
         answer = client.post(path, body)
     if args.format == "json":
-        return _written(args, answer)
+        return print_json(answer)
     headings = [column["name"] for column in answer["columns"]]
     print_table(headings, [["" if v is None else str(v) for v in row] for row in answer["rows"]])
     cut = ", more follow" if answer["truncated"] else ""
@@ -244,18 +238,6 @@ def _fact_row(fact: dict[str, Any]) -> list[str]:
     ]
 
 
-def _written(args: argparse.Namespace, body: object) -> int:
-    """An answer as JSON, to the file or stdout."""
-    if args.output is None:
-        print_json(body)
-        return 0
-    import msgspec
-
-    with output_file(args.output) as out:
-        out.write(msgspec.json.format(msgspec.json.encode(body), indent=2) + b"\n")
-    return 0
-
-
 def _raw(
     args: argparse.Namespace,
     client: Client,
@@ -265,14 +247,9 @@ def _raw(
     query: Mapping[str, Any] | None = None,
     body: object = None,
 ) -> int:
-    """A file's bytes, to the file or stdout. Raises CommandError for Parquet on a terminal."""
-    if args.format == "parquet" and args.output is None and sys.stdout.isatty():
+    """Write a file's bytes. Raises CommandError for Parquet on a terminal."""
+    if args.format == "parquet" and sys.stdout.isatty():
         raise CommandError("give --output for a Parquet file")
     file_query = None if query is None else {**query, "format": args.format}
-    data = client.fetch(method, path, query=file_query, body=body)
-    if args.output is None:
-        sys.stdout.buffer.write(data)
-    else:
-        with output_file(args.output) as out:
-            out.write(data)
+    sys.stdout.buffer.write(client.fetch(method, path, query=file_query, body=body))
     return 0

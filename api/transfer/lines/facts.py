@@ -18,15 +18,7 @@ from engramlog.api.transfer.lines.base import (
     line_uri,
 )
 from engramlog.api.transfer.lines.declarations import Destination
-from engramlog.eventlog.kinds import (
-    FactAttributes,
-    FactDenied,
-    FactId,
-    Parent,
-    Prose,
-    Scope,
-    Value,
-)
+from engramlog.eventlog.kinds import FactAttributes, FactDenied, FactId, Parent, Prose, Scope, Value
 from engramlog.projections.cid import compute_cid, parse_fact_hash
 from engramlog.projections.memories.attribute_rules import PLAIN, settled
 from engramlog.projections.moment import instant_meant
