@@ -10,10 +10,9 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.kinds import Scope
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.normalization import SCOPES, normalize_uri
@@ -21,8 +20,8 @@ from engramlog.projections.writing.content_rules import VALUE_BYTES_MAX
 
 PREFIX = "STIGMEM_"
 
-
-_LABEL = re.compile(r"^[^\s*]*\*?$")
+_RELATION = re.compile(r"^[^\s*]*\*?$")
+_SCOPE = re.compile(rf"^({'|'.join(SCOPES)}|\*)$")
 _ORIGIN = re.compile(r"^(null|[a-z][a-z0-9+.-]*://[^\s/*?#]+/?)$")
 _HOST = re.compile(r"^([^\s/:*@\[\]]+|(?=.*:.*:)[0-9A-Fa-f:.]+)$")
 """A name, or an IPv6 address without brackets."""
@@ -45,14 +44,21 @@ def _check_not_empty(value: object) -> object:
     return value
 
 
-def _matching(pattern: re.Pattern[str], given: tuple[str, ...], wanted: str) -> tuple[str, ...]:
-    for each in given:
-        if not pattern.match(each):
-            raise ValueError(f"{each!r} is not {wanted}")
-    return given
+def _each(pattern: re.Pattern[str], wanted: str) -> AfterValidator:
+    def check(given: tuple[str, ...]) -> tuple[str, ...]:
+        for each in given:
+            if not pattern.match(each):
+                raise ValueError(f"{each!r} is not {wanted}")
+        return given
+
+    return AfterValidator(check)
 
 
 Labels = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_list)]
+HostNames = Annotated[Labels, _each(_HOST, "a host name without scheme and port")]
+Origins = Annotated[Labels, _each(_ORIGIN, "an origin, such as https://app.example")]
+Relations = Annotated[Labels, _each(_RELATION, "a relation label or a glob ending in *")]
+HeldScopes = Annotated[Labels, _each(_SCOPE, f"one of {', '.join(SCOPES)}, *")]
 
 
 def setting(default: Any, meaning: str, **bounds: Any) -> Any:
@@ -75,7 +81,7 @@ class Settings(BaseSettings):
         "A write in PostgreSQL waits for a synchronous standby (`quorum`), or the "
         "server (`server`).",
     )
-    scopes: Labels = setting(
+    scopes: HeldScopes = setting(
         (),
         "Scopes that this node holds of a log in PostgreSQL; `*`: all. Empty: as "
         "before, all in a new directory.",
@@ -87,8 +93,8 @@ class Settings(BaseSettings):
     attestation_required: bool = setting(
         False, "Facts need a signature by an agent key of their source."
     )
-    allowed_hosts: Labels = setting((), "More host names for a node without authentication.")
-    cors_allowed_origins: Labels = setting((), "Origins whose pages may use the node.")
+    allowed_hosts: HostNames = setting((), "More host names for a node without authentication.")
+    cors_allowed_origins: Origins = setting((), "Origins whose pages may use the node.")
     cors_allowed_origin_regex: str | None = setting(None, "A regular expression for such origins.")
     cors_dev_localhost: bool = setting(False, "Local pages may use the node.")
     cors_allow_credentials: bool = setting(True, "Such pages may send credentials.")
@@ -115,7 +121,7 @@ class Settings(BaseSettings):
     )
     cursor_ttl_s: int = setting(300, "Lifetime of a page cursor.", ge=1, le=86_400)
     shutdown_timeout_s: float = setting(10.0, "Time for running requests at a stop.", ge=0, le=600)
-    set_valued_relations: Labels = setting(
+    set_valued_relations: Relations = setting(
         (), "Relations with several values: labels, or globs ending in `*`."
     )
     set_valued_defaults: bool = setting(
@@ -209,16 +215,6 @@ class Settings(BaseSettings):
             raise ValueError("must be an http:// or https:// URL")
         return url.rstrip("/")
 
-    @field_validator("cors_allowed_origins")
-    @classmethod
-    def _check_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
-        return _matching(_ORIGIN, origins, "an origin, such as https://app.example")
-
-    @field_validator("allowed_hosts")
-    @classmethod
-    def _check_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
-        return _matching(_HOST, hosts, "a host name without scheme and port")
-
     @field_validator("cors_allowed_origin_regex")
     @classmethod
     def _check_pattern(cls, pattern: str | None) -> str | None:
@@ -232,19 +228,6 @@ class Settings(BaseSettings):
     @classmethod
     def _check_source(cls, source: str) -> str:
         return normalize_uri(source)
-
-    @field_validator("set_valued_relations")
-    @classmethod
-    def _check_labels(cls, labels: tuple[str, ...]) -> tuple[str, ...]:
-        return _matching(_LABEL, labels, "a relation label or a glob ending in *")
-
-    @field_validator("scopes")
-    @classmethod
-    def _check_scopes(cls, scopes: tuple[str, ...]) -> tuple[str, ...]:
-        for scope in scopes:
-            if scope not in {*EVERY_SCOPE, "*"}:
-                raise ValueError(f"{scope!r} is not one of {', '.join(SCOPES)}, *")
-        return scopes
 
     def as_of_floor_us(self, now_us: int) -> int | None:
         """The earliest instant that ``as_of`` may name; None if any."""
