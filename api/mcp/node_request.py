@@ -6,7 +6,7 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 from pydantic import ValidationError
 
-from engramlog.api.client.client import ClientError
+from engramlog.api.client.client import ClientError, failure_of
 from engramlog.api.http.error_codes import PLAIN_TEXT
 from engramlog.api.http.errors import entries_of
 
@@ -72,14 +72,7 @@ def failure_of_node(fault: ClientError) -> ToolFailure:
 
 def failure_of_arguments(fault: ValidationError) -> ToolFailure:
     """Arguments that do not match the tool's schema, in the form of the node's own 422."""
-    entries = entries_of(fault, "body")
-    sentences = (_sentence(item) for item in entries)
-    return ToolFailure(0, _code_of(entries), "; ".join(sentences), {"detail": entries})
-
-
-def _sentence(item: dict[str, Any]) -> str:
-    place = ".".join(str(part) for part in item["loc"][1:])
-    return f"{place}: {item['msg']}" if place else str(item["msg"])
+    return failure_of_node(failure_of(0, {"detail": entries_of(fault, "body")}))
 
 
 def _code_of(entries: list[dict[str, Any]]) -> str:

@@ -1,7 +1,8 @@
 """The self-check: examines possible faults of a node one by one."""
 
 import shutil
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -18,12 +19,15 @@ CLOCK_AHEAD_MS_MAX = 60_000
 EMBEDDING_LAG_MAX = 10_000
 UNKNOWN_NAMED_MAX = 5
 
+_Status: TypeAlias = Literal["ok", "warning", "failed"]
+_Finding: TypeAlias = tuple[_Status, str]
+
 
 class CheckOutcome(Struct, frozen=True):
     """One check; ``detail`` has the findings, and the remedy if the check fails."""
 
     name: str
-    status: Literal["ok", "warning", "failed"]
+    status: _Status
     detail: str
 
 
@@ -40,7 +44,7 @@ class DoctorReport(Struct):
 @routes.add("GET /v1/doctor", permission="any", long=True)
 def doctor(call: Call) -> DoctorReport:
     """A self-check of the node."""
-    checks = [look(call) for look in _LOOKS]
+    checks = [CheckOutcome(name, *look(call)) for name, look in _LOOKS.items()]
     failed = [check.detail for check in checks if check.status == "failed"]
     return DoctorReport(
         status="degraded" if failed else "ok",
@@ -51,14 +55,14 @@ def doctor(call: Call) -> DoctorReport:
     )
 
 
-def _log(call: Call) -> CheckOutcome:
+def _log(call: Call) -> _Finding:
     reason = call.node.writer.degraded
     if reason is not None:
-        return CheckOutcome("log", "failed", reason)
+        return "failed", reason
     fault = call.node.log.fault
     if fault is not None:
-        return CheckOutcome("log", "failed", fault)
-    return CheckOutcome("log", "ok", "writes are taken" + _place(call))
+        return "failed", fault
+    return "ok", "writes are taken" + _place(call)
 
 
 def _place(call: Call) -> str:
@@ -71,65 +75,64 @@ def _place(call: Call) -> str:
     return f"; in PostgreSQL, {part} of it; {leads}"
 
 
-def _projections(call: Call) -> CheckOutcome:
+def _projections(call: Call) -> _Finding:
     halted = call.node.writer.store.halted
     if halted:
         name, why = next(iter(sorted(halted.items())))
-        return CheckOutcome("projections", "failed", f"projector {name} has halted: {why}")
-    return CheckOutcome("projections", "ok", "every projector runs")
+        return "failed", f"projector {name} has halted: {why}"
+    return "ok", "every projector runs"
 
 
-def _events(call: Call) -> CheckOutcome:
+def _events(call: Call) -> _Finding:
     """The node stores and chains peers' events of later releases, but does not interpret them."""
     unknown = call.node.reader.ask(unknown_events)
     if not unknown:
-        return CheckOutcome("events", "ok", "every event is of a kind and version known here")
+        return "ok", "every event is of a kind and version known here"
     named = [f"{count} of kind {kind!r} version {version}" for kind, version, count in unknown]
     listed = ", ".join(named[:UNKNOWN_NAMED_MAX])
-    return CheckOutcome("events", "warning", f"events of later releases are ignored: {listed}")
+    return "warning", f"events of later releases are ignored: {listed}"
 
 
-def _disk(call: Call) -> CheckOutcome:
+def _disk(call: Call) -> _Finding:
     free = shutil.disk_usage(call.node.directory.path).free
     if free < DISK_FREE_BYTES_MIN:
-        return CheckOutcome("disk", "warning", "less than 1 GiB is free for the data directory")
-    return CheckOutcome("disk", "ok", "1 GiB and more is free")
+        return "warning", "less than 1 GiB is free for the data directory"
+    return "ok", "1 GiB and more is free"
 
 
-def _clock(call: Call) -> CheckOutcome:
+def _clock(call: Call) -> _Finding:
     """Events from a clock that is ahead push this node's own readings ahead."""
     ahead_ms = call.node.log.head().received_hlc // 1000 - call.node.clock.now_us() // 1000
     if ahead_ms > CLOCK_AHEAD_MS_MAX:
-        return CheckOutcome(
-            "clock", "warning", "the log is over a minute ahead of this machine's clock"
-        )
-    return CheckOutcome("clock", "ok", "the clock and the log agree")
+        return "warning", "the log is over a minute ahead of this machine's clock"
+    return "ok", "the clock and the log agree"
 
 
-def _embeddings(call: Call) -> CheckOutcome:
+def _embeddings(call: Call) -> _Finding:
     found = status_of(call)
     if not found.enabled:
-        return CheckOutcome("embeddings", "ok", "off: recall works by words and graph")
+        return "ok", "off: recall works by words and graph"
     if found.error:
-        return CheckOutcome("embeddings", "warning", found.error)
+        return "warning", found.error
     if found.lag > EMBEDDING_LAG_MAX:
-        return CheckOutcome("embeddings", "warning", "facts wait for embedding")
-    return CheckOutcome("embeddings", "ok", "facts are embedded as they arrive")
+        return "warning", "facts wait for embedding"
+    return "ok", "facts are embedded as they arrive"
 
 
-def _authentication(call: Call) -> CheckOutcome:
+def _authentication(call: Call) -> _Finding:
     if call.service.settings.auth_required:
-        return CheckOutcome("authentication", "ok", "callers need a key")
-    return CheckOutcome("authentication", "warning", "every caller may read and write")
+        return "ok", "callers need a key"
+    return "warning", "every caller may read and write"
 
 
-def _sanitizer(call: Call) -> CheckOutcome:
+def _sanitizer(call: Call) -> _Finding:
     mode = call.service.settings.sanitizer_mode
     if mode == "off":
-        return CheckOutcome("sanitizer", "warning", "facts pass without judgement")
-    return CheckOutcome("sanitizer", "ok", f"mode {mode}")
+        return "warning", "facts pass without judgement"
+    return "ok", f"mode {mode}"
 
 
-_LOOKS = (
-    _log, _projections, _events, _disk, _clock, _embeddings, _authentication, _sanitizer,
-)  # fmt: skip
+_LOOKS: dict[str, Callable[[Call], _Finding]] = {
+    "log": _log, "projections": _projections, "events": _events, "disk": _disk, "clock": _clock,
+    "embeddings": _embeddings, "authentication": _authentication, "sanitizer": _sanitizer,
+}  # fmt: skip

@@ -76,19 +76,13 @@ async def create_key(call: Call, request: KeyRequest) -> KeyRecord:
         max_classification=min(request.max_classification, call.authorization.ceiling),
     )
     done = await call.do(command)
-    return KeyRecord(
-        id=done.detail["key_id"],
-        entity_uri=command.entity_uri,
-        permissions=list(command.permissions),
-        description=command.description,
-        created_at=_seconds(now_us),
-        expires_at=_isoformat(expires_us),
-        tenant_id=TENANT,
-        scopes=list(scopes),
-        sources=[command.entity_uri, *command.sources],
-        max_classification=command.max_classification,
-        warnings=_warnings(request) or UNSET,
-    )
+    row = call.node.reader.keys.get(done.detail["key_id"])
+    if row is None:  # revoked meanwhile
+        raise plain("key_not_found")
+    record = _listed(row)
+    record.oidc_sub, record.tenant_id = UNSET, TENANT
+    record.warnings = _warnings(request) or UNSET
+    return record
 
 
 def _warnings(request: KeyRequest) -> list[str]:
