@@ -66,7 +66,7 @@ def test_every_metric_is_listed() -> None:
         path.read_text()
         for path in (
             ROOT / "api/http/metrics.py",
-            ROOT / "api/node/process/process_metrics.py",
+            ROOT / "api/routes/node/metrics.py",
             ROOT / "api/routes/node/metrics.py",
         )
     )

@@ -1,20 +1,64 @@
-"""Erasures and legal holds over HTTP: for admins only."""
+"""Erasures, legal holds and tombstones over HTTP: for admins only (wire 5.5)."""
 
-from msgspec import Struct
+import asyncio
 
-from engramlog.api.answers.erasure_records import ErasureBegun, ErasureRecord, HoldRecord
+import numpy as np
+from msgspec import UNSET, Struct
+from msgspec.structs import asdict
+
+from engramlog.api.answers.erasure_records import (
+    ErasureBegun,
+    ErasureRecord,
+    HoldRecord,
+    ListedTombstone,
+    RevocationRecord,
+    TombstoneMade,
+    TombstoneRecord,
+    revocation_record,
+    tombstone_record,
+)
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.assertions import stored_uri
-from engramlog.api.commands.erasures import erase, erasure_record, known_erasure
+from engramlog.api.commands.entity_names import entity_named
+from engramlog.api.commands.erasures import erasure_record
 from engramlog.api.http.call import Call
+from engramlog.api.http.errors import ApiError, coded, plain
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.erasures import BeforeQuery, ErasureRequest, HoldRequest, HoldsQuery
+from engramlog.api.schemas.erasures import (
+    BeforeQuery,
+    ErasureRequest,
+    HoldRequest,
+    HoldsQuery,
+    RevokeRequest,
+    TombstoneRequest,
+)
+from engramlog.eventlog.identifiers import IdentifierSource, id_text
 from engramlog.eventlog.kinds import LegalHoldSet
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.facts.erasures import legal_holds
+from engramlog.projections.normalization import URI_LENGTH_MAX
+from engramlog.projections.tables.facts.erasures import (
+    find_erasure,
+    legal_holds,
+)
 from engramlog.projections.tables.facts.erasures import list_erasures as erasures_before
+from engramlog.projections.tables.facts.tombstones import (
+    EVERY_SCOPE,
+    TOMBSTONE_SCOPES,
+    find_tombstone,
+    hidden_scopes,
+    tombstones_named,
+)
+from engramlog.projections.tables.facts.tombstones import list_tombstones as tombstones_before
+from engramlog.projections.tables.recalls.recall_receipts import receipt_positions
+from engramlog.projections.writing.commands import EraseFacts
+from engramlog.projections.writing.decide.facts.erased_set import spellings_of
+from engramlog.replay.erasing import receipts_of
+from engramlog.replay.stigmem.tombstones import own_revocation, own_tombstone
 
 routes = Routes("erasure")
+
+TEXT_LENGTH_MIN = 4
+"""Shorter values are too common to look for in the questions of recalls."""
 
 
 class ErasurePage(Struct):
@@ -34,7 +78,53 @@ class HoldPage(Struct):
 @routes.add("POST /v1/erasures", permission="admin", status=202, errors=(404, 423))
 async def begin_erasure(call: Call, body: ErasureRequest) -> ErasureBegun:
     """Erase facts: at once from every answer; from every file once the status says so."""
-    return await erase(call, body)
+    service = call.service
+    await service.tracker.flush()
+    entity = None if body.entity is None else stored_uri(body.entity)
+    identifiers = IdentifierSource(call.node.log.origin)
+    command = shaped(
+        body,
+        EraseFacts,
+        erasure_id=id_text(identifiers.next(call.node.clock.now_us())),
+        fact_ids=tuple(body.fact_ids),
+        entity=entity,
+        rights=call.authorization,
+        events=tuple(await asyncio.to_thread(_telling, call, body.fact_ids, entity)),
+    )
+    done = await call.do(command)
+    service.cleaning.wake()
+    if body.wait:
+        await service.cleaning.wait(command.erasure_id, body.timeout_s)
+    row = call.node.reader.ask(find_erasure, command.erasure_id)
+    assert row is not None
+    return ErasureBegun(
+        **asdict(erasure_record(call, row)),
+        fact_ids=done.detail["fact_ids"],
+        derived_fact_ids=done.detail["derived_fact_ids"],
+        episode_ids=done.detail["episode_ids"],
+    )
+
+
+def _telling(call: Call, fact_ids: list[str], entity: str | None) -> list[str]:
+    """Events of recall receipts whose question or request repeats a text to erase. The cleaning
+    finds the receipts that returned an erased fact."""
+    reader = call.node.reader
+    view = reader.pin()
+    named = [slot for fact in fact_ids if (slot := view.slot_of(fact)) is not None]
+    places = np.asarray([*view.slots_about(entity).tolist(), *named], dtype=np.int32)
+    texts = {row.value_v for row in reader.rows(view.from_position[places].tolist())}
+    texts = {text.casefold() for text in texts if len(text) >= TEXT_LENGTH_MIN}
+    names = None if entity is None else spellings_of(entity)
+    if not texts and names is None:
+        return []
+
+    def says(text: str) -> bool:
+        folded = text.casefold()
+        if names is not None and names.search(text.lower()):
+            return True
+        return any(each in folded for each in texts)
+
+    return receipts_of(call.node.log, reader.ask(receipt_positions), frozenset(fact_ids), says)
 
 
 @routes.add("GET /v1/erasures", permission="admin")
@@ -50,7 +140,10 @@ async def list_erasures(call: Call, query: BeforeQuery) -> ErasurePage:
 @routes.add("GET /v1/erasures/{erasure_id}", permission="admin")
 async def get_erasure(call: Call) -> ErasureRecord:
     """The state of an erasure, with its receipt once every file is clean."""
-    return erasure_record(call, known_erasure(call, call.segment("erasure_id")))
+    row = call.node.reader.ask(find_erasure, call.segment("erasure_id"))
+    if row is None:
+        raise coded("erasure_not_found", "no such erasure")
+    return erasure_record(call, row)
 
 
 @routes.add("GET /v1/legal-holds", permission="admin")
@@ -79,3 +172,144 @@ async def put_hold(call: Call, request: HoldRequest) -> HoldPage:
         command = LegalHoldSet("entity", stored_uri(request.entity), held, reason)
     await call.do(command)
     return _holds(call, HoldsQuery())
+
+
+class TombstoneStatus(Struct):
+    """``tombstoned``: whether one of the tombstones is in force."""
+
+    tombstoned: bool
+    tombstones: list[TombstoneRecord]
+    revocations: list[RevocationRecord]
+
+
+class TombstonePage(Struct):
+    """``before``: requests the next page; null on the last one."""
+
+    tombstones: list[ListedTombstone]
+    before: int | None
+
+
+@routes.add("POST /v1/tombstones", permission="admin", status=201, errors=(423,))
+async def set_tombstone(call: Call, request: TombstoneRequest) -> TombstoneMade:
+    """Hide an entity from every answer, also about the past."""
+    if request.scope not in TOMBSTONE_SCOPES:
+        raise plain("tombstone_invalid_scope")
+    entity = entity_meant(call, request.entity_uri)
+    _check_hiding(call, entity, request.scope)
+    _check_erasure(request)
+    scopes = hidden_scopes(request.scope)
+    known, _ = call.node.reader.tombstones_of(entity)
+    if any(each.in_force and each.node_id is None and each.scopes == scopes for each in known):
+        raise plain("tombstone_already_exists")
+    erasure = await _erased(call, entity, request) if request.erase else None
+    command = own_tombstone(
+        call.node.identity,
+        call.node.clock.now_us(),
+        entity=entity,
+        scope=request.scope,
+        signer=call.caller.principal,
+        legal_hold=request.legal_hold,
+        reason=request.reason,
+    )
+    await call.do(command)
+    row = call.node.reader.ask(find_tombstone, command.tombstone_id, None)
+    assert row is not None
+    return TombstoneMade(**asdict(tombstone_record(row)), erasure=erasure or UNSET)
+
+
+async def _erased(call: Call, entity: str, request: TombstoneRequest) -> ErasureBegun | None:
+    """The erasure of all facts about an entity; None if it has none."""
+    erasure = ErasureRequest(
+        entity=entity, reason="request", wait=request.wait, timeout_s=request.timeout_s
+    )
+    try:
+        return await begin_erasure(call, erasure)
+    except ApiError as fault:
+        if fault.status == 404:
+            return None
+        raise
+
+
+def _check_erasure(request: TombstoneRequest) -> None:
+    if request.erase and request.legal_hold:
+        raise coded(
+            "erasure_beside_hold",
+            "a legal hold keeps the facts that erase would remove: choose one",
+        )
+    if request.erase and request.scope not in EVERY_SCOPE:
+        raise coded("erasure_of_one_scope", "erase takes every scope: scope must be 'all'")
+
+
+def _check_hiding(call: Call, entity: str, scope: str) -> None:
+    call.check_scopes(hidden_scopes(scope))
+    if not call.authorization.covers(entity):
+        raise coded("entity_forbidden", f"this capability does not cover entity {entity!r}")
+
+
+def entity_meant(call: Call, text: str) -> str:
+    """The entity that a name means now. Raises ApiError 400 ``tombstone_entity_uri_invalid``."""
+    named = ":" in text and text.isprintable() and 0 < len(text) <= URI_LENGTH_MAX
+    if not named:
+        raise plain("tombstone_entity_uri_invalid")
+    try:
+        return entity_named(call, text, call.view().position)
+    except ApiError as fault:
+        raise plain("tombstone_entity_uri_invalid") from fault
+
+
+@routes.add("GET /v1/tombstones/{entity_uri:.+}", permission="admin", errors=(400,))
+async def tombstone_status(call: Call) -> TombstoneStatus:
+    """Whether an entity is hidden, with all its tombstones and revocations."""
+    entity = entity_meant(call, call.segment("entity_uri"))
+    rows, revocations = call.node.reader.tombstones_of(entity)
+    return TombstoneStatus(
+        tombstoned=any(row.in_force for row in rows),
+        tombstones=[tombstone_record(row) for row in rows],
+        revocations=[revocation_record(row) for row in revocations],
+    )
+
+
+@routes.add("POST /v1/tombstones/{tombstone_id}/revoke", permission="admin")
+async def revoke_tombstone(call: Call, request: RevokeRequest) -> RevocationRecord:
+    """Show the entity again, unless another tombstone hides it."""
+    tombstone_id = call.segment("tombstone_id")
+    named = call.node.reader.ask(tombstones_named, tombstone_id)
+    if not named:
+        raise plain("tombstone_not_found")
+    for row in named:
+        _check_hiding(call, row.entity, row.scope)
+    command = own_revocation(
+        call.node.identity,
+        call.node.clock.now_us(),
+        tombstone_id=tombstone_id,
+        signer=call.caller.principal,
+        reason=request.reason,
+    )
+    await call.do(command)
+    return shaped(
+        command,
+        RevocationRecord,
+        id=command.revocation_id,
+        tombstone_id=tombstone_id,
+        reason=request.reason,
+    )
+
+
+@routes.add("GET /v1/tombstones", permission="admin")
+async def list_tombstones(call: Call, query: BeforeQuery) -> TombstonePage:
+    """Tombstones, newest first, including revoked ones."""
+    before = call.view().position + 1 if query.before is None else query.before
+    rows = call.node.reader.ask(tombstones_before, before, query.limit + 1)
+    shown = rows[: query.limit]
+    records = [
+        shaped(
+            row,
+            ListedTombstone,
+            id=row.tombstone_id,
+            stands=row.in_force,
+            position=row.from_position,
+        )
+        for row in shown
+    ]
+    more = shown[-1].from_position if len(rows) > len(shown) else None
+    return TombstonePage(records, more)

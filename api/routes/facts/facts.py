@@ -8,12 +8,13 @@ from msgspec import Struct
 from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.answers.sanitizer_modes import warned_record
 from engramlog.api.answers.wire_facts import Volatile, record_of_event
-from engramlog.api.commands.assertions import state_fact
+from engramlog.api.commands.assertions import check_source, state_fact
 from engramlog.api.commands.memory_cards import card_record
 from engramlog.api.http.bodies import parse_json
 from engramlog.api.http.call import Call, ignored
-from engramlog.api.http.errors import ApiError, coded, plain
+from engramlog.api.http.errors import ApiError, coded, invalid, plain
 from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.attributes import AttributesPatch
 from engramlog.api.schemas.facts import AssertRequest, MomentQuery, RetractRequest, WriteQuery
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import FactAsserted
@@ -27,7 +28,7 @@ from engramlog.projections.image.visible_facts import is_known, live
 from engramlog.projections.moment import Moment
 from engramlog.projections.tables.facts.erasures import erasure_of
 from engramlog.projections.tables.facts.fact_rows import FactRow
-from engramlog.projections.writing.commands import Done, RetractFact
+from engramlog.projections.writing.commands import Done, RetractFact, SetAttributes
 
 routes = Routes("facts")
 
@@ -282,3 +283,46 @@ async def retract_fact(call: Call, request: RetractRequest) -> Retracted:
     slot = find(call, view, moment, fact_id, call.authorization.alone())
     record = call.record(view, slot, moment)
     return Retracted(fact_id, True, done.position, record)
+
+
+class AttributesTaken(Struct):
+    """``position`` is null if nothing changed."""
+
+    id: str
+    position: int | None
+    fact: FactRecord
+
+
+@routes.add(
+    "PATCH /v1/facts/{fact_id}/attributes",
+    permission="write",
+    headers=("Idempotency-Key",),
+)
+async def set_attributes(call: Call, patch: AttributesPatch) -> AttributesTaken:
+    """Set attributes of a fact: the caller's own, or any for admins. Answers the fact's record.
+
+    Raises:
+        ApiError: 404 if the fact is not visible to the caller; 403 if the caller may not change it,
+            or not to these values.
+    """
+    changes = patch.changes()
+    if not changes and not patch.relevance_change:
+        raise invalid("missing", ["body"], "name at least one attribute")
+    rights = call.authorization.alone()
+    fact_id = call.segment("fact_id")
+    call.check_served(fact_id)
+    view = call.view()
+    slot = find(call, view, call.moment(view), fact_id, rights)
+    if not rights.may("admin"):
+        check_source(call, view.sources.text(int(view.source[slot])))
+    (row,) = call.node.reader.every_row([int(view.from_position[slot])])
+    command = SetAttributes(
+        fact_id=row.id,
+        changes=changes,
+        relevance_change=patch.relevance_change,
+        rights=rights,
+    )
+    done = await call.do(command, idempotency=call.idempotency())
+    view = call.view()
+    record = call.record(view, slot, call.moment(view))
+    return AttributesTaken(row.id, done.position, record)

@@ -1,28 +1,84 @@
 """The protocol's own federation: facts that peers fetch, and facts that they push."""
 
-from typing import Any
+from typing import Any, Literal, cast
 
 from msgspec import Struct
 from pydantic import Field
 
 from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.answers.wire_facts import Volatile, record_of
+from engramlog.api.http.bodies import parse_json
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import ApiError, coded
+from engramlog.api.http.error_codes import PLAIN_TEXT
+from engramlog.api.http.errors import ApiError, coded, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.issuers import own_issuer
+from engramlog.api.node.tasks import tombstone_sharing as sharing
 from engramlog.api.node.tasks.protocol_federation import take
+from engramlog.api.schemas.erasures import SharedQuery, SharedRecord
 from engramlog.api.schemas.values import Model
 from engramlog.eventlog.clock import format_hlc, parse_hlc
 from engramlog.eventlog.kinds import FactAsserted, RefusedFact
 from engramlog.projections.normalization import lies_under
 from engramlog.projections.rights.capability_token import CapabilityInvalid
+from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.projections.tables.peers.protocol_facts import foreign_refusals
 from engramlog.projections.writing.peer_commands import ReceiveForeign
 from engramlog.replay.stigmem.records import RecordBounds, dated, hlc_of, is_ahead, name_of, taken
 from engramlog.replay.stigmem.serving import facts_page
+from engramlog.replay.stigmem.tombstones import NotTaken
 
 routes = Routes("federation")
+
+RECORD_BYTES_MAX = 16_384
+
+
+class Taken(Struct):
+    """The outcome of a record."""
+
+    id: str
+    status: Literal["accepted"] = "accepted"
+
+
+@routes.add("GET /v1/federation/tombstones", permission="peer", query=SharedQuery)
+def shared(call: Call) -> sharing.SharedTombstones:
+    """This node's tombstones in the agreed scopes, for peers."""
+    peer, scopes = _peer(call)
+    if not scopes or not peer.served:
+        raise ApiError(403, "no permitted scopes")
+    query = call.query(SharedQuery)
+    after = int(query.cursor or 0)
+    return sharing.shared_page(call.node, scopes, after, query.limit)
+
+
+@routes.add(
+    "POST /v1/federation/tombstones/ingest",
+    permission="peer",
+    body=SharedRecord,
+    status=201,
+    errors=(404,),
+)
+async def ingest(call: Call) -> Taken:
+    """Take one record of a peer."""
+    data = await call.raw(RECORD_BYTES_MAX)  # first: a peer may be revoked while it arrives
+    peer, scopes = _peer(call)
+    record: Any = parse_json(data)
+    if not isinstance(record, dict):
+        raise coded("tombstone_malformed", "a record is a JSON object")
+    bounds = sharing.bounds_of(call.node, peer, scopes)
+    try:
+        taken = await sharing.take(call.node, cast("dict[str, Any]", record), bounds)
+    except NotTaken as fault:
+        known = fault.code in PLAIN_TEXT
+        raise (plain(fault.code) if known else coded(fault.code, str(fault))) from fault
+    return Taken(taken)
+
+
+def _peer(call: Call) -> tuple[PeerRow, frozenset[str]]:
+    """The calling peer, and the scopes shared with it now. Raises ApiError 401."""
+    peer, claims = call.peer()
+    return peer, call.service.federation.shared_scopes(peer.scopes & frozenset(claims.scopes))
+
 
 PUSHED_FACTS_MAX = 1000
 

@@ -5,8 +5,8 @@ from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
 
 from engramlog.api.answers.fact_record import FactRecord
+from engramlog.api.commands.assertions import assertion_of, check_source
 from engramlog.api.commands.entity_names import stored_uri
-from engramlog.api.commands.memories import MemoryToStore, memory_of, merge_of, refusal_of
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import plain
@@ -14,8 +14,18 @@ from engramlog.api.http.routing import Routes
 from engramlog.api.routes.facts.facts import answering_slot, asserted_event, written_record
 from engramlog.api.schemas.memory import MemoryRequest, MergeRequest
 from engramlog.projections.arrays import I32
+from engramlog.projections.embedding.errors import EmbeddingError
+from engramlog.projections.embedding.semantics import Semantics
+from engramlog.projections.image.visible_facts import readable_of
 from engramlog.projections.memories.attribute_rules import PLAIN
-from engramlog.projections.writing.commands import Done
+from engramlog.projections.memories.deduplication_rules import (
+    CONFIDENTIAL_MAX,
+    TextLikeness,
+    is_ownerless,
+)
+from engramlog.projections.writing.commands import AssertFact, Done
+from engramlog.projections.writing.comparison_window import confidential_memories, recent_memories
+from engramlog.projections.writing.memory_commands import MergeMemories, StoreMemory
 
 routes = Routes("facts")
 
@@ -66,14 +76,22 @@ async def store_memory(call: Call, request: MemoryRequest) -> web.Response:
         ApiError: as for any fact.
     """
     owner = stored_uri(request.owner(call.caller.principal))
-    refusal = refusal_of(request, owner)
+    refusal = _refusal(request, owner)
     if refusal is not None:
         return answer(MemoryStored(stored=False, memories_count=0, error=refusal))
-    memory = await memory_of(call, request, owner)
-    done = await call.do(memory.command, idempotency=call.idempotency(), atomic=True)
+    assertion = assertion_of(call, request.fact(owner))
+    likeness, unlike = await _likeness(call, assertion.command)
+    warnings = assertion.warnings + unlike
+    command = StoreMemory(
+        fact=assertion.command,
+        rights=call.authorization.reading(),
+        supersede=request.supersede,
+        likeness=likeness,
+    )
+    done = await call.do(command, idempotency=call.idempotency(), atomic=True)
     if asserted_event(done) is None:
-        return answer(_skipped(call, memory, done))
-    record = written_record(call, done, memory.warnings)
+        return answer(_skipped(call, assertion.command.value.v, done, warnings))
+    record = written_record(call, done, warnings)
     body = MemoryStored(
         stored=True,
         memories_count=1,
@@ -87,11 +105,11 @@ async def store_memory(call: Call, request: MemoryRequest) -> web.Response:
     return answer(body, 201)
 
 
-def _skipped(call: Call, memory: MemoryToStore, done: Done) -> MemoryStored:
+def _skipped(call: Call, text: str, done: Done, warnings: list[str]) -> MemoryStored:
     """The answer if no fact was stated, because a memory with the same text exists."""
     view = call.view()
     slot = answering_slot(view, done)
-    equal = slot is not None and view.value_text_of(slot) == memory.command.fact.value.v
+    equal = slot is not None and view.value_text_of(slot) == text
     body = MemoryStored(
         stored=True,
         memories_count=0,
@@ -99,7 +117,7 @@ def _skipped(call: Call, memory: MemoryToStore, done: Done) -> MemoryStored:
         id=done.fact_id,
         position=None,
         superseded=[],
-        warnings=memory.warnings,
+        warnings=warnings,
     )
     if slot is not None:
         body.position = int(view.from_position[slot])
@@ -120,7 +138,13 @@ async def merge_memories(call: Call, request: MergeRequest) -> MergedMemories:
         ApiError: 404 if one is not visible; 403 if one is not the caller's; 409 if one has ended;
             422 if owner or place differ.
     """
-    command = merge_of(call, request.ids)
+    ids, before, rights = request.ids, call.view(), call.authorization.reading()
+    shown = readable_of(before, rights.alone(), ids)
+    if len(shown) < len(ids):
+        raise plain("fact_not_found")
+    for slot in shown.values():
+        check_source(call, before.sources.text(int(before.source[slot])))
+    command = MergeMemories(fact_ids=(ids[0], ids[1]), rights=rights)
     await call.service.tracker.flush()  # recalls outside the log count too
     done = await call.do(command, idempotency=call.idempotency(), atomic=True)
     view, moment = call.at()
@@ -136,3 +160,57 @@ async def merge_memories(call: Call, request: MergeRequest) -> MergedMemories:
         position=done.position,
         fact=call.records(view, chosen, moment)[0],
     )
+
+
+NO_VECTORS = "no embeddings: paraphrases were not compared"
+UNREAD = "the embedding model does not know the script: paraphrases were not compared"
+
+
+def _refusal(request: MemoryRequest, owner: str) -> str | None:
+    """Why abmind would not store a memory: an answer, not an error."""
+    if not request.content.strip():
+        return "content is empty"
+    if is_ownerless(owner):
+        return f"{owner!r} owns no memories: name the user"
+    return None
+
+
+async def _likeness(call: Call, fact: AssertFact) -> tuple[TextLikeness | None, list[str]]:
+    embeddings = call.node.embeddings
+    semantics = None if embeddings is None else embeddings.semantics
+    if semantics is None:
+        return None, [NO_VECTORS]
+    if not semantics.reads(fact.value.v):
+        return None, [UNREAD]
+    try:
+        await call.in_pool(lambda: _make_vectors(call, fact, semantics))
+    except EmbeddingError as fault:
+        return None, [f"{NO_VECTORS} ({fault})"]
+    return semantics.contents, []
+
+
+def _make_vectors(call: Call, fact: AssertFact, semantics: Semantics) -> None:
+    """Make the vectors of the new text and of those it may paraphrase. Facts written before the
+    command runs make their own."""
+    text = fact.value.v
+    semantics.contents.make([text])
+    view = call.view()
+    moment = call.moment(view)
+    rights = call.authorization.reading()
+    place = (fact.source, fact.scope, fact.garden_id)
+    slots = recent_memories(view, rights, moment, *place)
+    secret: I32 = np.array(confidential_memories(view, rights, moment), dtype=np.int32)
+    slots += _likest(semantics, text, secret)
+    semantics.contents.make([text, *(view.value_text_of(slot) for slot in slots)])
+
+
+def _likest(semantics: Semantics, text: str, slots: I32) -> list[int]:
+    """The most similar of many, by recall's vectors; slots without a vector come last."""
+    if len(slots) > CONFIDENTIAL_MAX:
+        vector = semantics.contents.vector(text)
+        assert vector is not None
+        cosines, present = semantics.vectors.cosines(vector, slots)
+        order = np.argsort(-np.where(present, cosines, -1.0), kind="stable")
+        slots = slots[order[:CONFIDENTIAL_MAX]]
+    chosen: list[int] = slots.tolist()
+    return chosen

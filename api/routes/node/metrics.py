@@ -4,7 +4,14 @@ Anyone may read them. So no label names a principal, a peer or an entity, and no
 restricted data beyond what positions and requests show.
 """
 
+import os
+import platform
+import resource
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from time import process_time
 
 from aiohttp import web
 
@@ -13,8 +20,8 @@ from engramlog.api.http.metrics import Sample
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.node import Node
 from engramlog.api.node.node_status import status_of_node
-from engramlog.api.node.process.process_metrics import process_samples
 from engramlog.api.node.tasks.webhook_delivery import CIRCUIT_FAILURES
+from engramlog.api.release import release
 from engramlog.api.routes.recall.embeddings import status_of
 from engramlog.projections.tables.declared.subscriptions import load_subscriptions
 from engramlog.projections.tables.peers.peers import load_peer_streams
@@ -213,3 +220,38 @@ def _protocol(call: Call) -> Iterator[Sample]:
             "Seconds since the peer that is furthest behind was level; -1 for never.",
             max(known) if len(known) == len(levels) else -1.0,
         )
+
+
+_PROC = Path("/proc/self")
+
+
+def process_samples() -> Iterator[Sample]:
+    """CPU; and if ``/proc`` has them, memory, files and the start."""
+    yield Sample(
+        "engramlog_build_info",
+        "1; the release and its Python.",
+        1,
+        f'{{version="{release()}",python="{platform.python_version()}"}}',
+    )
+    yield Sample("process_cpu_seconds_total", "CPU time used.", process_time())
+    with suppress(OSError):
+        pages = (_PROC / "statm").read_text().split()
+        size, resident = (int(each) * resource.getpagesize() for each in pages[:2])
+        yield Sample("process_virtual_memory_bytes", "Virtual memory.", size)
+        yield Sample("process_resident_memory_bytes", "Resident memory.", resident)
+        yield Sample("process_open_fds", "Open files.", len(os.listdir(_PROC / "fd")))
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        yield Sample("process_max_fds", "Files that may be open.", limit)
+        yield Sample("process_start_time_seconds", "Start, since 1970.", _started())
+
+
+@cache
+def _started() -> float:
+    """When the process started, in seconds since 1970. Raises OSError."""
+    boot = next(
+        int(line.split()[1])
+        for line in Path("/proc/stat").read_text().splitlines()
+        if line.startswith("btime")
+    )
+    after_name = (_PROC / "stat").read_text().rpartition(")")[2].split()
+    return boot + int(after_name[19]) / os.sysconf("SC_CLK_TCK")

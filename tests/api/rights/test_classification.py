@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import convert
 
-from engramlog.api.routes.facts.attributes import AttributesTaken
+from engramlog.api.routes.facts.facts import AttributesTaken
 from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 from tests.worlds.portable import exported, read_back
 
