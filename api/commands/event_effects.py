@@ -2,10 +2,11 @@
 
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
+from engramlog.api.answers.erasure_records import ErasureRecord, SignedReceipt
 from engramlog.api.answers.same_fields import shaped
-from engramlog.api.commands.erasures import erasure_record
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.node.node_status import status_of_node
 from engramlog.eventlog.event import Recorded
@@ -13,7 +14,33 @@ from engramlog.eventlog.identifiers import event_ids_of, id_text
 from engramlog.eventlog.kinds import FactErased
 from engramlog.projections.audit.effects import ChangedRow, effects, readers
 from engramlog.projections.audit.journal import Journal, JournalEntry
-from engramlog.projections.tables.facts.erasures import erasure_of, find_erasure
+from engramlog.projections.moment import format_instant
+from engramlog.projections.tables.facts.erasures import (
+    ErasureRow,
+    erasure_of,
+    find_erasure,
+    find_erasure_receipt,
+)
+
+
+def erasure_record(context: RequestContext, row: ErasureRow) -> ErasureRecord:
+    """An erasure in the form of answers."""
+    receipt = context.node.reader.ask(find_erasure_receipt, row.erasure_id)
+    cleaning = context.service.cleaning
+    signed = None
+    if receipt is not None:
+        document = msgspec.json.decode(receipt.document)
+        signed = SignedReceipt(document, receipt.document, receipt.signature)
+    return shaped(
+        row,
+        ErasureRecord,
+        status="cleaning" if receipt is None else "clean",
+        requested_at=format_instant(row.erased_at),
+        step=cleaning.step if receipt is None else None,
+        error=cleaning.error if receipt is None else None,
+        receipt=signed,
+    )
+
 
 REMOVED_SHOWN_MAX = 50
 """Removed facts and events that are named; all are counted."""

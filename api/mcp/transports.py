@@ -1,20 +1,29 @@
 """The two transports: stdio for a client that starts the server, streamable HTTP for many."""
 
+import asyncio
 import io
+import json
 import logging
+import os
 import signal
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from threading import Thread
+from typing import Any, Protocol, TypeAlias, cast
 
 import anyio
 import uvicorn
+from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError, jsonrpc_message_adapter
 from msgspec import Struct
+from pydantic import ValidationError
 
-from engramlog.api.mcp.stdin_messages import stdin_messages
 from engramlog.api.node.process.serving import listen
 
 PATH = "/mcp"
@@ -111,3 +120,58 @@ def _hosts(names: Sequence[str]) -> list[str]:
     # A bare IPv6 address has colons.
     bare = dict.fromkeys(f"[{name.strip('[]')}]" if ":" in name else name for name in names)
     return [form for name in bare for form in (name, f"{name}:*")]
+
+
+_Item: TypeAlias = SessionMessage | Exception
+
+
+class MessageSender(Protocol):
+    """Sends to the client."""
+
+    async def send(self, item: SessionMessage, /) -> None: ...
+
+
+def stdin_messages(outgoing: MessageSender) -> MemoryObjectReceiveStream[_Item]:
+    """What the client sends, in order, until the end of stdin. Unreadable messages are not among
+    it: they get their answer here. The SDK's own reader leaves them without one, so that their
+    sender waits; and it keeps the process from ending until the next line comes, also after
+    Ctrl-C."""
+    loop = asyncio.get_running_loop()
+    readable, messages = anyio.create_memory_object_stream[_Item](0)
+
+    async def take(line: bytes) -> None:
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValidationError as fault:
+            await outgoing.send(SessionMessage(refusal_of(line, fault)))
+        else:
+            await readable.send(SessionMessage(message))
+
+    def read() -> None:
+        # Its own file: the end of the process locks that of sys.stdin.
+        with os.fdopen(os.dup(0), "rb") as stdin, suppress(*_ENDED):
+            for line in stdin:
+                if line.strip():
+                    asyncio.run_coroutine_threadsafe(take(line), loop).result()
+            asyncio.run_coroutine_threadsafe(readable.aclose(), loop).result()
+
+    Thread(target=read, name="stdin", daemon=True).start()
+    return messages
+
+
+_ENDED = (anyio.BrokenResourceError, anyio.ClosedResourceError, CancelledError, RuntimeError)
+"""Faults of a reader whose server has ended."""
+
+
+def refusal_of(line: bytes, fault: ValidationError) -> JSONRPCError:
+    """The answer to an unreadable message: with its id, if it is a request with one."""
+    request: dict[str, Any] = {}
+    with suppress(ValueError):  # reads more than the SDK, such as half a surrogate pair
+        found: object = json.loads(line.decode(errors="replace"))
+        if isinstance(found, dict) and "method" in found:
+            request = cast("dict[str, Any]", found)
+    name = request.get("id")
+    known = isinstance(name, str | int) and not isinstance(name, bool)
+    reason = fault.errors()[0]["msg"]
+    error = ErrorData(code=INVALID_REQUEST, message=f"not a JSON-RPC message: {reason}")
+    return JSONRPCError(jsonrpc="2.0", id=name if known else None, error=error)

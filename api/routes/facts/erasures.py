@@ -20,7 +20,7 @@ from engramlog.api.answers.erasure_records import (
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.assertions import stored_uri
 from engramlog.api.commands.entity_names import entity_named
-from engramlog.api.commands.erasures import erasure_record
+from engramlog.api.commands.event_effects import erasure_record
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded, plain
 from engramlog.api.http.routing import Routes

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from itertools import islice
 
-from engramlog.api.answers.recall.receipts import Receipt, ReceiptPage, ReplayedRecall
 from engramlog.api.commands.recall.receipts import (
+    Receipt,
+    ReceiptPage,
+    ReplayedRecall,
     is_hidden,
     logged,
     receipt_named,

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import convert
 
-from engramlog.api.answers.recall.receipts import Receipt, ReceiptPage, ReplayedRecall
+from engramlog.api.commands.recall.receipts import Receipt, ReceiptPage, ReplayedRecall
 from engramlog.eventlog.kinds import RecallAnswered
 from engramlog.projections.recall.answer import Compared, RankedFact, compare
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
