@@ -48,13 +48,29 @@ _POLL_SECONDS = 2.0
 """Rarely: the node answers these requests too."""
 
 
+Request = tuple[str, str, bytes, str]
+"""Method, path, body and its media type."""
+
+
 class Operation(Struct, frozen=True):
-    """Requests of one kind: each is sent once, and counts as ``units`` operations."""
+    """Requests, each sent once: ``together`` of them are one step, and count as ``units``
+    operations."""
 
     name: str
-    requests: list[tuple[str, str, bytes, str]]
+    requests: list[Request]
     units: int = 1
     aim: str = ""
+    together: int = 1
+
+    @property
+    def warm(self) -> int:
+        """How many requests are sent before anything is measured."""
+        return self.together * (1 if self.units > 1 else WARM)
+
+    @property
+    def measured(self) -> int:
+        """How many operations are measured."""
+        return (len(self.requests) - self.warm) // self.together * self.units
 
 
 class Cost(Struct):
@@ -193,9 +209,13 @@ def _operations(node: ShippedNode, world: ModelWorld, *, all_kinds: bool) -> Ite
         {"query": question.text, "scope": "*"} for question in world.questions(RECALLS + WARM)
     ]
     aim = {2_000: "≤ 4 ms", 100_000: "≤ 7 ms"}.get(world.facts, "")
-    yield _posts(f"recall, {world.facts:,} facts", "/v1/recall", questions, aim)
+    recalls = _posts(f"recall, {world.facts:,} facts", "/v1/recall", questions, aim)
+    yield recalls
     if not all_kinds:
         return
+    written = _posts("", "/v1/facts", fact_bodies(RECALLS + WARM, first=4 * 10**6))
+    turns = [each for turn in zip(written.requests, recalls.requests, strict=True) for each in turn]
+    yield Operation("POST, then recall", turns, together=2)
     yield _gets("list of 50", ["/v1/facts?limit=50"] * (READS + WARM))
     posted = fact_bodies(POSTS + WARM, first=10**6)
     yield _posts("POST", "/v1/facts", posted, "≤ 0.9 ms, 3x")
@@ -222,11 +242,7 @@ def _gets(name: str, paths: Sequence[str], aim: str = "") -> Operation:
     return Operation(name, [("GET", path, b"", "application/json") for path in paths], aim=aim)
 
 
-def _warm(operation: Operation) -> int:
-    return 1 if operation.units > 1 else WARM
-
-
-def _ask(client: RawClient, requests: Sequence[tuple[str, str, bytes, str]]) -> list[bytes]:
+def _ask(client: RawClient, requests: Sequence[Request]) -> list[bytes]:
     answers: list[bytes] = []
     for method, path, body, kind in requests:
         status, answer = client.request(method, path, body, kind)
@@ -237,7 +253,7 @@ def _ask(client: RawClient, requests: Sequence[tuple[str, str, bytes, str]]) -> 
 
 def _time(node: ShippedNode, operation: Operation, cost: Cost) -> bytes:
     """Fill in the machine-dependent figures; returns the last answer."""
-    client, warm = node.client(), _warm(operation)
+    client, warm = node.client(), operation.warm
     _ask(client, operation.requests[:warm])
     client.close()
     node.settle()  # longer than an idle connection is kept
@@ -246,15 +262,16 @@ def _time(node: ShippedNode, operation: Operation, cost: Cost) -> bytes:
     taken: list[float] = []
     size = 0
     answer = b""
-    for request in operation.requests[warm:]:
+    for first in range(warm, len(operation.requests), operation.together):
         began = time.perf_counter()
-        (answer,) = _ask(client, [request])
+        answers = _ask(client, operation.requests[first : first + operation.together])
         taken.append(time.perf_counter() - began)
-        size += len(answer)
+        size += sum(map(len, answers))
+        answer = answers[-1]
     node.settle()
     used, model = usage_of(node.pid) - before, node.model() - model
     client.close()
-    count = (len(operation.requests) - warm) * operation.units
+    count = operation.measured
     cost.seconds, cost.written = used.seconds / count, used.written / count
     cost.model_seconds = model.seconds / count
     cost.p50_seconds = percentile(taken, 0.5) / operation.units
@@ -264,7 +281,7 @@ def _time(node: ShippedNode, operation: Operation, cost: Cost) -> bytes:
 
 def _bare(url: str, pid: int, operation: Operation, answered: bytes, cost: Cost) -> None:
     """The same requests to the handler that only parses and answers."""
-    client, warm = RawClient(url), _warm(operation)
+    client, warm = RawClient(url), operation.warm
     client.request("PUT", "/", answered)
     requests = [
         (method, path, _as_json(body, kind), "application/json")
@@ -275,7 +292,7 @@ def _bare(url: str, pid: int, operation: Operation, answered: bytes, cost: Cost)
     _ask(client, requests[warm:])
     used = usage_of(pid) - before
     client.close()
-    cost.bare_seconds = used.seconds / (len(requests) - warm) / operation.units
+    cost.bare_seconds = used.seconds / operation.measured
 
 
 def _as_json(body: bytes, kind: str) -> bytes:
@@ -286,14 +303,14 @@ def _as_json(body: bytes, kind: str) -> bytes:
 
 def _count(node: ShippedNode, operation: Operation, cost: Cost) -> None:
     """Fill in the figures that do not depend on the machine."""
-    client, warm = node.client(), _warm(operation)
+    client, warm = node.client(), operation.warm
     _ask(client, operation.requests[:warm])
     before: Counts = counts_of(node.pid, node.folder)
     _ask(client, operation.requests[warm:])
     found = counts_of(node.pid, node.folder) - before
     client.close()
-    count = (len(operation.requests) - warm) * operation.units
-    cost.calls, cost.statements = found.calls / count, found.statements / count
+    cost.calls = found.calls / operation.measured
+    cost.statements = found.statements / operation.measured
 
 
 def _figures(name: str, cost: Cost, aims: dict[str, str]) -> list[Figure]:

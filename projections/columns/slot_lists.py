@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Protocol
 
@@ -104,15 +104,18 @@ class Postings:
         """``slots`` of several numbers, one list after the other, and the length of each list."""
         names: list[int] = numbers.tolist()
         sealed = self._sealed
-        if (
-            isinstance(sealed, NumberedLists)
-            and not len(self._dropped)
-            and self._lists.keys().isdisjoint(names)
-        ):
-            return sealed.joined(numbers)
-        lists = [self.slots(name, count) for name in names]
-        lengths = np.array([len(each) for each in lists], dtype=np.int64)
-        return np.concatenate([NOTHING, *lists]), lengths
+        if sealed is None:
+            return _flat(map(self._lists.get, names), count)
+        if not isinstance(sealed, NumberedLists) or len(self._dropped):
+            lists = [self.slots(name, count) for name in names]
+            lengths = np.array([len(each) for each in lists], dtype=np.int64)
+            return np.concatenate([NOTHING, *lists]), lengths
+        slots, lengths = sealed.joined(numbers)
+        if not self._lists.keys().isdisjoint(names):
+            fresh, more = _flat(map(self._lists.get, names), count)
+            slots = np.insert(slots, np.repeat(lengths.cumsum(), more), fresh)
+            lengths += more
+        return slots, lengths
 
     def _fresh(self, name: Any, count: int) -> I32:
         found = self._lists.get(name)
@@ -154,19 +157,31 @@ class Postings:
     def grown(self, count: int) -> Grown:
         """The slots after the sealed lists and below ``count``; the writer may append meanwhile."""
         lists = present_entries(self._lists)
-        parts = [
-            found.tobytes() if isinstance(found, array) else found.to_bytes(4, _ORDER)
-            for found in lists.values()
-        ]
-        lengths = np.fromiter((len(part) // 4 for part in parts), np.int64, len(parts))
-        slots: I32 = np.frombuffer(b"".join(parts), dtype=np.int32)
-        known = slots < count
-        lists_of = np.repeat(np.arange(len(parts)), lengths)
-        kept = np.bincount(lists_of[known], minlength=len(parts))
-        return Grown(list(lists), kept, slots[known])
+        slots, lengths = _flat(lists.values(), count)
+        return Grown(list(lists), lengths, slots)
 
 
 _ORDER = "little" if np.little_endian else "big"
+
+
+def _flat(lists: Iterable[int | array[int] | None], count: int) -> tuple[I32, I64]:
+    """The slots below ``count``, one list after the other, and the length of each list. Copies
+    under the interpreter lock: the writer may append meanwhile."""
+    parts = [
+        b""
+        if found is None
+        else found.tobytes()
+        if isinstance(found, array)
+        else found.to_bytes(4, _ORDER)
+        for found in lists
+    ]
+    slots: I32 = np.frombuffer(b"".join(parts), dtype=np.int32)
+    lengths = np.fromiter(map(len, parts), np.int64, len(parts)) // 4
+    known = slots < count
+    if known.all():
+        return slots, lengths
+    list_of = np.repeat(np.arange(len(parts)), lengths)
+    return slots[known], np.bincount(list_of[known], minlength=len(parts))
 
 
 class Grown(Struct, frozen=True):

@@ -106,7 +106,7 @@ def _partners(survey: Survey, slots: I32, said_by: Mapping[int, int]) -> dict[in
     partners: dict[int, int] = {}
     talk_of = talks(survey, slots)
     for talk in np.unique(talk_of).tolist():
-        said = talk_slots(survey, talk, survey.context.facts_max)
+        said = talk_slots(survey, [talk], survey.context.facts_max)
         together = np.unique(speakers(survey, said)).tolist()
         if len(together) != TOGETHER:
             continue

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engramlog.projections.arrays import I32, I64, Bool
+from engramlog.projections.ascending import distinct
 from engramlog.projections.columns.judged_numbers import JudgedNumbers
 from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.graph.smallest_names import with_most
@@ -52,17 +53,23 @@ def talks(survey: Survey, slots: I32) -> I64:
     return found
 
 
-def talk_slots(survey: Survey, talk: int, facts_max: int) -> I32:
-    """The surviving facts of a conversation; none of a feed, which has more than ``facts_max``."""
+def talk_slots(survey: Survey, wanted: Sequence[int], facts_max: int) -> I32:
+    """The surviving facts of some conversations, one conversation after the other; none of a feed,
+    which has more than ``facts_max``."""
+    lists = [_listed(survey, talk, facts_max) for talk in wanted]
+    slots = np.concatenate([np.empty(0, dtype=np.int32), *lists])
+    return slots[talks(survey, slots) == np.repeat(wanted, [len(each) for each in lists])]
+
+
+def _listed(survey: Survey, talk: int, facts_max: int) -> I32:
+    """The surviving facts of a channel's entity or of a voice, unless they are too many."""
     if talk >= CHANNEL_BASE:
         kept = _surviving(survey, survey.view.entity_slots(talk - CHANNEL_BASE))
     else:
         kept = _of_voice(survey, talk, FEED_READ * facts_max)
         if len(kept) <= facts_max:
             kept = _of_voice(survey, talk)
-    if len(kept) > facts_max:
-        return kept[:0]
-    return kept if talk >= CHANNEL_BASE else kept[talks(survey, kept) == talk]
+    return kept if len(kept) <= facts_max else kept[:0]
 
 
 def speakers(survey: Survey, slots: I32) -> I64:
@@ -104,31 +111,61 @@ def _surviving(survey: Survey, slots: I32) -> I32:
 
 
 def channels(survey: Survey, entities: I32) -> Bool:
-    """Which of the entities are channels. Few have facts of several sources, readable or not, and
-    only these are looked at. An erasure during the recall may leave an entity without facts."""
+    """Which of the entities are channels. Few have facts under one relation from several voices:
+    only these are looked at one by one. An erasure meanwhile may leave an entity without facts."""
     view = survey.view
     slots, lengths = view.entity_lists(entities)
-    found = lengths >= SPEAKERS_MIN * SAID_MIN
-    if found.any():
-        starts = np.minimum(np.cumsum(lengths) - lengths, len(slots) - 1)
-        sources = view.source[slots]
-        found &= np.minimum.reduceat(sources, starts) != np.maximum.reduceat(sources, starts)
-        found[found] = [_is_channel(survey, entity) for entity in entities[found].tolist()]
+    of = np.repeat(np.arange(len(entities)), lengths)
+    kept = survey.survivor_mask[slots]
+    slots, of = slots[kept], of[kept]
+    begins = of.searchsorted(np.arange(len(entities)))
+    kept = (np.arange(len(of)) - begins[of] < LOOKED_MAX) & (view.object[slots] < 0)
+    slots, of = slots[kept], of[kept]
+    kept = _of_first_relation(of, view.relation[slots])
+    slots, of = slots[kept], of[kept]
+    voices = Runs(of, view.voices(slots))
+    speakers = np.bincount(of[voices.first[voices.count >= SAID_MIN]], minlength=len(entities))
+    found = speakers >= SPEAKERS_MIN
+    for at in np.flatnonzero(found).tolist():
+        first, end = of.searchsorted([at, at + 1]).tolist()
+        found[at] = _is_channel(survey, slots[first:end])
     return found
 
 
-def _is_channel(survey: Survey, entity: int) -> bool:
-    """Whether speech under one relation changes its source more often, in the order of age, than
-    these sources change entities meanwhile. A person whose sessions are sources has it the other
-    way round."""
+class Runs:
+    """Equal pairs of two columns: ``order`` has the places pair after pair, those of a pair
+    ascending; ``first`` is the first place of each pair, ``count`` how many it has."""
+
+    def __init__(self, groups: I64, values: I32 | I64) -> None:
+        self.order: I64 = np.lexsort((values, groups))
+        groups, values = groups[self.order], values[self.order]
+        follows = (groups[1:] == groups[:-1]) & (values[1:] == values[:-1])
+        begins = np.flatnonzero(np.concatenate([np.ones(min(len(groups), 1), np.bool_), ~follows]))
+        self.first: I64 = self.order[begins]
+        self.count: I64 = np.diff(begins, append=len(groups))
+
+
+def _of_first_relation(of: I64, relations: I32) -> Bool:
+    """Which places, ascending by ``of``, have the relation that most of their group have; of equal
+    ones, that of the first place."""
+    runs = Runs(of, relations)
+    group = of[runs.first]
+    best = np.lexsort((runs.first, -runs.count, group))
+    most = np.zeros(len(best), dtype=np.bool_)
+    most[best[group[best].searchsorted(distinct(group))]] = True
+    kept = np.empty(len(of), dtype=np.bool_)
+    kept[runs.order] = np.repeat(most, runs.count)
+    return kept
+
+
+def _is_channel(survey: Survey, own: I32) -> bool:
+    """Whether these facts about one entity are speech that changes its source more often, in the
+    order of age, than these sources change entities meanwhile. A person whose sessions are sources
+    has it the other way round."""
     view = survey.view
-    own = _surviving(survey, view.entity_slots(entity))[:LOOKED_MAX]
-    if len(own) < SPEAKERS_MIN * SAID_MIN:
-        return False
-    own = _of_first_relation(survey, own[view.object[own] < 0])
     voices, counts = np.unique(view.voices(own), return_counts=True)
     often = voices[counts >= SAID_MIN]
-    if len(often) < SPEAKERS_MIN or not are_speech(survey, own):
+    if len(distinct(often % VOICE_BASE)) < SPEAKERS_MIN or not are_speech(survey, own):
         return False
     turns = _changes(view.voices(view.by_age(own)))
     moves = 0
@@ -140,14 +177,6 @@ def _is_channel(survey: Survey, entity: int) -> bool:
         if moves >= turns:
             return False
     return True
-
-
-def _of_first_relation(survey: Survey, slots: I32) -> I32:
-    """Those under the relation that most have; of equal ones, the one of the first fact."""
-    relations = survey.view.relation[slots]
-    known, first, counts = np.unique(relations, return_index=True, return_counts=True)
-    most = np.lexsort((first, -counts))[:1]
-    return slots[np.isin(relations, known[most])]
 
 
 def _changes(values: I32 | I64) -> int:

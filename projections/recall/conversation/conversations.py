@@ -10,7 +10,6 @@ nothing and adds no distance.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 
 CONVERSATIONS_KEPT_MAX = 32
 """Sets of voices whose conversations are kept: of many long ones, a set takes megabytes."""
+SAID_KEPT_MAX = 4096
+"""Conversations whose facts are kept."""
 
 
 class Conversations(Struct, frozen=True):
@@ -97,18 +98,12 @@ def conversations(survey: Survey, context: ConversationContext, slots: I32) -> C
 def _conversations_of(
     survey: Survey, context: ConversationContext, wanted: tuple[int, ...]
 ) -> Conversations:
-    view, survivors = survey.view, survey.surviving.survivors
-    lists = [np.empty(0, dtype=np.int32)]
-    for talk in wanted:
-        key = ("said", talk, context.facts_max, survey.gate)
-        lists.append(
-            survivors.derived(key, partial(_conversation_slots, survey, context.facts_max, talk))
-        )
-    members = np.concatenate(lists)
+    lists = _said(survey, context, wanted)
+    members = np.concatenate([np.empty(0, dtype=np.int32), *lists])
     if not len(members):
         none = np.empty(0, dtype=np.int64)
         return Conversations(members, members, none, members, none, none)
-    later = np.abs(np.diff(times(view, members))) > context.gap_hours * HOUR_US
+    later = np.abs(np.diff(times(survey.view, members))) > context.gap_hours * HOUR_US
     talk_of = np.repeat(np.arange(len(lists)), [len(each) for each in lists])
     begins = (np.diff(talk_of) != 0) | later
     number = np.concatenate([[0], np.cumsum(begins)]).astype(np.int32)
@@ -119,9 +114,23 @@ def _conversations_of(
     )
 
 
-def _conversation_slots(survey: Survey, facts_max: int, talk: int) -> I32:
-    """The facts that may be part of a conversation, by age."""
-    return survey.view.by_age(survey.admits(talk_slots(survey, talk, facts_max)))
+def _said(survey: Survey, context: ConversationContext, wanted: tuple[int, ...]) -> list[I32]:
+    """The facts that may be part of each conversation, by age."""
+    kept: Remembered = survey.surviving.survivors.derived(
+        ("said", context.facts_max, survey.gate), lambda: Remembered(SAID_KEPT_MAX)
+    )
+    found = {talk: kept.get(talk) for talk in wanted}
+    missing = [talk for talk, slots in found.items() if slots is None]
+    if missing:
+        slots = survey.admits(talk_slots(survey, missing, context.facts_max))
+        talk_of = talks(survey, slots)
+        slots = survey.view.by_age(slots, talk_of)
+        for talk, said in zip(
+            missing, np.split(slots, talk_of.searchsorted(missing[1:])), strict=True
+        ):
+            found[talk] = said
+            kept.put(talk, said)
+    return list(found.values())
 
 
 def surroundings(talk: Conversations, context: ConversationContext, slots: I32) -> I32:

@@ -25,7 +25,8 @@ def test_several_lists_at_once_are_the_lists_one_after_the_other(
     known = sorted(set(sealed))[-1] + 1 if sealed else 0
     of = [[slot for slot, number in enumerate(sealed) if number == each] for each in range(known)]
     starts = np.cumsum([0, *map(len, of)])
-    lists.rest(NumberedLists(starts, np.array([*chain(*of)], dtype=np.int32)))
+    if sealed:
+        lists.rest(NumberedLists(starts, np.array([*chain(*of)], dtype=np.int32)))
     for slot, number in enumerate(fresh, len(sealed)):
         lists.add(number, slot)
     if dropped:

@@ -1,5 +1,8 @@
 """Where sources speak in turns about an entity, it is a conversation, and they are its speakers."""
 
+import sys
+from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -212,3 +215,64 @@ def test_a_channel_is_judged_as_of_the_moment() -> None:
     say(world, TURNS[-1])
     assert set(names(at(world, moment=before), said)) == {CHANNEL}
     assert set(names(at(world), said)) == {"user:ann", "user:bob"}
+
+
+ROOMS, TOPICS = ("room:a", "room:b", "room:c"), ("said", "noted")
+STATED = st.tuples(
+    st.sampled_from(ROOMS), st.sampled_from(TOPICS), st.sampled_from(["ann", "bob", "cyd"])
+)
+
+
+@given(st.lists(STATED, min_size=6, max_size=40), st.sets(st.integers(0, 39), max_size=6))
+def test_entities_judged_together_are_judged_by_the_definition(
+    stated: list[tuple[str, str, str]], gone: set[int]
+) -> None:
+    world = World()
+    for n, (room, topic, name) in enumerate(stated):
+        world.fact(room, topic, f"this is message {n} of them all", source=f"user:{name}")
+    for slot in gone:
+        if slot < len(stated):
+            world.retract(slot)
+    there = [fact for slot, fact in enumerate(stated) if slot not in gone]
+
+    def expected(room: str) -> bool:
+        topics = Counter(topic for each, topic, _ in there if each == room)
+        if not topics:
+            return False
+        most = topics.most_common(1)[0][0]  # of equal ones the first
+        own = [n for n, fact in enumerate(there) if fact[:2] == (room, most)]
+        said = [there[n][2] for n in own]
+        often = [name for name, count in Counter(said).items() if count >= SAID_MIN]
+        moves = sum(
+            changes([each for each, _, by in there[own[0] : own[-1] + 1] if by == name])
+            for name in often
+        )
+        return len(often) > 1 and moves < changes(said)
+
+    found = at(world)
+    rooms = found.view.entities
+    numbers = np.arange(len(rooms), dtype=np.int32)
+    assert channels(found, numbers).tolist() == [expected(rooms.text(n)) for n in numbers.tolist()]
+
+
+def changes(values: list[str]) -> int:
+    return sum(one != other for one, other in pairwise(values))
+
+
+def test_judging_many_entities_takes_no_more_steps_than_few() -> None:
+    """Each write has all of them judged again."""
+
+    def steps(count: int) -> int:
+        world = World()
+        for n in range(2 * count * SAID_MIN):
+            room = f"room:{n % count}"
+            world.fact(room, f"note:{n // count}", "this is it", source=f"agent:{n % 5}")
+        found = at(world)
+        asked = np.arange(len(found.view.entities), dtype=np.int32)
+        steps: list[str] = []
+        sys.setprofile(lambda _frame, event, _arg: steps.append(event))
+        channels(found, asked)
+        sys.setprofile(None)
+        return steps.count("call")
+
+    assert steps(80) == steps(8)
