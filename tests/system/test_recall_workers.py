@@ -270,6 +270,23 @@ def test_a_node_without_workers_starts_none(tmp_path: Path) -> None:
         assert children(running) == []
 
 
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core has no workers")
+def test_the_serving_process_answers_beside_its_workers(tmp_path: Path) -> None:
+    """So workers that hang hold up only the questions that they have."""
+    off = {"STIGMEM_EMBED_ENABLED": "false"}
+    with serving(tmp_path / "data", "--no-auth", env=off) as running:
+        client = running.client()
+        with Asking(running):
+            pids = until(lambda: ready(client) and children(running))
+        with Asking(running, len(pids) + 2) as asking:
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            asking.more(100)
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+            asking.more(10)
+
+
 def test_a_worker_applies_tombstones(node: NodeProcess) -> None:
     client = node.client()
     until(lambda: ready(client) == 2)  # a test before may have ended one

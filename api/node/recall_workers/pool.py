@@ -1,9 +1,9 @@
 """The serving process's side of recall workers: starting them, asking them, replacing them.
 
-The serving process answers a recall that comes alone, which is quickest. Workers answer recalls
-that come while another runs; they start once this has happened often. The serving process also
-answers if no worker is free, if the worker fails, and if the recall needs data that only this
-process has (see ``_fits``).
+The serving process answers one recall at a time, which is quickest; workers answer those that
+come meanwhile. They start once recalls have overlapped often. The serving process also answers if
+nothing gets free soon, if a worker fails, and if the recall needs data that only this process has
+(see ``_fits``).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,8 +53,8 @@ QUERY_SECONDS_MAX = 12.0
 """Longest wait for a question's vector: longer than the model's own timeout."""
 START_SECONDS_MAX = 600.0
 ANSWER_SECONDS_MAX = 60.0
-IDLE_SECONDS_MAX = 2.0
-"""Longest wait for a free worker; then this process answers."""
+FREE_SECONDS_MAX = 2.0
+"""Longest wait for a free process; then this one answers."""
 PAUSE_SECONDS = 5.0
 AUTO_FACTS_MAX = 250_000
 """Facts up to which workers start by default: each holds a copy of the memory image."""
@@ -65,7 +66,7 @@ _log = logging.getLogger(__name__)
 class RecallWorkers:
     """See the module. Without ``start`` this process answers everything. ``count``: how many
     processes, which then answer every recall they can; None: decided by the machine and the facts;
-    they then answer overlapping recalls."""
+    the serving process then answers too."""
 
     name = "recall_workers"
 
@@ -80,7 +81,9 @@ class RecallWorkers:
         self._heard: Semantics | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._workers: list[_Worker] = []
-        self._idle: asyncio.Queue[_Worker] = asyncio.Queue()
+        self._free: asyncio.PriorityQueue[_Place] = asyncio.PriorityQueue()
+        if count is None:
+            self._free.put_nowait(_HERE)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -144,19 +147,25 @@ class RecallWorkers:
         as ``answered``."""
         self._under_way += 1
         try:
-            found: RecallOutcome | None = None
-            together = self._under_way > 1 or self._wanted is not None
-            if self._open and together and self._may_answer(body, verify):
-                found = await self._answered(caller, body, warnings, shape, check)
-            if found is not None:
-                return found
-            return await here()
+            if not (self._open and self._may_answer(body, verify)):
+                return await here()
+            try:
+                place = await asyncio.wait_for(self._free.get(), FREE_SECONDS_MAX)
+            except TimeoutError:
+                return await here()
+            if place.worker is not None:
+                found = await self._answered(place.worker, caller, body, warnings, shape, check)
+                return await here() if found is None else found
+            try:
+                return await here()
+            finally:
+                self._free.put_nowait(place)
         finally:
             self._under_way -= 1
 
     def _may_answer(self, body: RecallBody, verify: bool) -> bool:
         """Whether a worker can answer. Begins or renews the workers if it is time."""
-        self._overlaps += 1
+        self._overlaps += self._under_way > 1
         often = self._wanted is not None or self._overlaps > OVERLAPS_BEFORE_START
         if often and not self._begun and self._loaded():
             self._begin()
@@ -175,6 +184,7 @@ class RecallWorkers:
 
     async def _answered(
         self,
+        worker: _Worker,
         caller: Caller,
         body: RecallBody,
         warnings: list[str],
@@ -182,13 +192,9 @@ class RecallWorkers:
         check: Callable[[], None],
     ) -> RecallOutcome | None:
         try:
-            worker = await asyncio.wait_for(self._idle.get(), IDLE_SECONDS_MAX)
-        except TimeoutError:
-            return None
-        try:
             check()
         except ApiError:
-            self._idle.put_nowait(worker)
+            self._free.put_nowait(worker.place)
             raise
         question = Question(
             body=body.model_dump(
@@ -211,7 +217,7 @@ class RecallWorkers:
             _log.warning("a recall worker failed, this process answers instead: %r", fault)
             self._replace(worker)
             return None
-        self._idle.put_nowait(worker)
+        self._free.put_nowait(worker.place)
         if isinstance(message, Failed):
             raise ApiError(
                 message.status, message.detail, headers=message.headers, extra=message.extra
@@ -253,7 +259,7 @@ class RecallWorkers:
         except asyncio.CancelledError:
             worker.end()
             raise
-        self._idle.put_nowait(worker)
+        self._free.put_nowait(worker.place)
 
     def _replace(self, worker: _Worker) -> None:
         worker.end()
@@ -305,8 +311,9 @@ class RecallWorkers:
 
     def _renew(self) -> None:
         self._listen(self._broadcast)
-        while not self._idle.empty():
-            self._idle.get_nowait()
+        free = [self._free.get_nowait() for _ in range(self._free.qsize())]
+        if _HERE in free:
+            self._free.put_nowait(_HERE)
         for worker in list(self._workers):
             self._replace(worker)
 
@@ -315,6 +322,7 @@ class _Worker:
     """One process and the socket to it; one question at a time."""
 
     def __init__(self) -> None:
+        self.place = _Place(1, id(self), self)
         self.ready = False
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: asyncio.StreamReader | None = None
@@ -381,3 +389,14 @@ class _Worker:
         assert self._reader is not None
         length = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES), "big")
         return decode_from_worker(await self._reader.readexactly(length))
+
+
+class _Place(NamedTuple):
+    """Where a recall can be answered: the lowest first; ``worker`` None: in this process."""
+
+    order: int
+    number: int
+    worker: _Worker | None
+
+
+_HERE = _Place(0, 0, None)
