@@ -277,7 +277,8 @@ def test_the_serving_process_answers_beside_its_workers(tmp_path: Path) -> None:
     with serving(tmp_path / "data", "--no-auth", env=off) as running:
         client = running.client()
         with Asking(running):
-            pids = until(lambda: ready(client) and children(running))
+            until(lambda: ready(client))
+        pids = children(running)
         with Asking(running, len(pids) + 2) as asking:
             for pid in pids:
                 os.kill(pid, signal.SIGSTOP)
