@@ -16,14 +16,7 @@ from engramlog.projections.writing import commands as ask
 from engramlog.projections.writing import memory_commands, peer_commands
 from engramlog.projections.writing.commands import Command, CommandRefused, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
-from engramlog.projections.writing.decide.declared import (
-    aliasing,
-    capabilities,
-    declaring,
-    gardens,
-    manifests,
-    subscribing,
-)
+from engramlog.projections.writing.decide.declared import declaring, gardens
 from engramlog.projections.writing.decide.facts import (
     asserting,
     attributing,
@@ -57,13 +50,13 @@ DECISIONS: dict[type[Command], Callable[[Any, Context], Decision | Refused]] = {
     ask.SweepDecay: declaring.sweep_decay,
     kinds.KeyIssued: declaring.issue_key,
     kinds.KeyRevoked: declaring.revoke_key,
-    ask.RevokeCapability: capabilities.revoke_capability,
+    ask.RevokeCapability: declaring.revoke_capability,
     ask.RevokeAgentKey: declaring.revoke_agent_key,
     kinds.GardenCreated: gardens.create_garden,
     ask.DeleteGarden: gardens.delete_garden,
     ask.SetMember: gardens.set_member,
     ask.ReviewQuarantined: quarantine.review_quarantined,
-    kinds.AliasSet: aliasing.set_alias,
+    kinds.AliasSet: declaring.set_alias,
     kinds.PolicySet: declaring.set_policy,
     kinds.SetValuedDeclared: declaring.declare_set_valued,
     kinds.TrustPolicySet: declaring.set_trust_policy,
@@ -82,9 +75,9 @@ DECISIONS: dict[type[Command], Callable[[Any, Context], Decision | Refused]] = {
     peer_commands.AdoptPage: peering.adopt_page,
     peer_commands.TakeForeignEnds: peering.take_foreign_ends,
     peer_commands.NoteEquivocation: peering.note_equivocation,
-    ask.Subscribe: subscribing.subscribe,
-    ask.Unsubscribe: subscribing.unsubscribe,
-    peer_commands.PutManifest: manifests.put_manifest,
+    ask.Subscribe: declaring.subscribe,
+    ask.Unsubscribe: declaring.unsubscribe,
+    peer_commands.PutManifest: declaring.put_manifest,
     peer_commands.ReceiveForeign: protocol_facts.receive_foreign,
     kinds.FactFeedback: feedback.give_feedback,
     memory_commands.RecordSummary: summaries.record_summary,
