@@ -1,7 +1,7 @@
 """Which facts tombstones hide: a column of bits per entity, tested before all counting."""
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
@@ -11,22 +11,12 @@ from engramlog.projections.arrays import I8, I32, Bool
 from engramlog.projections.interner import Interner
 from engramlog.projections.normalization import SCOPES
 
+if TYPE_CHECKING:
+    from engramlog.projections.columns.fact_columns import ColumnView
+
 _BIT = {scope: 1 << number for number, scope in enumerate(SCOPES)}
 _BIT_OF_NUMBER = np.array([*(_BIT[scope] for scope in SCOPES), 0], dtype=np.uint8)
 """By scope number; the last entry is for erased facts, which lie in no scope (-1)."""
-
-
-class SpokenOf(Protocol):
-    """Columns that name the entities of facts."""
-
-    @property
-    def entity(self) -> I32: ...
-    @property
-    def object(self) -> I32: ...
-    @property
-    def scope(self) -> I8: ...
-    @property
-    def entities(self) -> Interner: ...
 
 
 class Tombstone(Struct, frozen=True):
@@ -85,7 +75,7 @@ class Hiding:
         """Whether facts about an entity are hidden in every scope."""
         return self.names.get(entity, 0) == sum(_BIT.values())
 
-    def hidden_by(self, stone: Tombstone, view: SpokenOf, slots: I32) -> I32:
+    def hidden_by(self, stone: Tombstone, view: "ColumnView", slots: I32) -> I32:
         """Those of ``slots`` that one tombstone hides."""
         alone = Hiding((stone,), view.entities, self._notes)
         hidden = alone.mask(slots, view.entity[slots], view.object[slots], view.scope[slots])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from engramlog.projections.arrays import I32
 from engramlog.projections.text.terms import uri_path
 
 if TYPE_CHECKING:
+    from engramlog.projections.columns.fact_columns import ColumnView
     from engramlog.projections.interner import Interner
 
 
@@ -55,18 +56,6 @@ class NameTerms:
             self._lengths.append(len(terms))
 
 
-class Lexicon(Protocol):
-    """Columns and posting lists of the lexicon."""
-
-    entity: I32
-    relation: I32
-    length: I32
-    entities: Interner
-    relations: Interner
-
-    def postings(self, term: str) -> tuple[I32, I32]: ...
-
-
 class ContentTerms:
     """Terms of values; see the module."""
 
@@ -78,16 +67,18 @@ class ContentTerms:
         )
         self._relations = NameTerms(relations.since, tokenize)
 
-    def postings(self, view: Lexicon, term: str) -> tuple[I32, I32]:
-        """(slots, frequencies) of the facts whose values hold a term."""
-        slots, frequencies = view.postings(term)
+    def postings(
+        self, view: ColumnView, term: str, slots: I32, frequencies: I32
+    ) -> tuple[I32, I32]:
+        """(slots, frequencies) of the facts whose values hold a term, given those of the facts that
+        hold it at all."""
         of_entity = self._entities.frequencies(term, len(view.entities))
         of_relation = self._relations.frequencies(term, len(view.relations))
         said = frequencies - of_entity[view.entity[slots]] - of_relation[view.relation[slots]]
         held = said > 0
         return slots[held], said[held]
 
-    def lengths(self, view: Lexicon) -> I32:
+    def lengths(self, view: ColumnView) -> I32:
         """By slot: the terms of each value."""
         of_entity = self._entities.lengths(len(view.entities))[view.entity]
         return view.length - of_entity - self._relations.lengths(len(view.relations))[view.relation]

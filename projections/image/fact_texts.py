@@ -1,6 +1,6 @@
 """The texts of facts for searches letter by letter (abmind's two trigram tables).
 
-Content: value and keywords. Original: the user's own words. Everything: entity path, relation and
+Content: value and keywords. Original: the user's own words. Anywhere: entity path, relation and
 content. Facts share names and values, so each is stored once.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -24,22 +24,12 @@ from engramlog.projections.text.terms import uri_path
 
 if TYPE_CHECKING:
     from engramlog.eventlog.kinds import FactAttributes
+    from engramlog.projections.columns.fact_columns import ColumnView
     from engramlog.projections.interner import Interner
     from engramlog.projections.moment import Moment
 
-Which = Literal["content", "original", "everything"]
+Which = Literal["content", "original"]
 History = dict[int, list[tuple[int, "FactAttributes"]]]
-
-
-class Worded(Protocol):
-    """Columns with the texts of each fact, and its attributes."""
-
-    count: int
-    entity: I32
-    relation: I32
-    value: I32
-
-    def attributes(self, slots: I32, moment: Moment) -> list[FactAttributes]: ...
 
 
 class OwnTexts:
@@ -58,7 +48,7 @@ class OwnTexts:
         return [getattr(history[0][1], self._name) for _, history in fresh]
 
     def by_slot(
-        self, view: Worded, moment: Moment, numbers: I32, measure: Callable[[str], int]
+        self, view: ColumnView, moment: Moment, numbers: I32, measure: Callable[[str], int]
     ) -> I32:
         """``numbers`` of the entries as a column by slot, as of the moment. ``measure`` computes
         the number of one folded text."""
@@ -68,11 +58,11 @@ class OwnTexts:
         entries = np.array(self._entries[: len(numbers)], dtype=np.int64)
         held = (numbers > 0) & (entries[:, 1] <= moment.position) & (entries[:, 0] < view.count)
         column[entries[held, 0]] = numbers[held]
-        settings = present_entries(self._attributes)
-        changed = [n for n, history in settings.items() if len(history) > 1]
-        slots = np.array([n for n in changed if n < view.count], dtype=np.int32)
-        for slot, attributes in zip(slots, view.attributes(slots, moment), strict=True):
-            column[slot] = measure(strip_diacritics(getattr(attributes, self._name)))
+        for slot, history in present_entries(self._attributes).items():
+            if len(history) > 1 and slot < view.count:
+                standing = [each for at, each in history if at <= moment.position]
+                text = getattr(standing[-1], self._name) if standing else ""
+                column[slot] = measure(strip_diacritics(text))
         return column
 
 
@@ -80,7 +70,12 @@ class PieceOfFacts:
     """Which facts and entities hold a piece; only requested ones are searched."""
 
     def __init__(
-        self, view: Worded, own: I32 | None, entities: Holding, relations: Holding, said: Holding
+        self,
+        view: ColumnView,
+        own: I32 | None,
+        entities: Holding,
+        relations: Holding,
+        said: Holding,
     ) -> None:
         self._view = view
         self._own = own
@@ -124,18 +119,16 @@ class FactTexts:
         self._keywords = OwnTexts(attributes, "keywords")
         self._original = OwnTexts(attributes, "original")
 
-    def counts(self, view: Worded, moment: Moment, which: Which, piece: str) -> I32:
+    def counts(self, view: ColumnView, moment: Moment, which: Which, piece: str) -> I32:
         """By slot: how often the fact's texts hold a folded piece, as of the moment."""
         own = self._original if which == "original" else self._keywords
         numbers = own.folded.counts(piece)
         counts = own.by_slot(view, moment, numbers, lambda text: occurrences(piece, text))
-        for part, column in self._parts(view, which):
-            numbers = part.counts(piece)
-            if numbers.any():
-                counts += numbers[column]
+        if which == "content" and (numbers := self._said.counts(piece)).any():
+            counts += numbers[view.value]
         return counts
 
-    def holding(self, view: Worded, moment: Moment, piece: str) -> PieceOfFacts:
+    def holding(self, view: ColumnView, moment: Moment, piece: str) -> PieceOfFacts:
         """Which facts and entities hold a folded piece, as of the moment."""
         numbers = self._keywords.folded.counts(piece)
         own = None
@@ -146,18 +139,10 @@ class FactTexts:
         parts = (self._entities, self._relations, self._said)
         return PieceOfFacts(view, own, *(part.holding(piece) for part in parts))
 
-    def lengths(self, view: Worded, moment: Moment, which: Which) -> I32:
+    def lengths(self, view: ColumnView, moment: Moment, which: Which) -> I32:
         """By slot: bytes of the fact's folded texts, as of the moment."""
         own = self._original if which == "original" else self._keywords
         lengths = own.by_slot(view, moment, own.folded.lengths(), lambda text: len(text.encode()))
-        for part, column in self._parts(view, which):
-            lengths += part.lengths()[column]
-        return lengths
-
-    def _parts(self, view: Worded, which: Which) -> list[tuple[Folded, I32]]:
-        if which == "original":
-            return []
-        said = (self._said, view.value)
         if which == "content":
-            return [said]
-        return [(self._entities, view.entity), (self._relations, view.relation), said]
+            lengths += self._said.lengths()[view.value]
+        return lengths

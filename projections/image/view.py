@@ -162,7 +162,7 @@ class View(ColumnView):
 
     def content_postings(self, term: str) -> tuple[I32, I32]:
         """The same for values, without entity and relation."""
-        return self._image.content_terms.postings(self, term)
+        return self._image.content_terms.postings(self, term, *self.postings(term))
 
     def content_lengths(self) -> I32:
         """By slot: how many terms of the lexicon each fact's value has."""
