@@ -160,24 +160,6 @@ class KeyCopy(Struct, frozen=True, array_like=True):
     last_position: int
 
 
-class CopyableLog(Protocol):
-    """A log that can be copied event by event, and can be the target of a copy."""
-
-    def head(self) -> Head: ...
-
-    def read_stored(self, after: int = 0, limit: int = 1000) -> list[Stored]: ...
-
-    def keys_of(self, events: Sequence[Stored]) -> list[KeyCopy]:
-        """The idempotency keys whose last event is among ``events``."""
-        ...
-
-    def copy(self, events: Sequence[Stored], keys: Sequence[KeyCopy] = ()) -> None:
-        """Append another log's events unchanged: positions, times, bytes and hashes. Raises
-        CorruptLog: they do not continue this log; nothing is appended. StorageError: the disk
-        refused."""
-        ...
-
-
 class ReadableLog(Protocol):
     """An append-only, hash-chained log of events, for readers."""
 
@@ -286,8 +268,18 @@ class EventLog(ReadableLog, Protocol):
         ...
 
 
-class WholeLog(EventLog, CopyableLog, Protocol):
-    """A node's log: reads, writes, copies, and can be a copy."""
+class WholeLog(EventLog, Protocol):
+    """A node's log: reads, writes, copies event by event, and can be a copy."""
+
+    def keys_of(self, events: Sequence[Stored]) -> list[KeyCopy]:
+        """The idempotency keys whose last event is among ``events``."""
+        ...
+
+    def copy(self, events: Sequence[Stored], keys: Sequence[KeyCopy] = ()) -> None:
+        """Append another log's events unchanged: positions, times, bytes and hashes. Raises
+        CorruptLog: they do not continue this log; nothing is appended. StorageError: the disk
+        refused."""
+        ...
 
 
 def read_at(log: ReadableLog, positions: Iterable[int]) -> Iterator[Recorded]:

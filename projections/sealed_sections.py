@@ -11,12 +11,14 @@ place, its digest and a mark. A file that lacks any of these is torn and is not 
 from __future__ import annotations
 
 import errno
+import gc
 import mmap
 import os
 import shutil
+import time
 import weakref
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
@@ -33,6 +35,8 @@ PART_BYTES = 1 << 24
 CHECKING_THREADS = 2
 SPARE_BYTES = 64 << 20
 """Disk space that these files leave free: they can be made again, the log's disk must not fill."""
+HELD_LOOKS = 100
+HELD_SECONDS = 0.1
 _TAIL = len(MARK) + 2 * 8 + 32
 
 
@@ -162,6 +166,17 @@ def open_sections(path: Path) -> Sections:
         return Sections(data, msgspec.msgpack.decode(contents, type=_Contents))
     except msgspec.MsgspecError as fault:
         raise SealedFault(f"its contents cannot be read: {fault}") from fault
+
+
+def released(held: Iterable[Callable[[], object | None]]) -> bool:
+    """Whether nothing uses the maps any more, given what ``Sections.held`` returned; waits up to
+    ten seconds for it."""
+    for _ in range(HELD_LOOKS):
+        if all(each() is None for each in held):
+            return True
+        gc.collect()  # finished readers may have left cycles that refer to it
+        time.sleep(HELD_SECONDS)
+    return False
 
 
 def _bytes_of(array: np.ndarray[Any, Any]) -> memoryview:

@@ -161,14 +161,14 @@ class Cleaner:
         return max((p for row in rows for p in self._reader.ask(naming_positions, row.erasure_id)),
                    default=0)  # fmt: skip
 
-    def _steps(self, waiting: list[str]) -> dict[str, Callable[[], None]]:
+    def _steps(self, waiting: list[str]) -> dict[str, Callable[[], object]]:
         def positions() -> list[int]:
             return self.positions(waiting)
 
-        steps: dict[str, Callable[[], None]] = {
+        steps: dict[str, Callable[[], object]] = {
             "recall receipts": lambda: self._erase_receipts(waiting),
             "log": lambda: self._exclusively(self._log.scrub),
-            "snapshots": lambda: self._remove_snapshots(positions()),
+            "snapshots": lambda: self._snapshots.remove_holding(positions()),
             "tables": lambda: self._scrub_tables(positions()),
             "vectors": lambda: self._purge_vectors(waiting),
             "archive": lambda: self._archive.rewrite(positions()),
@@ -197,9 +197,6 @@ class Cleaner:
             for start in range(0, len(found), EVENTS_A_COMMAND):
                 some = tuple(found[start : start + EVENTS_A_COMMAND])
                 self._submit(EraseEvents(erasure_id=erasure_id, reason=reason, events=some))
-
-    def _remove_snapshots(self, positions: list[int]) -> None:
-        self._snapshots.remove_holding(positions)
 
     def _scrub_tables(self, positions: list[int]) -> None:
         """Rewrite the projections file, and remove earlier copies of it. Raises StorageFailed

@@ -1,14 +1,13 @@
 """Keeps the memory image in files beside the tables, so that a start need not fold every event."""
 
-import gc
 import logging
-import time
 from collections.abc import Callable
 
 from engramlog.eventlog.errors import StorageError, StorageFailed
 from engramlog.eventlog.log import ReadableLog
 from engramlog.projections.image.files import ImageFiles
 from engramlog.projections.image.image import MemoryImage
+from engramlog.projections.sealed_sections import released
 from engramlog.projections.writing.writer import Writer
 
 CLOSING_LAG_MIN = 2_000
@@ -16,8 +15,6 @@ CLOSING_LAG_SHARE = 8
 """Write files at close if they are behind by this many events, and by one per this many facts.
 Folding an event takes about as long as writing eight facts, so with fewer events the next start
 would gain less than the close loses, which has ten seconds in a container."""
-MAPPED_LOOKS = 100
-MAPPED_SECONDS = 0.1
 
 _log = logging.getLogger(__name__)
 
@@ -52,12 +49,8 @@ class KeptImage:
         StorageFailed: a running request still reads one."""
         self.files.discard()
         held: Callable[[], object | None] = self._writer.exclusive(self._image.unmap).result()
-        for _ in range(MAPPED_LOOKS):
-            if held() is None:
-                return
-            gc.collect()  # finished readers may have left cycles that refer to it
-            time.sleep(MAPPED_SECONDS)
-        raise StorageFailed("a removed image file is still being read")
+        if not released([held]):
+            raise StorageFailed("a removed image file is still being read")
 
     def leave(self) -> None:
         """After the writer is closed: write files for the next start, if the present ones are far

@@ -68,13 +68,9 @@ class Filters(Struct, frozen=True, kw_only=True):
             mask &= view.recorded_at >= self.since_us
         if self.until_us is not None:
             mask &= view.recorded_at <= self.until_us
-        if self._asks_attributes:
+        if self.emotions or self.topic is not None or self.tier is not None:
             self._by_attributes(view, mask, moment)
         return mask
-
-    @property
-    def _asks_attributes(self) -> bool:
-        return bool(self.emotions) or self.topic is not None or self.tier is not None
 
     def _by_attributes(self, view: View, mask: Bool, moment: Moment) -> None:
         attributed = view.attributed_slots()

@@ -84,6 +84,8 @@ class ProjectionStore:
         bulk: no durability and late indexes; call ``finish_bulk`` when complete.
         strict: an event of an unknown local kind raises UnknownKind (rebuilds).
         history: the log of the events; erasures read the state before them from it.
+
+    ``checkpoints``: every projector's, by name.
     """
 
     def __init__(
@@ -103,8 +105,8 @@ class ProjectionStore:
         self._create()
         if path is None and current_generation(link) != self.path:
             point_link(link, self.path)
-        self._checkpoints = self._load()
-        self._before = self._checkpoints
+        self.checkpoints = self._load()
+        self._before = self.checkpoints
 
     def _create(self) -> None:
         if self.db.execute("SELECT 1 FROM sqlite_master WHERE name='checkpoints'").fetchone():
@@ -130,14 +132,9 @@ class ProjectionStore:
                 self.db.execute(projector.late_indexes)
 
     @property
-    def checkpoints(self) -> dict[str, Checkpoint]:
-        """Every projector's position, by name."""
-        return self._checkpoints
-
-    @property
     def position(self) -> int:
         """The position all running projectors have reached."""
-        running = [mark.position for mark in self._checkpoints.values() if mark.halted is None]
+        running = [mark.position for mark in self.checkpoints.values() if mark.halted is None]
         return min(running, default=0)
 
     @property
@@ -148,12 +145,12 @@ class ProjectionStore:
     @property
     def halted(self) -> dict[str, str]:
         """Projectors that stopped at a poison event, with the reason."""
-        return {m.projector: m.halted for m in self._checkpoints.values() if m.halted is not None}
+        return {m.projector: m.halted for m in self.checkpoints.values() if m.halted is not None}
 
     @property
     def outdated(self) -> list[str]:
         """Projectors whose rows another version made, and projectors that are new or removed."""
-        return other_versions({name: mark.version for name, mark in self._checkpoints.items()})
+        return other_versions({name: mark.version for name, mark in self.checkpoints.items()})
 
     def apply(self, events: Sequence[Recorded]) -> None:
         """Apply events to every projector inside the caller's transaction. A projector that raises
@@ -172,7 +169,7 @@ class ProjectionStore:
         """Remove from every projector's rows what an erasure names."""
         erased = erased_by(event, self.db, self.history)
         for projector in PROJECTORS:
-            mark = self._checkpoints[projector.name]
+            mark = self.checkpoints[projector.name]
             if mark.halted is not None or mark.position >= event.position:
                 continue
             if projector.erasing:
@@ -195,7 +192,7 @@ class ProjectionStore:
         last = events[-1].position
         work: list[tuple[Projector, list[Recorded]]] = []
         for projector in PROJECTORS:
-            mark = self._checkpoints[projector.name]
+            mark = self.checkpoints[projector.name]
             if mark.halted is None:
                 by_kind = of_all if projector.name in REMOTE_ENDS else of_own
                 work.append((projector, _unapplied(projector, by_kind, mark.position)))
@@ -204,11 +201,11 @@ class ProjectionStore:
             "UPDATE checkpoints SET position=? WHERE halted IS NULL AND position<?", (last, last)
         )
         self.db.execute("INSERT OR REPLACE INTO log_mark VALUES (1,?,?)", (last, events[-1].hash))
-        self._checkpoints = {
+        self.checkpoints = {
             name: mark
             if mark.halted is not None or mark.position >= last
             else Checkpoint(name, mark.version, last, None)
-            for name, mark in self._checkpoints.items()
+            for name, mark in self.checkpoints.items()
         }
 
     def _apply_each(self, work: Sequence[tuple[Projector, list[Recorded]]]) -> None:
@@ -240,11 +237,11 @@ class ProjectionStore:
             raise  # not a fault of the event
         except Exception as fault:
             self.db.execute("ROLLBACK TO projector; RELEASE projector")
-            mark = self._checkpoints[projector.name]
+            mark = self.checkpoints[projector.name]
             reason = f"{type(fault).__name__} at positions {events[0].position}"
             reason = f"{reason}-{events[-1].position}: {fault}"
             halted = Checkpoint(mark.projector, mark.version, mark.position, reason)
-            self._checkpoints = {**self._checkpoints, projector.name: halted}
+            self.checkpoints = {**self.checkpoints, projector.name: halted}
             self.db.execute(
                 "UPDATE checkpoints SET halted=? WHERE projector=?", (reason, projector.name)
             )
@@ -273,7 +270,7 @@ class ProjectionStore:
         """Open a transaction for ``apply``. Raises StorageError."""
         with storage_errors():
             self.db.execute("BEGIN IMMEDIATE")
-        self._before = self._checkpoints
+        self._before = self.checkpoints
 
     def commit(self) -> None:
         """Commit what was applied. Raises StorageError; the caller then rolls back."""
@@ -287,7 +284,7 @@ class ProjectionStore:
         if self.db.in_transaction:
             with storage_errors():
                 self.db.execute("ROLLBACK")
-        self._checkpoints = self._before
+        self.checkpoints = self._before
 
     def rewrite(self) -> None:
         """Rewrite the whole file, so that no freed page and no index keeps deleted data."""

@@ -19,7 +19,7 @@ from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.errors import StorageError
 from engramlog.eventlog.event import Recorded, Stored
 from engramlog.eventlog.identifiers import IdentifierSource
-from engramlog.eventlog.log import CopyableLog, EventLog, Idempotency, KeyCopy
+from engramlog.eventlog.log import EventLog, Idempotency, KeyCopy, WholeLog
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.tables.store import ProjectionStore
 from engramlog.projections.writing.catching_up import CatchesUp
@@ -128,9 +128,7 @@ class Writer(CatchesUp):
         self._enqueue(task)
         return answer
 
-    def copy(
-        self, log: CopyableLog, events: Sequence[Stored], keys: Sequence[KeyCopy]
-    ) -> Future[Any]:
+    def copy(self, log: WholeLog, events: Sequence[Stored], keys: Sequence[KeyCopy]) -> Future[Any]:
         """Append another log's events to ``log``, which is this writer's, and publish them.
 
         Raises (through the future): CorruptLog, StorageError.

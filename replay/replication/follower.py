@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from engramlog.eventlog.errors import CorruptLog, StorageError
 from engramlog.eventlog.event import Stored
-from engramlog.eventlog.log import CopyableLog, KeyCopy
+from engramlog.eventlog.log import KeyCopy, WholeLog
 from engramlog.replay.replication.page import PAGE_EVENTS_MAX, CopyPage, ReplicationError
 
 WAIT_SECONDS = 20.0
@@ -71,7 +71,7 @@ class PrimaryFollower:
     def __init__(
         self,
         source: LogSource,
-        log: CopyableLog,
+        log: WholeLog,
         append: Append,
         node_id: str,
         now_us: Callable[[], int],

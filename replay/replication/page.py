@@ -9,7 +9,7 @@ from msgspec.structs import astuple
 
 from engramlog.eventlog.errors import EventLogError
 from engramlog.eventlog.event import Stored
-from engramlog.eventlog.log import CopyableLog, KeyCopy
+from engramlog.eventlog.log import KeyCopy, WholeLog
 
 PAGE_FORMAT = 1
 PAGE_EVENTS_MAX = 10_000
@@ -52,7 +52,7 @@ class CopyPage(Struct, frozen=True, array_like=True):
 
 
 def read_page(
-    log: CopyableLog,
+    log: WholeLog,
     *,
     after: int,
     after_hash: bytes,
@@ -80,7 +80,7 @@ def read_page(
     return CopyPage(PAGE_FORMAT, node_id, public_key, head, now_us, rows, log.keys_of(events))
 
 
-def check_agreement(log: CopyableLog, position: int, event_hash: bytes) -> None:
+def check_agreement(log: WholeLog, position: int, event_hash: bytes) -> None:
     """Raises Diverged unless this log's event at ``position`` has that hash."""
     if position == 0:
         return

@@ -9,12 +9,10 @@ A full block hardly changes, so each is written once, and again after it gained 
 lost a vector to an erasure is removed, then written again.
 """
 
-import gc
 import logging
 import shutil
 import threading
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -32,6 +30,7 @@ from engramlog.projections.sealed_sections import (
     SealedFault,
     Sections,
     open_sections,
+    released,
     write_sections,
 )
 
@@ -39,8 +38,6 @@ SUFFIX = ".block"
 FORMAT = 1
 GAIN = BLOCK_SLOTS // 16
 """A block is written again after it gained this many vectors."""
-HELD_LOOKS = 100
-HELD_SECONDS = 0.1
 
 _log = logging.getLogger(__name__)
 
@@ -113,15 +110,8 @@ class VectorBlocks:
                 sync_folder(self._folder)
             for number in stale:
                 vectors.make_private(number)
-            self._release_map([self._written.pop(number).held for number in stale])
-
-    def _release_map(self, held: Iterable[Callable[[], object | None]]) -> None:
-        for _ in range(HELD_LOOKS):
-            if all(each() is None for each in held):
-                return
-            gc.collect()  # finished readers may have left cycles that refer to it
-            time.sleep(HELD_SECONDS)
-        raise StorageFailed("a removed file of vectors is still being read")
+            if not released([self._written.pop(number).held for number in stale]):
+                raise StorageFailed("a removed file of vectors is still being read")
 
     def _needs_writing(self, vectors: Vectors, number: int, block: VectorBlock) -> bool:
         written = self._written.get(number)
