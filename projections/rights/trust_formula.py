@@ -9,12 +9,10 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from msgspec import Struct
 
 from engramlog.eventlog.kinds import TrustPolicy
 from engramlog.projections.arrays import F64
 
-Identity = Literal["logged", "manifest", "key", "bare"]
 Authority = Literal["self", "own", "shared", "other"]
 
 AUTHORITIES: tuple[Authority, ...] = ("other", "shared", "own", "self")
@@ -31,51 +29,22 @@ TRUST_DECIMALS = 6
 _FORMAL = "stigmem://"
 
 
-class TrustEvidence(Struct, frozen=True, kw_only=True):
-    """This node's record of a source and the peer it came through. ``observations``: facts received
-    from the peer. ``failures``: those that did not verify. ``signed``: a registered key of the
-    source signed the fact."""
-
-    identity: Identity = "bare"
-    observations: int = 0
-    failures: int = 0
-    authority: Authority = "other"
-    signed: bool = False
-
-
-def trust_score(evidence: TrustEvidence, policy: TrustPolicy) -> float:
-    """Weighted sum of identity, peer history, scope authority and attestation; in [0, 1]."""
-    identity = {
-        "logged": policy.identity_logged,
-        "manifest": policy.identity_manifest,
-        "key": policy.identity_key,
-        "bare": policy.identity_bare,
-    }[evidence.identity]
-    authority = {
+def trust_score(authority: Authority, policy: TrustPolicy) -> float:
+    """Weighted sum of identity, peer history, scope authority and attestation; in [0, 1]. Of the
+    first, second and last a node has no evidence yet: each counts as without any."""
+    level = {
         "self": policy.authority_self,
         "own": policy.authority_own,
         "shared": policy.authority_shared,
         "other": policy.authority_other,
-    }[evidence.authority]
-    attested = policy.attestation_signed if evidence.signed else policy.attestation_default
+    }[authority]
     score = (
-        policy.identity_weight * identity
-        + policy.history_weight * history_level(evidence, policy)
-        + policy.authority_weight * authority
-        + policy.attestation_weight * attested
+        policy.identity_weight * policy.identity_bare
+        + policy.history_weight * policy.history_new
+        + policy.authority_weight * level
+        + policy.attestation_weight * policy.attestation_default
     )
     return round(min(1.0, max(0.0, score)), TRUST_DECIMALS)
-
-
-def history_level(evidence: TrustEvidence, policy: TrustPolicy) -> float:
-    """New below ``history_known_from`` observations; then failing, proven or just known."""
-    if evidence.observations < policy.history_known_from:
-        return policy.history_new
-    if evidence.failures >= policy.history_failing_share * evidence.observations:
-        return policy.history_failing
-    if evidence.observations >= policy.history_proven_from and not evidence.failures:
-        return policy.history_proven
-    return policy.history_known
 
 
 def authority_of(source: str, entity: str, scope: str) -> Authority:
@@ -106,7 +75,7 @@ def trust_levels(policy: TrustPolicy) -> F64:
     """By warrant: the trust without further evidence."""
     if policy.mode == "off":
         return np.ones(WARRANTS)
-    levels = [trust_score(TrustEvidence(authority=each), policy) for each in AUTHORITIES]
+    levels = [trust_score(each, policy) for each in AUTHORITIES]
     table: F64 = np.array([1.0, *levels, *levels])
     table.flags.writeable = False
     return table

@@ -22,7 +22,7 @@ from engramlog.projections.rights.trust_formula import (
     CLAIMED,
     RECEIVED,
     WRITTEN_HERE,
-    TrustEvidence,
+    Authority,
     authority_of,
     trust_levels,
     trust_score,
@@ -37,39 +37,26 @@ PLAIN = TrustPolicy()
 
 
 @pytest.mark.parametrize(
-    ("evidence", "trust"),
+    ("authority", "trust"),
     [
         # .35 × .1 + .30 × .5 + .25 × .2 + .10 × .2 = .035 + .15 + .05 + .02
-        (TrustEvidence(), 0.255),
+        ("other", 0.255),
         # a team or public scope: .25 × .5 = .125 in place of .05
-        (TrustEvidence(authority="shared"), 0.33),
+        ("shared", 0.33),
         # own authority: .25 × .7 = .175
-        (TrustEvidence(authority="own"), 0.38),
+        ("own", 0.38),
         # about itself: .25 × .9 = .225
-        (TrustEvidence(authority="self"), 0.43),
-        # .35 × 1 + .30 × 1 + .25 × .9 + .10 × 1 = .35 + .3 + .225 + .1
-        (
-            TrustEvidence(identity="logged", observations=100, authority="self", signed=True),
-            0.975,
-        ),
-        # .35 × .7 + .30 × .7 + .05 + .02 = .245 + .21 + .07
-        (TrustEvidence(identity="manifest", observations=10), 0.525),
-        # .35 × .4 + .30 × .3 + .05 + .02 = .14 + .09 + .07
-        (TrustEvidence(identity="key", observations=100, failures=5), 0.3),
-        # 4 of 100 failed: under 5 %, but not without failure: .14 + .21 + .07
-        (TrustEvidence(identity="key", observations=100, failures=4), 0.42),
-        # nine observations prove nothing yet, failed or not: .14 + .15 + .07
-        (TrustEvidence(identity="key", observations=9, failures=9), 0.36),
+        ("self", 0.43),
     ],
 )
-def test_the_formula_is_the_protocols(evidence: TrustEvidence, trust: float) -> None:
-    assert trust_score(evidence, PLAIN) == trust
+def test_the_formula_is_the_protocols(authority: Authority, trust: float) -> None:
+    assert trust_score(authority, PLAIN) == trust
 
 
 def test_its_parameters_are_a_policy() -> None:
     generous = TrustPolicy(identity_bare=0.9, history_new=1.0)
     # .35 × .9 + .30 × 1 + .05 + .02
-    assert trust_score(TrustEvidence(), generous) == 0.685
+    assert trust_score("other", generous) == 0.685
     assert trust_levels(TrustPolicy(mode="off")).tolist() == [1.0] * 9
 
 
@@ -193,7 +180,7 @@ def expected(moves: list[tuple[str, Command]]) -> dict[tuple[str, ...], float]:
             found[name] = 1.0
         else:
             authority = authority_of(each.source, each.entity, each.scope)
-            found[name] = trust_score(TrustEvidence(authority=authority), policy)
+            found[name] = trust_score(authority, policy)
     return found
 
 
