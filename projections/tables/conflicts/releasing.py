@@ -13,32 +13,20 @@ from engramlog.projections.tables.database import query, query_one
 
 
 def release_all(
-    facts: Iterable[str],
-    event: Recorded,
-    patterns: Sequence[str],
-    db: apsw.Connection,
-    *,
-    set_aside: bool = False,
+    facts: Iterable[str], event: Recorded, patterns: Sequence[str], db: apsw.Connection
 ) -> None:
-    """Remove facts that ended (or were set aside) from their keys' claims."""
-    released = [
-        _release_fact(fact, event.position, db, set_aside=set_aside)
-        for fact in dict.fromkeys(facts)
-    ]
+    """Remove facts that the event ended or set aside from their keys' claims."""
+    released = [_release_fact(fact, event.position, db) for fact in dict.fromkeys(facts)]
     for claim in dict.fromkeys(released):
         if claim is not None:
             _enforce_newest_rule(*claim, event, patterns, db)
 
 
-def _release_fact(
-    fact: str, position: int, db: apsw.Connection, *, set_aside: bool
-) -> tuple[bytes, bytes] | None:
+def _release_fact(fact: str, position: int, db: apsw.Connection) -> tuple[bytes, bytes] | None:
     """Remove one fact; returns its key and value, or None if it held no claim."""
     row = query_one(db, statements.FACT, (fact,))
-    if row is None or row[6] == 0 or row[8 if set_aside else 7] != position:
-        return None  # unknown, never a claim, or already ended by another event
-    if (row[7] if set_aside else row[8] + 1) <= position:
-        return None  # an earlier retraction or resolution already removed its claim
+    if row is None or row[6] == 0 or min(row[7:]) != position:
+        return None  # unknown, never a claim, or already ended or set aside by another event
     key, value = key_hash(*row[:4]), value_hash(*row[4:6])
     claimed = query_one(db, statements.CLAIMED, (key, value))
     if claimed is None:
@@ -103,7 +91,7 @@ def resolve(
             resolution.conflict_id,
         ),
     )
-    release_all(resolution.loser_ids, event, patterns, db, set_aside=True)
+    release_all(resolution.loser_ids, event, patterns, db)
     row = query_one(db, statements.FACT, (resolution.winner_id,))
     if row is not None:
         _enforce_newest_rule(key_hash(*row[:4]), value_hash(*row[4:6]), event, patterns, db)
