@@ -1,5 +1,7 @@
-"""Writes small private files: after a crash the old one or the new one is there, complete."""
+"""Writes small private files: after a crash the old one or the new one is there, complete. Makes
+files durable and digests them."""
 
+import hashlib
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -48,3 +50,9 @@ def sync_file(path: Path) -> None:
 
 sync_folder = sync_file
 """Make creations and renames in a folder durable."""
+
+
+def digest_of(path: Path) -> tuple[str, int]:
+    """SHA-256 (hex) and size of a file. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()

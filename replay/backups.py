@@ -16,14 +16,14 @@ from msgspec import Struct
 
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.directory import DataDirectory, remember_place
-from engramlog.eventlog.durable_file import sync_file, sync_folder, write_new
+from engramlog.eventlog.durable_file import digest_of, sync_file, sync_folder, write_new
 from engramlog.eventlog.engines.sqlite.copying import copy_database
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
 from engramlog.eventlog.errors import EventLogError, StorageFailed
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.signing import SignedHeads, sign_heads, signature_fault
 from engramlog.projections.tables.store import current_generation, new_generation, point_link
-from engramlog.replay.snapshot import copy_in_use, digest_of
+from engramlog.replay.snapshot import copy_in_use
 from engramlog.replay.verify import verify_file
 
 FORMAT = 1

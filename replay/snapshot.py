@@ -1,6 +1,5 @@
 """One snapshot: a copy of the tables at a position, and the document that describes it."""
 
-import hashlib
 import re
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +8,7 @@ import apsw
 import msgspec
 from msgspec import Struct
 
+from engramlog.eventlog.durable_file import digest_of
 from engramlog.eventlog.engines.sqlite.copying import copy_database
 from engramlog.eventlog.errors import EventLogError, StorageFailed
 from engramlog.eventlog.log import EventLog
@@ -148,12 +148,6 @@ def differing(snapshot: Snapshot, digests: TableDigests) -> list[str]:
     """Tables whose digests differ from the document's."""
     names = digests.tables.keys() | snapshot.tables.keys()
     return sorted(name for name in names if digests.tables.get(name) != snapshot.tables.get(name))
-
-
-def digest_of(path: Path) -> tuple[str, int]:
-    """SHA-256 (hex) and size of a file. Raises OSError."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
 
 
 def copy_in_use(link: Path, target: Path) -> None:

@@ -1,6 +1,5 @@
 """Parquet files of consecutive events: DuckDB writes them, their description shows any change."""
 
-import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from msgspec import Struct
 
 from engramlog.eventlog.chain import PAYLOAD_MISSING, link_fault
 from engramlog.eventlog.codec import header_of
-from engramlog.eventlog.durable_file import sync_file, sync_folder
+from engramlog.eventlog.durable_file import digest_of, sync_file, sync_folder
 from engramlog.eventlog.errors import CorruptLog
 from engramlog.eventlog.event import Stored
 from engramlog.eventlog.log import StreamHead
@@ -58,7 +57,8 @@ def write_segment(folder: Path, events: Sequence[Stored], tips: dict[str, Tip]) 
     sync_file(staged)
     os.replace(staged, target)
     sync_folder(folder)
-    return Segment(name, first, last, target.stat().st_size, sha256_of(target), after)
+    digest, size = digest_of(target)
+    return Segment(name, first, last, size, digest, after)
 
 
 def write_parquet(target: Path, events: Sequence[Stored]) -> None:
@@ -102,20 +102,14 @@ def segment_fault(folder: Path, segment: Segment) -> str | None:
     """The fault of a sealed file, if any."""
     path = folder / segment.name
     try:
-        size = path.stat().st_size
+        digest, size = digest_of(path)
     except FileNotFoundError:
         return f"{segment.name} is missing"
     if size != segment.bytes:
         return f"{segment.name} has {size} bytes, {segment.bytes} were sealed"
-    if sha256_of(path) != segment.sha256:
+    if digest != segment.sha256:
         return f"{segment.name} is not what was sealed: its sha256 differs"
     return None
-
-
-def sha256_of(path: Path) -> str:
-    """Hex digest of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _struct(columns: dict[str, str]) -> str:
