@@ -11,41 +11,30 @@ from engramlog.projections.memories.attribute_rules import CONFIDENTIAL
 from engramlog.projections.memories.deduplication_rules import RECENT_MAX, WINDOW_US
 from engramlog.projections.moment import Moment
 from engramlog.projections.normalization import SCOPES
+from engramlog.projections.writing.commands import AssertFact
 
 TEXTS = (0, 1)
 """Numbers (``numbered_texts.VALUE_TYPES``) of the types that memories have: string and text."""
 _NONE: I32 = np.empty(0, dtype=np.int32)
 
 
-def memories_of(
-    view: View,
-    rights: Authorization,
-    moment: Moment,
-    owner: str,
-    scope: str,
-    garden: str | None,
-) -> I32:
-    """The live texts of one owner in one scope or garden, in the order they were stated."""
-    source = view.sources.number(owner)
-    place = -1 if garden is None else view.gardens.number(garden)
+def memories_beside(view: View, rights: Authorization, moment: Moment, fact: AssertFact) -> I32:
+    """The live texts of a fact's owner in its scope or garden, in the order they were stated."""
+    source = view.sources.number(fact.source)
+    place = -1 if fact.garden_id is None else view.gardens.number(fact.garden_id)
     if source is None or place is None:
         return _NONE
     slots = view.source_slots(source)
-    there = (view.garden[slots] == place) & (view.scope[slots] == SCOPES.index(scope))
+    there = (view.garden[slots] == place) & (view.scope[slots] == SCOPES.index(fact.scope))
     return live(view, rights.alone(), moment, _texts(view, slots[there]))
 
 
 def recent_memories(
-    view: View,
-    rights: Authorization,
-    moment: Moment,
-    owner: str,
-    scope: str,
-    garden: str | None,
+    view: View, rights: Authorization, moment: Moment, fact: AssertFact
 ) -> list[int]:
-    """Memories of the last minute, newest first, at most ``RECENT_MAX``; none that a peer stated in
+    """Those of the last minute, newest first, at most ``RECENT_MAX``; none that a peer stated in
     the owner's name."""
-    slots = memories_of(view, rights, moment, owner, scope, garden)
+    slots = memories_beside(view, rights, moment, fact)
     slots = slots[view.peer[slots] < 0]
     recent = slots[view.recorded_at[slots] >= moment.instant_us - WINDOW_US]
     newest: list[int] = recent[::-1][:RECENT_MAX].tolist()

@@ -31,7 +31,7 @@ from engramlog.projections.writing.commands import AssertFact, Refused
 from engramlog.projections.writing.comparison_window import (
     confidential_memories,
     equal_memories,
-    memories_of,
+    memories_beside,
     recent_memories,
 )
 from engramlog.projections.writing.decide.context import Context, Decision
@@ -67,7 +67,7 @@ def _said_just_now(command: StoreMemory, view: View, moment: Moment) -> int | No
     """The owner's newest memory of the last minute that says the same, in equal words or with a
     similar vector and no difference in sense."""
     fact = command.fact
-    recent = recent_memories(view, command.rights, moment, fact.source, fact.scope, fact.garden_id)
+    recent = recent_memories(view, command.rights, moment, fact)
     texts = [view.value_text_of(slot) for slot in recent]
     for slot, text in zip(recent, texts, strict=True):
         if text == fact.value.v:
@@ -125,7 +125,7 @@ def _superseded(command: StoreMemory, view: View, moment: Moment) -> list[int]:
     text = fact.value.v
     if topic == PLAIN.topic or not announces_change(text):
         return []
-    own = memories_of(view, command.rights, moment, fact.source, fact.scope, fact.garden_id)
+    own = memories_beside(view, command.rights, moment, fact)
     newest = _of_topic(view, moment, own[::-1], topic)
     others = [slot for slot in newest if view.value_text_of(slot) != text]
     return [
