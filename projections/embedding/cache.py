@@ -18,7 +18,7 @@ import apsw
 import msgspec
 import numpy as np
 
-from engramlog.eventlog.engines.sqlite.erasing import truncate_wal
+from engramlog.eventlog.engines.sqlite.erasing import temporary_files_in, truncate_wal
 from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.tables.database import (
@@ -126,7 +126,7 @@ class EmbeddingCache:
     def keep_only(self, keys: Iterable[bytes]) -> None:
         """Delete all vectors except those of these texts (``text_key``), and rewrite the file, so
         that it holds nothing of the others. A text that is used meanwhile may be embedded again."""
-        with self._kept():
+        with self._kept(), temporary_files_in(self._path.absolute().parent, self._db):
             self._db.execute("CREATE TEMP TABLE kept (key BLOB PRIMARY KEY) WITHOUT ROWID")
             try:
                 with self._db:

@@ -178,6 +178,25 @@ def test_a_history_without_room_for_its_files_is_refused(disk: Path) -> None:
         assert "Traceback" not in node.errors()
 
 
+def test_erasing_needs_no_room_for_temporary_files_elsewhere(disk: Path, tmp_path: Path) -> None:
+    fill_up(disk / "filler")
+    # Not from the warm process, in which SQLite has read the variable.
+    node = NodeProcess(
+        tmp_path / "data", "--no-auth", env={"SQLITE_TMPDIR": str(disk)}, within=("env",)
+    )
+    try:
+        client = node.wait_ready().client(node.control.token)
+        ids: list[str] = []
+        for start in range(0, 10 * BATCH, BATCH):
+            texts = [{"type": "text", "v": f"{start + n} " * 1_000} for n in range(BATCH)]
+            bodies = [fact(start + n, value=text) for n, text in enumerate(texts)]
+            ids += [each["id"] for each in client.post("/v1/facts/batch", bodies)["results"]]
+        erasure = {"fact_ids": [ids[0]], "wait": True}
+        assert client.post("/v1/erasures", erasure)["status"] == "clean"
+    finally:
+        node.stop()
+
+
 def test_a_read_only_file_system_is_named_at_start_and_stays_unchanged(disk: Path) -> None:
     with serving(disk / "data", "--no-auth") as node:
         record = node.client().post("/v1/facts", fact(1))

@@ -1,7 +1,9 @@
 """Erases payloads in ``log.db``: deletes them, then empties the write-ahead log."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import cast
 
 import apsw
@@ -38,6 +40,17 @@ def is_named(db: apsw.Connection, position: int) -> bool:
     """Whether a ``fact_erased`` event names the event at a position."""
     with schema.reading(position):
         return db.execute(schema.IS_NAMED, (position,)).fetchone() is not None
+
+
+@contextmanager
+def temporary_files_in(folder: Path, db: apsw.Connection) -> Generator[None]:
+    """Let SQLite make its temporary files in ``folder`` for a ``with`` block: VACUUM makes a copy
+    of the file, and the machine's folder for such files is often small, or memory."""
+    db.execute(f"PRAGMA temp_store_directory={apsw.format_sql_value(str(folder))}")
+    try:
+        yield
+    finally:
+        db.execute("PRAGMA temp_store_directory=''")
 
 
 def truncate_wal(db: apsw.Connection) -> None:

@@ -21,7 +21,12 @@ from engramlog.eventlog.engines.appending import KeyUse, KeyUses, Transaction, W
 from engramlog.eventlog.engines.following import CommitSignal
 from engramlog.eventlog.engines.reader_pool import ReaderPool
 from engramlog.eventlog.engines.sqlite import schema
-from engramlog.eventlog.engines.sqlite.erasing import erase, is_named, truncate_wal
+from engramlog.eventlog.engines.sqlite.erasing import (
+    erase,
+    is_named,
+    temporary_files_in,
+    truncate_wal,
+)
 from engramlog.eventlog.engines.sqlite.reading import (
     SqliteReading,
     log_head,
@@ -222,7 +227,7 @@ class SqliteLog(SqliteReading, StoredLog):
         db = self._require_writer()
         self._turn.take()
         try:
-            with schema.reading():
+            with schema.reading(), temporary_files_in(Path(db.filename).parent, db):
                 db.execute("VACUUM")
                 truncate_wal(db)
         finally:
