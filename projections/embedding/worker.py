@@ -246,8 +246,9 @@ class EmbeddingWorker:
 
     def _follow(self, change: Change) -> None:
         view = self._reader.pin()  # published before its events
-        # Reading rows sooner would force the tables to follow before their batch.
-        self._reader.image.tail.wait(view.position, TAKE_SECONDS)
+        if not self._waiting:  # else the next to embed are older
+            # Reading rows sooner would force the tables to follow before their batch.
+            self._reader.image.tail.wait(view.position, TAKE_SECONDS)
         self._forget_erased(view, change.erased)
         if change.whole:
             self._compare(view, everything(view))
@@ -311,20 +312,20 @@ class EmbeddingWorker:
             self._condition.notify_all()
 
     def _embed_waiting(self) -> None:
-        """Embed waiting facts in order, while the provider answers."""
-        while self._waiting and not self._closing.is_set():
-            if self._retrying.pause() > 0:
-                return
-            slots = np.array(sorted(islice(self._waiting, CHUNK_FACTS)), dtype=np.int32)
-            try:
-                self._embed(slots)
-            except ProviderUnavailable as fault:
-                self._retrying.failed(fault, fault.retry_after_seconds)
-            except EmbeddingError as fault:
-                self._handle_refusal(slots, fault)
-            else:
-                self._retrying.succeeded()
-            self._announce_progress()
+        """Embed the next waiting facts in order, if the provider answers. Only some: changes must
+        be followed meanwhile, as an erasure waits for that."""
+        if not self._waiting or self._retrying.pause() > 0:
+            return
+        slots = np.array(sorted(islice(self._waiting, CHUNK_FACTS)), dtype=np.int32)
+        try:
+            self._embed(slots)
+        except ProviderUnavailable as fault:
+            self._retrying.failed(fault, fault.retry_after_seconds)
+        except EmbeddingError as fault:
+            self._handle_refusal(slots, fault)
+        else:
+            self._retrying.succeeded()
+        self._announce_progress()
 
     def _embed(self, slots: I32) -> None:
         kept = slots[:0]

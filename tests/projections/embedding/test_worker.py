@@ -2,6 +2,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from itertools import count
 from pathlib import Path
+from threading import Event
 from time import sleep
 from typing import Any
 
@@ -372,6 +373,29 @@ def test_while_the_provider_is_away_writes_go_on_and_ends_are_followed(stage: St
     assert stage.settled() == [late]
     assert stage.embeddings.worker.status().error is None
     assert stage.embeddings.worker.status().lag == 0
+
+
+def test_an_end_is_followed_before_the_facts_that_still_wait_are_embedded(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "CHUNK_FACTS", 1)
+    stage.provider.fault = ProviderUnavailable("away", retry_after_seconds=0.2)
+    facts = [stage.say(f"fact {number}") for number in range(4)]
+    until(lambda: stage.embeddings.worker.status().waiting == 4)
+    embed, begun = stage.provider.embed, Event()
+
+    def noted(texts: Sequence[str], purpose: Purpose = "document") -> F32:
+        begun.set()
+        return embed(texts, purpose)
+
+    stage.provider.gate.clear()
+    stage.provider.fault = None
+    monkeypatch.setattr(stage.provider, "embed", noted)
+    assert begun.wait(SECONDS_MAX)
+    stage.retract(facts[3])
+    stage.provider.gate.set()
+    assert stage.settled() == sorted(facts[:3])
+    assert "alice memory:note fact 3" not in stage.provider.embedded
 
 
 def test_a_refused_text_does_not_delay_the_others(stage: Stage) -> None:
