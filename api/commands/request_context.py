@@ -215,6 +215,8 @@ class ReadingContext:
 class RequestContext(ReadingContext):
     service: Service
     node: Node = field(init=False)
+    written: list[Done] = field(default_factory=list, init=False)
+    """What the request has written so far."""
 
     async def in_pool(self, work: Callable[[], Result]) -> Result:
         """Run a read in a thread; long reads use ``Call.in_long_pool``."""
@@ -232,7 +234,9 @@ class RequestContext(ReadingContext):
         answer = LoopAnswer()
         principal = self.caller.principal
         self.node.writer.take(Submission(commands, principal, idempotency, None, atomic, answer))
-        return await answer.future
+        answered = await answer.future
+        self.written.extend(each for each in answered.outcomes if isinstance(each, Done))
+        return answered
 
     async def embedded(self, position: int) -> bool:
         """Whether everything up to ``position`` gets its vector within the time that the setting

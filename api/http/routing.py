@@ -16,7 +16,8 @@ from msgspec import UNSET, Struct
 from pydantic import BaseModel
 
 from engramlog.api.http.call import SESSION_HEADER, Call, Warns, warned
-from engramlog.api.http.errors import plain
+from engramlog.api.http.errors import coded, plain
+from engramlog.eventlog.errors import StorageError
 from engramlog.projections.image.reader import ATTEMPTS_MAX, PAUSE_SECONDS, ErasedMeanwhile
 
 Permission: TypeAlias = Literal[
@@ -131,6 +132,11 @@ class Route(Struct, frozen=True, kw_only=True):
                 attempts -= 1
                 if not attempts:
                     raise
+            except StorageError as fault:
+                if not call.written:
+                    raise
+                message = f"it is written, but this node cannot read it back: {fault}"
+                raise coded("outcome_unknown", message) from fault
             await asyncio.sleep(PAUSE_SECONDS)  # an erasure leaves the tables before the image
         if given and getattr(made, "warnings", None) is UNSET:
             return warned(cast("Warns", made), *given.values())

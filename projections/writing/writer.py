@@ -345,13 +345,13 @@ class Writer(CatchesUp):
 
     def _settle(self, events: list[Recorded], position: int) -> None:
         """Commit the tables and publish. The log already has the events, so a failure here does not
-        fail the callers; it stops the node from serving more."""
+        fail the callers: tables that cannot take them follow later."""
         try:
             self.store.commit()
         except StorageError as fault:
             self.store.rollback()
+            self.image.tail.add(events)
             self.degraded = f"projections are behind the log: {fault}"
-            return
         self._show(events, position)
 
     def _show(self, events: Sequence[Recorded], position: int) -> None:

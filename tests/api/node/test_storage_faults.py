@@ -103,6 +103,24 @@ def test_tables_that_cannot_follow_hold_nothing_back_and_catch_up(
         live.close()
 
 
+def test_a_write_that_cannot_be_read_back_is_not_called_refused(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    live = LiveNode(tmp_path / "data")
+    episode = {"user": "ann", "session": "s", "agent": "a", "content": "tea", "id": "one"}
+    try:
+        live.call("GET", "/v1/conflicts")  # the tables' side files are there
+        disk.failing = "write", "projections", apsw.FullError
+        answer = live.call("POST", "/v1/episodes", json=episode)
+        assert (answer.status_code, answer.json()["detail"]["code"]) == (503, "outcome_unknown")
+        disk.failing = None
+        assert live.call("POST", "/v1/episodes", json=episode).status_code == 200
+        found = live.call("GET", "/v1/episodes", params={"user": "ann"}).json()["episodes"]
+        assert [each["content"] for each in found] == ["tea"]
+    finally:
+        live.close()
+
+
 def test_a_log_that_is_moved_away_takes_no_writes_until_it_returns(tmp_path: Path) -> None:
     live = LiveNode(tmp_path / "data")
     try:
