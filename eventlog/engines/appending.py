@@ -5,6 +5,7 @@ memory, and passes everything to its log on commit. An append that raises leaves
 transaction unchanged.
 """
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,6 +22,8 @@ from engramlog.eventlog.event import Draft, Recorded, Verified
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.log import TRANSACTION_EVENTS_MAX, Appended, Expect, Idempotency
+
+_log = logging.getLogger(__name__)
 
 
 class KeyUse(Struct, frozen=True):
@@ -215,12 +218,24 @@ class AppendingLog(Closable, ABC):
     """The methods that engines with these transactions share. A transaction calls ``key_use``,
     ``holds``, ``recorded``, ``store``, ``confirm`` and ``release`` under the writer's lock."""
 
-    fault: str | None = None
     held: frozenset[str] = EVERY_SCOPE
     chain: Chain
     clock: Clock
     _turn: WriterTurn
     _signal: CommitSignal
+    _fault: str | None = None
+
+    @property
+    def fault(self) -> str | None:
+        return self._fault
+
+    @fault.setter
+    def fault(self, reason: str | None) -> None:
+        if self._fault is None and reason is not None:
+            _log.warning("%s", reason)
+        if self._fault is not None and reason is None:
+            _log.info("the log takes writes again")
+        self._fault = reason
 
     @property
     def origin(self) -> str:

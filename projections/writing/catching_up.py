@@ -48,10 +48,22 @@ class CatchesUp:
         self.log = log
         self.store = store
         self.image = image
-        self.degraded: str | None = None
+        self._degraded: str | None = None
         self.broken: str | None = None
         self._on_commit = on_commit
         image.tail.write = self._write_tail
+
+    @property
+    def degraded(self) -> str | None:
+        return self._degraded
+
+    @degraded.setter
+    def degraded(self, reason: str | None) -> None:
+        if self._degraded is None and reason is not None:
+            _log.warning("%s", reason)
+        if self._degraded is not None and reason is None:
+            _log.info("the projections have caught up with the log")
+        self._degraded = reason
 
     def _catch_up(self) -> None:
         """Apply the log's events that the tables or the memory image lack. A rebuild may have

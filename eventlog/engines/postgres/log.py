@@ -56,7 +56,6 @@ class PostgresLog(PostgresReading, StoredLog):
         self.held = held
         self.clock = clock
         self.chain = chain
-        self.fault: str | None = None
         self._url = url
         self._durability: Durability = durability
         self._session = WritingSession(url, self._check)
