@@ -112,6 +112,14 @@ class Authorization(Struct, frozen=True):
         """The same caller, ignoring tombstones."""
         return msgspec.structs.replace(self, sees_hidden=True)
 
+    def as_reader(self, view: Placed) -> Authorization:
+        """The rights without what does not matter for reading: equal for callers who may read the
+        same facts of ``view``, so that they share what is cached."""
+        own = view.confidential and self.ceiling > OPEN_CLASS and not self.every_garden
+        return msgspec.structs.replace(
+            self, principal=self.principal if own else "", permissions=frozenset(), sources=()
+        )
+
     def writes_as(self, source: str) -> bool:
         """Whether the caller may state facts as ``source`` (stored form)."""
         return _is_covered(source, self.sources)

@@ -4,6 +4,8 @@ Newest first by (hlc, id). ``total`` counts every match at the walk's moment, so
 do not change it. Source: wire 2.2.
 """
 
+from bisect import bisect_right
+
 import numpy as np
 from msgspec import Struct
 
@@ -13,10 +15,12 @@ from engramlog.projections.contradictions.claims import Prefer
 from engramlog.projections.contradictions.preferred_side import preferred
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View, everything
-from engramlog.projections.image.visible_facts import live, saying
+from engramlog.projections.image.visible_facts import expiry_around, live, saying
 from engramlog.projections.moment import Moment
 from engramlog.projections.tables.facts.fact_rows import FactRow
 
+KEPT_MIN = 2_000
+"""Matches that are kept: fewer are found again as quickly."""
 PAGE_BYTES_MAX = 16 * 1024 * 1024
 """Values in one page: 500 facts may have 500 times the largest value."""
 Place = tuple[int, str]
@@ -55,8 +59,31 @@ class FactListPage(Struct, frozen=True):
         return self.rows[-1].hlc, self.rows[-1].id
 
 
+class Matches(Struct, frozen=True):
+    """Slots that match, by hlc; valid for instants from ``since`` up to ``until``."""
+
+    slots: I32
+    since: int
+    until: int
+
+
 def matching(view: View, authorization: Authorization, moment: Moment, filters: ListFilters) -> I32:
-    """Slots that match, in slot order."""
+    """Slots that match, by hlc. Those of many facts are kept for the next pages."""
+    if moment.valid_at_us is not None:
+        return _matching(view, authorization, moment, filters)
+    key = (*view.facts_read(authorization, moment), filters)
+    known: Matches | None = view.remembered.get(key)
+    if known is not None and known.since <= moment.valid_us < known.until:
+        return known.slots
+    slots = _matching(view, authorization, moment, filters)
+    if len(slots) >= KEPT_MIN:
+        view.remembered.put(key, Matches(slots, *expiry_around(view, moment)))
+    return slots
+
+
+def _matching(
+    view: View, authorization: Authorization, moment: Moment, filters: ListFilters
+) -> I32:
     slots = live(
         view,
         authorization,
@@ -76,6 +103,9 @@ def matching(view: View, authorization: Authorization, moment: Moment, filters: 
     if not filters.include_contradicted:
         shown = preferred(view, slots, moment, authorization, prefer=filters.prefer)
         slots = slots[shown]
+    hlc = view.hlc[slots]
+    if np.any(hlc[1:] < hlc[:-1]):  # facts of several nodes
+        slots = slots[np.argsort(hlc, kind="stable")]
     return slots
 
 
@@ -108,16 +138,14 @@ def page_of(
     reader: Reader, view: View, slots: I32, *, limit: int, after: Place | None
 ) -> FactListPage:
     """The page of ``limit`` facts after ``after``, newest first by (hlc, id); fewer if their values
-    exceed ``PAGE_BYTES_MAX``."""
-    total = len(slots)
-    chosen, ties = slots, 0
+    exceed ``PAGE_BYTES_MAX``. ``slots``: of all pages, by hlc."""
+    until, ties = len(slots), 0
     if after is not None:
-        chosen = slots[view.hlc[slots] <= after[0]]
-        ties = int(np.count_nonzero(view.hlc[chosen] == after[0]))
-    chosen = _newest(view, chosen, limit + 1 + ties)
+        until = _up_to(view, slots, after[0])
+        ties = until - _up_to(view, slots, after[0] - 1)
+    chosen = _newest(view, slots[:until], limit + 1 + ties)
     if int(view.value_bytes[chosen].sum(dtype=np.int64)) > PAGE_BYTES_MAX:
-        newest = chosen[np.argsort(-view.hlc[chosen], kind="stable")]
-        limit = min(limit, fitting(view, newest[ties:]))
+        limit = min(limit, fitting(view, chosen[::-1][ties:]))
         chosen = _newest(view, chosen, limit + 1 + ties)
     rows = reader.every_row(view.from_position[chosen].tolist())
     places = [(row.hlc, row.id, n) for n, row in enumerate(rows)]
@@ -129,7 +157,7 @@ def page_of(
     return FactListPage(
         slots=[numbers[n] for n in shown],
         rows=[rows[n] for n in shown],
-        total=total,
+        total=len(slots),
         more=len(places) > limit,
     )
 
@@ -138,9 +166,12 @@ def _newest(view: View, slots: I32, count: int) -> I32:
     """At least ``count`` slots with the highest hlc, including all that tie with the last."""
     if len(slots) <= count:
         return slots
-    hlc = view.hlc[slots]
-    threshold = np.partition(hlc, len(hlc) - count)[len(hlc) - count]
-    return slots[hlc >= threshold]
+    return slots[_up_to(view, slots, int(view.hlc[slots[-count]]) - 1) :]
+
+
+def _up_to(view: View, slots: I32, hlc: int) -> int:
+    """How many of the slots, by hlc, have at most this one."""
+    return bisect_right(slots, hlc, key=lambda slot: int(view.hlc[slot]))
 
 
 def fitting(view: View, slots: I32) -> int:

@@ -67,7 +67,9 @@ def _contested_claims(
     view: View, slots: I32, moment: Moment, authorization: Authorization
 ) -> Claims:
     """The readable claims of those keys of ``slots`` with several readable values."""
-    keys = np.unique(view.key[slots[view.crowded(slots)]])
+    asked = np.zeros(_key_count(view), dtype=np.bool_)
+    asked[view.key[slots[view.crowded(slots)]]] = True
+    keys = np.flatnonzero(asked).astype(np.int32)
     if len(keys) <= FEW_KEYS:
         standing, _ = view.key_lists(keys)
     else:

@@ -1,11 +1,12 @@
 """A pinned view of the memory image, for every stage that reads."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
 from engramlog.eventlog.kinds import FactAttributes, TrustPolicy
 from engramlog.projections.arrays import F64, I32, I64, U8, Bool, Keys, Slots
+from engramlog.projections.authorization import Authorization
 from engramlog.projections.columns.fact_columns import ColumnView
 from engramlog.projections.columns.names.machine_names import MachineNames
 from engramlog.projections.columns.remembered_answers import Remembered
@@ -58,6 +59,14 @@ class View(ColumnView):
             return slots
         keys = self.ages(slots) if groups is None else (*self.ages(slots), groups)
         return slots[np.lexsort(keys)]
+
+    def facts_read(self, authorization: Authorization, moment: Moment) -> tuple[Hashable, ...]:
+        """A key for what a reader sees of the facts at the Moment's position. Their expiry, which
+        also depends on the clock, is not in it."""
+        at = self.facts_position
+        if not at <= moment.position <= self.position:
+            at = moment.position
+        return self.facts_position, self.count, at, authorization.as_reader(self)
 
     @property
     def confidential(self) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 from engramlog.projections.arrays import I32, Bool
 from engramlog.projections.authorization import OPEN_CLASS, Authorization
 from engramlog.projections.image.view import View, everything
-from engramlog.projections.moment import Moment
+from engramlog.projections.moment import NO_END, NO_START, Moment
 
 
 def known(
@@ -108,6 +108,15 @@ def live(
     keep = np.ones(len(chosen), dtype=bool)
     _clear_ended(keep, view, moment, chosen, include_expired, include_retracted)
     return chosen[keep]
+
+
+def expiry_around(view: View, moment: Moment, slots: I32 | None = None) -> tuple[int, int]:
+    """The instants of the Moment's valid time between which no fact (of ``slots``) expires."""
+    ends = view.valid_until if slots is None else view.valid_until[slots]
+    ends = ends[ends < NO_END]
+    gone = ends <= moment.valid_us
+    since = int(ends[gone].max(initial=NO_START))
+    return since, int(ends[~gone].min(initial=NO_END))
 
 
 def live_mask(

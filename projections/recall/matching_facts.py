@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from engramlog.projections.arrays import I32, I64, Bool
 from engramlog.projections.graph.neighbors import hidden_relations
-from engramlog.projections.image.visible_facts import live_mask
+from engramlog.projections.image.visible_facts import expiry_around, live_mask
 from engramlog.projections.moment import NO_END, NO_START
 
 if TYPE_CHECKING:
@@ -83,10 +83,7 @@ def surviving(
     """The survivors, cached or computed. Not cached with ``valid_at``."""
     if moment.valid_at_us is not None:
         return find_surviving(view, authorization, moment, filters)
-    at = view.facts_position
-    if not at <= moment.position <= view.position:
-        at = moment.position
-    key = (view.facts_position, view.count, at, authorization, filters)
+    key = (*view.facts_read(authorization, moment), filters)
     known: Surviving | None = view.remembered.get(key)
     if known is not None and known.since <= moment.valid_us < known.until:
         return known
@@ -116,10 +113,6 @@ def find_surviving(
 
 def _expire(view: View, mask: Bool, moment: Moment) -> tuple[int, int]:
     """Remove expired facts from ``mask``; returns the instants between which the mask is valid."""
-    mortal = np.flatnonzero(mask & (view.valid_until < NO_END))
-    ends = view.valid_until[mortal]
-    gone = ends <= moment.valid_us
-    mask[mortal[gone]] = False
-    since = int(ends[gone].max(initial=NO_START))
-    until = int(ends[~gone].min(initial=NO_END))
-    return since, until
+    mortal = np.flatnonzero(mask & (view.valid_until < NO_END)).astype(np.int32)
+    mask[mortal[view.valid_until[mortal] <= moment.valid_us]] = False
+    return expiry_around(view, moment, mortal)
