@@ -18,7 +18,7 @@ from engramlog.api.schemas.values import wire_v
 from engramlog.eventlog.clock import format_hlc
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.identifiers import id_text
-from engramlog.eventlog.kinds import FactAsserted, FactAttributes, Parent
+from engramlog.eventlog.kinds import FactAsserted, FactAttributes
 from engramlog.projections.arrays import I32, Slots
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.contradicted_facts import are_contradicted
@@ -57,7 +57,7 @@ def volatile_of(
     ]
 
 
-def _volatile_of_one(
+def volatile_of_one(
     view: View, slot: int, moment: Moment, authorization: Authorization
 ) -> Volatile:
     """``volatile_of`` of one slot."""
@@ -93,21 +93,6 @@ def quarantine_of(view: View, slots: Sequence[int] | I32, moment: Moment) -> lis
         else:
             found[index] = "withdrawn"
     return found
-
-
-def record_at(
-    reader: Reader,
-    view: View,
-    slot: int,
-    moment: Moment,
-    authorization: Authorization,
-    node_id: str,
-    row: FactRow | None = None,
-) -> FactRecord:
-    """``records_of`` of one slot."""
-    if row is None:
-        (row,) = reader.every_row([int(view.from_position[slot])])
-    return record_of(row, _volatile_of_one(view, slot, moment, authorization), node_id)
 
 
 def records_of(
@@ -158,9 +143,12 @@ def record_of(
         None if trust is None else round(confidence * trust, 6),
         [], False,  # the sanitizer's
         row.cid or None,
-        [] if row.parents_json == "[]" else [wire_parent(parent) for parent in row.derived_from],
+        [] if row.parents_json == "[]" else [
+            WireParent(fact_id=parent.fact_id or UNSET, hash=wire_hash(parent.hash))
+            for parent in row.derived_from
+        ],
         row.valid_from, row.from_position,
-        UNSET if attributes is None else wire_attributes(attributes),
+        UNSET if attributes is None else WireAttributes(**msgspec.structs.asdict(attributes)),
     )  # fmt: skip
 
 
@@ -179,12 +167,3 @@ def record_of_event(event: Recorded, now: Volatile, warnings: list[str]) -> Fact
         header.origin, None, None if attestation is None else _encode(attestation).decode(),
     )  # fmt: skip
     return record_of(row, now, header.origin, warnings)
-
-
-def wire_attributes(attributes: FactAttributes) -> WireAttributes:
-    return WireAttributes(**msgspec.structs.asdict(attributes))
-
-
-def wire_parent(parent: Parent) -> WireParent:
-    """A ``derived_from`` entry, as given."""
-    return WireParent(fact_id=parent.fact_id or UNSET, hash=wire_hash(parent.hash))

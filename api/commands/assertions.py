@@ -9,13 +9,12 @@ from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.errors import ApiError, coded, plain, refused
 from engramlog.api.schemas.facts import AssertRequest, ResolveRequest
 from engramlog.eventlog.kinds import FactAttributes, Parent, Value
-from engramlog.eventlog.log import Idempotency
 from engramlog.projections.cid import compute_cid
 from engramlog.projections.contradictions.conflicts import conflict
 from engramlog.projections.graph.provenance import shown_facts
 from engramlog.projections.memories.attribute_rules import UNTRUSTED_TRUST_MAX
 from engramlog.projections.normalization import normalize_uri
-from engramlog.projections.writing.commands import AssertFact, CommandRefused, Done, ResolveConflict
+from engramlog.projections.writing.commands import AssertFact, CommandRefused, ResolveConflict
 from engramlog.projections.writing.instruction_sources import check_instruction
 
 _NAMESPACES_HINT = "use a namespace such as 'memory:' or 'rel:'"
@@ -26,15 +25,6 @@ class Assertion(Struct, frozen=True):
 
     command: AssertFact
     warnings: list[str]
-
-
-async def state_fact(
-    context: RequestContext, request: AssertRequest, idempotency: Idempotency | None
-) -> tuple[Done, list[str]]:
-    """State a fact; its outcome, and the warnings for the answer. Raises ApiError as
-    ``assertion_of``, and if the writer refuses it."""
-    assertion = assertion_of(context, request)
-    return await context.do(assertion.command, idempotency=idempotency), assertion.warnings
 
 
 def assertion_of(context: RequestContext, request: AssertRequest) -> Assertion:
@@ -100,7 +90,9 @@ class Assertions:
         self._context.check_scope(request.scope)
         if not _has_read(self._context, request.scope):
             self._scopes.add(request.scope)
-        elif not _states_provenance(self._context, request):
+        elif request.write_mode != "summarize_with_provenance" or not _derives_from_scope(
+            self._context, request.parents(), request.scope
+        ):
             raise coded(
                 "feedback_loop_provenance_required",
                 "writes into scopes read earlier in the same session require "
@@ -195,12 +187,6 @@ def _has_read(context: RequestContext, scope: str) -> bool:
     if session is None:
         return False
     return context.service.sessions.has_read(context.caller.principal, session, scope)
-
-
-def _states_provenance(context: RequestContext, request: AssertRequest) -> bool:
-    return request.write_mode == "summarize_with_provenance" and _derives_from_scope(
-        context, request.parents(), request.scope
-    )
 
 
 def _derives_from_scope(context: RequestContext, parents: tuple[Parent, ...], scope: str) -> bool:

@@ -16,7 +16,6 @@ from engramlog.api.commands.garden_access import entered_garden
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.errors import entry, unprocessable
 from engramlog.api.schemas.memory import (
-    DeltaBody,
     DeltasRequest,
     EpisodeBody,
     Triple,
@@ -94,7 +93,8 @@ def application_of(context: RequestContext, request: DeltasRequest) -> ApplyDelt
     source = source_of(context, request.source)
     proposals: list[Proposal] = []
     for index, body in enumerate(request.deltas):
-        delta = delta_of(body)
+        at_us = parse_instant(body.promotion_ts)
+        delta = shaped(body, _DELTAS[body.kind], promotion_us=at_us)
         if isinstance(delta, AddDelta | UpdateDelta):
             _check_payload(context, delta.fact_payload, index)
         proposals.append(Proposal(delta, place, stated_id(delta, place), source))
@@ -109,11 +109,6 @@ def application_of(context: RequestContext, request: DeltasRequest) -> ApplyDelt
         single_valued=tuple(request.single_valued),
         bundle=bundle,
     )
-
-
-def delta_of(body: DeltaBody) -> MemoryDelta:
-    """A delta of the wire in the node's form."""
-    return shaped(body, _DELTAS[body.kind], promotion_us=parse_instant(body.promotion_ts))
 
 
 _DELTAS: dict[str, type[MemoryDelta]] = {

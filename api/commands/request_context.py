@@ -19,7 +19,7 @@ from engramlog.api.answers.sanitizer_modes import (
     recall_rights,
     screen,
 )
-from engramlog.api.answers.wire_facts import record_at, records_of
+from engramlog.api.answers.wire_facts import record_of, records_of, volatile_of_one
 from engramlog.api.http.auth import Caller
 from engramlog.api.http.errors import ApiError, coded, plain, refused
 from engramlog.api.node.node import Node
@@ -206,7 +206,9 @@ class ReadingContext:
     ) -> FactRecord:
         """``records`` of one slot."""
         reader, node_id = self.node.reader, self.node.node_id
-        record = record_at(reader, view, slot, moment, self.authorization, node_id, row)
+        if row is None:
+            (row,) = reader.every_row([int(view.from_position[slot])])
+        record = record_of(row, volatile_of_one(view, slot, moment, self.authorization), node_id)
         mode = self.service.settings.sanitizer_mode
         return screen(reader, view, np.int32(slot), mode, whole=whole).show(0, record)
 

@@ -225,13 +225,8 @@ def _items(value: Any) -> Iterable[Any]:
 def _holds_nul(value: Any) -> bool:
     if isinstance(value, str):
         return "\x00" in value
-    items: list[Any] = []
-    if isinstance(value, list):
-        items = cast("list[Any]", value)
-    elif isinstance(value, dict):
-        fields = cast("dict[str, Any]", value)
-        items = [*fields, *fields.values()]
-    return any(_holds_nul(item) for item in items)
+    keys = cast("dict[str, Any]", value) if isinstance(value, dict) else ()
+    return any(map(_holds_nul, (*keys, *_items(value))))
 
 
 def validated(model: type[Model], value: object, *where: str | int) -> Model:

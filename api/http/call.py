@@ -66,13 +66,11 @@ class Call(RequestContext):
                 self.check_rights()
         return self._body[0]
 
-    async def body(self, model: type[Model]) -> Model:
-        """The JSON body as ``model``. Raises ApiError 400, 413 or 422."""
-        return self._of_held_scopes(parse_body(model, await self.raw()))
-
-    async def body_if_any(self, model: type[Model]) -> Model:
-        """The JSON body; an empty one counts as ``{}``. Raises ApiError 400, 413 or 422."""
-        return parse_body(model, (await self.raw()).strip() or b"{}")
+    async def body(self, model: type[Model], *, required: bool = True) -> Model:
+        """The JSON body as ``model``; unless required, an empty one counts as ``{}``. Raises
+        ApiError 400, 413 or 422."""
+        data = await self.raw()
+        return self._of_held_scopes(parse_body(model, data if required else data.strip() or b"{}"))
 
     def query(self, model: type[Model]) -> Model:
         """The query string as ``model``. Raises ApiError 422."""

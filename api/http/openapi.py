@@ -126,12 +126,13 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.permission != "none":
         operation["security"] = [{"key": []}]
     if route.body is not None:
-        operation["requestBody"] = _request_body(route, _reference(route.body))
+        operation["requestBody"] = _request_body(route, route.body)
     _show(operation, examples().get(f"{route.method} {route.path}", {}))
     return operation
 
 
-def _request_body(route: Route, schema: dict[str, Any]) -> dict[str, Any]:
+def _request_body(route: Route, model: type[Any]) -> dict[str, Any]:
+    schema: dict[str, Any] = {"$ref": _TEMPLATE.format(model=model.__name__)}
     body: dict[str, Any] = {"required": route.body_required}
     if route.lines:
         schema = {"type": "array", "items": schema}
@@ -247,10 +248,6 @@ def _answer_schema(model: Any) -> dict[str, Any]:
         return {"anyOf": [_answer_schema(each) for each in get_args(model)]}
     (schema,), _ = msgspec.json.schema_components((model,), ref_template=_STRUCT)
     return schema
-
-
-def _reference(model: type[Any]) -> dict[str, Any]:
-    return {"$ref": _TEMPLATE.format(model=model.__name__)}
 
 
 def _schemas(routes: Sequence[Route]) -> dict[str, Any]:

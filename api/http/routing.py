@@ -115,10 +115,8 @@ class Route(Struct, frozen=True, kw_only=True):
         for name, model in self.takes.items():
             if name == QUERY:
                 given[name] = call.query(model)
-            elif self.body_required:
-                given[name] = await call.body(model)
             else:
-                given[name] = await call.body_if_any(model)
+                given[name] = await call.body(model, required=self.body_required)
         if SESSION_HEADER in self.headers:
             call.session()
         attempts = ATTEMPTS_MAX

@@ -5,11 +5,10 @@ and limits, which the node checks.
 """
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from mcp_types import Tool as ListedTool
 from mcp_types import ToolAnnotations
-from pydantic import BaseModel
 
 from engramlog.api.mcp.arguments import TIME_TRAVEL
 from engramlog.api.mcp.tools import Tool
@@ -52,7 +51,7 @@ def input_schema(tool: Tool) -> dict[str, Any]:
     """The listed arguments, each with its meaning."""
     found: dict[str, dict[str, Any]] = {}
     for model in tool.models:
-        for name, part in _fields_of(model).items():
+        for name, part in model.model_json_schema()["properties"].items():
             found.setdefault(name, part)
     found["value"] = found["new_value"] = _PLAIN_VALUE
     found["what"] = {"type": "string", "enum": list(TIME_TRAVEL)}
@@ -84,11 +83,6 @@ def output_schema(answers: Mapping[str, str] | None) -> dict[str, Any] | None:
         "properties": {name: _TYPES[kind] for name, kind in answers.items()},
         "required": list(answers),
     }
-
-
-def _fields_of(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
-    schema = model.model_json_schema()
-    return cast("dict[str, dict[str, Any]]", schema["properties"])
 
 
 def _short(part: Mapping[str, Any]) -> dict[str, Any]:

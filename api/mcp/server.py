@@ -220,14 +220,13 @@ class _Call:
         arguments = dict(given)
         source = _SOURCES.get(tool.name)
         if source is not None and arguments.get(source) is None:
-            arguments[source] = self._access.source or self._own_entity(client)
+            own = self._access.source
+            if own is None:
+                own = client.request("GET", "/v1/me", headers=self._headers)["entity_uri"]
+            arguments[source] = own
         if tool.name == "subscribe_scope" and arguments.get("limit") is None:
             arguments["limit"] = self._access.poll_limit
         return arguments
-
-    def _own_entity(self, client: Client) -> str:
-        me = client.request("GET", "/v1/me", headers=self._headers)
-        return str(me["entity_uri"])
 
     def _rights(self, headers: Mapping[str, str]) -> dict[str, str]:
         """The caller's key if it has one, else this server's."""

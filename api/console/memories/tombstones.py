@@ -40,7 +40,12 @@ LIST = Request(
 
 def register(commands: Subcommands) -> None:
     group = commands.group("tombstone", "hide an entity from every answer", EXAMPLES)
-    hide = Request("POST /v1/tombstones", _show_made, embedding="pinned", fields=_tombstone)
+    hide = Request(
+        "POST /v1/tombstones",
+        _show_made,
+        embedding="pinned",
+        fields=lambda args: {**fields_of(args), "wait": args.erase},
+    )
     parser = group.add("set", "hide an entity", hide)
     parser.add_argument("entity_uri")
     parser.add_argument("--scope", choices=TOMBSTONE_SCOPES, default="all")
@@ -55,10 +60,6 @@ def register(commands: Subcommands) -> None:
     parser.add_argument("--reason", required=True)
     add_target_arguments(parser, json=True)
     group.reaching("list", "tombstones, newest first", LIST)
-
-
-def _tombstone(args: argparse.Namespace) -> dict[str, Any]:
-    return {**fields_of(args), "wait": args.erase}
 
 
 def _show_made(_: argparse.Namespace, found: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.answers.sanitizer_modes import warned_record
 from engramlog.api.answers.wire_facts import Volatile, record_of_event
-from engramlog.api.commands.assertions import check_source, state_fact
+from engramlog.api.commands.assertions import assertion_of, check_source
 from engramlog.api.commands.memory_cards import card_record
 from engramlog.api.http.bodies import parse_json
 from engramlog.api.http.call import Call, ignored
@@ -71,8 +71,9 @@ class Retracted(Struct):
 )
 async def assert_fact(call: Call, query: WriteQuery, request: AssertRequest) -> FactRecord:
     """State a fact; the answer is its record, or that of the equal live fact."""
-    done, warnings = await state_fact(call, request, call.idempotency())
-    record = written_record(call, done, warnings + ignored(query, request))
+    assertion = assertion_of(call, request)
+    done = await call.do(assertion.command, idempotency=call.idempotency())
+    record = written_record(call, done, assertion.warnings + ignored(query, request))
     if query.wait is not None:
         record.embedded = await call.embedded(call.view().position)
     return record

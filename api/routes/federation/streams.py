@@ -201,14 +201,12 @@ async def _digests(call: Call, row: PeerRow, scopes: frozenset[str]) -> PeerDige
         digests={name: found[name] for name in sorted(names) if name in found},
         tombstones=tombstones_digest((each for each in stones if each.node_id is None), shared),
         scopes=sorted(call.service.peers.open_scopes() & set(row.allowed_scopes)),
-        held=_of_node(found, row.node_id) if pulled == "events" else None,
+        held={name: each for name, each in found.items() if name.startswith(f"{row.node_id}/")}
+        if pulled == "events"
+        else None,
         held_tombstones=tombstones_digest(
             (each for each in stones if each.node_id == row.node_id), SCOPES
         )
         if pulled is not None
         else None,
     )
-
-
-def _of_node(found: dict[str, str], node_id: str) -> dict[str, str]:
-    return {name: digest for name, digest in found.items() if name.startswith(f"{node_id}/")}

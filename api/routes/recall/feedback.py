@@ -41,7 +41,9 @@ async def give_feedback(call: Call, request: FeedbackRequest) -> FeedbackTaken:
             receipt's recall did not return it; 403 if one is rejected without an own receipt and
             the caller could not end it.
     """
-    _check_readable(call, [*request.cited, *request.rejected])
+    named = {*request.cited, *request.rejected}
+    if len(_readable(call, [*named])) < len(named):
+        raise plain("fact_not_found")
     returned: list[str] = []
     recalled = False
     if request.receipt_id is not None:
@@ -69,11 +71,6 @@ def _check_returned(request: FeedbackRequest, returned: frozenset[str]) -> None:
     ]
     if wrong:
         raise unprocessable(wrong)
-
-
-def _check_readable(call: Call, facts: list[str]) -> None:
-    if len(_readable(call, facts)) < len(frozenset(facts)):
-        raise plain("fact_not_found")
 
 
 def _check_authority(call: Call, rejected: list[str]) -> None:
