@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tqdm import tqdm
 
 from engramlog.api.console.arguments import CommandError, add_moment_argument
+from engramlog.api.console.progress import progress_bar
 from engramlog.api.console.reach import reach
 from engramlog.api.console.requests import Request, table
 from engramlog.api.console.subcommands import Subcommands
@@ -98,17 +98,15 @@ def run_add(args: argparse.Namespace) -> int:
     if args.garden_id is not None:
         where["garden_id"] = args.garden_id
     total: dict[str, Any] = {"recorded": 0, "known": 0, "episodes": [], "position": 0}
-    with reach(args, create=True) as client, tqdm(
-        total=len(episodes), unit=" episodes", disable=len(episodes) <= BATCH
-        or not sys.stderr.isatty()
-    ) as bar:  # fmt: skip
+    few = len(episodes) <= BATCH
+    with reach(args, create=True) as client, progress_bar("add", "episode", quiet=few) as bar:
         for start in range(0, len(episodes), BATCH):
             batch = episodes[start : start + BATCH]
             answer = client.post("/v1/episodes/batch", {"episodes": batch, **where})
             for name in ("recorded", "known", "episodes"):
                 total[name] += answer[name]
             total["position"] = answer["position"]
-            bar.update(len(batch))
+            bar.show(start + len(batch), len(episodes))
     if args.json:
         print_json(total)
     else:

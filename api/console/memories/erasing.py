@@ -62,10 +62,10 @@ HOLDS = table(
 
 def register(commands: Subcommands) -> None:
     group = commands.group("erase", "erase facts for good", ERASE_EXAMPLES)
-    parser = group.add("fact", "erase facts by id", run_fact)
-    parser.add_argument("fact_id", nargs="+")
+    parser = group.add("fact", "erase facts by id", run_erase)
+    parser.add_argument("fact_ids", metavar="fact_id", nargs="+")
     _add_erasing(parser)
-    parser = group.add("entity", "erase every fact about an entity", run_entity)
+    parser = group.add("entity", "erase every fact about an entity", run_erase)
     parser.add_argument("entity_uri")
     parser.add_argument(
         "--keep-mentions",
@@ -80,7 +80,7 @@ def register(commands: Subcommands) -> None:
         ("add", "forbid erasing", True),
         ("remove", "allow erasing again", False),
     ):
-        parser = group.add(name, text, run_hold)
+        parser = group.add(name, text, run_holds)
         target = parser.add_mutually_exclusive_group(required=True)
         target.add_argument("--fact", metavar="ID")
         target.add_argument("--entity", metavar="URI")
@@ -100,29 +100,20 @@ def _add_erasing(parser: argparse.ArgumentParser) -> None:
     add_target_arguments(parser, json=True)
 
 
-def run_fact(args: argparse.Namespace) -> int:
-    return _erase(args, {"fact_ids": args.fact_id})
-
-
-def run_entity(args: argparse.Namespace) -> int:
-    return _erase(args, {"entity": args.entity_uri, "mentions": not args.keep_mentions})
-
-
-def _ordered(client: Client, body: dict[str, Any]) -> dict[str, Any]:
-    """The node's answer to an erasure. Raises ClientError, CommandError."""
-    try:
-        answer: dict[str, Any] = client.post("/v1/erasures", body)
-    except ClientError as fault:
-        if fault.status == NOT_FOUND and "entity" in body:
-            raise CommandError(f"nothing is known about {body['entity']}") from fault
-        raise
-    return answer
-
-
-def _erase(args: argparse.Namespace, what: dict[str, Any]) -> int:
-    body = {**what, "reason": args.reason, "derived": args.derived, "episodes": args.episodes}
+def run_erase(args: argparse.Namespace) -> int:
+    """Erase facts by id, or every fact about an entity."""
+    body = {"reason": args.reason, "derived": args.derived, "episodes": args.episodes}
+    if "fact_ids" in args:
+        body |= {"fact_ids": args.fact_ids}
+    else:
+        body |= {"entity": args.entity_uri, "mentions": not args.keep_mentions}
     with reach(args, embedding="pinned") as client:
-        found = _ordered(client, body)
+        try:
+            found = client.post("/v1/erasures", body)
+        except ClientError as fault:
+            if fault.status == NOT_FOUND and "entity" in body:
+                raise CommandError(f"nothing is known about {args.entity_uri}") from fault
+            raise
         if args.wait or url_of(args) is None:
             # This process may be the only one that serves the directory: it cleans before it ends.
             found |= _cleaned(client, found["erasure_id"])
@@ -164,23 +155,16 @@ def run_status(args: argparse.Namespace) -> int:
     return (NEWEST if args.erasure_id is None else ONE)(args)
 
 
-def run_hold(args: argparse.Namespace) -> int:
-    target = {"fact_id": args.fact} if args.fact is not None else {"entity": args.entity}
-    body = {**target, "held": args.held, "reason": args.reason}
-    with reach(args) as client:
-        client.request("PUT", "/v1/legal-holds", body=body)
-        return _print_holds(args, client)
-
-
 def run_holds(args: argparse.Namespace) -> int:
+    """Set or release a hold, if the command does, and list all."""
     with reach(args) as client:
-        return _print_holds(args, client)
-
-
-def _print_holds(args: argparse.Namespace, client: Client) -> int:
-    pages = client.pages("/v1/legal-holds", {"limit": 500})
-    holds = [each for page in pages for each in page["holds"]]
+        if "held" in args:
+            target = {"fact_id": args.fact} if args.fact is not None else {"entity": args.entity}
+            body = {**target, "held": args.held, "reason": args.reason}
+            client.request("PUT", "/v1/legal-holds", body=body)
+        pages = client.pages("/v1/legal-holds", {"limit": 500})
+        answer = {"holds": [each for page in pages for each in page["holds"]]}
     if args.json:
-        return print_json({"holds": holds})
-    HOLDS(args, {"holds": holds})
+        return print_json(answer)
+    HOLDS(args, answer)
     return 0

@@ -5,10 +5,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from engramlog.api.client.client import Client, ClientError
 from engramlog.api.console.arguments import CommandError, add_moment_argument
+from engramlog.api.console.progress import progress_bar
 from engramlog.api.console.reach import reach
 from engramlog.api.console.requests import Request, fields_of, table
 from engramlog.api.console.subcommands import Subcommands
@@ -89,11 +88,10 @@ def run_import(args: argparse.Namespace) -> int:
     total: dict[str, Any] = {
         "recorded": 0, "unchanged": 0, "summaries": [], "skipped": [], "ignored": ignored,
     }  # fmt: skip
-    with reach(args, create=True) as client, tqdm(
-        total=len(files), unit=" files", disable=len(files) <= BATCH or not sys.stderr.isatty()
-    ) as bar:  # fmt: skip
+    few = len(files) <= BATCH
+    with reach(args, create=True) as client, progress_bar("import", "file", quiet=few) as bar:
         batch: list[dict[str, str]] = []
-        for name, path in files.items():
+        for done, (name, path) in enumerate(files.items(), 1):
             try:
                 read = read_summary(path, sys.maxsize)
             except (OSError, UnusableSummary) as fault:
@@ -105,7 +103,7 @@ def run_import(args: argparse.Namespace) -> int:
                     _send(client, batch, where, total)
                     batch = []
                 batch.append({"name": name, "text": read.text})
-            bar.update()
+            bar.show(done, len(files))
         _send(client, batch, where, total)
     if args.json:
         print_json(total)

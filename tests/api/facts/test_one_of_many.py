@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from engramlog.api.answers.wire_facts import record_at, records_of
+from engramlog.api.answers.wire_facts import records_of, volatile_of, volatile_of_one
 from engramlog.eventlog.kinds import TombstoneSet
 from engramlog.projections.authorization import Authorization, everything
 from engramlog.projections.image.view import everything as every_slot
@@ -52,15 +52,14 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Generator[Life]:
 
 @pytest.mark.parametrize("rights", RIGHTS.values(), ids=RIGHTS)
 def test_a_fact_alone_is_what_it_is_in_a_list(life: Life, rights: Authorization) -> None:
-    reader = life.node.reader
-    view = reader.pin()
+    view = life.node.reader.pin()
     slots = every_slot(view)
     for position in range(1, view.position + 1):
         moment = Moment(position, life.node.log.received_at(position))
         those = known(view, rights, moment).tolist()
         assert [slot for slot in slots.tolist() if is_known(view, rights, moment, slot)] == those
-        listed = records_of(reader, view, those, moment, rights, life.node.node_id)
-        alone = [record_at(reader, view, n, moment, rights, life.node.node_id) for n in those]
+        listed = volatile_of(view, np.array(those, dtype=np.int32), moment, rights)
+        alone = [volatile_of_one(view, slot, moment, rights) for slot in those]
         assert alone == listed
     flags = view.flags(slots)
     assert [int(view.flags(np.int32(slot))) for slot in slots.tolist()] == flags.tolist()
