@@ -6,7 +6,7 @@ from engramlog.api.commands.attestations import attestation_of
 from engramlog.api.commands.entity_names import entity_named, stored_uri, value_meant
 from engramlog.api.commands.garden_access import entered_garden
 from engramlog.api.commands.request_context import RequestContext
-from engramlog.api.http.errors import ApiError, coded, plain, refused
+from engramlog.api.http.errors import ApiError, coded, existing, refused
 from engramlog.api.schemas.facts import AssertRequest, ResolveRequest
 from engramlog.eventlog.kinds import FactAttributes, Parent, Value
 from engramlog.projections.cid import compute_cid
@@ -218,9 +218,10 @@ def resolution_of(
         check_value(context, value)
     view, rights = context.view(), context.authorization
     moment = context.moment(view)
-    seen = conflict(context.node.reader, view, rights.reading(), moment, conflict_id)
-    if seen is None:
-        raise plain("conflict_not_found")
+    seen = existing(
+        conflict(context.node.reader, view, rights.reading(), moment, conflict_id),
+        "conflict_not_found",
+    )
     return ResolveConflict(
         conflict_id=conflict_id,
         source=normalize_uri(context.caller.principal),

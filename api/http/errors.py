@@ -8,7 +8,7 @@ follow the protocol: ``{"detail": text}``, ``{"detail": {"code", "message", …}
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -43,6 +43,8 @@ from engramlog.projections.writing.submission import (
     WriterClosed,
     WriterDegraded,
 )
+
+Found = TypeVar("Found")
 
 CODE_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
     (IdempotencyConflict, "idempotency_conflict"),
@@ -106,6 +108,13 @@ def coded(code: str, message: str, /, **fields: object) -> ApiError:
 def plain(code: str) -> ApiError:
     """The error of a code that the protocol writes as a bare sentence."""
     return _sentence(code, PLAIN_TEXT[code])
+
+
+def existing(found: Found | None, code: str) -> Found:
+    """What a look-up found. Raises ``plain(code)`` for None."""
+    if found is None:
+        raise plain(code)
+    return found
 
 
 def prefixed(code: str, message: str) -> ApiError:

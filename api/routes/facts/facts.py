@@ -12,7 +12,7 @@ from engramlog.api.commands.assertions import assertion_of, check_source
 from engramlog.api.commands.memory_cards import card_record
 from engramlog.api.http.bodies import parse_json
 from engramlog.api.http.call import Call, ignored
-from engramlog.api.http.errors import ApiError, coded, invalid, plain
+from engramlog.api.http.errors import ApiError, coded, existing, invalid, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.attributes import AttributesPatch
 from engramlog.api.schemas.facts import AssertRequest, MomentQuery, RetractRequest, WriteQuery
@@ -89,9 +89,7 @@ def written_record(call: Call, done: Done, warnings: list[str]) -> FactRecord:
         record = record_of_event(event, now, warnings)
         return warned_record(record, event, call.service.settings.sanitizer_mode)
     view = call.view()
-    slot = answering_slot(view, done)
-    if slot is None:
-        raise plain("fact_not_found")
+    slot = existing(answering_slot(view, done), "fact_not_found")
     record = call.record(view, slot, call.moment(view), whole=True)
     return as_written(record, warnings)
 

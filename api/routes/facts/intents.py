@@ -18,7 +18,7 @@ from engramlog.api.commands.assertions import assertion_of
 from engramlog.api.commands.entity_names import entity_named, stored_uri
 from engramlog.api.http.bodies import parse_json
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import plain
+from engramlog.api.http.errors import existing, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import AssertRequest, MomentQuery
 from engramlog.api.schemas.values import FactValue, Instant, Model, Name
@@ -169,9 +169,7 @@ def get_intent(call: Call, query: MomentQuery) -> IntentRecord:
     """An intent that the caller may read."""
     view, moment = call.at(query)
     name = entity_named(call, call.segment("intent_id"), moment.position)
-    record = _found(call, view, name, moment)
-    if record is None:
-        raise plain("intent_not_found")
+    record = existing(_found(call, view, name, moment), "intent_not_found")
     call.note_read([str(record.scope)])
     return record
 

@@ -9,7 +9,7 @@ from engramlog.api.commands.assertions import assertion_of, check_source
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import plain
+from engramlog.api.http.errors import existing, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.facts.facts import answering_slot, asserted_event, written_record
 from engramlog.api.schemas.memory import MemoryRequest, MergeRequest
@@ -148,9 +148,7 @@ async def merge_memories(call: Call, request: MergeRequest) -> MergedMemories:
     await call.service.tracker.flush()  # recalls outside the log count too
     done = await call.do(command, idempotency=call.idempotency(), atomic=True)
     view, moment = call.at()
-    slot = answering_slot(view, done)
-    if slot is None:
-        raise plain("fact_not_found")
+    slot = existing(answering_slot(view, done), "fact_not_found")
     chosen: I32 = np.array([slot], dtype=np.int32)
     return MergedMemories(
         kept=str(done.fact_id),

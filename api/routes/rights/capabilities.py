@@ -11,7 +11,7 @@ from engramlog.api.commands.assertions import check_source
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.auth import require
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import ApiError, coded, invalid, plain
+from engramlog.api.http.errors import ApiError, coded, existing, invalid
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.issuers import issuers_of
 from engramlog.api.schemas.values import Instant, Model, Name, Position
@@ -201,9 +201,7 @@ async def issued(
             description=description,
         )
     )
-    row = call.node.reader.capabilities.get(verified.token_id)
-    if row is None:
-        raise plain("capability_not_found")
+    row = existing(call.node.reader.capabilities.get(verified.token_id), "capability_not_found")
     return row, token
 
 

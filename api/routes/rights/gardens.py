@@ -8,7 +8,7 @@ from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.commands.garden_access import entered_garden, garden_uri, known_garden
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import plain
+from engramlog.api.http.errors import existing, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.rights import GardenRequest, MemberRequest, RoleRequest
 from engramlog.api.schemas.values import ScopeText
@@ -51,9 +51,7 @@ async def create_garden(call: Call, request: GardenRequest) -> GardenRecord:
         request, GardenCreated, garden_id=str(uuid4()), created_by=call.caller.principal
     )
     done = await call.do(command)
-    garden = call.node.reader.gardens.find(done.detail["garden_id"])
-    if garden is None:  # deleted meanwhile
-        raise plain("garden_not_found")
+    garden = existing(call.node.reader.gardens.find(done.detail["garden_id"]), "garden_not_found")
     return _garden(call, garden)
 
 

@@ -13,7 +13,7 @@ from engramlog.api.commands.attestations import PUBLIC_KEY_BYTES, decoded
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.auth import require
 from engramlog.api.http.call import Call, ignored
-from engramlog.api.http.errors import ApiError, coded, invalid, plain
+from engramlog.api.http.errors import ApiError, coded, existing, invalid
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.rights import (
     TENANT,
@@ -87,9 +87,7 @@ async def create_key(call: Call, request: KeyRequest) -> KeyRecord:
         max_classification=min(request.max_classification, call.authorization.ceiling),
     )
     done = await call.do(command)
-    row = call.node.reader.keys.get(done.detail["key_id"])
-    if row is None:  # revoked meanwhile
-        raise plain("key_not_found")
+    row = existing(call.node.reader.keys.get(done.detail["key_id"]), "key_not_found")
     record = _listed(row)
     record.oidc_sub, record.tenant_id = UNSET, TENANT
     record.warnings = _warnings(request) or UNSET
@@ -160,9 +158,7 @@ async def expiring_keys(call: Call, query: ExpiringQuery) -> list[KeyRecord]:
 async def revoke_key(call: Call) -> None:
     """Revoke a key: it opens nothing from now on."""
     key_id = call.segment("key_id")
-    row = call.node.reader.keys.get(key_id)
-    if row is None:
-        raise plain("key_not_found")
+    row = existing(call.node.reader.keys.get(key_id), "key_not_found")
     if row.entity_uri != call.caller.principal and not call.authorization.may("admin"):
         raise ApiError(403, "Cannot revoke another entity's key")
     await call.do(KeyRevoked(key_id=key_id))
@@ -250,9 +246,7 @@ async def list_own(call: Call) -> list[AgentKey]:
 async def revoke(call: Call) -> None:
     """Revoke a key: it attests nothing from now on."""
     key_id = call.segment("key_id")
-    row = call.node.reader.agent_keys.get(key_id)
-    if row is None:
-        raise plain("agent_key_not_found")
+    row = existing(call.node.reader.agent_keys.get(key_id), "agent_key_not_found")
     if row.entity_uri != call.caller.principal and not call.authorization.may("admin"):
         raise ApiError(403, "cannot revoke another entity's key")
     await call.do(RevokeAgentKey(key_id=key_id))

@@ -13,7 +13,7 @@ from engramlog.api.answers.fact_record import FactRecord, Warned
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
-from engramlog.api.http.errors import coded, plain
+from engramlog.api.http.errors import coded, existing, plain
 from engramlog.api.http.routing import Media, Routes
 from engramlog.api.http.table_files import table_as
 from engramlog.api.routes.time_travel.log import journal_of
@@ -186,9 +186,7 @@ def export_trail(call: Call, query: TrailExportQuery) -> web.Response:
 def trail_of_fact(call: Call, query: MomentQuery) -> list[TrailEntry]:
     """Who wrote and ended one fact."""
     view, moment = call.at(query)
-    slot = view.slot_of(call.segment("fact_id"))
-    if slot is None:
-        raise plain("fact_not_found")
+    slot = existing(view.slot_of(call.segment("fact_id")), "fact_not_found")
     trail = trail_of(view, call.authorization, moment, TrailFilters(slot=slot))
     if not len(trail):
         raise plain("fact_not_found")
