@@ -118,15 +118,16 @@ class Client:
 
     def items(
         self, path: str, name: str, query: Mapping[str, object], most: int, page_max: int
-    ) -> list[dict[str, Any]]:
-        """Up to ``most`` items of a list with pages of at most ``page_max``; ``name``: of the items
-        in a page. Raises ClientError."""
+    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """Up to ``most`` items of a list with pages of at most ``page_max``, and the last page;
+        ``name``: of the items in a page. Raises ClientError."""
         found: list[dict[str, Any]] = []
+        page: dict[str, Any] = {}
         for page in self.pages(path, {**query, "limit": min(most, page_max)}):
             found += page[name]
             if len(found) >= most:
                 break
-        return found[:most]
+        return found[:most], page
 
     def request(
         self,

@@ -65,7 +65,7 @@ class Request(Struct, frozen=True):
         with reach(args, create=self.create, embedding=self.embedding) as client:
             if self.page_max:
                 most = fields.pop("limit")
-                answer: Any = client.items(path, self.part, fields, most, self.page_max)
+                answer: Any = client.items(path, self.part, fields, most, self.page_max)[0]
             elif method == "GET":
                 answer = client.get(path, fields, listed=self.listed)
             else:

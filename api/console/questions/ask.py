@@ -3,7 +3,6 @@
 import argparse
 from typing import Any
 
-from engramlog.api.client.client import Client
 from engramlog.api.console.arguments import (
     CommandError,
     add_moment_argument,
@@ -175,26 +174,13 @@ def _hint(hint: Any) -> str:
 
 def run_facts(args: argparse.Namespace) -> int:
     with reach(args) as client:
-        facts, total = fetch_facts(client, {"prefer": "source", **fields_of(args)}, args.limit)
+        query = {"prefer": "source", **fields_of(args)}
+        facts, page = client.items("/v1/facts", "facts", query, args.limit, PAGE_FACTS_MAX)
     if args.json:
-        return print_json({"facts": facts, "total": total})
+        return print_json({"facts": facts, "total": page["total"]})
     print_facts(facts)
-    print(f"{len(facts)} of {total} facts")
+    print(f"{len(facts)} of {page['total']} facts")
     return 0
-
-
-def fetch_facts(
-    client: Client, query: dict[str, Any], limit: int
-) -> tuple[list[dict[str, Any]], int]:
-    """Up to ``limit`` facts, page by page, and the number of matches."""
-    facts: list[dict[str, Any]] = []
-    total = 0
-    for page in client.pages("/v1/facts", {**query, "limit": min(PAGE_FACTS_MAX, limit)}):
-        facts += page["facts"]
-        total = int(page["total"])
-        if len(facts) >= limit:
-            break
-    return facts[:limit], total
 
 
 def print_facts(facts: list[dict[str, Any]]) -> None:

@@ -104,16 +104,10 @@ def _to_output(run: Run) -> Run:
 
 @_to_output
 def run_state(args: argparse.Namespace) -> int:
-    query = {**_filters(args), "as_of": args.as_of, "limit": min(args.limit, PAGE)}
-    facts: list[Any] = []
-    moment: dict[str, Any] = {}
+    query = {**_filters(args), "as_of": args.as_of}
     with reach(args) as client:
-        for page in client.pages("/v1/time-travel/state", query):
-            facts += page["facts"]
-            moment = page["moment"]
-            if len(facts) >= args.limit:
-                break
-    facts = facts[: args.limit]
+        facts, page = client.items("/v1/time-travel/state", "facts", query, args.limit, PAGE)
+    moment = page["moment"]
     if args.format == "json":
         return print_json({"facts": facts, "moment": moment})
     rows = [_fact_row(fact) for fact in facts]
