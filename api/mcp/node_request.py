@@ -24,13 +24,12 @@ _CODE_BY_STATUS = {
 
 
 class NodeRequest(Struct, frozen=True, kw_only=True):
-    """One HTTP request. ``writes``: it changes the memory, so it has an idempotency key."""
+    """One HTTP request."""
 
     method: Literal["GET", "POST"]
     path: str
     query: Mapping[str, object] | None = None
     body: Mapping[str, object] | None = None
-    writes: bool = False
 
 
 class ToolFailure(Exception):

@@ -174,8 +174,8 @@ class _Call:
             raise ToolFailure(0, "arguments_too_large", f"arguments exceed {most} bytes")
         try:
             with self._access.client() as client:
-                request = tool.ask(self._completed(client, tool, given))
-                answer = self._send(client, request)
+                request = tool.request(self._completed(client, tool, given))
+                answer = self._send(client, request, writes=tool.writes)
                 if tool.jobs is not None and "job_id" in answer:
                     answer = self._awaited(client, f"{tool.jobs}/{answer['job_id']}")
                 return tool.shape(answer)
@@ -192,9 +192,12 @@ class _Call:
         except ClientError as fault:
             raise failure_of_node(fault) from fault
 
-    def _send(self, client: Client, request: NodeRequest) -> dict[str, Any]:
+    def _send(
+        self, client: Client, request: NodeRequest, *, writes: bool = False
+    ) -> dict[str, Any]:
+        """The node's answer. A write has an idempotency key."""
         headers = dict(self._headers)
-        if request.writes:
+        if writes:
             headers["Idempotency-Key"] = str(uuid.uuid4())
         answer: dict[str, Any] = client.request(
             request.method, request.path, query=request.query, body=request.body, headers=headers

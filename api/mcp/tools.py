@@ -6,7 +6,7 @@ unchanged. So a tool means what its route means.
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import msgspec
@@ -33,7 +33,11 @@ class Tool(Struct, frozen=True, kw_only=True):
 
     Attributes: models: check its arguments.
         shown: the arguments that clients see; ``required``: those they must give.
-        ask: checked arguments → the request; raises ValidationError or ToolFailure.
+        route: method and path. ``{name}`` in it: the argument of that name.
+        typed: an argument that may be a plain value.
+        defaults: of arguments, where the route has others or none.
+        ask: arguments → the request, if the route's own model does not say it all; raises
+            ValidationError or ToolFailure.
         shape: the node's answer → the tool's.
         answers: the keys of every structured answer, with their types; None for a tool whose answer
             may be text alone.
@@ -49,7 +53,10 @@ class Tool(Struct, frozen=True, kw_only=True):
     models: tuple[type[BaseModel], ...]
     shown: tuple[str, ...]
     required: tuple[str, ...] = ()
-    ask: Callable[[Given], NodeRequest]
+    route: str = ""
+    typed: str = ""
+    defaults: Mapping[str, object] = {}
+    ask: Callable[[Given], NodeRequest] | None = None
     shape: Callable[[Answer], Answer] = dict
     answers: Mapping[str, str] | None = None
     unread: frozenset[str] = frozenset()
@@ -58,31 +65,27 @@ class Tool(Struct, frozen=True, kw_only=True):
     destructive: bool = False
     repeatable: bool = False
 
+    def request(self, given: Given) -> NodeRequest:
+        """The request of a call. Raises ValidationError or ToolFailure."""
+        if self.ask is not None:
+            return self.ask(given)
+        if self.typed in given:
+            given = {**given, self.typed: typed_value(given[self.typed])}
+        return _asked(self.route, self.models[0], given, self.defaults)
 
-def _route(
-    method: Literal["GET", "POST"],
-    path: str,
-    model: type[BaseModel],
-    *,
-    typed: str = "",
-    writes: bool = False,
-    **defaults: object,
-) -> Callable[[Given], NodeRequest]:
-    """Makes a route's requests. ``{name}`` in ``path``: the argument of that name. ``typed``: an
-    argument that may be a plain value."""
+
+def _asked(
+    route: str, model: type[BaseModel], given: Given, defaults: Mapping[str, object] = {}
+) -> NodeRequest:
+    """A route's request, with arguments as its own model takes them."""
+    checked(model, given)
+    method, _, path = route.partition(" ")
     names = _NAMES.findall(path)
-
-    def ask(given: Given) -> NodeRequest:
-        if typed in given:
-            given = {**given, typed: typed_value(given[typed])}
-        checked(model, given)
-        where = path.format_map({name: _segment(name, given[name]) for name in names})
-        rest = {**defaults, **_rest(given, "what", *names)}
-        if method == "GET":
-            return NodeRequest(method=method, path=where, query=rest)
-        return NodeRequest(method=method, path=where, body=rest, writes=writes)
-
-    return ask
+    where = path.format_map({name: _segment(name, given[name]) for name in names})
+    rest = {**defaults, **_rest(given, "what", *names)}
+    if method == "GET":
+        return NodeRequest(method="GET", path=where, query=rest)
+    return NodeRequest(method="POST", path=where, body=rest)
 
 
 _NAMES = re.compile(r"\{(\w+)\}")
@@ -115,7 +118,7 @@ def _remember(given: Given) -> NodeRequest:
     body: dict[str, Any] = {"content": memory.text, "source": memory.user, "scope": memory.scope}
     if memory.session is not None:
         body["tags"] = [f"session {memory.session}"]
-    return NodeRequest(method="POST", path="/v1/memories", body=body, writes=True)
+    return NodeRequest(method="POST", path="/v1/memories", body=body)
 
 
 _PAST = {
@@ -134,7 +137,7 @@ def _time_travel(given: Given) -> NodeRequest:
         raise ToolFailure(0, "invalid_arguments", f"what: must be one of {names}")
     if "format" in given:  # routes can answer files, tools cannot
         raise ToolFailure(0, "invalid_arguments", "format: no such field")
-    return _route("GET", _PAST[str(what)], model)(given)
+    return _asked(f"GET {_PAST[str(what)]}", model, given)
 
 
 def _with_directive(answer: Answer) -> Answer:
@@ -209,7 +212,8 @@ TOOLS: tuple[Tool, ...] = (
             "derived_from",
         ),
         required=("entity", "relation", "value"),
-        ask=_route("POST", "/v1/facts", arguments.Assert, typed="value", writes=True),
+        route="POST /v1/facts",
+        typed="value",
         answers={"id": "text", "contradicted": "flag", "warnings": "list"},
         writes=True,
         repeatable=True,
@@ -221,14 +225,8 @@ TOOLS: tuple[Tool, ...] = (
         models=(arguments.RecordEpisode,),
         shown=("content", "user", "session", "agent", "timestamp", "scope"),
         required=("content", "user"),
-        ask=_route(
-            "POST",
-            "/v1/episodes",
-            arguments.RecordEpisode,
-            writes=True,
-            session="mcp",
-            agent="mcp",
-        ),
+        route="POST /v1/episodes",
+        defaults={"session": "mcp", "agent": "mcp"},
         answers={"id": "text"},
         writes=True,
     ),
@@ -239,7 +237,7 @@ TOOLS: tuple[Tool, ...] = (
         models=(arguments.Retract,),
         shown=("fact_id", "reason"),
         required=("fact_id",),
-        ask=_route("POST", "/v1/facts/{fact_id}/retract", arguments.Retract, writes=True),
+        route="POST /v1/facts/{fact_id}/retract",
         answers={"retracted": "flag", "position": "number"},
         writes=True,
         destructive=True,
@@ -272,7 +270,8 @@ TOOLS: tuple[Tool, ...] = (
         models=(arguments.Neighbors,),
         shown=("entity", "scope", "depth", "relation_filter", "as_of"),
         required=("entity",),
-        ask=_route("GET", "/v1/graph/neighbors", arguments.Neighbors, scope="local"),
+        route="GET /v1/graph/neighbors",
+        defaults={"scope": "local"},
         answers={"neighbors": "list"},
     ),
     Tool(
@@ -282,7 +281,7 @@ TOOLS: tuple[Tool, ...] = (
         models=(arguments.GetCard,),
         shown=("entity", "scope", "as_of"),
         required=("entity",),
-        ask=_route("GET", "/v1/cards/{entity}", arguments.GetCard),
+        route="GET /v1/cards/{entity}",
         answers={"summary": "text"},
     ),
     Tool(
@@ -302,7 +301,7 @@ TOOLS: tuple[Tool, ...] = (
         description="List pairs of facts that contradict each other.",
         models=(arguments.ListConflicts,),
         shown=("status", "limit", "cursor"),
-        ask=_route("GET", "/v1/conflicts", arguments.ListConflicts),
+        route="GET /v1/conflicts",
         answers={"conflicts": "list"},
     ),
     Tool(
@@ -312,13 +311,8 @@ TOOLS: tuple[Tool, ...] = (
         models=(arguments.Resolve,),
         shown=("conflict_id", "winning_fact_id", "new_value", "resolution_note"),
         required=("conflict_id",),
-        ask=_route(
-            "POST",
-            "/v1/conflicts/{conflict_id}/resolve",
-            arguments.Resolve,
-            typed="new_value",
-            writes=True,
-        ),
+        route="POST /v1/conflicts/{conflict_id}/resolve",
+        typed="new_value",
         answers={"conflict_status": "text"},
         writes=True,
     ),
@@ -328,7 +322,8 @@ TOOLS: tuple[Tool, ...] = (
         description="Get a page of a scope's facts. Call again with the cursor while has_more.",
         models=(arguments.Poll,),
         shown=("scope", "limit", "cursor", "tail"),
-        ask=_route("GET", "/v1/facts", arguments.Poll, scope="local", fields="facts"),
+        route="GET /v1/facts",
+        defaults={"scope": "local", "fields": "facts"},
         shape=_polled,
         answers={**_PAGE, "has_more": "flag"},
     ),
@@ -339,7 +334,7 @@ TOOLS: tuple[Tool, ...] = (
         models=(arguments.LintScope,),
         shown=("scope", "entity"),
         required=("scope",),
-        ask=_route("POST", "/v1/lint", arguments.LintScope),
+        route="POST /v1/lint",
         jobs="/v1/lint/jobs",
         answers={},
     ),
