@@ -6,8 +6,11 @@ Only routes whose answers a command prints or believes without reading a field a
 import re
 from functools import cache
 
-_FIELDS = {
+EXPECTED = {
     "DELETE /v1/admin/snapshots/{}": "removed",
+    "DELETE /v1/aliases/{}": "",
+    "DELETE /v1/auth/keys/{}": "",
+    "DELETE /v1/consolidation/rules/{}": "",
     "GET /v1/admin/snapshots": "snapshots",
     "GET /v1/admin/tasks": "tasks",
     "GET /v1/consolidation/status": "rules",
@@ -44,12 +47,6 @@ _FIELDS = {
     "PUT /v1/consolidation/rules/{}": "rule_id",
     "PUT /v1/federation/peers/{}/grants": "node_id",
 }
-_EMPTY = (
-    "DELETE /v1/aliases/{}",
-    "DELETE /v1/auth/keys/{}",
-    "DELETE /v1/consolidation/rules/{}",
-)
-EXPECTED = {**_FIELDS, **dict.fromkeys(_EMPTY, "")}
 """A field of the answers of each route; empty: they have no content."""
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 from engramlog.api.client.client import path_segment
 from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.reach import reach
-from engramlog.api.console.requests import Request, table
+from engramlog.api.console.requests import Request, says, table
 from engramlog.api.console.subcommands import Subcommands
 
 EXAMPLES = """\
@@ -45,7 +45,9 @@ def register(commands: Subcommands) -> None:
         help="with the numbers of abmind's variables, such as RECALL_SE_WAIT_MS",
     )  # fmt: skip
 
-    parser = group.reaching("install", "install a profile", run_install, json=False)
+    done = says("profile {name} installed")
+    install = Request("PUT /v1/profiles/{name}", done, fields=_document)
+    parser = group.reaching("install", "install a profile", install, json=False)
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("file", metavar="FILE", help="its document; - is stdin")
 
@@ -63,17 +65,9 @@ def run_show(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_install(args: argparse.Namespace) -> int:
-    """Install a document under a name, replacing that profile."""
-    document = _read(args.file)
-    document["name"] = args.name
-    with reach(args) as client:
-        client.request("PUT", f"/v1/profiles/{path_segment(args.name, safe='')}", body=document)
-    print(f"profile {args.name} installed")
-    return 0
-
-
-def _read(file: str) -> dict[str, Any]:
+def _document(args: argparse.Namespace) -> dict[str, Any]:
+    """The profile to install; the path has its name."""
+    file: str = args.file
     try:
         document = json.loads(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
     except ValueError as fault:

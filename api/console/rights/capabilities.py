@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from engramlog.api.client.client import ClientError, path_segment
+from engramlog.api.client.client import path_segment
 from engramlog.api.console.arguments import CommandError, add_target_arguments
 from engramlog.api.console.reach import reach
 from engramlog.api.console.requests import Request, everybodys, fields_of, table
@@ -139,10 +139,7 @@ def run_inspect(args: argparse.Namespace) -> int:
         answer = _inspected(text)
     else:
         with reach(args) as client:
-            try:
-                answer = client.post("/v1/capabilities/inspect", {"token": text})
-            except ClientError as fault:
-                raise CommandError(str(fault)) from fault
+            answer = client.post("/v1/capabilities/inspect", {"token": text})
     print_json(answer)
     return 0 if answer["valid"] else 1
 

@@ -15,9 +15,9 @@ from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks.jobs import JobAccepted, JobRecord
 from engramlog.api.schemas.facts import LintBody, SynthesisQuery
 from engramlog.api.schemas.values import VALUE_TYPES, ScopeText
-from engramlog.projections.graph.lint import CHECKS, LintFinding, LintFindings, LintRequest, lint
+from engramlog.projections.graph.lint import CHECKS, LintFinding, LintRequest, lint
 from engramlog.projections.graph.synthesis import synthesize
-from engramlog.projections.moment import Moment, format_instant
+from engramlog.projections.moment import format_instant
 
 routes = Routes("scopes")
 
@@ -107,12 +107,6 @@ def _readable(call: Call, body: LintBody) -> int:
 
 
 def _report(call: Call, body: LintBody, checks: tuple[str, ...]) -> LintReport:
-    report, moment = _linted(call, body, checks)
-    checked_at = format_instant(moment.instant_us)
-    return shaped(report, LintReport, checked_at=checked_at, scope=body.scope, checks_run=checks)
-
-
-def _linted(call: Call, body: LintBody, checks: tuple[str, ...]) -> tuple[LintFindings, Moment]:
     view, moment = call.at(body)
     request = LintRequest(
         scope=body.scope,
@@ -121,7 +115,9 @@ def _linted(call: Call, body: LintBody, checks: tuple[str, ...]) -> tuple[LintFi
         relation=body.relation,
         lookahead_us=int(body.stale_lookahead_s * 1_000_000),
     )
-    return lint(call.node.reader, view, call.model_authorization, moment, request), moment
+    report = lint(call.node.reader, view, call.model_authorization, moment, request)
+    checked_at = format_instant(moment.instant_us)
+    return shaped(report, LintReport, checked_at=checked_at, scope=body.scope, checks_run=checks)
 
 
 @routes.add("GET /v1/lint/jobs/{job_id}", permission="read", answers={200: LintJob}, delegable=True)

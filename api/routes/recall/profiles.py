@@ -1,11 +1,10 @@
 """Recall profiles: built-in ones, and those in the node's log."""
 
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 from pydantic import RootModel
 
-from engramlog.api.http.bodies import parse_json
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded, invalid
 from engramlog.api.http.routing import Routes
@@ -66,20 +65,10 @@ async def get_profile(call: Call) -> ProfileRecord:
         raise coded("profile_not_found", str(fault)) from fault
 
 
-@routes.add(
-    "PUT /v1/profiles/{name}",
-    permission="operator",
-    body=ProfileDocument,
-    headers=("Idempotency-Key",),
-)
-async def put_profile(call: Call) -> ProfileRecord:
+@routes.add("PUT /v1/profiles/{name}", permission="operator", headers=("Idempotency-Key",))
+async def put_profile(call: Call, body: ProfileDocument) -> ProfileRecord:
     """Install a recall profile, replacing any of that name."""
-    name = call.segment("name")
-    data = await call.raw()
-    document = parse_json(data)
-    if not isinstance(document, dict):
-        raise invalid("dict_type", ["body"], "must be a JSON object", document)
-    document = cast("dict[str, Any]", document)
+    name, document = call.segment("name"), body.root
     document.setdefault("name", name)
     if document["name"] != name:
         raise invalid("value_error", ["body", "name"], f"must be {name!r}, as in the path")
