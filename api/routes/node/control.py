@@ -8,10 +8,8 @@ import asyncio
 import hmac
 import os
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 from aiohttp import web
-from msgspec import Struct
 
 from engramlog.api.http.bodies import answer
 from engramlog.api.node.node import Node
@@ -27,42 +25,45 @@ from engramlog.eventlog.signing import SignedHeads, sign_heads
 
 IMPORT_BYTES_MAX = 1024 * 1024 * 1024
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-_Line = TypeVar("_Line", bound=Struct)
 
 
 def add_control_routes(
     router: web.UrlDispatcher, node: Node, settings: Settings, token: str
 ) -> None:
     """Add the routes to an application's router."""
-    routes = _ControlRoutes(node, settings, token)
+    routes = _ControlRoutes(node, settings)
+    expected = f"Bearer {token}".encode()
     for method, path, handler in (
-        ("GET", "/v1/control/ping", routes.ping),
-        ("POST", "/v1/control/import", routes.take_lines),
-        ("GET", "/v1/control/find", routes.find),
-        ("POST", "/v1/control/find-live", routes.find_live),
-        ("POST", "/v1/control/find-episode", routes.find_episode),
-        ("GET", "/v1/control/status", routes.status),
-        ("GET", "/v1/control/heads", routes.heads),
+        ("GET", "ping", routes.ping),
+        ("POST", "import", routes.take_lines),
+        ("GET", "find", routes.find),
+        ("POST", "find-live", routes.find_line),
+        ("POST", "find-episode", routes.find_line),
+        ("GET", "status", routes.status),
+        ("GET", "heads", routes.heads),
     ):
-        router.add_route(method, path, routes.guarded(handler))
+        router.add_route(method, f"/v1/control/{path}", _guarded(handler, expected))
+
+
+def _guarded(handler: Handler, expected: bytes) -> Handler:
+    """The handler behind the token; without it the route looks absent."""
+
+    async def check(request: web.Request) -> web.StreamResponse:
+        given = request.headers.get("Authorization", "").encode("utf-8", "replace")
+        if not hmac.compare_digest(given, expected):
+            return answer({"detail": "Not Found"}, 404)
+        return await handler(request)
+
+    return check
 
 
 class _ControlRoutes:
-    def __init__(self, node: Node, settings: Settings, token: str) -> None:
+    def __init__(self, node: Node, settings: Settings) -> None:
         self._node = node
-        self._settings = settings
-        self._expected = f"Bearer {token}".encode()
+        self._value_bytes_max = settings.value_bytes_max
 
-    def guarded(self, handler: Handler) -> Handler:
-        """The handler behind the token; without it the route looks absent."""
-
-        async def check(request: web.Request) -> web.StreamResponse:
-            given = request.headers.get("Authorization", "").encode("utf-8", "replace")
-            if not hmac.compare_digest(given, self._expected):
-                return answer({"detail": "Not Found"}, 404)
-            return await handler(request)
-
-        return check
+    def _sink(self) -> NodeSink:
+        return NodeSink(self._node, self._value_bytes_max)
 
     async def ping(self, _: web.Request) -> web.Response:
         """Answer, which shows that the node accepts the token."""
@@ -76,10 +77,10 @@ class _ControlRoutes:
             if len(data) > IMPORT_BYTES_MAX:
                 return answer({"detail": f"over {IMPORT_BYTES_MAX} bytes"}, 413)
         atomic = request.query.get("atomic") == "true"
-        sink = NodeSink(self._node, self._settings.value_bytes_max)
+        write = self._sink().write
         try:
             lines = await asyncio.to_thread(decode_lines, bytes(data))
-            results = await asyncio.to_thread(sink.write, lines, received_at=None, atomic=atomic)
+            results = await asyncio.to_thread(write, lines, received_at=None, atomic=atomic)
         except LineError as fault:
             return answer({"detail": str(fault)}, 422)
         except SinkError as fault:
@@ -88,37 +89,20 @@ class _ControlRoutes:
 
     async def find(self, request: web.Request) -> web.Response:
         """The id of the newest fact with a content id, or of the ``back``-th newest."""
-        sink = NodeSink(self._node, self._settings.value_bytes_max)
-        try:
-            back = int(request.query.get("back", "1"))
-        except ValueError:
-            return answer({"detail": "back must be a number"}, 422)
-        found = await asyncio.to_thread(sink.find, request.query.get("cid", ""), back)
-        return answer({"id": found})
+        cid, back = request.query["cid"], int(request.query["back"])
+        return answer({"id": await asyncio.to_thread(self._sink().find, cid, back)})
 
-    async def find_live(self, request: web.Request) -> web.Response:
-        return await self._of_line(
-            request, AssertLine, lambda sink, line: {"id": sink.find_live(line)}
-        )
-
-    async def find_episode(self, request: web.Request) -> web.Response:
-        return await self._of_line(
-            request, EpisodeLine, lambda sink, line: {"episode": sink.find_episode(line)}
-        )
-
-    async def _of_line(
-        self, request: web.Request, kind: type[_Line], find: Callable[[NodeSink, _Line], object]
-    ) -> web.Response:
-        """What ``find`` finds for the request's line."""
-        sink = NodeSink(self._node, self._settings.value_bytes_max)
+    async def find_line(self, request: web.Request) -> web.Response:
+        """The live fact, or the episode, of the request's line."""
         try:
             line = decode_line(await request.read())
-            if not isinstance(line, kind):
-                return answer({"detail": f"op must be {kind.__struct_config__.tag}"}, 422)
-            found = await asyncio.to_thread(find, sink, line)
+            if isinstance(line, EpisodeLine):
+                found = await asyncio.to_thread(self._sink().find_episode, line)
+                return answer({"episode": found})
+            assert isinstance(line, AssertLine)  # no others are looked for
+            return answer({"id": await asyncio.to_thread(self._sink().find_live, line)})
         except LineError as fault:
             return answer({"detail": str(fault)}, 422)
-        return answer(found)
 
     async def status(self, _: web.Request) -> web.Response:
         return answer(await asyncio.to_thread(node_status, self._node))
