@@ -15,6 +15,7 @@ from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.facts.decay import (
     decayed_confidence,
     is_exempt,
+    may_decay,
     policy_for,
     retracted_by,
 )
@@ -48,6 +49,7 @@ def reach_of(
 ) -> Reach:
     """The reach of a sweep over the caller's scopes at the moment."""
     slots = live(view, authorization, moment)
+    slots = slots[may_decay(view, slots)]
     labels = view.relation[slots].astype(np.int64) * len(SCOPES) + view.scope[slots]
     scanned = changed = 0
     for number in np.unique(labels):
@@ -57,17 +59,9 @@ def reach_of(
         if policy is None or is_exempt("", relation):
             continue
         rows = slots[labels == label]
-        rows = rows[_may_decay(view, rows, relation)]
         scanned += len(rows)
         changed += int(np.count_nonzero(_changes(view, rows, moment, policy)))
     return Reach(scanned, changed)
-
-
-def _may_decay(view: View, rows: I32, relation: str) -> Bool:
-    numbers, inverse = np.unique(view.entity[rows], return_inverse=True)
-    free = [not is_exempt(view.entities.text(number), relation) for number in numbers.tolist()]
-    may: Bool = np.array(free, dtype=np.bool_)[inverse]
-    return may
 
 
 def _changes(view: View, rows: I32, moment: Moment, policy: DecayPolicy) -> Bool:

@@ -287,7 +287,7 @@ class DecayPart(SmallPart):
         lives, floors = regime.rates(view.relations)
         labels = view.relation[chosen].astype(np.int64) * len(SCOPES) + view.scope[chosen]
         half_life = lives[labels]
-        fades = ~np.isnan(half_life) & _may_decay(view, chosen)
+        fades = ~np.isnan(half_life) & may_decay(view, chosen)
         picked, rows = waiting[fades], chosen[fades]
         age: I64 = at_us - view.recorded_at[rows]
         confidence[picked] = decayed_confidence(
@@ -335,10 +335,10 @@ def _decays(view: ColumnView, slots: I32, relation: str) -> Bool:
     """Which facts of a relation a sweep may touch."""
     if is_exempt("", relation):
         return np.zeros(len(slots), dtype=bool)
-    return _may_decay(view, slots)
+    return may_decay(view, slots)
 
 
-def _may_decay(view: ColumnView, slots: I32) -> Bool:
+def may_decay(view: ColumnView, slots: I32) -> Bool:
     """Which facts are about entities that are not exempt."""
     exempt = view.entities.chosen("exempt from decay", lambda text: is_exempt(text, ""))
     if not len(exempt):
