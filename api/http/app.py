@@ -23,7 +23,7 @@ from engramlog.api.http.call import Call, note_unread, parameters_of
 from engramlog.api.http.callers import RightsChanged
 from engramlog.api.http.compression import compress, is_large
 from engramlog.api.http.connections import connection_of
-from engramlog.api.http.errors import ApiError, coded, from_typed
+from engramlog.api.http.errors import ApiError, coded, from_limit, from_typed
 from engramlog.api.http.minimum_position import at_position, names_position, note_position
 from engramlog.api.http.openapi import build_openapi
 from engramlog.api.http.routing import Route
@@ -229,6 +229,10 @@ def _answer_to(fault: Exception, request: web.Request) -> web.StreamResponse:
     known = from_typed(fault)
     if known is not None:
         return _failure(known)
+    limit = from_limit(fault)
+    if limit is not None:
+        _log.warning("%s %s: %r", request.method, request.path, fault)
+        return _failure(limit)
     error_id = secrets.token_hex(8)
     _log.error("error %s at %s %s", error_id, request.method, request.path, exc_info=fault)
     return answer(

@@ -6,6 +6,7 @@ follow the protocol: ``{"detail": text}``, ``{"detail": {"code", "message", …}
 ``{"type", "loc", "msg", "input"}`` of a 422. Never a stack trace.
 """
 
+import errno
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, TypeVar, cast
@@ -147,6 +148,21 @@ def from_typed(fault: Exception) -> ApiError | None:
         if isinstance(fault, kind):
             return coded(code, str(fault))
     return None
+
+
+def from_limit(fault: Exception) -> ApiError | None:
+    """The answer if the process has no more memory, threads, files or processes, which is no bug;
+    None for other errors."""
+    scarce = isinstance(fault, OSError) and fault.errno in _SCARCE
+    if scarce or isinstance(fault, MemoryError) or str(fault) == _NO_THREAD:
+        reason = str(fault) or "no memory"
+        return coded("degraded", f"the node has reached a limit of its process: {reason}")
+    return None
+
+
+_SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
+_NO_THREAD = "can't start new thread"
+"""Python's words; the error is only a RuntimeError."""
 
 
 def entry(

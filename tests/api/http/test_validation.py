@@ -1,5 +1,6 @@
 """Refusals: their status, and the field that they name."""
 
+import errno
 import json
 import re
 import socket
@@ -243,6 +244,9 @@ def test_an_idempotency_key_must_be_usable(live: LiveNode, key: str) -> None:
     [
         (StorageFull("no space"), 507, "storage_full"),
         (StorageFailed("device"), 503, "storage_failed"),
+        (OSError(errno.EMFILE, "Too many open files"), 503, "degraded"),
+        (RuntimeError("can't start new thread"), 503, "degraded"),
+        (MemoryError(), 503, "degraded"),
         (RuntimeError("secret detail"), 500, "internal_error"),
     ],
 )
