@@ -18,7 +18,9 @@ from engramlog.projections.embedding.worker import EmbeddingWorker
 from engramlog.projections.image.reader import Reader
 
 CACHE_FILE = "embeddings.db"
-PURGE_WAIT_SECONDS = 60.0
+PURGE_WAIT_SECONDS = 5.0
+"""Longest wait for the worker, twice in a purge: a stop waits for the purge, and a service manager
+at most half a minute for the stop."""
 CLOSING_SECONDS = 3.0
 """How long the worker may finish its request at the end. A provider that hangs would hold the data
 directory for minutes: each of several attempts waits for an answer."""
@@ -85,11 +87,11 @@ class Embeddings:
             StorageFailed: the worker is behind, or a file cannot be cleaned now.
         """
         if not self.worker.followed(position, PURGE_WAIT_SECONDS):
-            raise StorageFailed("the embedding worker does not follow the log")
+            raise StorageFailed("the embedding worker has not followed the log yet")
         if self.semantics.cards is not None:
             self.semantics.cards.forget_all()
         self.semantics.contents.forget_all()
-        with self.worker.paused():
+        with self.worker.paused(PURGE_WAIT_SECONDS):
             self._blocks.discard_forgotten(self._vectors)
             self._vectors.scrub()
             self._table.rewrite(gone)

@@ -14,7 +14,7 @@ from itertools import islice
 import numpy as np
 from msgspec import Struct
 
-from engramlog.eventlog.errors import StorageError
+from engramlog.eventlog.errors import StorageError, StorageFailed
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.arrays import F32, I32, Bool
 from engramlog.projections.columns.fact_columns import NOWHERE
@@ -217,8 +217,7 @@ class EmbeddingWorker:
         return 0.0 if self._past_from < self._seen else TAKE_SECONDS
 
     def _load(self, view: View) -> None:
-        """Load vectors of blocks and of the table into memory; delete rows of facts unknown to the
-        node."""
+        """Load the stored vectors into memory; delete rows of facts unknown to the node."""
         self._grow_columns(view.count)
         unknown: list[str] = []
         for ids, slots in load_vectors(
@@ -266,10 +265,14 @@ class EmbeddingWorker:
             self._vectors.forget(np.flatnonzero(view.scope == NOWHERE).astype(np.int32))
 
     @contextmanager
-    def paused(self) -> Generator[None, None, None]:
-        """Pause embedding for a ``with`` block; waits for the current request."""
-        with self._embedding:
+    def paused(self, timeout_seconds: float) -> Generator[None, None, None]:
+        """Pause embedding after the current request. Raises StorageFailed if that takes longer."""
+        if not self._embedding.acquire(timeout=timeout_seconds):
+            raise StorageFailed("the embedding provider has not answered yet")
+        try:
             yield
+        finally:
+            self._embedding.release()
 
     def followed(self, position: int, timeout_seconds: float) -> bool:
         """Whether it has processed every event up to ``position``; waits at most that long."""
@@ -300,9 +303,8 @@ class EmbeddingWorker:
 
     def _grow_columns(self, count: int) -> None:
         if count > len(self._stored):
-            grown = np.zeros(2 * count, dtype=np.bool_)
-            grown[: len(self._stored)] = self._stored
-            self._stored = grown
+            room = np.zeros(2 * count - len(self._stored), dtype=np.bool_)
+            self._stored = np.concatenate([self._stored, room])
 
     def _announce_progress(self) -> None:
         """Wake waiting callers, and store the position if no work is left."""

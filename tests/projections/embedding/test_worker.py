@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from engramlog.api.node.node import Node
+from engramlog.eventlog.errors import StorageFailed
 from engramlog.eventlog.kinds import DecayPolicy, EmbeddingModelPinned, Value
 from engramlog.projections.arrays import F32
-from engramlog.projections.embedding import worker
+from engramlog.projections.embedding import service, worker
 from engramlog.projections.embedding.cache import text_key
 from engramlog.projections.embedding.choosing import Choice
 from engramlog.projections.embedding.current import vectors_file
@@ -454,6 +455,25 @@ def test_erasure_leaves_no_vector_in_any_file(stage: Stage) -> None:
             assert data not in path.read_bytes(), path.name
     third = stage.say("third")
     assert stage.settled() == sorted([other, third])
+
+
+def test_a_purge_waits_for_no_provider_that_hangs(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "PURGE_WAIT_SECONDS", 0.05)
+    secret = stage.say("secret")
+    assert stage.settled() == [secret]
+    stage.node.write(EraseFacts(erasure_id="e", fact_ids=(secret,)))
+    assert stage.settled() == []
+    position = stage.node.log.head().position
+    stage.provider.gate.clear()
+    stage.say("other")
+    until(lambda: stage.embeddings.worker.status().waiting)
+    with pytest.raises(StorageFailed, match="has not answered"):
+        stage.embeddings.purge(position, {secret}, [])
+    stage.provider.gate.set()
+    stage.settled()
+    stage.embeddings.purge(position, {secret}, [])
 
 
 def test_closing_does_not_wait_for_queued_facts(stage: Stage) -> None:
