@@ -105,10 +105,15 @@ def url_of(args: argparse.Namespace) -> str | None:
 
 def client_for_url(args: argparse.Namespace, url: str) -> Client:
     """A client with the key from the variable that ``--key-env`` names."""
-    key = os.environ.get(args.key_env)
-    if key is None and args.key_env != KEY_VARIABLE:
-        raise CommandError(f"environment variable {args.key_env} is not set")
-    return Client(url, key)
+    name: str = args.key_env
+    return Client(url, os.environ.get(name) if name == KEY_VARIABLE else key_in(name))
+
+
+def key_in(variable: str) -> str:
+    """The key in an environment variable. Raises CommandError if it is not set."""
+    if variable not in os.environ:
+        raise CommandError(f"environment variable {variable} is not set")
+    return os.environ[variable]
 
 
 def add_user_argument(parser: argparse._ActionsContainer) -> None:  # pyright: ignore[reportPrivateUsage]  # a parser or a group of one

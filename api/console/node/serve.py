@@ -1,10 +1,9 @@
 """``engramlog serve``: run a node."""
 
 import argparse
-import os
 from contextlib import closing
 
-from engramlog.api.console.arguments import CommandError, add_data_arguments, settings_of
+from engramlog.api.console.arguments import CommandError, add_data_arguments, key_in, settings_of
 from engramlog.api.console.opening import open_node
 from engramlog.api.console.progress import progress_bar
 from engramlog.api.console.subcommands import Subcommands
@@ -79,10 +78,11 @@ def register(commands: Subcommands) -> None:
 
 def run_serve(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
+    variable: str | None = args.replica_key_env
     settings = settings_of(
         args,
         **{name: getattr(args, name) for name in FLAGS},
-        replica_key=_replica_key(args.replica_key_env),
+        replica_key=None if variable is None else key_in(variable),
     )
     check_exposure(settings)
     start_logging(settings.log_level, settings.log_format)
@@ -104,14 +104,6 @@ def run_serve(args: argparse.Namespace) -> int:
             node.follow(source_of(settings.replica_of, settings.replica_key))
         run(node, settings, lambda final: _announce(final, node.log.head().position))
     return 0
-
-
-def _replica_key(name: str | None) -> str | None:
-    if name is None:
-        return None
-    if name not in os.environ:
-        raise CommandError(f"environment variable {name} is not set")
-    return os.environ[name]
 
 
 def _check_role(settings: Settings) -> None:

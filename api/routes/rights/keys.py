@@ -135,7 +135,10 @@ def _source(text: str) -> str:
 @routes.add("GET /v1/auth/keys", permission="any", errors=(403,))
 async def list_keys(call: Call, query: KeysQuery) -> list[KeyRecord]:
     """The caller's own keys; ``all=true`` lists all owners' for admins."""
-    return [_listed(row) for row in _rows(call, everybody=query.all)]
+    if query.all:
+        require(call.caller, "admin")
+    rows = call.node.reader.keys.list(None if query.all else call.caller.principal)
+    return [_listed(row) for row in rows]
 
 
 @routes.add("GET /v1/auth/keys/expiring-soon", permission="admin")
@@ -162,13 +165,6 @@ async def revoke_key(call: Call) -> None:
     if row.entity_uri != call.caller.principal and not call.authorization.may("admin"):
         raise ApiError(403, "Cannot revoke another entity's key")
     await call.do(KeyRevoked(key_id=key_id))
-
-
-def _rows(call: Call, *, everybody: bool) -> list[KeyRow]:
-    if everybody:
-        require(call.caller, "admin")
-        return call.node.reader.keys.list()
-    return call.node.reader.keys.list(call.caller.principal)
 
 
 def _listed(row: KeyRow, days_remaining: int | None = None) -> KeyRecord:
