@@ -198,6 +198,7 @@ class EmbeddingWorker:
     def _begin_again(self) -> None:
         """Start with an empty table; the cache has most vectors."""
         self._table.remake()
+        self._vectors.leave_file()
         with self._condition:
             self._stored[:] = False
         self._begun, self._damaged = self._reader.pin(), False
@@ -245,8 +246,7 @@ class EmbeddingWorker:
 
     def _follow(self, change: Change) -> None:
         view = self._reader.pin()  # published before its events
-        if not self._waiting:  # else the next to embed are older
-            # Reading rows sooner would force the tables to follow before their batch.
+        if not self._waiting:  # reading new rows sooner would force the tables to follow
             self._reader.image.tail.wait(view.position, TAKE_SECONDS)
         self._forget_erased(view, change.erased)
         if change.whole:

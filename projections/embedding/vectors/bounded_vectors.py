@@ -193,6 +193,13 @@ class BoundedVectors(Vectors):
         self._move(positions)
         return True
 
+    def leave_file(self) -> None:
+        """Forget vectors that are in the file, which is damaged, and remove it."""
+        if self.in_file:
+            self._changes += self._inside.changes + 1
+            self._inside = Vectors(self.dimensions)
+        self._file.discard()
+
     def scrub(self) -> None:
         """Remove all traces of forgotten vectors from the file. Raises StorageFailed if a reader
         does not finish."""

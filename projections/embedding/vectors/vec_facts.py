@@ -76,7 +76,7 @@ class VectorsDamaged(StorageFailed):
 
 
 @contextmanager
-def _intact(path: Path) -> Generator[None, None, None]:
+def intact(path: Path) -> Generator[None, None, None]:
     """Raises VectorsDamaged for what SQLite, or sqlite-vec in its own tables, finds in the file."""
     try:
         yield
@@ -100,7 +100,7 @@ class KeptVecFacts:
 
     def pages(self) -> Iterator[tuple[list[str], F32]]:
         """All ids and their vectors, page by page, as of the first read."""
-        with _intact(self._path), closing(read_vectors(self._path)) as db:
+        with intact(self._path), closing(read_vectors(self._path)) as db:
             cursor = iter(db.execute(_ALL))
             while rows := list(islice(cursor, PAGE_ROWS)):
                 data = b"".join(map(self._checked, rows))
@@ -116,14 +116,14 @@ class KeptVecFacts:
 
     def id_pages(self) -> Iterator[list[str]]:
         """All ids, page by page, as of the first read."""
-        with _intact(self._path), closing(read_vectors(self._path)) as db:
+        with intact(self._path), closing(read_vectors(self._path)) as db:
             cursor = iter(db.execute(_IDS))
             while rows := list(islice(cursor, PAGE_ROWS)):
                 yield [str(row[0]) for row in rows]
 
     def rows_of(self, ids: Sequence[str]) -> tuple[list[str], F32]:
         """Those of some ids that the table has, and their vectors."""
-        with self._lock, _intact(self._path):
+        with self._lock, intact(self._path):
             found = [row for each in ids for row in self._db.execute(_ONE, (each,))]
         data = b"".join(map(self._checked, found))
         matrix = np.frombuffer(data, dtype="<f4")
@@ -166,12 +166,12 @@ class VecFacts(KeptVecFacts):
     @property
     def position(self) -> int:
         """The table has every fact that was live at this log position."""
-        with self._lock, _intact(self._path):
+        with self._lock, intact(self._path):
             found = query_one(self._db, "SELECT position FROM vec_meta")
         return 0 if found is None else int(found[0])
 
     def __len__(self) -> int:
-        with self._lock, _intact(self._path):
+        with self._lock, intact(self._path):
             (count,) = query_one(self._db, "SELECT count(*) FROM vec_facts") or (0,)
         return int(count)
 
@@ -183,7 +183,7 @@ class VecFacts(KeptVecFacts):
     ) -> None:
         """In one transaction: insert vectors, delete those of ended facts, advance the position."""
         rows = [(fact, row.tobytes()) for fact, row in added]
-        with self._lock, _intact(self._path), self._db:
+        with self._lock, intact(self._path), self._db:
             for statement in (_DELETE, _UNCHECK):
                 self._db.executemany(statement, ((fact,) for fact in ended))
             self._db.executemany(_CHECK, ((fact, crc32(data)) for fact, data in rows))
@@ -200,7 +200,7 @@ class VecFacts(KeptVecFacts):
         """Rewrite the table without the vectors of ``gone`` and of cards. Then neither sqlite-vec's
         chunks nor SQLite's pages keep a trace of them."""
         staged = self._path.with_name(self._path.name + ".next")
-        with self._lock, _intact(self._path):
+        with self._lock, intact(self._path):
             remove_database(staged)
             self._copy(staged, gone)
             self._db.close()

@@ -20,7 +20,7 @@ from engramlog.eventlog.engines.sqlite.erasing import truncate_wal
 from engramlog.eventlog.log import ReadableLog, holds_event
 from engramlog.projections.arrays import F32, I64, U64
 from engramlog.projections.embedding.vectors.sketch import WORD_BITS, signs, words_of
-from engramlog.projections.embedding.vectors.vec_facts import open_vectors, read_vectors
+from engramlog.projections.embedding.vectors.vec_facts import intact, open_vectors, read_vectors
 from engramlog.projections.tables.database import query_one, remove_database
 
 PART_POSITIONS = 131_072
@@ -175,8 +175,8 @@ class VectorFile:
         """Remove all traces of removed vectors."""
 
     def positions(self) -> I64:
-        """Positions of all vectors, ascending."""
-        with self._places, self._pool.connection() as db:
+        """Positions of all vectors, ascending. Raises VectorsDamaged."""
+        with intact(self._path), self._places, self._pool.connection() as db:
             found = cast("Iterator[tuple[int]]", db.execute(_POSITIONS))
             return np.fromiter((position for (position,) in found), dtype=np.int64)
 
@@ -232,8 +232,8 @@ class KeptVectorFile(VectorFile):
             self._db.execute("UPDATE state SET complete=1")
 
     def add(self, positions: I64, rows: F32) -> None:
-        """Store vectors, replacing those at the same positions."""
-        with self._lock:
+        """Store vectors, replacing those at the same positions. Raises VectorsDamaged."""
+        with self._lock, intact(self._path):
             for start in range(0, len(positions), _WRITTEN_ROWS):
                 part = slice(start, start + _WRITTEN_ROWS)
                 self._add(positions[part], rows[part])
@@ -261,7 +261,7 @@ class KeptVectorFile(VectorFile):
                 self._db.execute(_REACHED, (newest, event.hash))
 
     def remove(self, positions: I64) -> None:
-        with self._lock:
+        with self._lock, intact(self._path):
             assert self._db is not None
             with self._db:
                 self._delete(self._db, positions.tolist())

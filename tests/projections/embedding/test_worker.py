@@ -166,6 +166,27 @@ def test_vectors_beyond_the_budget_lie_in_a_file_from_start_to_erasure(stage: St
     assert not file.exists(), "without a budget"
 
 
+def test_a_damaged_file_of_vectors_is_made_again(stage: Stage) -> None:
+    stage.embeddings.close()
+    stage.embeddings = stage.open(memory_bytes=1)
+    facts = [stage.say(f"says {number}") for number in range(3)]
+    assert stage.settled() == sorted(facts)
+    stage.embeddings.close()
+    file = stage.folder / "vectors.db-search"
+    with closing(apsw.Connection(str(file))) as db:
+        root: Any = db.execute("SELECT rootpage FROM sqlite_schema WHERE name='vectors'").get
+        size: Any = db.pragma("page_size")
+    content = bytearray(file.read_bytes())
+    content[(root - 1) * size : root * size] = bytes(size)
+    file.write_bytes(content)
+    stage.provider = WordsProvider()
+    stage.embeddings = stage.open(memory_bytes=1)
+    later = stage.say("says more")
+    assert stage.settled() == sorted([*facts, later])
+    assert all(stage.has_vector(fact) for fact in (*facts, later))
+    assert stage.embeddings.worker.status().error is None
+
+
 @pytest.mark.parametrize("in_file", [False, True])
 def test_a_full_disk_during_an_erasure_leaves_no_vector(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, in_file: bool
