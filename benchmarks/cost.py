@@ -166,12 +166,10 @@ def fill(data: Path, world: ModelWorld) -> None:
     for page in world.pages():
         node.writer.submit(page, actor="bench").result()
     ids = list(node.reader.image.facts.slot_of)
-    position = node.log.head().position
     table = VecFacts(data / vectors_file(world.space), world.space)
     for slots, rows in world.vectors():
         numbers: list[int] = slots.tolist()
         table.write(added=[(ids[n], row) for n, row in zip(numbers, rows, strict=True)])
-    table.write(position=position)
     table.close()
     node.close()
 

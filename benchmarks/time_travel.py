@@ -86,7 +86,6 @@ def _fill(data: Path, world: RecallWorld) -> list[Figure]:
     for slots, rows in world.vectors():
         numbers: list[int] = slots.tolist()
         table.write(added=[(ids[n], row) for n, row in zip(numbers, rows, strict=True)])
-    table.write(position=node.log.head().position)
     table.close()
     node.close()
     return figures

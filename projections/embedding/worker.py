@@ -307,9 +307,7 @@ class EmbeddingWorker:
             self._stored = np.concatenate([self._stored, room])
 
     def _announce_progress(self) -> None:
-        """Wake waiting callers, and store the position if no work is left."""
-        if not self._waiting:
-            self._table.write(position=self._seen_position)
+        """Wake waiting callers."""
         with self._condition:
             self._condition.notify_all()
 

@@ -48,7 +48,8 @@ CREATE TABLE IF NOT EXISTS vec_checks (
     crc32 INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 """
-"""``vec_checks`` finds a bit that flipped in a vector. Vectors of earlier releases have no row."""
+"""``vec_checks`` finds a bit that flipped in a vector. Vectors of earlier releases have no row.
+``position``: of earlier releases."""
 _TABLE = (
     "CREATE VIRTUAL TABLE vec_facts"
     " USING vec0(id TEXT PRIMARY KEY, embedding FLOAT[{}], chunk_size={})"
@@ -136,7 +137,7 @@ class KeptVecFacts:
 
 
 class VecFacts(KeptVecFacts):
-    """The table in its one writing process, and its position. Safe from several threads."""
+    """The table in its one writing process. Safe from several threads."""
 
     def __init__(self, path: Path, space: Space) -> None:
         """Open or create the table for one space; a damaged file is made again, empty. Raises as
@@ -163,25 +164,13 @@ class VecFacts(KeptVecFacts):
             raise
         return db
 
-    @property
-    def position(self) -> int:
-        """The table has every fact that was live at this log position."""
-        with self._lock, intact(self._path):
-            found = query_one(self._db, "SELECT position FROM vec_meta")
-        return 0 if found is None else int(found[0])
-
     def __len__(self) -> int:
         with self._lock, intact(self._path):
             (count,) = query_one(self._db, "SELECT count(*) FROM vec_facts") or (0,)
         return int(count)
 
-    def write(
-        self,
-        added: Sequence[tuple[str, F32]] = (),
-        ended: Sequence[str] = (),
-        position: int | None = None,
-    ) -> None:
-        """In one transaction: insert vectors, delete those of ended facts, advance the position."""
+    def write(self, added: Sequence[tuple[str, F32]] = (), ended: Sequence[str] = ()) -> None:
+        """In one transaction: insert vectors, delete those of ended facts."""
         rows = [(fact, row.tobytes()) for fact, row in added]
         with self._lock, intact(self._path), self._db:
             for statement in (_DELETE, _UNCHECK):
@@ -190,11 +179,9 @@ class VecFacts(KeptVecFacts):
             try:
                 with self._db:
                     self._db.executemany(_INSERT, rows)
-            except apsw.SQLError:  # the row exists: after a crash before the position advanced
+            except apsw.SQLError:  # the row exists: a fact is embedded again
                 self._db.executemany(_DELETE, ((fact,) for fact, _ in added))
                 self._db.executemany(_INSERT, rows)
-            if position is not None:
-                self._db.execute("UPDATE vec_meta SET position=?", (position,))
 
     def rewrite(self, gone: Container[str]) -> None:
         """Rewrite the table without the vectors of ``gone`` and of cards. Then neither sqlite-vec's

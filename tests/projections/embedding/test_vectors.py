@@ -85,7 +85,7 @@ def test_no_slots_have_no_cosines() -> None:
 
 def test_the_table_has_the_columns_of_the_protocol(tmp_path: Path) -> None:
     table = VecFacts(tmp_path / "vectors.db", SPACE)
-    table.write(added=[("fact-1", ROWS[0]), ("fact-2", ROWS[1])], position=7)
+    table.write(added=[("fact-1", ROWS[0]), ("fact-2", ROWS[1])])
     table.close()
     db = open_vectors(tmp_path / "vectors.db")
     ((schema,),) = db.execute("SELECT sql FROM sqlite_master WHERE name='vec_facts'").fetchall()
@@ -98,13 +98,12 @@ def test_the_table_has_the_columns_of_the_protocol(tmp_path: Path) -> None:
     db.close()
 
 
-def test_rows_and_position_move_together_and_survive(tmp_path: Path) -> None:
+def test_a_row_is_replaced_removed_and_survives(tmp_path: Path) -> None:
     table = VecFacts(tmp_path / "vectors.db", SPACE)
-    table.write(added=[("a", ROWS[0]), ("b", ROWS[1])], position=7)
-    table.write(added=[("b", ROWS[2])], ended=["a", "unknown"], position=9)
+    table.write(added=[("a", ROWS[0]), ("b", ROWS[1])])
+    table.write(added=[("b", ROWS[2])], ended=["a", "unknown"])
     table.close()
     again = VecFacts(tmp_path / "vectors.db", SPACE)
-    assert again.position == 9
     assert len(again) == 1
     ((ids, rows),) = list(again.pages())
     assert ids == ["b"]
@@ -129,7 +128,7 @@ def test_a_table_of_another_space_is_refused(
     tmp_path: Path, configured: Space, error: type[Exception], told: str
 ) -> None:
     table = VecFacts(tmp_path / "vectors.db", SPACE)
-    table.write(added=[("a", ROWS[0])], position=7)
+    table.write(added=[("a", ROWS[0])])
     table.close()
     with pytest.raises(error, match=told):
         VecFacts(tmp_path / "vectors.db", configured)
