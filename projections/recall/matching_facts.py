@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import Struct
 
-from engramlog.projections.arrays import I32, I64, Bool
+from engramlog.projections.arrays import I32, Bool
 from engramlog.projections.graph.neighbors import hidden_relations
 from engramlog.projections.image.visible_facts import expiry_around, live_mask
 from engramlog.projections.moment import NO_END, NO_START
@@ -60,11 +60,6 @@ class Kept:
             self._derived.clear()
         found = self._derived[key] = find()
         return found
-
-    def of(self, slots: I32 | I64) -> Bool:
-        """Which of ``slots`` are kept."""
-        kept: Bool = self.mask[slots]
-        return kept
 
 
 class Surviving(Struct, frozen=True):

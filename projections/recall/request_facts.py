@@ -79,10 +79,6 @@ class Survey(Struct, frozen=True):
         return self.filtered(msgspec.structs.replace(self.filters, without=known))
 
     @property
-    def visible(self) -> I32:
-        return self.surviving.visible.slots
-
-    @property
     def visible_mask(self) -> Bool:
         return self.surviving.visible.mask
 

@@ -100,14 +100,13 @@ def test_survivors_are_those_that_pass_every_condition_one_by_one(
         moment = Moment(max(0, world.position - back), NOW_US + days * DAY_US)
         found = surveyed(world, scopes, moment)
         wanted = [n for n in range(view.count) if survives(view, n, scopes, moment)]
-        assert found.visible.tolist() == wanted
         assert np.flatnonzero(found.visible_mask).tolist() == wanted
         by_source = surveyed(world, scopes, moment, source="agent:two").survivors.tolist()
         two = view.sources.number("agent:two")
         assert by_source == [n for n in wanted if view.source[n] == two]
         unknown = surveyed(world, scopes, moment, relation="memory:unheard-of")
         assert unknown.survivors.tolist() == []
-        assert unknown.visible.tolist() == wanted
+        assert np.flatnonzero(unknown.visible_mask).tolist() == wanted
 
 
 @given(worlds, facts, st.lists(st.integers(-2, 3), min_size=1, max_size=5))
@@ -239,7 +238,7 @@ def test_out_degrees_are_visible_edges_counted_one_by_one(
     at = surveyed(world, scopes)
     view = at.view
     subjects: I32 = np.repeat(np.arange(len(view.entities), dtype=np.int32), 2)
-    edges = [n for n in at.visible.tolist() if view.object[n] >= 0]
+    edges = [n for n in np.flatnonzero(at.visible_mask).tolist() if view.object[n] >= 0]
     wanted = [sum(int(view.entity[n]) == subject for n in edges) for subject in subjects.tolist()]
     assert graph._out_degree(at, subjects).tolist() == wanted
     with pytest.MonkeyPatch.context() as patch:
