@@ -43,6 +43,7 @@ from engramlog.api.node.recall_workers.messages import (
 from engramlog.api.node.tasks.task import TaskStatus
 from engramlog.api.schemas.recall import RecallBody, Shape
 from engramlog.api.settings import Settings
+from engramlog.eventlog.errors import StorageError
 from engramlog.projections.arrays import F32, I32
 from engramlog.projections.embedding.errors import EmbeddingError
 from engramlog.projections.embedding.semantics import Semantics
@@ -193,8 +194,12 @@ class RecallWorkers:
     ) -> RecallOutcome | None:
         try:
             check()
-        except ApiError:
+            position = self._node.reader.image.position
+            await asyncio.to_thread(self._node.reader.image.tail.settle, position)
+        except BaseException as fault:
             self._free.put_nowait(worker.place)
+            if isinstance(fault, StorageError):
+                return None  # this process reads no table that it does not need
             raise
         question = Question(
             body=body.model_dump(
@@ -203,20 +208,19 @@ class RecallWorkers:
             warnings=warnings,
             shape=shape,
             caller=caller,
-            position=self._node.reader.image.position,
+            position=position,
             now_us=self._node.clock.now_us(),
         )
         try:
-            await asyncio.to_thread(self._node.reader.image.tail.settle, question.position)
             message = await asyncio.wait_for(worker.ask(question, self._vector), ANSWER_SECONDS_MAX)
-        except asyncio.CancelledError:
-            # Its next message would be the answer to the caller who disconnected.
-            self._replace(worker)
-            raise
         except (OSError, EOFError, TimeoutError) as fault:
             _log.warning("a recall worker failed, this process answers instead: %r", fault)
             self._replace(worker)
             return None
+        except BaseException:
+            # Its next message would be the answer to the caller who disconnected.
+            self._replace(worker)
+            raise
         self._free.put_nowait(worker.place)
         if isinstance(message, Failed):
             raise ApiError(
