@@ -16,7 +16,7 @@ from msgspec import Struct
 from engramlog.projections.arrays import I32, Bool
 from engramlog.projections.graph.neighbors import hidden_relations
 from engramlog.projections.image.visible_facts import expiry_around, live_mask
-from engramlog.projections.moment import NO_END, NO_START
+from engramlog.projections.moment import NO_END
 
 if TYPE_CHECKING:
     from engramlog.projections.authorization import Authorization
@@ -98,16 +98,12 @@ def find_surviving(
     mask[view.reserved_slots()] = False
     if not filters.set_aside:
         mask &= view.set_aside > moment.position
-    since, until = (NO_START, NO_END) if filters.expired else _expire(view, mask, moment)
+    mortal = np.flatnonzero(mask & (view.valid_until < NO_END)).astype(np.int32)
+    since, until = expiry_around(view, moment, mortal)  # an expired fact contradicts nothing
+    if not filters.expired:
+        mask[mortal[view.valid_until[mortal] <= moment.valid_us]] = False
     visible = survivors = Kept(view, mask)
     kept = filters.apply(view, mask, moment)
     if kept is not mask:
         survivors = Kept(view, kept)
     return Surviving(visible, survivors, since, until)
-
-
-def _expire(view: View, mask: Bool, moment: Moment) -> tuple[int, int]:
-    """Remove expired facts from ``mask``; returns the instants between which the mask is valid."""
-    mortal = np.flatnonzero(mask & (view.valid_until < NO_END)).astype(np.int32)
-    mask[mortal[view.valid_until[mortal] <= moment.valid_us]] = False
-    return expiry_around(view, moment, mortal)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramlog.projections.moment import Moment
+from engramlog.projections.moment import Moment, format_instant
 from engramlog.projections.recall.conversation import conversations as module
 from engramlog.projections.recall.conversation.context import ConversationContext
 from engramlog.projections.recall.conversation.conversations import (
@@ -15,13 +15,14 @@ from engramlog.projections.recall.conversation.conversations import (
     spread,
     surroundings,
 )
+from engramlog.projections.recall.filters import Filters
 from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import ProfileError, load_profile, parse_profile
 from engramlog.projections.recall.ranking.fusion import Fused
 from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.request_facts import Gate, Survey, survey
 from engramlog.projections.recall.stages import lexical
-from tests.worlds.recall_world import SOURCE, World, reader, user
+from tests.worlds.recall_world import NOW_US, SOURCE, World, reader, user
 
 TALK = ConversationContext(before=(0.5, 0.25), after=(0.25,), session=0.5)
 
@@ -55,6 +56,31 @@ def neighbours(world: World, slot: int, *scopes: str, **more: Any) -> tuple[int,
 
 def say(world: World, text: str, **more: Any) -> int:
     return world.fact(user("ann"), f"said:{len(world.view().entity)}", text, **more)
+
+
+def test_a_conversation_follows_the_clock_with_expired_facts_too() -> None:
+    world = World()
+    end = format_instant(NOW_US + 1_000_000)
+    slots = [
+        world.fact(user("ann"), "said:1", "one", valid_until=end),
+        world.fact(user("ann"), "said:1", "other"),
+        world.fact(user("ann"), "said:2", "rest"),
+    ]
+
+    def members(seconds: int) -> list[int]:
+        at = survey(
+            world.view(),
+            RecallRequest(query="", filters=Filters(expired=True)),
+            reader(),
+            Moment(world.position, NOW_US + seconds * 1_000_000),
+            gate=Gate(effective_min=0.0, contradicted=False),
+            depth=1,
+        )
+        talk = conversations(at, TALK, np.array(slots, dtype=np.int32))
+        return talk.members.tolist()
+
+    assert members(0) == [slots[2]]
+    assert members(2) == slots
 
 
 def test_few_sets_of_conversations_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
