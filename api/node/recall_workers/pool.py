@@ -197,7 +197,7 @@ class RecallWorkers:
             position = self._node.reader.image.position
             await asyncio.to_thread(self._node.reader.image.tail.settle, position)
         except BaseException as fault:
-            self._free.put_nowait(worker.place)
+            self._put_back(worker)
             if isinstance(fault, StorageError):
                 return None  # this process reads no table that it does not need
             raise
@@ -221,7 +221,7 @@ class RecallWorkers:
             # Its next message would be the answer to the caller who disconnected.
             self._replace(worker)
             raise
-        self._free.put_nowait(worker.place)
+        self._put_back(worker)
         if isinstance(message, Failed):
             raise ApiError(
                 message.status, message.detail, headers=message.headers, extra=message.extra
@@ -263,7 +263,12 @@ class RecallWorkers:
         except asyncio.CancelledError:
             worker.end()
             raise
-        self._free.put_nowait(worker.place)
+        self._put_back(worker)
+
+    def _put_back(self, worker: _Worker) -> None:
+        """Let a worker answer again, unless it was replaced meanwhile."""
+        if worker in self._workers:
+            self._free.put_nowait(worker.place)
 
     def _replace(self, worker: _Worker) -> None:
         worker.end()

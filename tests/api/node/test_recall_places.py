@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -113,12 +114,10 @@ class Recalls(RecallWorkers):
         while self.ready < COUNT or self._tasks:
             await asyncio.sleep(0.001)
 
-    def superfluous_places(self) -> list[Any]:
-        """The free places beyond this process and its workers, all of which must be free."""
+    def have_all_places(self) -> bool:
+        """Whether this process and its workers, and no others, are free."""
         free = [self._free.get_nowait().worker for _ in range(self._free.qsize())]
-        for each in (None, *self._workers):
-            free.remove(each)
-        return [each for each in free if each is None or each.ready]
+        return Counter(map(id, free)) == Counter(map(id, (None, *self._workers)))
 
 
 @pytest.fixture
@@ -146,7 +145,7 @@ def test_no_place_is_lost_or_doubled(chance: Chance) -> None:
                 await chance.pause()
             await asyncio.gather(*asked, return_exceptions=True)
         await asyncio.wait_for(recalls.running(), 5)
-        assert recalls.superfluous_places() == []
+        assert recalls.have_all_places()
 
     asyncio.run(run())
 
@@ -161,6 +160,6 @@ def test_this_process_answers_while_the_tables_cannot_follow(
         await asyncio.wait_for(recalls.running(), 5)
         monkeypatch.setattr(chance.random, "choice", lambda _faults: StorageFull("no"))
         assert await asyncio.gather(*(recalls.ask() for _ in range(COUNT + 1))) == [ANSWER] * 3
-        assert recalls.superfluous_places() == []
+        assert recalls.have_all_places()
 
     asyncio.run(run())
