@@ -5,8 +5,11 @@ import pytest
 
 from engramlog.api.node.tasks.task import LoopTask, Tasks, end_tasks
 from engramlog.api.node.tasks.upkeep import ArchiveSealing
+from engramlog.eventlog.errors import StorageFull
 from engramlog.projections.archive.archive import Archive
+from engramlog.replay.erasing import Cleaner
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
+from tests.worlds.waiting import until
 
 
 def test_every_task_has_ended_when_it_returns() -> None:
@@ -176,7 +179,18 @@ def test_a_stop_waits_for_one_segment_of_a_long_backlog() -> None:
 
 def test_a_task_that_fails_says_why(live: LiveNode, monkeypatch: pytest.MonkeyPatch) -> None:
     cleaning = live.service().cleaning
-    monkeypatch.setattr(cleaning, "error", "no space left")
-    listed = live.call("GET", "/v1/admin/tasks", key=CONTROL_TOKEN).json()["tasks"]
-    found = {each["name"]: each for each in listed}["erasure_cleaning"]
-    assert (found["state"], found["error"]) == ("failing", "no space left")
+
+    def full(_: Cleaner) -> list[str]:
+        raise StorageFull("no space left")
+
+    def told() -> tuple[str, str | None]:
+        listed = live.call("GET", "/v1/admin/tasks", key=CONTROL_TOKEN).json()["tasks"]
+        found = {each["name"]: each for each in listed}["erasure_cleaning"]
+        return found["state"], found["error"]
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Cleaner, "unclean", full)
+        cleaning.wake()
+        until(lambda: told() == ("failing", "no space left"))
+    cleaning.wake()
+    until(lambda: told() == ("running", None))
