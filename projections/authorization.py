@@ -112,10 +112,15 @@ class Authorization(Struct, frozen=True):
         """The same caller, ignoring tombstones."""
         return msgspec.structs.replace(self, sees_hidden=True)
 
+    @property
+    def _sees_own(self) -> bool:
+        """Whether only the caller's own facts are visible above ``OPEN_CLASS``."""
+        return self.ceiling > OPEN_CLASS and not self.every_garden
+
     def as_reader(self, view: Placed) -> Authorization:
         """The rights without what does not matter for reading: equal for callers who may read the
         same facts of ``view``, so that they share what is cached."""
-        own = view.confidential and self.ceiling > OPEN_CLASS and not self.every_garden
+        own = view.confidential and self._sees_own
         return msgspec.structs.replace(
             self, principal=self.principal if own else "", permissions=frozenset(), sources=()
         )
@@ -194,7 +199,7 @@ class Authorization(Struct, frozen=True):
         """Which facts the caller's classification ceiling admits."""
         level = view.classification if slots is None else view.classification[slots]
         cleared: Bool = level <= self.ceiling
-        if self.ceiling > OPEN_CLASS and not self.every_garden:
+        if self._sees_own:
             own = view.sources.number(self.principal)
             stated = view.source if slots is None else view.source[slots]
             cleared &= (level <= OPEN_CLASS) | (stated == (-1 if own is None else own))
