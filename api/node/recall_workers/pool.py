@@ -9,12 +9,8 @@ nothing gets free soon, if a worker fails, and if the recall needs data that onl
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
-import socket
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
@@ -26,20 +22,15 @@ from engramlog.api.http.auth import Caller
 from engramlog.api.http.errors import ApiError
 from engramlog.api.node.node import Node
 from engramlog.api.node.recall_workers.messages import (
-    LENGTH_BYTES,
     Embedded,
     Failed,
     Forgotten,
     Found,
-    FromWorker,
     Question,
     ToWorker,
-    Vector,
-    Wanted,
-    WorkerReady,
-    decode_from_worker,
     framed,
 )
+from engramlog.api.node.recall_workers.worker_process import WorkerProcess
 from engramlog.api.node.tasks.task import TaskStatus
 from engramlog.api.schemas.recall import RecallBody, Shape
 from engramlog.api.settings import Settings
@@ -81,7 +72,7 @@ class RecallWorkers:
         self._begun = False
         self._heard: Semantics | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._workers: list[_Worker] = []
+        self._workers: list[WorkerProcess] = []
         self._free: asyncio.PriorityQueue[_Place] = asyncio.PriorityQueue()
         if count is None:
             self._free.put_nowait(_HERE)
@@ -150,9 +141,8 @@ class RecallWorkers:
         try:
             if not (self._open and self._may_answer(body, verify)):
                 return await here()
-            try:
-                place = await asyncio.wait_for(self._free.get(), FREE_SECONDS_MAX)
-            except TimeoutError:
+            place = await self._place()
+            if place is None:
                 return await here()
             if place.worker is not None:
                 found = await self._answered(place.worker, caller, body, warnings, shape, check)
@@ -163,6 +153,15 @@ class RecallWorkers:
                 self._free.put_nowait(place)
         finally:
             self._under_way -= 1
+
+    async def _place(self) -> _Place | None:
+        """The next free place; None if none gets free in time."""
+        if not self._free.empty():  # without a timer, as for every recall that comes alone
+            return self._free.get_nowait()
+        try:
+            return await asyncio.wait_for(self._free.get(), FREE_SECONDS_MAX)
+        except TimeoutError:
+            return None
 
     def _may_answer(self, body: RecallBody, verify: bool) -> bool:
         """Whether a worker can answer. Begins or renews the workers if it is time."""
@@ -185,7 +184,7 @@ class RecallWorkers:
 
     async def _answered(
         self,
-        worker: _Worker,
+        worker: WorkerProcess,
         caller: Caller,
         body: RecallBody,
         warnings: list[str],
@@ -252,7 +251,7 @@ class RecallWorkers:
 
     async def _bring_up(self, after_seconds: float) -> None:
         await asyncio.sleep(after_seconds)
-        worker = _Worker()
+        worker = WorkerProcess()
         self._workers.append(worker)
         try:
             await asyncio.wait_for(worker.begin(self._settings), START_SECONDS_MAX)
@@ -265,12 +264,12 @@ class RecallWorkers:
             raise
         self._put_back(worker)
 
-    def _put_back(self, worker: _Worker) -> None:
+    def _put_back(self, worker: WorkerProcess) -> None:
         """Let a worker answer again, unless it was replaced meanwhile."""
         if worker in self._workers:
-            self._free.put_nowait(worker.place)
+            self._free.put_nowait(_Place(1, id(worker), worker))
 
-    def _replace(self, worker: _Worker) -> None:
+    def _replace(self, worker: WorkerProcess) -> None:
         worker.end()
         if worker not in self._workers:
             return  # another worker replaced it while it started or answered
@@ -327,85 +326,12 @@ class RecallWorkers:
             self._replace(worker)
 
 
-class _Worker:
-    """One process and the socket to it; one question at a time."""
-
-    def __init__(self) -> None:
-        self.place = _Place(1, id(self), self)
-        self.ready = False
-        self._process: subprocess.Popen[bytes] | None = None
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
-        self._bringing: set[asyncio.Task[None]] = set()
-
-    async def begin(self, settings: Settings) -> None:
-        """Start the process and wait until it is ready. Raises OSError or EOFError."""
-        own_end, worker_end = socket.socketpair()
-        try:
-            self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "engramlog.api.node.recall_workers.worker",
-                    str(worker_end.fileno()),
-                ],
-                pass_fds=(worker_end.fileno(),),
-                stdin=subprocess.DEVNULL,
-            )
-        finally:
-            worker_end.close()
-        self._reader, self._writer = await asyncio.open_connection(sock=own_end)
-        data = settings.model_dump_json().encode()
-        self._writer.write(len(data).to_bytes(LENGTH_BYTES, "big") + data)
-        if not isinstance(await self._next(), WorkerReady):
-            raise EOFError("a worker must say first that it is ready")
-        self.ready = True
-
-    async def ask(
-        self, question: Question, vector: Callable[[str], Awaitable[bytes | None]]
-    ) -> FromWorker:
-        """The answer to a question; ``vector`` makes the vectors that the worker requests. If the
-        worker answers without a vector, this does not wait for it. Raises OSError or EOFError if
-        the process has ended."""
-        assert self._writer is not None
-        self._writer.write(framed(question))
-        await self._writer.drain()
-        while isinstance(answer := await self._next(), Wanted):
-            bringing = asyncio.create_task(self._bring(answer.text, vector))
-            self._bringing.add(bringing)
-            bringing.add_done_callback(self._bringing.discard)
-        return answer
-
-    async def _bring(self, text: str, vector: Callable[[str], Awaitable[bytes | None]]) -> None:
-        self.send(framed(Vector(text, await vector(text))))
-
-    def send(self, data: bytes) -> None:
-        """Send a message that has no answer."""
-        if self._writer is not None and not self._writer.is_closing():
-            self._writer.write(data)
-
-    def end(self) -> None:
-        """Close the socket, which ends the process; kill it if that does not. Idempotent."""
-        self.ready = False
-        if self._writer is not None:
-            with contextlib.suppress(OSError):
-                self._writer.close()
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-
-    async def _next(self) -> FromWorker:
-        assert self._reader is not None
-        length = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES), "big")
-        return decode_from_worker(await self._reader.readexactly(length))
-
-
 class _Place(NamedTuple):
     """Where a recall can be answered: the lowest first; ``worker`` None: in this process."""
 
     order: int
     number: int
-    worker: _Worker | None
+    worker: WorkerProcess | None
 
 
 _HERE = _Place(0, 0, None)

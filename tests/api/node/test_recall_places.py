@@ -46,7 +46,6 @@ class FakeWorker:
     """A worker without a process."""
 
     def __init__(self, chance: Chance) -> None:
-        self.place = pool._Place(1, id(self), self)  # pyright: ignore[reportArgumentType]
         self.ready = False
         self._chance = chance
         self._asked = self._ended = False
@@ -123,7 +122,7 @@ class Recalls(RecallWorkers):
 @pytest.fixture
 def chance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Chance:
     chance = Chance(request.param)
-    monkeypatch.setattr(pool, "_Worker", lambda: FakeWorker(chance))
+    monkeypatch.setattr(pool, "WorkerProcess", lambda: FakeWorker(chance))
     monkeypatch.setattr(pool, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(pool, "FREE_SECONDS_MAX", 0.002)
     return chance
