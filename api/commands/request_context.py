@@ -4,6 +4,7 @@ Independent of HTTP: recall workers and forks make their own contexts.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -214,7 +215,7 @@ class ReadingContext:
 
 
 @dataclass(frozen=True)
-class RequestContext(ReadingContext):
+class RequestContext(ReadingContext, ABC):
     service: Service
     node: Node = field(init=False)
     written: list[Done] = field(default_factory=list, init=False)
@@ -225,6 +226,11 @@ class RequestContext(ReadingContext):
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.service.pool, work)
 
+    @abstractmethod
+    def check_rights(self) -> None:
+        """Raises ApiError 401 or RightsChanged if the caller has not the rights any more with which
+        the request began. In any thread, and only before the request changes anything."""
+
     async def submit(
         self,
         commands: Sequence[Command],
@@ -232,10 +238,14 @@ class RequestContext(ReadingContext):
         idempotency: Idempotency | None = None,
         atomic: bool = False,
     ) -> WriteAnswer:
-        """Submit commands to the writer and wait until they are durable."""
+        """Submit commands to the writer and wait until they are durable. Raises as ``check_rights``
+        if other nodes write to the log and the request has written nothing so far."""
         answer = LoopAnswer()
         principal = self.caller.principal
-        self.node.writer.take(Submission(commands, principal, idempotency, None, atomic, answer))
+        check = None if self.node.shared is None or self.written else self.check_rights
+        self.node.writer.take(
+            Submission(commands, principal, idempotency, None, atomic, answer, check)
+        )
         answered = await answer.future
         self.written.extend(each for each in answered.outcomes if isinstance(each, Done))
         return answered

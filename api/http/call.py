@@ -88,8 +88,6 @@ class Call(RequestContext):
         return parsed
 
     def check_rights(self) -> None:
-        """Raises ApiError 401 or RightsChanged if the caller has not the rights any more with which
-        the request began. In any thread, and only before the request changes anything."""
         self.service.callers.check(self.caller, self.request.headers.get("Authorization"))
 
     def by(self, caller: Caller) -> "Call":

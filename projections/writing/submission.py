@@ -84,9 +84,12 @@ def _call(loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
 
 class Submission:
     """One caller's commands, to be written together. ``outcome``: receives the outcome. ``answer``:
-    a future of it; only if no ``outcome`` was given."""
+    a future of it; only if no ``outcome`` was given. ``check``: called in the writer's thread
+    once everything before the submission's events is published; what it raises is the outcome."""
 
-    __slots__ = ("actor", "answer", "atomic", "commands", "idempotency", "outcome", "received_at")
+    __slots__ = (
+        "actor", "answer", "atomic", "check", "commands", "idempotency", "outcome", "received_at"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -96,8 +99,10 @@ class Submission:
         received_at: int | Sequence[int] | None,
         atomic: bool,
         outcome: Answered | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
         self.commands = commands
+        self.check = check
         self.actor = actor
         self.idempotency = idempotency
         self.received_at = received_at

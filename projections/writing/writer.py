@@ -315,6 +315,9 @@ class Writer(CatchesUp):
             head = self.log.head().position
             if self.image.position < head:  # other nodes write to this log too
                 self._catch_up()
+            for submission in submissions:
+                if submission.check is not None:
+                    _check(submission)
             group = Group(
                 self.store, self.image, transaction, head, self._clock, self._identifiers, self.log,
                 self.log.held,
@@ -362,6 +365,15 @@ class Writer(CatchesUp):
             self._on_commit(events)
         except Exception as fault:
             self._break(fault)
+
+
+def _check(submission: Submission) -> None:
+    """Raises SubmissionFailed if the submission's check fails."""
+    assert submission.check is not None
+    try:
+        submission.check()
+    except Exception as fault:
+        raise SubmissionFailed(submission, fault) from fault
 
 
 _STOP = object()

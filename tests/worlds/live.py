@@ -33,9 +33,10 @@ class LiveNode:
     def __init__(self, path: Path, clock: Clock | None = None, **settings: Any) -> None:
         settings.setdefault("auth_required", False)
         settings.setdefault("recall_workers", 0)
-        self.node = Node.open(path, clock=clock)
-        self._keys: dict[tuple[str, tuple[str, ...]], str] = {}
         self.settings = Settings(data_dir=path, **settings)
+        log, durability = self.settings.log, self.settings.log_durability
+        self.node = Node.open(path, clock=clock, log=log, durability=durability)
+        self._keys: dict[tuple[str, tuple[str, ...]], str] = {}
         self.app = create_app(self.node, self.settings, control_token=CONTROL_TOKEN)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
