@@ -35,6 +35,8 @@ from engramlog.eventlog.errors import (
 from engramlog.eventlog.identity import KEY_FILE, Identity
 
 PLACE_FILE = "place.json"
+BACKUP_MANIFEST = "manifest.json"
+"""A folder with this file is a backup."""
 FS_IOC_GETVERSION = 0x80087601
 """Linux; ext4, XFS and Btrfs answer it."""
 MACHINE_ID_PATH = Path("/etc/machine-id")
@@ -69,7 +71,7 @@ class DataDirectory:
     def inspect(cls, path: Path) -> DataDirectory:
         """Open a directory for reading, even one that is held. Raises DataDirectoryError."""
         if not is_data_directory(path):
-            raise DataDirectoryError(f"{path} is not a data directory")
+            raise DataDirectoryError(no_data_directory(path))
         return DataDirectory(path, Identity.inspect(path / "identity"))
 
     @property
@@ -94,7 +96,8 @@ class HeldDirectory(DataDirectory):
         """Take the directory for this process; create it and its identity if new. Raises
         DirectoryLocked: another process holds it; the message names its pid. DirectoryCopied: it is
         a copy; the message names the remedies. KeyFileError: the signing key is missing or unsafe.
-        DataDirectoryError: it does not exist, or cannot be written."""
+        DataDirectoryError: it does not exist, cannot be written, or is a backup."""
+        _refuse_backup(path)
         lock = _take_lock(path, create)
         try:
             folder = path / "identity"
@@ -151,6 +154,15 @@ def remember_place(path: Path) -> None:
     here = msgspec.json.encode(_place_of(path / "identity" / KEY_FILE)) + b"\n"
     if not file.exists() or file.read_bytes() != here:
         replace(file, here)
+
+
+def _refuse_backup(path: Path) -> None:
+    """A node would write into it, and end it as a backup. One that was opened is a node."""
+    if (path / BACKUP_MANIFEST).exists() and not (path / "identity" / PLACE_FILE).exists():
+        raise DataDirectoryError(
+            f"{path} is a backup: make a data directory from it with "
+            f"'engramlog restore {path} --data DIR'"
+        )
 
 
 def _refuse_copy(path: Path) -> None:
@@ -215,6 +227,11 @@ def is_data_directory(path: Path) -> bool:
     return (path / "identity").is_dir() or (path / "log.db").is_file()
 
 
+def no_data_directory(path: Path) -> str:
+    """Says what is wrong with a folder that ``is_data_directory`` refuses."""
+    return f"{path} is not a data directory" if path.exists() else f"{path} does not exist"
+
+
 _held: WeakSet[HeldDirectory] = WeakSet()
 
 
@@ -239,7 +256,7 @@ def _keep_private(path: Path) -> None:
 def _take_lock(path: Path, create: bool) -> int:
     """The locked descriptor of the lock file, with our pid in it."""
     if not create and not is_data_directory(path):
-        raise DataDirectoryError(f"{path} is not a data directory")
+        raise DataDirectoryError(no_data_directory(path))
     try:
         if not path.is_dir():
             path.mkdir(mode=0o700, parents=True, exist_ok=True)

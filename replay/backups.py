@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from engramlog.eventlog.clock import Clock
-from engramlog.eventlog.directory import DataDirectory, remember_place
+from engramlog.eventlog.directory import BACKUP_MANIFEST, DataDirectory, remember_place
 from engramlog.eventlog.durable_file import digest_of, sync_file, sync_folder, write_new
 from engramlog.eventlog.engines.sqlite.copying import copy_database
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
@@ -27,7 +27,6 @@ from engramlog.replay.snapshot import copy_in_use
 from engramlog.replay.verify import verify_file
 
 FORMAT = 1
-MANIFEST = "manifest.json"
 TABLES = "projections.db"
 VECTORS = ("vectors-*.db", "embeddings.db", "deliveries.db")
 Progress = Callable[[str, int, int], None]
@@ -69,7 +68,8 @@ def make_backup(data: Path, target: Path, clock: Clock, progress: Progress) -> B
     directory = DataDirectory.inspect(data)
     existed = target.exists()
     if existed and any(target.iterdir()):
-        unfinished = "" if (target / MANIFEST).exists() else f", and this one has no {MANIFEST}"
+        whole = (target / BACKUP_MANIFEST).exists()
+        unfinished = "" if whole else f", and this one has no {BACKUP_MANIFEST}"
         raise BackupFault(f"{target} is not empty: a backup needs an empty folder{unfinished}")
     sources = _databases(directory)
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ def _fill(
     )
     for name in names:
         sync_file(target / name)
-    write_new(target / MANIFEST, _encode(manifest) + b"\n")
+    write_new(target / BACKUP_MANIFEST, _encode(manifest) + b"\n")
     sync_folder(target)
     progress("done", len(sources), len(sources))
     return manifest
@@ -158,11 +158,11 @@ def _describe_file(folder: Path, name: str) -> BackedUp:
 def read_manifest(backup: Path) -> BackupManifest:
     """The manifest of a backup. Raises BackupFault without a readable one."""
     try:
-        manifest = msgspec.json.decode((backup / MANIFEST).read_bytes(), type=BackupManifest)
+        manifest = msgspec.json.decode((backup / BACKUP_MANIFEST).read_bytes(), type=BackupManifest)
     except FileNotFoundError as fault:
-        raise BackupFault(f"{backup} is no whole backup: it has no {MANIFEST}") from fault
+        raise BackupFault(f"{backup} is no whole backup: it has no {BACKUP_MANIFEST}") from fault
     except (OSError, ValueError) as fault:
-        raise BackupFault(f"{backup / MANIFEST} cannot be read: {fault}") from fault
+        raise BackupFault(f"{backup / BACKUP_MANIFEST} cannot be read: {fault}") from fault
     if manifest.format != FORMAT:
         raise BackupFault(f"{backup} has format {manifest.format}, this release reads {FORMAT}")
     return manifest
@@ -183,7 +183,9 @@ def check_backup(backup: Path, progress: Progress) -> BackupManifest:
             raise BackupFault(f"{file.name} is not as it was backed up")
     fault = signature_fault(manifest.heads)
     if fault is not None or manifest.heads.node_id != manifest.node_id:
-        raise BackupFault(f"the signed heads in {MANIFEST} do not hold: {fault or 'other node'}")
+        raise BackupFault(
+            f"the signed heads in {BACKUP_MANIFEST} do not hold: {fault or 'other node'}"
+        )
     report = verify_file(
         backup / "log.db", origin=manifest.node_id, epoch=manifest.epoch, against=manifest.heads
     )

@@ -59,9 +59,9 @@ def test_the_layout_matches_the_format(data: Path) -> None:
 
 
 def test_a_missing_directory_is_made_only_when_asked(data: Path) -> None:
-    with pytest.raises(DataDirectoryError, match="not a data directory"):
+    with pytest.raises(DataDirectoryError, match="does not exist"):
         HeldDirectory.open(data, create=False)
-    with pytest.raises(DataDirectoryError, match="not a data directory"):
+    with pytest.raises(DataDirectoryError, match="does not exist"):
         DataDirectory.inspect(data)
     assert not data.exists()
 

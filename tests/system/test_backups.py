@@ -108,6 +108,15 @@ def test_a_damaged_backup_is_refused_by_name(backup: Path, name: str, damage: st
     assert not target.exists()
 
 
+def test_a_backup_is_not_opened_as_a_node_which_would_change_it(backup: Path) -> None:
+    for args in (("show", "user:a"), ("recall", "x"), ("serve", "--port", "0")):
+        done = engramlog(*args, "--data", backup)
+        assert done.returncode == 1
+        assert f"{backup} is a backup" in done.stderr
+        assert f"engramlog restore {backup} --data" in done.stderr
+    assert engramlog("backup", backup, "--check").returncode == 0
+
+
 def test_a_damaged_backup_fails_its_check(backup: Path) -> None:
     assert engramlog("backup", backup, "--check").returncode == 0
     (backup / "log.db").write_bytes((backup / "log.db").read_bytes()[:-1])

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engramlog.api.node.node import Node
+from engramlog.eventlog.directory import BACKUP_MANIFEST
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.tables.peers.peers import load_evidence, load_peer_streams
 from engramlog.projections.writing.commands import Done
-from engramlog.replay.backups import MANIFEST, check_backup, make_backup
+from engramlog.replay.backups import check_backup, make_backup
 from engramlog.replay.replication.state import load_state
 from engramlog.replay.verify import verify
 from tests.worlds import killed_inside
@@ -95,7 +96,7 @@ class Household:
     def backup(self, run: Callable[..., bool]) -> bool:
         target = self._folder / f"backup-{self._numbers}"
         killed = run("backup", target, "--data", self.node.folder, "--quiet")
-        if (target / MANIFEST).exists():
+        if (target / BACKUP_MANIFEST).exists():
             check_backup(target, _quiet)
         else:
             assert killed
