@@ -2,12 +2,12 @@
 
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 
@@ -87,11 +87,10 @@ def test_it_serves_until_interrupted_and_its_curl_lines_work(tmp_path: Path) -> 
                 lines.append(line)
                 if line.startswith("serving "):
                     break
-            urls = re.findall(r"curl -s '(http[^']+)'", "".join(lines))
-            assert len(urls) == 2
-            for url in urls:
-                with urlopen(url, timeout=10) as answer:
-                    assert answer.status == 200
+            commands = re.findall(r"\$ (curl .+)", "".join(lines))
+            assert len(commands) == 4
+            for command in commands:
+                subprocess.run([*shlex.split(command), "--fail"], check=True, timeout=10)
             os.kill(process.pid, signal.SIGINT)
             assert process.wait(20) == 0
     finally:

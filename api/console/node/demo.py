@@ -139,7 +139,7 @@ def _show_recall(client: Client, url: str, as_of: str | None) -> None:
     request_json = msgspec.json.encode(
         {name: body[name] for name in body if name in _SHOWN}
     ).decode()
-    _repeat(f"curl -s {url}/v1/recall -d '{request_json}'")
+    _repeat(f"curl -s {url}/v1/recall --json '{request_json}'")
 
 
 def _show_life(client: Client, url: str) -> None:
