@@ -14,7 +14,7 @@ from engramlog.api.node.process.process_tuning import settle_heap, take_short_tu
 from engramlog.api.node.process.serving import serve_in_background
 from engramlog.api.settings import Settings
 from engramlog.eventlog.clock import Clock
-from engramlog.eventlog.directory import is_data_directory
+from engramlog.eventlog.directory import is_data_directory, no_data_directory
 from engramlog.eventlog.errors import DirectoryLocked
 from engramlog.projections.embedding.choosing import follow_pin
 from engramlog.projections.embedding.settings import EmbeddingSettings
@@ -50,7 +50,7 @@ def open_node(
     """
     path = settings.data_dir
     if not create and not is_data_directory(path):
-        raise CommandError(f"{path} is not a data directory; name one with --data")
+        raise CommandError(f"{no_data_directory(path)}; name one with --data")
     usual = settings.set_valued_defaults and not imports
     with progress_bar("catching up", "event") as progress:
         node = Node.open(

@@ -4,6 +4,7 @@ directory. In each case it uses HTTP."""
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from engramlog.api.client.client import Client
 from engramlog.api.console.arguments import client_for_url, settings_of, url_of
 from engramlog.api.node.process.control_file import running_node
+from engramlog.eventlog.directory import is_data_directory
 
 if TYPE_CHECKING:  # only commands that open a directory load it
     from engramlog.api.console.opening import Embedding
@@ -48,6 +50,8 @@ def reach(
         return
     from engramlog.api.console.opening import HANDOVER_SECONDS_MAX, opened
 
+    if create and not is_data_directory(settings.data_dir):
+        print(f"engramlog: making the data directory {settings.data_dir}", file=sys.stderr)
     wait = HANDOVER_SECONDS_MAX if wait_seconds is None else wait_seconds
     with opened(settings, create=create, embedding=embedding, wait_seconds=wait) as client:
         yield client

@@ -106,21 +106,21 @@ def plain_text(name: str, given: str, wanted: str = "a text") -> str:
     """``given``. Raises TypeError unless it is a text: the encoder of requests would make one of
     bytes, dates and more."""
     if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
-        raise TypeError(f"{name}: give {wanted}, not a {type(given).__name__}")
+        raise TypeError(f"{name}: give {wanted}, not {type(given).__name__}")
     return given
 
 
 def text_list(name: str, given: Sequence[str]) -> list[str]:
     """``given`` as a list. Raises TypeError unless it is one of texts; a text is one of letters."""
     if isinstance(given, str) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{name}: give a list of texts, not a {type(given).__name__}")
+        raise TypeError(f"{name}: give a list of texts, not {type(given).__name__}")
     return [plain_text(name, each) for each in given]
 
 
 def whole_number(name: str, given: int) -> int:
     """``given``. Raises TypeError unless it is a whole number."""
     if not isinstance(given, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
-        raise TypeError(f"{name}: give a whole number, not a {type(given).__name__}")
+        raise TypeError(f"{name}: give a whole number, not {type(given).__name__}")
     return given
 
 

@@ -103,7 +103,7 @@ def test_what_precedes_the_damage_of_a_file_is_in_the_log(
         (lines(fact(1, confidence=1.5)), "confidence: must be from 0 to 1"),
         (lines(fact(1, value={"type": "number", "v": "x"})), "value.v: must be a number"),
         (lines(fact(1, valid_from="soon")), "valid_from: must be an RFC 3339 instant"),
-        (lines(fact(1, colour="red")), "unknown field `colour`"),
+        (lines(fact(1, colour="red")), "unknown field `colour`; 'engramlog import --help' shows"),
         (lines({"op": "forget"}), "op: must be one of assert, retract"),
         (lines({"op": "retract", "target": "x"}), "target: 'x' is not the key of an earlier line"),
         (lines({"op": "retract"}), "needs exactly one of target, id and match"),
@@ -300,6 +300,24 @@ def test_an_invalid_mapping_is_explained(tmp_path: Path, document: str, message:
     assert done.returncode == 1
     assert message in done.stderr
     assert not (tmp_path / "data").exists()
+
+
+def test_turns_of_a_mapped_chat_do_not_contradict_each_other_in_a_new_directory(
+    tmp_path: Path,
+) -> None:
+    said = {"entity": "user:{who}", "relation": "memory:said", "source": "chat:one",
+            "value": {"type": "text", "v": "{text}"}}  # fmt: skip
+    (tmp_path / "mapping.json").write_text(json.dumps({"rules": [{"line": said}]}))
+    turns = [{"who": "ann", "text": f"turn {number}"} for number in range(3)]
+    done = engramlog(
+        "import", "-", "--data", tmp_path / "data", "--mapping", tmp_path / "mapping.json",
+        stdin=lines(*turns), env={"STIGMEM_SET_VALUED_DEFAULTS": "true"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = facts_of(tmp_path / "data")
+    assert [(each["value"]["v"], each["contradicted"]) for each in found] == [
+        ("turn 2", False), ("turn 1", False), ("turn 0", False),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from engramlog.api.settings import Settings
 from engramlog.api.transfer.exporting import export_lines
 from engramlog.api.transfer.import_files import Receipts, read_lines
 from engramlog.api.transfer.importing import Importer, ImportReport, Options, Sink
+from engramlog.api.transfer.lines.base import LineError
 from engramlog.api.transfer.lines.line_kinds import AnyLine, decode_line, recorded_us
 from engramlog.api.transfer.mapping import load_mapping
 from engramlog.api.transfer.sinks import ControlSink, NodeSink
@@ -47,6 +48,7 @@ each line is JSON; op defaults to assert:
 
 examples:
   engramlog import facts.jsonl --data memory
+  engramlog import chat.jsonl --data memory --mapping mapping.json     (see docs/my-data.md)
   zcat facts.jsonl.gz | engramlog import - --data memory --quiet
   engramlog import history.jsonl --data new --clock-from-file
   engramlog import events.jsonl.gz --data memory --mapping congress.json --receipts receipts.jsonl
@@ -110,7 +112,7 @@ def _count(text: str) -> int:
 def run_import(args: argparse.Namespace) -> int:
     """Import a file; exit code 1 if the node refused a line."""
     mapping = None if args.mapping is None else load_mapping(args.mapping)
-    parse = decode_line if mapping is None else mapping.line
+    parse = _own_line if mapping is None else mapping.line
     first = () if mapping is None else mapping.first
     with ExitStack() as stack:
         raw = _open(args.file, stack)
@@ -131,6 +133,15 @@ def run_import(args: argparse.Namespace) -> int:
     return 1 if report.failed else 0
 
 
+def _own_line(text: bytes) -> AnyLine:
+    try:
+        return decode_line(text)
+    except LineError as fault:
+        if fault.field:
+            raise
+        raise LineError(f"{fault}; 'engramlog import --help' shows a line") from fault
+
+
 def _lines(args: argparse.Namespace, raw: IO[bytes]) -> Iterator[bytes]:
     """The file's lines, or those made from its table or notes."""
     reader = _reader(args)
@@ -140,6 +151,11 @@ def _lines(args: argparse.Namespace, raw: IO[bytes]) -> Iterator[bytes]:
 def _reader(args: argparse.Namespace) -> Reader | None:
     """What makes lines of the file, if it is a table or notes."""
     return READERS.get(Path(_unpacked(args)).suffix.lower()) if args.mapping is None else None
+
+
+def _is_export(args: argparse.Namespace) -> bool:
+    """Whether the file has lines of this program, which declare relations. Other files cannot."""
+    return args.mapping is None and _reader(args) is None
 
 
 def _unpacked(args: argparse.Namespace) -> str:
@@ -241,9 +257,7 @@ def _sink(
             raise CommandError(
                 f"{fault}; --clock-from-file needs the directory for itself: stop the node"
             ) from fault
-    # A table or notes cannot declare relations.
-    declares = _reader(args) is None
-    node = node_or_client(settings, lambda: open_node(settings, imports=declares))
+    node = node_or_client(settings, lambda: open_node(settings, imports=_is_export(args)))
     if isinstance(node, Client):
         return settings, ControlSink(stack.enter_context(node))
     stack.callback(node.close)
@@ -255,7 +269,7 @@ def _clocked_sink(
 ) -> NodeSink:
     clock = FixedClock(first_time or 0)
     begins = not (args.skip > 0 and has_file_clock(settings.data_dir))
-    node = open_node(settings, clock=clock, from_file=begins, imports=True)
+    node = open_node(settings, clock=clock, from_file=begins, imports=_is_export(args))
     stack.callback(node.close)
     return NodeSink(node, settings.value_bytes_max, clock=clock)
 

@@ -85,13 +85,14 @@ def run_remember(args: argparse.Namespace) -> int:
         raise CommandError(f"not stored: {answer['error']}")
     else:
         known = "" if "fact" in answer else " (already known)"
-        print(f"{owner} remembers{known}: {answer['id']}")
+        named = answer.get("fact", {"entity": owner})["entity"]
+        print(f"{named} remembers{known}: {answer['id']}")
     return 0 if answer["stored"] else 1
 
 
 def run_assert(args: argparse.Namespace) -> int:
     if (args.value is None) == (args.ref is None):
-        raise CommandError("give a VALUE, or --ref ENTITY, not both")
+        raise CommandError("give either a VALUE or --ref ENTITY")
     value = (
         _value(args.value, text=args.text) if args.ref is None else {"type": "ref", "v": args.ref}
     )

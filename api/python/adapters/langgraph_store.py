@@ -90,7 +90,7 @@ class EngramlogStore(BaseStore):
         before, made = await self._live(entity), None
         if op.value is not None:
             if not isinstance(op.value, dict):
-                raise TypeError(f"value: give a dict, not a {type(op.value).__name__}")
+                raise TypeError(f"value: give a dict, not {type(op.value).__name__}")
             plain = json.loads(json.dumps(op.value))  # keys are texts: mixed ones have no order
             text = json.dumps(plain, ensure_ascii=False, sort_keys=True)
             if [fact.value for fact in before] == [text]:

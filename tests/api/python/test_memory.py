@@ -381,22 +381,22 @@ def test_a_text_is_a_text(memory: Memory) -> None:
     wrong: Any = b"tea at four"
     number: Any = 1.5
     for message, request in {
-        "user: give a text, not a int": lambda: memory.remember("tea at four", user=cast("Any", 4)),
-        "text: give a text, not a bytes": lambda: memory.remember(wrong),
-        "about: give a text, not a bytes": lambda: memory.remember("tea", about=wrong),
-        "tags: give a list of texts, not a str": lambda: memory.remember("tea", tags="four"),
-        "tags: give a list of texts, not a NoneType": lambda: memory.remember(
+        "user: give a text, not int": lambda: memory.remember("tea at four", user=cast("Any", 4)),
+        "text: give a text, not bytes": lambda: memory.remember(wrong),
+        "about: give a text, not bytes": lambda: memory.remember("tea", about=wrong),
+        "tags: give a list of texts, not str": lambda: memory.remember("tea", tags="four"),
+        "tags: give a list of texts, not NoneType": lambda: memory.remember(
             "tea", tags=cast("Any", None)
         ),
-        "tags: give a text, not a bytes": lambda: memory.remember("tea", tags=[wrong]),
-        "entity: give a text, not a bytes": lambda: memory.assert_fact(wrong, "test:when", 4),
-        "relation: give a text, not a float": lambda: memory.assert_fact("user:a", number, 4),
-        "question: give a text, not a bytes": lambda: memory.recall(wrong),
-        "fact: give a Fact or its id, not a NoneType": lambda: memory.retract(cast("Any", None)),
-        "fact: give a Fact or its id, not a float": lambda: memory.forget(number),
-        "history: give an entity or a Fact, not a float": lambda: memory.history(number),
-        "as_of: give a datetime or a text, not a float": lambda: memory.as_of(number),
-        "valid_at: give a datetime or a text, not a float": lambda: memory.as_of(valid_at=number),
+        "tags: give a text, not bytes": lambda: memory.remember("tea", tags=[wrong]),
+        "entity: give a text, not bytes": lambda: memory.assert_fact(wrong, "test:when", 4),
+        "relation: give a text, not float": lambda: memory.assert_fact("user:a", number, 4),
+        "question: give a text, not bytes": lambda: memory.recall(wrong),
+        "fact: give a Fact or its id, not NoneType": lambda: memory.retract(cast("Any", None)),
+        "fact: give a Fact or its id, not float": lambda: memory.forget(number),
+        "history: give an entity or a Fact, not float": lambda: memory.history(number),
+        "as_of: give a datetime or a text, not float": lambda: memory.as_of(number),
+        "valid_at: give a datetime or a text, not float": lambda: memory.as_of(valid_at=number),
     }.items():
         with pytest.raises(TypeError, match=f"^{message}$"):
             request()
@@ -419,10 +419,10 @@ def test_a_limit_is_at_least_one(memory: Memory, limit: int) -> None:
 def test_a_limit_is_a_whole_number(memory: Memory, user: str, limit: Any) -> None:
     kept = memory.remember("tea at four", user=user)
     for request in (memory.facts, lambda limit: memory.neighbors(kept.entity, limit=limit)):
-        with pytest.raises(TypeError, match=r"^limit: give a whole number, not a "):
+        with pytest.raises(TypeError, match=r"^limit: give a whole number, not "):
             request(limit=limit)
     if limit is not None:
-        with pytest.raises(TypeError, match=r"^max_tokens: give a whole number, not a "):
+        with pytest.raises(TypeError, match=r"^max_tokens: give a whole number, not "):
             memory.facts().text(limit)
 
 
