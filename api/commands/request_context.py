@@ -192,7 +192,8 @@ class ReadingContext:
         ``rows``: of the slots, if the caller has them."""
         reader, node_id = self.node.reader, self.node.node_id
         chosen: I32 = np.asarray(slots, dtype=np.int32)
-        records = records_of(reader, view, chosen, moment, self.authorization, node_id, rows)
+        rights = self.authorization.reading()
+        records = records_of(reader, view, chosen, moment, rights, node_id, rows)
         mode = self.service.settings.sanitizer_mode
         return screen(reader, view, chosen, mode, whole=whole).show_all(records)
 
@@ -209,7 +210,8 @@ class ReadingContext:
         reader, node_id = self.node.reader, self.node.node_id
         if row is None:
             (row,) = reader.every_row([int(view.from_position[slot])])
-        record = record_of(row, volatile_of_one(view, slot, moment, self.authorization), node_id)
+        rights = self.authorization.reading()
+        record = record_of(row, volatile_of_one(view, slot, moment, rights), node_id)
         mode = self.service.settings.sanitizer_mode
         return screen(reader, view, np.int32(slot), mode, whole=whole).show(0, record)
 

@@ -123,7 +123,6 @@ def _prepare(call: Call, assertions: Assertions, index: int, item: Any) -> Prepa
     try:
         if _operation(item) == "retract":
             ask = validated(BatchRetract, item, "body", index)
-            call.check_served(ask.id)
             intent = RetractFact(
                 fact_id=ask.id,
                 reason=ask.reason,

@@ -25,7 +25,7 @@ from engramlog.api.schemas.values import FactValue, Instant, Model, Name
 from engramlog.eventlog.kinds import Scope
 from engramlog.eventlog.log import Idempotency
 from engramlog.projections.image.view import View
-from engramlog.projections.image.visible_facts import live
+from engramlog.projections.image.visible_facts import live, saying
 from engramlog.projections.moment import Moment, format_instant
 from engramlog.projections.normalization import normalize_ref
 
@@ -177,7 +177,10 @@ def get_intent(call: Call, query: MomentQuery) -> IntentRecord:
 def _found(call: Call, view: View, name: str, moment: Moment) -> IntentRecord | None:
     """The newest readable envelope under this name by the source of the first: no other source
     speaks under the name, and each only as itself."""
-    slots = live(view, call.authorization, moment, view.slots_about(name), include_expired=True)
+    rights = call.authorization
+    slots = live(view, rights, moment, view.slots_about(name), include_expired=True)
+    if not rights.may("read"):  # what was said in one's own name is known
+        slots = saying(view, slots, source=rights.own_source)
     records = [
         record
         for record in call.records(view, slots, moment)

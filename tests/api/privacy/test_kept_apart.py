@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.live import CONTROL_TOKEN, LiveNode
+from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 
 ENTITY = "stigmem://t.example/user/alice"
 
@@ -217,6 +217,58 @@ def test_a_caller_without_rights_learns_nothing_of_rivals(live: LiveNode, owner:
         method = "PATCH" if path == "attributes" else "POST"
         answer = live.call(method, f"/v1/facts/{theirs}/{path}", key=mute, json=body)
         assert answer.status_code == 404, answer.text
+
+
+def test_a_record_tells_a_caller_without_rights_of_no_rival(live: LiveNode, owner: str) -> None:
+    mute = live.mint("write", entity="agent:mute")
+    said = stated(live, mute, "two", "mute")
+    stated(live, owner, "one", "owner")
+    path = f"/v1/facts/{said['id']}"
+    body = {key: said[key] for key in ("entity", "relation", "value", "source", "scope")}
+    answers = [
+        live.call("POST", "/v1/facts", key=mute, json=body),
+        live.call("POST", "/v1/facts/batch", key=mute, json=[body]),
+        live.call("PATCH", f"{path}/attributes", key=mute, json={"topic": "x"}),
+        live.call("POST", "/v1/facts", key=owner, json=body | {"source": "agent:owner"}),
+    ]
+    records = [each.json() for each in answers]
+    records[1:3] = records[1]["results"][0]["fact"], records[2]["fact"]
+    assert [each["contradicted"] for each in records] == [False, False, False, True]
+
+
+@pytest.mark.parametrize("path", ["/v1/facts/{}/retract", "/v1/facts/batch"])
+def test_a_used_key_tells_no_unreadable_fact_from_an_absent_one(
+    live: LiveNode, owner: str, other: str, path: str
+) -> None:
+    """A key that was used before is refused for both alike."""
+    mute, used = live.mint("write", entity="agent:mute"), {"Idempotency-Key": "used"}
+    confidential = stated(live, owner, "one", "owner", level=2)["id"]
+    for key, theirs in ((other, confidential), (mute, stated(live, owner, "two", "owner")["id"])):
+        answer = live.call("POST", "/v1/facts", key=key, json=fact(source="agent:x"), headers=used)
+        assert answer.status_code == 201, answer.text
+        answers: list[tuple[int, str]] = []
+        for name in (theirs, "00000000-0000-7000-8000-000000000000"):
+            body: Any = [{"op": "retract", "id": name}] if "batch" in path else {}
+            for headers in (used, {}):
+                asked = live.call("POST", path.format(name), key=key, json=body, headers=headers)
+                answers.append((asked.status_code, asked.text))
+        assert answers[:2] == answers[2:]
+
+
+def test_an_intents_name_tells_a_caller_without_rights_of_no_other(
+    live: LiveNode, owner: str
+) -> None:
+    mute = live.mint("write", entity="agent:mute")
+    body = {"id": "intent:venue", "to": ["agent:b"], "goal": "book it"}
+    theirs = live.call("POST", "/v1/intents", key=owner, json=body | {"from": "agent:owner"})
+    assert theirs.status_code == 201, theirs.text
+    mine = body | {"from": "agent:mute", "goal": "sell it"}
+    said = live.call("POST", "/v1/intents", key=mute, json=mine)
+    assert (said.status_code, said.json()["goal"]) == (201, "sell it"), said.text
+    again = live.call("POST", "/v1/intents", key=mute, json=mine)
+    assert again.status_code == 409, "what was said in one's own name is known"
+    kept = live.call("GET", "/v1/intents/intent:venue", key=owner).json()
+    assert (kept["from"], kept["goal"]) == ("agent:owner", "book it")
 
 
 def test_receipts_of_questions_about_a_hidden_entity_are_hidden(live: LiveNode, owner: str) -> None:
