@@ -7,6 +7,7 @@ follow the protocol: ``{"detail": text}``, ``{"detail": {"code", "message", …}
 """
 
 import errno
+import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, TypeVar, cast
@@ -137,8 +138,7 @@ def refused(refusal: Refused) -> ApiError:
     if status is not None and refusal.code in SENTENCES:
         return _sentence(refusal.code, refusal.message)
     if status is None:
-        loc = ("body", refusal.field) if refusal.field else ("body",)
-        return invalid(refusal.code, loc, refusal.message)
+        return invalid_at(refusal.code, refusal.field or "", refusal.message)
     return coded(refusal.code, refusal.message)
 
 
@@ -188,6 +188,15 @@ def unprocessable(entries: list[dict[str, Any]]) -> ApiError:
 def invalid(kind: str, loc: Iterable[str | int], message: str, given: object = None) -> ApiError:
     """422 with one entry."""
     return unprocessable([entry(kind, loc, message, given)])
+
+
+def invalid_at(kind: str, path: str, message: str) -> ApiError:
+    """422 with one entry, for a place in the body such as ``$.stages[0].name`` or ``deltas.0``."""
+    parts = [int(part) if part.isdigit() else part for part in _PARTS.findall(path)]
+    return invalid(kind, ["body", *parts], message)
+
+
+_PARTS = re.compile(r"[^$.\[\]]+")
 
 
 def entries_of(fault: ValidationError, *where: str | int) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from engramlog.api.commands.garden_access import entered_garden
 from engramlog.api.http.auth import require
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import coded, invalid, refused
+from engramlog.api.http.errors import coded, invalid, invalid_at, refused
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.consolidator import (
     ConsolidationFailed,
@@ -127,7 +127,7 @@ async def put_rule(call: Call, body: RuleDocument) -> web.Response:
     try:
         rule = new_rule(document)
     except RuleError as fault:
-        raise invalid("invalid_rule", ("body", fault.path), fault.reason) from fault
+        raise invalid_at("invalid_rule", fault.path, fault.reason) from fault
     rule = _placed(call, rule)
     await call.in_pool(lambda: _check_replaceable(call, rule_id))
     done = await call.do(ConsolidationRuleSet(rule_id=rule_id, document=rule.document()))

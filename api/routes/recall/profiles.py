@@ -6,7 +6,7 @@ from msgspec import Struct
 from pydantic import RootModel
 
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import coded, invalid
+from engramlog.api.http.errors import coded, invalid, invalid_at
 from engramlog.api.http.routing import Routes
 from engramlog.eventlog.kinds import ProfileSet
 from engramlog.projections.recall.profile import (
@@ -75,9 +75,7 @@ async def put_profile(call: Call, body: ProfileDocument) -> ProfileRecord:
     try:
         parse_profile(document)
     except ProfileError as fault:
-        parts = fault.path.removeprefix("$").split(".")
-        where: list[str | int] = ["body", *(part for part in parts if part)]
-        raise invalid("invalid_profile", where, fault.reason) from fault
+        raise invalid_at("invalid_profile", fault.path, fault.reason) from fault
     await call.do(ProfileSet(name=name, document=document), idempotency=call.idempotency())
     return _listed(name, document, "installed")
 

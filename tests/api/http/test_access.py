@@ -215,8 +215,11 @@ def test_without_keys_every_caller_is_the_operator(tmp_path: Path) -> None:
         put = live.call("PUT", "/v1/profiles/mine", json={**profile, "name": "mine"})
         assert put.status_code in (200, 201), put.text
         without = {name: each for name, each in profile.items() if name != "description"}
-        refused = live.call("PUT", "/v1/profiles/mine", json={**without, "name": "mine"})
-        assert [each["loc"] for each in refused.json()["detail"]] == [["body"]]
+        weightless = {**profile, "stages": [*profile["stages"], {"name": "lexical"}]}
+        last = len(profile["stages"])
+        for document, where in ((without, []), (weightless, ["stages", last])):
+            refused = live.call("PUT", "/v1/profiles/mine", json={**document, "name": "mine"})
+            assert [each["loc"] for each in refused.json()["detail"]] == [["body", *where]]
     finally:
         live.close()
 

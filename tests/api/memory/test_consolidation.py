@@ -328,35 +328,35 @@ def test_salience_gates_consolidation(live: LiveNode) -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "path"),
+    ("document", "where"),
     [
-        ({}, "$"),
-        ({"cadence": {}}, "$.cadence"),
-        ({"cadence": {"every": 0}}, "$.cadence"),
-        ({"cadence": {"every": 1, "cron": "* * * * *"}}, "$.cadence"),
-        ({"cadence": {"cron": "61 * * * *"}}, "$.cadence"),
-        ({"cadence": {"cron": "0 3 * * *", "tz": "Mars/Base"}}, "$.cadence"),
-        ({"cadence": {"every": 1}, "sql": "DROP"}, "$"),
-        ({"cadence": {"every": 1}, "salience": {"tau_seconds": 0}}, "$.salience.tau_seconds"),
+        ({}, []),
+        ({"cadence": {}}, ["cadence"]),
+        ({"cadence": {"every": 0}}, ["cadence"]),
+        ({"cadence": {"every": 1, "cron": "* * * * *"}}, ["cadence"]),
+        ({"cadence": {"cron": "61 * * * *"}}, ["cadence"]),
+        ({"cadence": {"cron": "0 3 * * *", "tz": "Mars/Base"}}, ["cadence"]),
+        ({"cadence": {"every": 1}, "sql": "DROP"}, []),
+        ({"cadence": {"every": 1}, "salience": {"tau_seconds": 0}}, ["salience", "tau_seconds"]),
         (
             {"cadence": {"every": 1}, "matchers": [
                 {"id": "m", "when": [{"field": "nope"}], "then": {"emit": "noop"}}]},
-            "$.matchers[0].when[0].field",
+            ["matchers", 0, "when", 0, "field"],
         ),
         (
             {"cadence": {"every": 1}, "matchers": [
                 {"id": "m", "when": [{"field": "content", "op": "regex", "value": "(a+)+b"}],
                  "then": {"emit": "noop"}}]},
-            "$.matchers[0].when[0].value",
+            ["matchers", 0, "when", 0, "value"],
         ),
     ],
 )  # fmt: skip
 def test_an_invalid_rule_is_never_stored(
-    refusing: LiveNode, document: dict[str, Any], path: str
+    refusing: LiveNode, document: dict[str, Any], where: list[str | int]
 ) -> None:
     answer = refusing.call("PUT", "/v1/consolidation/rules/r", json=document, key=admin(refusing))
     assert answer.status_code == 422
-    assert answer.json()["detail"][0]["loc"] == ["body", path]
+    assert answer.json()["detail"][0]["loc"] == ["body", *where]
 
 
 @pytest.mark.parametrize("dry_run", [True, False])

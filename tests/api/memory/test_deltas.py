@@ -210,7 +210,8 @@ def test_a_delta_without_a_mandatory_field_is_refused(live: LiveNode) -> None:
 def test_invalid_deltas(refusing: LiveNode, body: dict[str, Any], violation: str) -> None:
     answer = apply(refusing, body)
     assert answer.status_code == 422
-    assert answer.json()["detail"][0]["msg"] == violation
+    (entry,) = answer.json()["detail"]
+    assert (entry["msg"], entry["loc"]) == (violation, ["body", "deltas", 0])
 
 
 @pytest.mark.parametrize("confidence", [5.0, -0.1, "0.5", None, True])
