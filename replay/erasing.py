@@ -88,8 +88,10 @@ class Cleaner:
             the log's position, the erased facts and the keys of all texts that remain.
         snapshots: removed if they hold erased facts, before the tables are rewritten: a rebuild
             that started from one shows as another generation of the tables.
-        copies: whether the node is a replica: it cleans its own files, and leaves receipts to
-            its primary.
+        copies: whether another node signs the receipts now, as a replica's primary does: this one
+            only cleans its own files.
+        copied: whether another node has ever signed receipts in this log. They say nothing of this
+            node's files.
         further: more steps, by name, for other copies.
     """
 
@@ -106,6 +108,8 @@ class Cleaner:
         snapshots: Snapshots,
         further: dict[str, Callable[[list[int]], None]],
         copies: Callable[[], bool],
+        *,
+        copied: bool,
     ) -> None:
         self._copies = copies
         self._log = log
@@ -114,46 +118,58 @@ class Cleaner:
         self._identity = identity
         self._clock = clock
         self._link = link
+        self._copied = copied or self._clean_position_file.exists()
         self._archive = archive
         self._purge = purge_vectors
         self._snapshots = snapshots
         self._further = further
 
     def clean(self, note: Callable[[str], None] = lambda _step: None) -> list[str]:
-        """Clean up after every erasure without a receipt; returns those that got one. ``note`` is
-        called with the name of each step before it begins. Raises StorageError, WriterDegraded: a
-        file cannot be cleaned now; call again later."""
+        """Clean up after every unclean erasure; returns them. Those without a receipt get one,
+        unless another node signs. ``note`` is called with the name of each step before it begins.
+        Raises StorageError, WriterDegraded: a file cannot be cleaned now; call again later."""
+        done: list[str] = []
+        uncertified = self._uncertified()
+        if uncertified:
+            note("recall receipts")
+            done.append("recall receipts")
+            self._erase_receipts(uncertified)
+        newest = self._newest()
         waiting = self.unclean()
         if not waiting:
             return []
-        newest = self._newest()
-        steps = self._steps(waiting)
-        if self._copies():
-            del steps["recall receipts"]
-        for name, step in steps.items():
+        for name, step in self._steps(waiting).items():
             note(name)
             step()
-        if self._copies():
+            done.append(name)
+        if self._copied:
             replace(self._clean_position_file, str(newest).encode())
-            return waiting
-        note("receipt")
-        for erasure_id in waiting:
-            self._certify(erasure_id, list(steps))
+        if uncertified and not self._copies():
+            note("receipt")
+            for erasure_id in uncertified:
+                self._certify(erasure_id, done)
         return waiting
 
     def unclean(self) -> list[str]:
-        """Erasures to clean up after; on a replica, all since its last cleaning."""
-        if not self._copies():
-            return self._reader.ask(unclean)
-        try:
-            cleaned = int(self._clean_position_file.read_bytes())
-        except (FileNotFoundError, ValueError):
-            cleaned = 0
-        return self._reader.ask(erasures_after, cleaned)
+        """Erasures to clean up after: those without a receipt, and all since this node's last
+        cleaning if another may have signed theirs."""
+        found = self._uncertified()
+        if self._copied:
+            try:
+                cleaned = int(self._clean_position_file.read_bytes())
+            except (FileNotFoundError, ValueError):
+                cleaned = 0
+            found += self._reader.ask(erasures_after, cleaned)
+        return list(dict.fromkeys(found))
+
+    def _uncertified(self) -> list[str]:
+        """Erasures to sign a receipt for."""
+        return [] if self._copies() else self._reader.ask(unclean)
 
     @property
     def _clean_position_file(self) -> Path:
-        """The file with the position up to which a replica is clean."""
+        """The file with the position up to which this node's files are clean, if another node may
+        sign receipts."""
         return self._link.with_name("cleaned-position")
 
     def _newest(self) -> int:
@@ -166,7 +182,6 @@ class Cleaner:
             return self.positions(waiting)
 
         steps: dict[str, Callable[[], object]] = {
-            "recall receipts": lambda: self._erase_receipts(waiting),
             "log": lambda: self._exclusively(self._log.scrub),
             "snapshots": lambda: self._snapshots.remove_holding(positions()),
             "tables": lambda: self._scrub_tables(positions()),

@@ -14,6 +14,7 @@ from engramlog.projections.embedding.current import purge_files
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.tables.facts.erasures import find_erasure_receipt
 from engramlog.replay.erasing import Cleaner
+from engramlog.replay.replication.state import promoted_state
 
 RETRY_SECONDS = 30.0
 
@@ -141,4 +142,9 @@ def cleaner_of(
             "memory image": discard_images,
         },
         copies=lambda: not node.leads,
+        copied=(
+            node.shared is not None
+            or node.replica is not None
+            or promoted_state(node.directory.path) is not None
+        ),
     )
