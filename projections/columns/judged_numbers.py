@@ -1,13 +1,11 @@
-"""Which numbers have a property that takes long to find."""
+"""A property of numbers that takes long to find."""
 
 from collections.abc import Callable
 
 import numpy as np
 
-from engramlog.projections.arrays import I8, I32, Bool
+from engramlog.projections.arrays import I8, I32
 from engramlog.projections.ascending import distinct
-
-_NO, _YES = 1, 2
 
 
 class JudgedNumbers:
@@ -16,8 +14,8 @@ class JudgedNumbers:
     def __init__(self) -> None:
         self._judged: I8 = np.zeros(0, dtype=np.int8)
 
-    def among(self, numbers: I32, judge: Callable[[I32], Bool]) -> Bool:
-        """For each number. ``judge``: of numbers, ascending and each once."""
+    def of(self, numbers: I32, judge: Callable[[I32], I8]) -> I8:
+        """For each number. ``judge``: of numbers, ascending and each once; from 0 to 126."""
         judged = self._judged
         count = int(numbers.max(initial=-1)) + 1
         if count > len(judged):  # a thread that grows it at the same time judges some again
@@ -27,6 +25,6 @@ class JudgedNumbers:
         found = judged[numbers]
         if not found.all():
             new = distinct(numbers[found == 0])
-            judged[new] = np.where(judge(new), _YES, _NO)
+            judged[new] = judge(new) + 1
             found = judged[numbers]
-        return found == _YES
+        return found - 1

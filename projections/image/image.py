@@ -25,6 +25,7 @@ from engramlog.projections.columns.names.name_signatures import NameSignatures
 from engramlog.projections.columns.remembered_answers import Remembered
 from engramlog.projections.columns.sealed_facts import FactsCut, cut_of, restore, sections_of, unmap
 from engramlog.projections.columns.simhash import TextSignatures, signers
+from engramlog.projections.columns.spoken_texts import SpokenTexts
 from engramlog.projections.image.content_terms import ContentTerms
 from engramlog.projections.image.fact_texts import FactTexts
 from engramlog.projections.image.table_tail import TableTail
@@ -228,6 +229,8 @@ class MemoryImage:
         self.texts = FactTexts(facts.entities, facts.relations, facts.said, self.attributes.by_slot)
         self.machines = MachineNames(facts.entities)
         self.machine_sources = MachineNames(facts.sources)
+        self.machine_relations = MachineNames(facts.relations)
+        self.spoken = SpokenTexts(facts.said)
         self.content_terms = ContentTerms(facts.entities, facts.relations, facts.tokenize)
 
     def _position_of_event(self, event_id: bytes) -> int | None:

@@ -10,6 +10,7 @@ from engramlog.projections.authorization import Authorization
 from engramlog.projections.columns.fact_columns import ColumnView
 from engramlog.projections.columns.names.machine_names import MachineNames
 from engramlog.projections.columns.remembered_answers import Remembered
+from engramlog.projections.columns.spoken_texts import SpokenTexts
 from engramlog.projections.columns.tombstone_mask import Hiding
 from engramlog.projections.image.fact_texts import FactTexts
 from engramlog.projections.image.image import MemoryImage
@@ -42,6 +43,7 @@ class View(ColumnView):
         self.remembered: Remembered = image.remembered
         self.said: Sequence[str] = image.facts.said
         """By value number: the lexicon's text of the value."""
+        self.spoken: SpokenTexts = image.spoken
 
     def ages(self, slots: I32) -> Keys:
         """Sort keys of facts, for ``np.lexsort``: the older first, by the clock of the node that
@@ -229,6 +231,11 @@ class View(ColumnView):
     def machine_sources(self) -> MachineNames:
         """Which sources are assistants, tools and other machines."""
         return self._image.machine_sources
+
+    @property
+    def machine_relations(self) -> MachineNames:
+        """Which relations have a word for a machine."""
+        return self._image.machine_relations
 
     def sources_with(self, words: Sequence[str]) -> I32:
         """Sources with all these ``words_of`` a text in their display name, readable or not."""

@@ -10,6 +10,7 @@ from engramlog.eventlog.kinds import (
     FactAsserted,
     FactAttributes,
     FactDenied,
+    FactErased,
     FactRetracted,
     Parent,
     Payload,
@@ -128,6 +129,9 @@ class World:
 
     def retract(self, slot: int) -> None:
         self._append(FactRetracted(fact_ids=[self._ids[slot]]), NOW_US)
+
+    def erase(self, slot: int) -> None:
+        self._append(FactErased("erasure", events=[], fact_ids=[self._ids[slot]]), NOW_US)
 
     @property
     def facts(self) -> int:

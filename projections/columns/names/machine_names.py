@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from engramlog.projections.arrays import I32, Bool
+from engramlog.projections.arrays import I8, I32, Bool
 from engramlog.projections.columns.judged_numbers import JudgedNumbers
 from engramlog.projections.interner import Interner
 from engramlog.projections.normalization import entity_display
@@ -21,16 +21,16 @@ def is_machine(entity: str) -> bool:
 
 
 class MachineNames:
-    """Which entities are machines. Any thread may ask."""
+    """Which names are those of machines. Any thread may ask."""
 
     def __init__(self, names: Interner) -> None:
         self._names = names
         self._judged = JudgedNumbers()
 
     def among(self, numbers: I32) -> Bool:
-        """For each of the entities, given by number."""
-        return self._judged.among(numbers, self._are_machines)
+        """For each of the names, given by number."""
+        return self._judged.of(numbers, self._are_machines) > 0
 
-    def _are_machines(self, numbers: I32) -> Bool:
+    def _are_machines(self, numbers: I32) -> I8:
         found = [is_machine(self._names.text(number)) for number in numbers.tolist()]
-        return np.array(found, dtype=np.bool_)
+        return np.array(found, dtype=np.int8)

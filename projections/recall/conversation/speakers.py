@@ -2,8 +2,9 @@
 
 A name says who is meant, not what: "What does Ann cook?" resembles everything that Ann says. So the
 query vector is that of the question without the name, plus a share of the name. A speaker is an
-entity with many facts under one relation in one source, as in a conversation. Names of other things
-are the question's subject and stay.
+entity with many facts under one relation in one source, as in a conversation, or the same in other
+``layouts``: a source, or the label of many facts. Names of other things are the question's subject
+and stay.
 
 Only survivors count: an unreadable speaker is no speaker.
 """
@@ -22,7 +23,8 @@ from engramlog.projections.ascending import among, distinct
 from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.graph.smallest_names import with_most
 from engramlog.projections.normalization import entity_display
-from engramlog.projections.recall.conversation.channels import are_speech, said_by
+from engramlog.projections.recall.conversation.channels import said_by
+from engramlog.projections.recall.conversation.layouts import TRANSCRIPT, are_speech, layouts
 from engramlog.projections.text.stop_words import STOP_WORDS
 
 if TYPE_CHECKING:
@@ -105,11 +107,23 @@ def _is_speaker(survey: Survey, word: str) -> bool:
     often = np.flatnonzero(found >= SAID_MIN).astype(np.int32)
     often = with_most(view.entities, often, found[often], ENTITIES_MAX)
     name = set(words_of(word))
-    return any(
-        name.issubset(words_of(entity_display(view.entities.text(number))))
-        and _says_much(survey, slots[view.entity[slots] == number])
-        for number in often.tolist()
-    )
+    layout = layouts(survey, often)
+    for number, in_labels in zip(often.tolist(), layout >= TRANSCRIPT, strict=True):
+        own = slots[view.entity[slots] == number]
+        display = words_of(entity_display(view.entities.text(number)))
+        if name.issubset(display) and _says_much(survey, own):
+            return True
+        if in_labels and _labels_often(survey, own, name):
+            return True
+    return False
+
+
+def _labels_often(survey: Survey, slots: I32, name: set[str]) -> bool:
+    """Whether many of these facts begin with the same label, which holds the name."""
+    spoken = survey.view.spoken
+    numbers, counts = np.unique(spoken.labels(survey.view.value[slots]), return_counts=True)
+    often = numbers[(counts >= SAID_MIN) & (numbers >= 0)].tolist()
+    return any(name.issubset(words_of(spoken.names.text(number))) for number in often)
 
 
 def _says_much(survey: Survey, slots: I32) -> bool:
@@ -131,6 +145,6 @@ def are_said(survey: Survey, named: I32, slots: I32) -> Bool:
         for relation in distinct(relations).tolist():
             told = own[relations == relation]
             _, counts = np.unique(view.voices(told), return_counts=True)
-            if counts.max() >= SAID_MIN and are_speech(survey, told):
+            if counts.max() >= SAID_MIN and are_speech(view, told):
                 said |= among(slots, told)
     return said

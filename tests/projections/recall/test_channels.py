@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from engramlog.projections.recall.conversation.called_names import read_as
 from engramlog.projections.recall.conversation.channels import (
-    SAID_MIN,
-    channels,
     machine_said,
     said_by,
     speaker_name,
@@ -22,6 +20,8 @@ from engramlog.projections.recall.conversation.channels import (
 )
 from engramlog.projections.recall.conversation.context import ConversationContext
 from engramlog.projections.recall.conversation.conversations import conversations
+from engramlog.projections.recall.conversation.layouts import CHANNEL as CHANNEL_LAYOUT
+from engramlog.projections.recall.conversation.layouts import SAID_MIN, judge
 from engramlog.projections.recall.conversation.speakers import without_speakers
 from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages import lexical
@@ -87,7 +87,7 @@ def test_an_entity_whose_facts_are_gone_is_no_channel(gone: str) -> None:
     numbers = [found.view.entities.number(name) for name in (CHANNEL, gone)]
     asked = np.array(sorted(each for each in numbers if each is not None), dtype=np.int32)
     assert len(asked) == 2
-    assert channels(found, asked).tolist() == (asked == numbers[0]).tolist()
+    assert (judge(found, asked) == CHANNEL_LAYOUT).tolist() == (asked == numbers[0]).tolist()
 
 
 def test_sessions_that_are_sources_stay_conversations() -> None:
@@ -252,7 +252,9 @@ def test_entities_judged_together_are_judged_by_the_definition(
     found = at(world)
     rooms = found.view.entities
     numbers = np.arange(len(rooms), dtype=np.int32)
-    assert channels(found, numbers).tolist() == [expected(rooms.text(n)) for n in numbers.tolist()]
+    assert (judge(found, numbers) == CHANNEL_LAYOUT).tolist() == [
+        expected(rooms.text(n)) for n in numbers.tolist()
+    ]
 
 
 def changes(values: list[str]) -> int:
@@ -271,7 +273,7 @@ def test_judging_many_entities_takes_no_more_steps_than_few() -> None:
         asked = np.arange(len(found.view.entities), dtype=np.int32)
         steps: list[str] = []
         sys.setprofile(lambda _frame, event, _arg: steps.append(event))
-        channels(found, asked)
+        judge(found, asked)
         sys.setprofile(None)
         return steps.count("call")
 

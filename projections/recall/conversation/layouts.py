@@ -1,0 +1,197 @@
+"""How clients store conversations, judged for each entity.
+
+Mostly a source is a conversation, and its facts' entities are the speakers. Two other ways show in
+the facts of one entity, in sentences. In a **channel**, sources state them in turns, under one
+relation: the sources are the speakers. In a **transcript**, texts begin with their speakers' names,
+or one of the relations is a machine's, as in ``user_said`` and ``assistant_said``.
+
+Only survivors count: facts that the caller may not read decide nothing.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engramlog.projections.arrays import I8, I32, I64, Bool
+from engramlog.projections.ascending import distinct
+from engramlog.projections.columns.judged_numbers import JudgedNumbers
+from engramlog.projections.image.view import VOICE_BASE
+
+if TYPE_CHECKING:
+    from engramlog.projections.image.view import View
+    from engramlog.projections.recall.request_facts import Survey
+
+PLAIN, CHANNEL, TRANSCRIPT, SESSIONS = range(4)
+"""``SESSIONS`` is a transcript of several sources, each a conversation."""
+SPEAKERS_MIN = 2
+SAID_MIN = 3
+"""Facts from a voice, or under a label, that make it a speaker."""
+LABELLED_MIN = 0.8
+"""The least share of a transcript's facts that begin with the name of such a speaker."""
+LOOKED_MAX = 2000
+"""How many facts of an entity are looked at, the first ones."""
+SAMPLE = 16
+"""How many of these are read first: of other entities, no more."""
+FILLERS_MIN = 0.2
+"""The least share of stop-words in speech,"""
+WORDS_MIN = 12
+"""or the least number of words in a value."""
+
+
+def layouts(survey: Survey, entities: I32) -> I8:
+    """The layout of each entity."""
+    judged: JudgedNumbers = survey.surviving.survivors.derived("layouts", JudgedNumbers)
+    return judged.of(entities, partial(judge, survey))
+
+
+def judge(survey: Survey, entities: I32) -> I8:
+    """The layout of each entity, in one pass; only those that may be channels are looked at one by
+    one. An erasure meanwhile may leave an entity without facts."""
+    view, count = survey.view, len(entities)
+    slots, lengths = view.entity_lists(entities)
+    of = np.repeat(np.arange(count), lengths)
+    kept = survey.survivor_mask[slots]
+    slots, of = slots[kept], of[kept]
+    kept = (_place(of, count) < LOOKED_MAX) & (view.object[slots] < 0)
+    slots, of = slots[kept], of[kept]
+    transcripts = _told_by_relations(view, slots, of, count)
+    kept = _of_first_relation(of, view.relation[slots])
+    slots, of = slots[kept], of[kept]
+    transcripts |= _told_by_labels(view, slots, of, count)
+    groups, _ = _often(of, view.voices(slots))
+    voiced = np.bincount(groups, minlength=count) >= SPEAKERS_MIN
+    found = np.where(transcripts, np.where(voiced, SESSIONS, TRANSCRIPT), PLAIN).astype(np.int8)
+    maybe = voiced & ~transcripts
+    kept = maybe[of]
+    maybe &= _are_speech(view, slots[kept], of[kept], count)
+    for at in np.flatnonzero(maybe).tolist():
+        first, end = of.searchsorted([at, at + 1]).tolist()
+        if _is_channel(survey, slots[first:end]):
+            found[at] = CHANNEL
+    return found
+
+
+class Runs:
+    """Equal pairs of two columns: ``order`` has the places pair after pair, those of a pair
+    ascending; ``first`` is the first place of each pair, ``count`` how many it has."""
+
+    def __init__(self, groups: I64, values: I32 | I64) -> None:
+        self.order: I64 = np.lexsort((values, groups))
+        groups, values = groups[self.order], values[self.order]
+        follows = (groups[1:] == groups[:-1]) & (values[1:] == values[:-1])
+        begins = np.flatnonzero(np.concatenate([np.ones(min(len(groups), 1), np.bool_), ~follows]))
+        self.first: I64 = self.order[begins]
+        self.count: I64 = np.diff(begins, append=len(groups))
+
+
+def _place(of: I64, count: int) -> I64:
+    """The place of each within its group, of so many groups, which ascend."""
+    places: I64 = np.arange(len(of)) - of.searchsorted(np.arange(count))[of]
+    return places
+
+
+def _of_first_relation(of: I64, relations: I32) -> Bool:
+    """Which places, ascending by ``of``, have the relation that most of their group have; of equal
+    ones, that of the first place."""
+    runs = Runs(of, relations)
+    group = of[runs.first]
+    best = np.lexsort((runs.first, -runs.count, group))
+    most = np.zeros(len(best), dtype=np.bool_)
+    most[best[group[best].searchsorted(distinct(group))]] = True
+    kept = np.empty(len(of), dtype=np.bool_)
+    kept[runs.order] = np.repeat(most, runs.count)
+    return kept
+
+
+def _often(groups: I64, values: I32 | I64) -> tuple[I64, I64]:
+    """Each pair that is there ``SAID_MIN`` times: its group, and how many times."""
+    runs = Runs(groups, values)
+    often = runs.count >= SAID_MIN
+    return groups[runs.first[often]], runs.count[often]
+
+
+def _told_by_relations(view: View, slots: I32, of: I64, count: int) -> Bool:
+    """Which of so many groups of facts are transcripts with a relation that is a machine's."""
+    by_machine = view.machine_relations.among(view.relation[slots])
+    asked = (np.bincount(of, by_machine, minlength=count) >= SAID_MIN)[of]
+    slots, of, by_machine = slots[asked], of[asked], by_machine[asked]
+    groups, _ = _often(of, view.relation[slots])
+    several = np.bincount(groups, minlength=count) >= SPEAKERS_MIN
+    speech = _are_speech(view, slots[by_machine], of[by_machine], count)
+    slots = view.by_age(slots, of)
+    return several & speech & _take_turns(view, slots, of, view.relation[slots], count)
+
+
+def _told_by_labels(view: View, slots: I32, of: I64, count: int) -> Bool:
+    """Which of so many groups of facts are transcripts with labels: several labels, and few facts
+    without these."""
+    facts = np.bincount(of, minlength=count)
+    asked = (facts >= SPEAKERS_MIN * SAID_MIN)[of] & (_place(of, count) < SAMPLE)
+    labelled = of[asked][view.spoken.labels(view.value[slots[asked]]) >= 0]
+    enough = np.maximum(LABELLED_MIN * np.minimum(facts, SAMPLE), 1)
+    asked = (np.bincount(labelled, minlength=count) >= enough)[of]
+    slots, of = view.by_age(slots[asked], of[asked]), of[asked]
+    labels = view.spoken.labels(view.value[slots])
+    groups, counts = _often(of[labels >= 0], labels[labels >= 0])
+    covered = np.bincount(groups, counts, minlength=count) >= LABELLED_MIN * facts
+    several = np.bincount(groups, minlength=count) >= SPEAKERS_MIN
+    turns = _take_turns(view, slots, of, labels, count)
+    return covered & several & turns & _are_speech(view, slots, of, count)
+
+
+def _take_turns(view: View, slots: I32, of: I64, speakers: I32, count: int) -> Bool:
+    """In which of so many groups of facts, by age, the speakers change often, and more often than
+    the sources: where both change together, the sources are the speakers."""
+    moves = _changes(of, view.voices(slots), count)
+    return _changes(of, speakers, count) > np.maximum(SAID_MIN, 2 * moves)
+
+
+def _changes(of: I64, values: I32 | I64, count: int) -> I64:
+    """How often the values change in each of so many groups."""
+    changed = (values[1:] != values[:-1]) & (of[1:] == of[:-1])
+    return np.bincount(of[1:][changed], minlength=count)
+
+
+def _is_channel(survey: Survey, own: I32) -> bool:
+    """Whether these facts about one entity, which are speech, change their source more often, in
+    the order of age, than these sources change entities meanwhile. A person whose sessions are
+    sources has it the other way round."""
+    view = survey.view
+    voices, counts = np.unique(view.voices(own), return_counts=True)
+    often = voices[counts >= SAID_MIN]
+    if len(distinct(often % VOICE_BASE)) < SPEAKERS_MIN:
+        return False
+    turns = _moves(view.voices(view.by_age(own)))
+    moves = 0
+    for voice in often.tolist():
+        listed = view.source_slots(voice % VOICE_BASE)
+        first, last = np.searchsorted(listed, own[[0, -1]]).tolist()
+        said = listed[first : last + 1]
+        said = said[survey.survivor_mask[said]]
+        moves += _moves(view.entity[view.by_age(said[view.voices(said) == voice])])
+        if moves >= turns:
+            return False
+    return True
+
+
+def _moves(values: I32 | I64) -> int:
+    return int(np.count_nonzero(values[1:] != values[:-1]))
+
+
+def are_speech(view: View, slots: I32) -> bool:
+    """Whether the first of these facts are in sentences, as people and assistants write to each
+    other."""
+    return bool(_are_speech(view, slots, np.zeros(len(slots), dtype=np.int64), 1)[0])
+
+
+def _are_speech(view: View, slots: I32, of: I64, count: int) -> Bool:
+    """The same for each of so many groups of facts; False without facts."""
+    kept = _place(of, count) < SAMPLE
+    of = of[kept]
+    words, fillers = view.spoken.words(view.value[slots[kept]])
+    total = np.bincount(of, words, minlength=count)
+    long = total >= WORDS_MIN * np.bincount(of, minlength=count)
+    return ((np.bincount(of, fillers, minlength=count) >= FILLERS_MIN * total) | long) & (total > 0)
