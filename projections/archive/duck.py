@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     import duckdb
 
 
-def cursor() -> duckdb.DuckDBPyConnection:
-    """A connection to the process's one database, for the caller to close; its registrations are
-    private. Opening a database takes about twenty times as long as most statements."""
-    return _shared().cursor()
+@contextmanager
+def cursor() -> Generator[duckdb.DuckDBPyConnection]:
+    """A connection to the process's one database; its registrations are private. Opening a database
+    takes about twenty times as long as most statements. Raises as ``memory_errors``."""
+    with memory_errors(), _shared().cursor() as db:
+        yield db
 
 
 def database() -> duckdb.DuckDBPyConnection:
@@ -43,12 +45,25 @@ _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def file_errors(of: str) -> Generator[None]:
-    """Turn DuckDB's and the system's errors into the log's. Only the node's log names the files."""
+def memory_errors() -> Generator[None]:
+    """Turn DuckDB's lack of memory into Python's: MemoryError."""
     import duckdb
 
     try:
         yield
+    except duckdb.OutOfMemoryException as fault:
+        raise MemoryError(str(fault).split("\n", 1)[0]) from fault
+
+
+@contextmanager
+def file_errors(of: str) -> Generator[None]:
+    """Turn DuckDB's and the system's errors into the log's, and as ``memory_errors``. Only the
+    node's log names the files."""
+    import duckdb
+
+    try:
+        with memory_errors():
+            yield
     except (OSError, duckdb.IOException) as fault:
         _log.warning("the files of %s cannot be written: %s", of, fault)
         if "No space left" in str(fault):

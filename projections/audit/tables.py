@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from engramlog.projections.archive.duck import cursor, literal
+from engramlog.projections.archive.duck import cursor, file_errors, literal
 
 
 def as_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
@@ -24,9 +24,10 @@ def as_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
 
 
 def as_parquet(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
-    """A Parquet file; column types come from the values."""
+    """A Parquet file; column types come from the values. Raises StorageFull or StorageFailed
+    if a file on the way cannot be written."""
     names = _unique(columns)
-    with tempfile.TemporaryDirectory(prefix="engramlog-") as folder:
+    with file_errors("a Parquet table"), tempfile.TemporaryDirectory(prefix="engramlog-") as folder:
         lines, target = Path(folder) / "rows.ndjson", Path(folder) / "rows.parquet"
         encoder = msgspec.json.Encoder()
         with lines.open("wb") as file:
