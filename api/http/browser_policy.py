@@ -73,7 +73,7 @@ class BrowserPolicy:
         if hdrs.AUTHORIZATION not in headers and request.body_exists:
             declared = headers.get(hdrs.CONTENT_TYPE, "").partition(";")[0]
             if declared.strip().lower() in SIMPLE_TYPES:
-                message = "declare the body with Content-Type: application/json"
+                message = "declare the body with Content-Type: application/json (curl --json)"
                 raise coded("unsupported_media_type", message)
 
     def _check_names(self, request: web.Request, origin: str | None) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from engramlog.api.node.node import Node
 from tests.worlds.processes import engramlog, environment, fact, serving
 
 COMMANDS = (
@@ -168,6 +169,22 @@ def test_a_question_does_not_create_a_missing_directory(tmp_path: Path) -> None:
         assert done.returncode == 1
         assert "does not exist" in done.stderr
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("key list", "no keys"),
+        ("capability list", "no capabilities"),
+        ("hold list", "no legal holds"),
+        ("tombstone list", "no tombstones"),
+        ("erase status", "no erasures"),
+    ],
+)
+def test_an_empty_list_says_so(tmp_path: Path, command: str, said: str) -> None:
+    Node.open(tmp_path / "new").close()
+    done = engramlog(*command.split(), "--data", tmp_path / "new")
+    assert (done.returncode, done.stdout) == (0, f"{said}\n")
 
 
 def test_a_missing_file_is_named_in_one_line(data: Path, tmp_path: Path) -> None:

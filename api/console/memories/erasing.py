@@ -41,6 +41,7 @@ ERASURES = table(
         "status": lambda each: f"waiting: {each['error']}" if each["error"] else each["status"],
     },
     "erasures",
+    empty="no erasures",
 )
 NEWEST = Request("GET /v1/erasures", ERASURES, embedding="pinned")
 ONE = Request(
@@ -57,6 +58,7 @@ HOLDS = table(
         "reason": "reason",
     },
     "holds",
+    empty="no legal holds",
 )
 
 

@@ -33,6 +33,7 @@ LIST = Request(
             "stands": lambda each: "yes" if each["stands"] else "no",
         },
         "tombstones",
+        empty="no tombstones",
     ),
     fields=lambda _: {"limit": 500},
 )

@@ -1,6 +1,7 @@
 """``engramlog ui``: the console in a browser, on a running node or on its own."""
 
 import argparse
+import sys
 import webbrowser
 from contextlib import closing
 
@@ -40,8 +41,13 @@ def run_ui(args: argparse.Namespace) -> int:
     # No keys: only this machine has access, and the user who starts it can read the files too.
     settings = settings_of(args, auth_required=False, host="127.0.0.1")
     with closing(open_node(settings, embedding=settings.embedding)) as node:
-        run(node, settings, lambda final: _show(final.public_url, open_it=not args.no_browser))
+        run(node, settings, lambda final: _serve(final.public_url, open_it=not args.no_browser))
     return 0
+
+
+def _serve(url: str, *, open_it: bool) -> None:
+    print("engramlog: serving the console; Ctrl-C stops", file=sys.stderr)
+    _show(url, open_it=open_it)
 
 
 def _show(url: str, *, open_it: bool) -> None:

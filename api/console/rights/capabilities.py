@@ -45,7 +45,7 @@ examples:
 COLUMNS = ("token_id", "status", "subject", "verb", "object", "expiry", "issuer", "description")
 LIST = Request(
     "GET /v1/capabilities",
-    table({name: name for name in COLUMNS}),
+    table({name: name for name in COLUMNS}, empty="no capabilities"),
     part="capabilities",
     page_max=500,
     fields=lambda args: {"limit": args.limit, **everybodys(args)},

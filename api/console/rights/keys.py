@@ -40,7 +40,8 @@ LIST = Request(
             "sources": lambda key: ",".join(key.get("sources", ())),
             "expires": lambda key: day(key["expires_at"]),
             "description": lambda key: key.get("description"),
-        }
+        },
+        empty="no keys",
     ),
     listed=True,
     fields=everybodys,
