@@ -26,7 +26,7 @@ from engramlog.projections.audit.sandbox import (
     run_sql,
 )
 from engramlog.projections.audit.statement_task import StatementLimits, Table
-from engramlog.projections.authorization import Authorization
+from engramlog.projections.authorization import OPEN_CLASS, Authorization
 from engramlog.projections.episodes.shown import Shown, hides
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import hidden_positions, known
@@ -132,6 +132,7 @@ def rights_of(view: View, authorization: Authorization) -> Rights:
         hidden=tuple(sorted(hidden_positions(view, authorization))),
         # To all but admins, even the absence of these events would reveal gardens.
         node=everything and authorization.may("admin"),
+        memories=authorization.ceiling >= OPEN_CLASS,
     )
 
 

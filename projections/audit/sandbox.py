@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +60,8 @@ class Rights(Struct, frozen=True, kw_only=True):
     node: bool = False
     hidden: tuple[int, ...] = ()
     """Positions of facts that are classified too high: no event may reveal them."""
+    memories: bool = True
+    """Whether episodes and deltas are readable: for classifications they are internal."""
 
     @property
     def partitions(self) -> list[str]:
@@ -112,6 +114,7 @@ SELECT {columns} FROM readable LEFT JOIN parts USING (position)
 WHERE position NOT IN (SELECT position FROM unseen)
 """
 _OF_MEMORY = ("episode_recorded", "delta_rejected")
+_MEMORIES = (*_OF_MEMORY, "delta_applied", "episode_accessed")
 _STREAMED = "SET threads=1; SET preserve_insertion_order=false"
 """One thread reads the files in order and writes what it has read. To sort the events, or to keep
 two threads' events in order, takes several times their bytes in memory."""
@@ -141,14 +144,14 @@ def extract_events(
         db.execute(
             f"CREATE VIEW readable AS SELECT * FROM {files}"
             f" WHERE position <= {position} AND regexp_extract(stream, '/[0-9]+/(.*)$', 1)"
-            f" IN ({', '.join(literal(each) for each in rights.partitions) or 'NULL'})"
+            f" IN ({_literals(rights.partitions) or 'NULL'})"
+            + ("" if rights.memories else f" AND kind NOT IN ({_literals(_MEMORIES)})")
         )
         unseen, parts = _erased_and_partial(db)
         if sees is not None:
-            kinds = ", ".join(literal(kind) for kind in _OF_MEMORY)
             partial = db.execute(
-                f"SELECT position, kind, detail FROM readable WHERE kind IN ({kinds})"
-                " AND detail IS NOT NULL"
+                "SELECT position, kind, detail FROM readable"
+                f" WHERE kind IN ({_literals(_OF_MEMORY)}) AND detail IS NOT NULL"
             ).fetchall()
             unseen += [
                 at for at, kind, said in partial if not sees(kind, msgspec.json.decode(said))
@@ -163,6 +166,10 @@ def extract_events(
             f"COPY ({_TOLD.format(columns=columns)}) TO {literal(str(target))}"
             f" (FORMAT parquet, ROW_GROUP_SIZE_BYTES {_GROUP_BYTES})"
         )
+
+
+def _literals(texts: Iterable[str]) -> str:
+    return ", ".join(map(literal, texts))
 
 
 def _redacted_column(column: str) -> str:

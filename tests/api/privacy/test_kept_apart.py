@@ -271,6 +271,29 @@ def test_an_intents_name_tells_a_caller_without_rights_of_no_other(
     assert (kept["from"], kept["goal"]) == ("agent:owner", "book it")
 
 
+def test_sql_shows_internal_memories_to_no_key_for_public_facts_alone(
+    live: LiveNode, owner: str
+) -> None:
+    spoken = {"user": "ann", "agent": "rag", "scope": "team"}
+    episode = spoken | {"session": "s", "content": "tea"}
+    lineage = {"source_episode_ids": ["e"], "promotion_ts": "2026-01-01T00:00:00Z"}
+    noop = lineage | {"kind": "noop", "rule_id": "r", "confidence": 1.0}
+    absent = noop | {"kind": "delete", "replaces": ["gone"]}
+    for path, body in (
+        ("/v1/episodes", episode),
+        ("/v1/deltas", spoken | {"deltas": [noop]}),
+        ("/v1/deltas", spoken | {"deltas": [absent]}),
+    ):
+        assert live.call("POST", path, key=owner, json=body).status_code in (200, 201, 409)
+    kinds = ("delta_applied", "delta_rejected", "episode_recorded")
+    sql = {"sql": f"SELECT kind FROM events WHERE kind IN {kinds} ORDER BY kind"}
+    for level, shown in ((1, kinds), (0, ())):
+        permissions = ("read", "audit.read", "admin")
+        key = live.mint(*permissions, entity=f"agent:a{level}", max_classification=level)
+        rows = live.call("POST", "/v1/time-travel/sql", key=key, json=sql).json()["rows"]
+        assert [kind for (kind,) in rows] == list(shown)
+
+
 def test_receipts_of_questions_about_a_hidden_entity_are_hidden(live: LiveNode, owner: str) -> None:
     stated(live, owner, "one", "owner")
     asked = {"query": "alice", "scope": "team", "entity": ENTITY}
