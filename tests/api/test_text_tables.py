@@ -5,6 +5,7 @@ from argparse import Namespace
 import pytest
 
 from engramlog.api.console import text_tables
+from engramlog.api.console.questions.ask import print_recall
 from engramlog.api.console.requests import table
 
 ID = "01a2098c-6d57-856a-967b-6938d84fee9e"
@@ -29,3 +30,19 @@ def test_a_list_says_whether_more_follow(mark: str, capsys: pytest.CaptureFixtur
     for after, shown in ((7, "id\na\nmore follow\n"), (None, "id\na\n")):
         show(Namespace(), {"items": [{"id": "a"}], mark: after})
         assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize("truncated", [True, False])
+@pytest.mark.parametrize("weak", [True, False, None])
+def test_a_recall_says_that_it_may_not_answer_and_how_to_get_more(
+    truncated: bool, weak: bool | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fact = {"entity": "user:ann", "relation": "memory:stored", "timestamp": "2026-05-01T00:00:00Z",
+            "value": {"type": "text", "v": "tea"}}  # fmt: skip
+    print_recall(
+        {"facts": [{"score": 0.1, "fact": fact}], "weak_evidence": weak, "hint": None,
+         "truncated": truncated, "total_scored": 2, "tokens_used": 41}
+    )  # fmt: skip
+    printed = capsys.readouterr().out
+    assert ("weak evidence" in printed) is (weak is True)
+    assert ("--limit or --budget" in printed) is truncated

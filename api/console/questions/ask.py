@@ -139,9 +139,11 @@ def print_recall(answer: dict[str, Any]) -> None:
         print("not searched: too many facts contain every word of it")
     else:
         print("nothing found")
+    if rows and answer["weak_evidence"]:
+        print("weak evidence: none of these may answer the question")
     if answer.get("hint"):
         print(f"hint: {_hint(answer['hint'])}")
-    cut = ", more did not fit" if answer["truncated"] else ""
+    cut = "; more with a higher --limit or --budget" if answer["truncated"] else ""
     print(f"{len(rows)} of {answer['total_scored']} facts, {answer['tokens_used']} tokens{cut}")
 
 
