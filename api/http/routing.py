@@ -16,7 +16,7 @@ from msgspec import UNSET, Struct
 from pydantic import BaseModel
 
 from engramlog.api.http.call import SESSION_HEADER, Call, Warns, warned
-from engramlog.api.http.errors import coded, plain
+from engramlog.api.http.errors import ApiError, coded, plain
 from engramlog.eventlog.errors import StorageError
 from engramlog.projections.image.reader import ATTEMPTS_MAX, PAUSE_SECONDS, ErasedMeanwhile
 
@@ -130,10 +130,11 @@ class Route(Struct, frozen=True, kw_only=True):
                 attempts -= 1
                 if not attempts:
                     raise
-            except StorageError as fault:
-                if not call.written:
+            except (StorageError, ApiError) as fault:
+                reason = fault if isinstance(fault, StorageError) else _unreadable(call, fault)
+                if not call.written or reason is None:
                     raise
-                message = f"it is written, but this node cannot read it back: {fault}"
+                message = f"it is written, but this node cannot read it back: {reason}"
                 raise coded("outcome_unknown", message) from fault
             await asyncio.sleep(PAUSE_SECONDS)  # an erasure leaves the tables before the image
         if given and getattr(made, "warnings", None) is UNSET:
@@ -145,6 +146,11 @@ class Route(Struct, frozen=True, kw_only=True):
             return await self.handler(call, **given)
         work = partial(self.handler, call, **given)
         return await (call.in_long_pool(work) if self.long else call.in_pool(call.checked(work)))
+
+
+def _unreadable(call: Call, fault: ApiError) -> str | None:
+    """Why the node may not find what the request has written, if it does not find something."""
+    return call.node.writer.degraded if fault.status == 404 else None
 
 
 QUERY = "query"

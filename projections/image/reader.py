@@ -131,6 +131,10 @@ class Reader:
         self.pool = TablesPool(link, image.tail.settle)
         self._kept = KeptRows(image)
         self.followers: list[Callable[[Sequence[Recorded]], None]] = []
+        self._withdrawn = False
+        self._load()
+
+    def _load(self) -> None:
         with self.pool.connection() as db:
             self.keys = KeyRing(load_keys(db))
             self.agent_keys: dict[str, AgentKeyRow] = load_agent_keys(db)
@@ -142,15 +146,20 @@ class Reader:
 
     def committed(self, events: Sequence[Recorded]) -> None:
         """Refresh after these published events. If the tables cannot be read, no key is valid until
-        the node restarts."""
+        it is called with the same events again and can read them."""
         if any(isinstance(event.payload, FactErased) for event in events):
             self._kept.clear()
         try:
-            self.refresh(events)
+            if self._withdrawn:
+                self._load()
+            else:
+                self.refresh(events)
         except Exception:
+            self._withdrawn = True
             self.keys, self.agent_keys = KeyRing(), {}
             self.capabilities = CapabilityRing()
             raise
+        self._withdrawn = False
         for follow in self.followers:
             try:
                 follow(events)

@@ -51,6 +51,8 @@ class CatchesUp:
         self._degraded: str | None = None
         self.broken: str | None = None
         self._on_commit = on_commit
+        self._untold: Sequence[Recorded] = ()
+        """Published events that ``on_commit`` could not take, because the tables were behind."""
         image.tail.write = self._write_tail
 
     @property
@@ -69,6 +71,8 @@ class CatchesUp:
         """Apply the log's events that the tables or the memory image lack. A rebuild may have
         brought the tables up already."""
         self.image.tail.settle()
+        if self._untold:
+            self._tell(self._untold)
         after = min(self.store.position, self.image.position)
         while page := self.log.read(after, CATCH_UP_PAGE_EVENTS):
             after = page[-1].position
@@ -77,8 +81,13 @@ class CatchesUp:
             fresh = [event for event in page if event.position > self.image.position]
             if fresh:
                 self.image.apply(fresh, page[-1].position)
-                self._on_commit(fresh)
+                self._tell(fresh)
         self.degraded = None
+
+    def _tell(self, published: Sequence[Recorded]) -> None:
+        self._untold = published
+        self._on_commit(published)
+        self._untold = ()
 
     def _write_tail(self, events: Sequence[Recorded]) -> None:
         """Write waiting events into the tables, in whichever thread needs them."""

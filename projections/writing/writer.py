@@ -359,10 +359,17 @@ class Writer(CatchesUp):
 
     def _show(self, events: Sequence[Recorded], position: int) -> None:
         """Publish. The log's events cannot be undone: a node that cannot publish them must stop
-        serving."""
+        serving. What ``on_commit`` reads from tables that are behind, it reads once they follow."""
         try:
             self.image.apply(events, position)
+        except Exception as fault:
+            self._break(fault)
+            return
+        try:
             self._on_commit(events)
+        except StorageError as fault:
+            self._untold = events
+            self.degraded = f"projections are behind the log: {fault}"
         except Exception as fault:
             self._break(fault)
 

@@ -15,8 +15,9 @@ from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.directory import DataDirectory
 from engramlog.eventlog.errors import StorageFull
 from engramlog.replay.verify import verify_file
+from tests.worlds.data_files import files_with
 from tests.worlds.failing_storage import FailingDisk
-from tests.worlds.live import LiveNode, fact
+from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 
 NOON_US = 1_780_000_000_000_000
 DAY_US = 86_400_000_000
@@ -119,6 +120,49 @@ def test_a_write_that_cannot_be_read_back_is_not_called_refused(
         assert [each["content"] for each in found] == ["tea"]
     finally:
         live.close()
+
+
+def test_keys_that_the_tables_cannot_take_are_valid_once_they_can(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    live = LiveNode(tmp_path / "data", auth_required=True)
+    try:
+        ann = live.key_of("ann")
+        live.call("GET", "/v1/conflicts", key=ann)  # the tables are up to date
+        disk.failing = "write", "projections", apsw.FullError
+        asked = {"raw_key": "b" * 40, "entity_uri": "agent:bob", "permissions": ["read"]}
+        made = live.call("POST", "/v1/auth/keys", key=CONTROL_TOKEN, json=asked)
+        assert (made.status_code, made.json()["detail"]["code"]) == (503, "outcome_unknown")
+        assert live.call("GET", "/v1/facts", key=ann).status_code == 401  # it may be revoked
+        disk.failing = None
+        assert ready(live) == (200, "")
+        for key in (ann, "b" * 40):
+            assert live.call("GET", "/v1/facts", key=key).status_code == 200
+        live.state(key=ann)
+    finally:
+        live.close()
+
+
+def test_an_erasure_that_the_tables_cannot_take_is_finished_once_they_can(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    live = LiveNode(tmp_path / "data")
+    try:
+        body = {"fact_ids": [live.state(v="zanzibar quokka 9911")["id"]]}
+        live.call("GET", "/v1/conflicts")  # the tables are up to date
+        disk.failing = "write", "projections", apsw.FullError
+        begun = live.call("POST", "/v1/erasures", key=CONTROL_TOKEN, json=body)
+        assert (begun.status_code, begun.json()["detail"]["code"]) == (503, "outcome_unknown")
+        assert held(live) == set()
+        disk.failing = None
+        assert ready(live) == (200, "")
+        repeated = live.call("POST", "/v1/erasures", key=CONTROL_TOKEN, json=body)
+        assert repeated.status_code == 404
+        [erasure] = live.call("GET", "/v1/erasures", key=CONTROL_TOKEN).json()["erasures"]
+        assert live.run(live.service().cleaning.wait(erasure["erasure_id"], 40.0))
+    finally:
+        live.close()
+    assert not files_with(tmp_path / "data", b"zanzibar quokka 9911")
 
 
 def test_a_log_that_is_moved_away_takes_no_writes_until_it_returns(tmp_path: Path) -> None:

@@ -342,7 +342,7 @@ def test_a_caller_who_no_longer_waits_does_not_end_the_writer(node: Node) -> Non
     assert len(ids(node)) == 2
 
 
-def test_without_readable_tables_no_key_is_valid(
+def test_while_the_tables_cannot_be_read_no_key_is_valid(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digests = [hashlib.sha256(name.encode()).hexdigest() for name in "ab"]
@@ -356,4 +356,8 @@ def test_without_readable_tables_no_key_is_valid(
     monkeypatch.setattr(node.reader, "refresh", away)
     node.write(KeyRevoked("key-0"))
     assert not any(node.reader.keys.lookup(digest, 1) for digest in digests)
-    assert "restart" in str(status_of_node(node)["degraded"])
+    assert "behind the log" in str(status_of_node(node)["degraded"])
+    monkeypatch.undo()
+    node.write(KeyIssued("key-2", "agent:a", ["read"], "0" * 64))
+    assert [node.reader.keys.lookup(digest, 1) is None for digest in digests] == [True, False]
+    assert status_of_node(node)["degraded"] is None
