@@ -20,12 +20,12 @@ def write_new(path: Path, data: bytes) -> None:
 
 @contextmanager
 def naming(path: Path) -> Generator[None]:
-    """Name the file in errors of writing: they know only its descriptor, or the file beside it that
-    is to take its place."""
+    """Name the file in errors of writing: they know only its descriptor, the file beside it that is
+    to take its place, or first the file that is copied."""
     try:
         yield
     except OSError as fault:
-        if str(fault.filename or path).startswith(str(path)):
+        if fault.filename2 == str(path) or str(fault.filename or path).startswith(str(path)):
             fault.filename = str(path)
         raise
 

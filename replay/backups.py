@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.directory import BACKUP_MANIFEST, DataDirectory, remember_place
-from engramlog.eventlog.durable_file import digest_of, sync_file, sync_folder, write_new
+from engramlog.eventlog.durable_file import digest_of, naming, sync_file, sync_folder, write_new
 from engramlog.eventlog.engines.sqlite.copying import copy_database
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
 from engramlog.eventlog.errors import EventLogError, StorageFailed
@@ -229,7 +229,8 @@ def _stage(backup: Path, manifest: BackupManifest, staged: Path, epoch: int | No
         target = staged / file.name
         if file.name == TABLES:
             target = new_generation(staged / TABLES)
-        shutil.copyfile(backup / file.name, target)
+        with naming(target):
+            shutil.copyfile(backup / file.name, target)
         sync_file(target)
         if file.name == TABLES:
             point_link(staged / TABLES, target)

@@ -130,7 +130,8 @@ class PrimaryFollower:
         page = self._source.fetch(head, last_hash, PAGE_EVENTS_MAX, wait_seconds)
         if page.node_id != self._node_id:
             raise ReplicationError(
-                f"the node that answers is {page.node_id}, this is a replica of {self._node_id}"
+                f"the node that answers is {page.node_id}, this is a replica of {self._node_id}: "
+                "to follow another node, even a promoted replica of this one, start a new directory"
             )
         self._connected, self._reason = True, None
         self._primary_position = page.head

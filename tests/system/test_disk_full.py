@@ -93,6 +93,22 @@ def test_a_backup_without_room_says_so(disk: Path, tmp_path: Path) -> None:
         assert "No space left on device" in refused.stderr
 
 
+def test_a_restore_without_room_names_the_copy_and_leaves_nothing(
+    disk: Path, tmp_path: Path
+) -> None:
+    with serving(tmp_path / "data", "--no-auth") as node:
+        node.client().post("/v1/facts", fact(1))
+    assert engramlog("backup", tmp_path / "backup", "--data", tmp_path / "data").returncode == 0
+    fill_up(disk / "filler")
+    refused = engramlog("restore", tmp_path / "backup", "--data", disk / "data")
+    assert refused.returncode == 1
+    assert f"{disk / 'data.restoring'}" in refused.stderr
+    assert "No space left on device" in refused.stderr
+    assert [each.name for each in disk.iterdir()] == ["filler"]
+    (disk / "filler").unlink()
+    assert engramlog("restore", tmp_path / "backup", "--data", disk / "data").returncode == 0
+
+
 def test_tables_without_room_to_be_made_are_named(disk: Path) -> None:
     """Where SQLite has no words of its own, and where it has."""
     with serving(disk / "data", "--no-auth") as node:
