@@ -80,6 +80,13 @@ class ReadingContext:
     def recall_authorization(self) -> Authorization:
         return recall_rights(self.service.settings.sanitizer_mode, self.caller.authorization)
 
+    @property
+    def sees_chains(self) -> bool:
+        """Whether the caller may see an event's number and neighbours in its stream. Only the
+        operator may: they count events that others may not know of."""
+        anonymous = self.caller.key_id is None and not self.service.settings.auth_required
+        return self.authorization.every_garden or anonymous
+
     def shown(self, view: View) -> Shown:
         """The episodes and deltas that the caller may see."""
         return Shown(view, self.authorization)

@@ -65,14 +65,17 @@ class AuditDesk:
         moment: Moment,
         sql: str,
         limits: StatementLimits,
+        *,
+        chains: bool,
     ) -> Table:
-        """Answer one statement over the events up to the moment that the caller may read. Raises
+        """Answer one statement over the events up to the moment that the caller may read, with
+        their numbers in streams if it sees ``chains``. Raises
         StatementRefused: it is not a statement, is wrong, or uses too much; StorageError: the files
         for it cannot be written."""
         check_statement(sql)
         with self._lock:
             with file_errors("audit statements"):
-                events, standing = self._files(view, authorization, moment)
+                events, standing = self._files(view, authorization, moment, chains)
             return run_sql(events, standing, sql, limits, self._started)
 
     def _started(self, process: subprocess.Popen[bytes]) -> None:
@@ -97,7 +100,9 @@ class AuditDesk:
                 shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = self._made = None
 
-    def _files(self, view: View, authorization: Authorization, moment: Moment) -> tuple[Path, Path]:
+    def _files(
+        self, view: View, authorization: Authorization, moment: Moment, chains: bool
+    ) -> tuple[Path, Path]:
         if self._folder is None:
             folder = self._archive.extracts_folder
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -106,7 +111,7 @@ class AuditDesk:
         kept = kept_positions(view, authorization)
         wanted = _Made(
             moment.position,
-            rights_of(view, authorization),
+            _rights_of(view, authorization, chains),
             self._erasures,
             tuple(sorted(view.hiding.names.items())),
             kept.tobytes(),
@@ -121,7 +126,7 @@ class AuditDesk:
         return events, standing
 
 
-def rights_of(view: View, authorization: Authorization) -> Rights:
+def _rights_of(view: View, authorization: Authorization, chains: bool) -> Rights:
     """The part of the log that a caller may read."""
     gardens = {view.gardens.text(number) for number in range(len(view.gardens))}
     readable = gardens if authorization.every_garden else gardens & authorization.gardens
@@ -133,6 +138,7 @@ def rights_of(view: View, authorization: Authorization) -> Rights:
         # To all but admins, even the absence of these events would reveal gardens.
         node=everything and authorization.may("admin"),
         memories=authorization.ceiling >= OPEN_CLASS,
+        chains=chains,
     )
 
 

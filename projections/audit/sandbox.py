@@ -62,6 +62,8 @@ class Rights(Struct, frozen=True, kw_only=True):
     """Positions of facts that are classified too high: no event may reveal them."""
     memories: bool = True
     """Whether episodes and deltas are readable: for classifications they are internal."""
+    chains: bool = False
+    """Whether to tell the events' numbers in their streams: without gaps, they count others."""
 
     @property
     def partitions(self) -> list[str]:
@@ -161,7 +163,7 @@ def extract_events(
         db.execute("CREATE TABLE parts (position BIGINT, kept VARCHAR[], said VARCHAR)")
         if parts:
             db.executemany("INSERT INTO parts VALUES (?, ?, ?)", parts)
-        columns = ", ".join(_redacted_column(column) for column in EVENT_COLUMNS)
+        columns = ", ".join(_redacted_column(column, rights.chains) for column in EVENT_COLUMNS)
         db.execute(
             f"COPY ({_TOLD.format(columns=columns)}) TO {literal(str(target))}"
             f" (FORMAT parquet, ROW_GROUP_SIZE_BYTES {_GROUP_BYTES})"
@@ -172,9 +174,11 @@ def _literals(texts: Iterable[str]) -> str:
     return ", ".join(map(literal, texts))
 
 
-def _redacted_column(column: str) -> str:
+def _redacted_column(column: str, chains: bool) -> str:
     """A column of the events, redacted in partly visible events. Causes that the caller may not
     read are not named."""
+    if column == "stream_seq" and not chains:
+        return "CAST(NULL AS BIGINT) AS stream_seq"
     if column == "fact_ids":
         return "coalesce(parts.kept, fact_ids) AS fact_ids"
     if column == "causation_id":

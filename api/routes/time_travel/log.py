@@ -227,7 +227,7 @@ def show_event(call: Call) -> LogEventAnswer:
         hlc=format_hlc(found.recorded.header.hlc),
         erased=found.stored.payload is None,
         payload=_payload(entry),
-        chain=_chain(found) if _sees_chains(call) else None,
+        chain=_chain(found) if call.sees_chains else None,
         causes=events_of(causes),
         consequences=events_of(consequences),
         correlation_id=id_text(first.event_id),
@@ -260,13 +260,6 @@ def _only_shown(payload: dict[str, Any], shown: frozenset[str]) -> dict[str, Any
     return {name: each for name, each in without(payload, named - shown).items() if name != "kind"}
 
 
-def _sees_chains(call: Call) -> bool:
-    """Whether the caller may see neighbours in a stream. Only the operator may: they count events
-    that others may not know of."""
-    anonymous = call.caller.key_id is None and not call.service.settings.auth_required
-    return call.authorization.every_garden or anonymous
-
-
 def _chain(found: Linked) -> ChainLink:
     header = found.recorded.header
     return ChainLink(
@@ -297,7 +290,7 @@ def _event(
         LogEvent,
         position=event.position,
         event_id=id_text(header.event_id),
-        stream_seq=header.stream_seq if _sees_chains(call) else None,
+        stream_seq=header.stream_seq if call.sees_chains else None,
         peer=event.peer,
         received_at=format_instant(event.received_at),
         causation_id=None if cause is None else id_text(cause.event.event_id),

@@ -139,7 +139,9 @@ async def sql(call: Call, body: SqlBody) -> web.Response:
     view, moment = call.at(MomentQuery(as_of=body.as_of))
     try:
         table = await call.in_long_pool(
-            lambda: call.service.desk.ask(view, call.authorization, moment, body.sql, limits),
+            lambda: call.service.desk.ask(
+                view, call.authorization, moment, body.sql, limits, chains=call.sees_chains
+            ),
             pool=call.service.statements,
         )
     except StatementRefused as fault:

@@ -38,7 +38,7 @@ def statements(monkeypatch: pytest.MonkeyPatch, live: LiveNode) -> Generator[lis
     """As many statements as one caller may ask at once; none ends before the block does."""
     go = threading.Event()
 
-    def ask(*_: object) -> Table:
+    def ask(*_: object, **__: object) -> Table:
         go.wait(30)
         return Table(["n"], ["INTEGER"], [[1]])
 

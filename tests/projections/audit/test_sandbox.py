@@ -67,10 +67,18 @@ def ask(
     rights: Authorization | None = None,
     position: int | None = None,
     limits: StatementLimits = LIMITS,
+    *,
+    chains: bool = False,
 ) -> Table:
     view = node.reader.pin()
     moment = Moment(view.position if position is None else position, node.clock.now_us())
-    return desk.ask(view, rights or all_rights(), moment, sql, limits)
+    return desk.ask(view, rights or all_rights(), moment, sql, limits, chains=chains)
+
+
+def test_numbers_in_streams_are_for_those_who_see_chains(node: Node, desk: AuditDesk) -> None:
+    sql = "SELECT DISTINCT stream_seq IS NULL FROM events"
+    for sees in (False, True):
+        assert ask(desk, node, sql, chains=sees).rows == [[not sees]]
 
 
 def test_facts_have_interval_and_confidence_of_the_moment(node: Node, desk: AuditDesk) -> None:
