@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from contextlib import closing
 
 import msgspec
 from aiohttp import web
@@ -163,13 +164,11 @@ async def compare_peer(call: Call) -> PeerComparison:
     """Compare this node's and a peer's copies of each other's streams and tombstones. Names the
     first difference. The peer's own comparison gives the same result."""
     row = peer_named(call)
-    source = call.service.peers.source(row)
     try:
-        theirs = await asyncio.to_thread(source.digests)
+        with closing(call.service.peers.source(row)) as source:
+            theirs = await asyncio.to_thread(source.digests)
     except PeerUnreachable as fault:
         raise coded("peer_unreachable", str(fault)) from fault
-    finally:
-        source.close()
     ours = await _digests(call, row, call.service.peers.open_scopes() & frozenset(theirs.scopes))
     rows = comparison(row.node_id, call.node.node_id, ours, theirs)
     first = next((each.name for each in rows if not each.equal), None)

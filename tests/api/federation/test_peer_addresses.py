@@ -42,6 +42,9 @@ def test_no_peer_is_called_at_a_private_address(
 
         refused = "not public" if host == NAME else "no address"
         until(lambda: all(refused in each for each in faults()))
+        path = "/v1/federation/peers/stigmem:node:somebody/compare"
+        compared = live.call("GET", path, key=CONTROL_TOKEN)
+        assert compared.json()["detail"]["code"] == "peer_unreachable"
         with pytest.raises(BlockingIOError):
             listener.accept()
 
