@@ -82,7 +82,8 @@ class VectorsInFile(Vectors):
         return products
 
     def _chunks_with_vectors(self, slots: I32, present: Bool) -> Iterator[tuple[I64, F32]]:
-        """Indices of slots with a vector, ascending, and the vectors: a few at a time."""
+        """Indices of slots with a vector, ascending, and the vectors: a few at a time. ``present``
+        loses those whose vector is damaged."""
         held = np.flatnonzero(present)
         order = np.argsort(slots[held], kind="stable")
         held, positions = held[order], self._starts()[slots[held[order]]]
@@ -91,6 +92,7 @@ class VectorsInFile(Vectors):
                 part = slice(start, start + self._file.rows_at_once)
                 found, rows = reading.rows(np.unique(positions[part]))
                 at = _indices_in(found, positions[part])
+                present[held[part][at < 0]] = False
                 yield held[part][at >= 0], rows[at[at >= 0]]
 
     def likely(self, query: F32, slots: I32, count: int) -> I64:

@@ -34,6 +34,8 @@ CACHE_SHARE = 16
 """Each connection's page cache, and each read of rows, takes at most this part of the budget."""
 CACHE_BYTES_MAX = 2 << 20
 _WRITTEN_ROWS = 2_000
+LENGTH_SQUARED_MAX = 1.01
+"""Of a unit vector, with the errors of its numbers."""
 _SCHEMA = """
 CREATE TABLE vectors (position INTEGER PRIMARY KEY, row BLOB NOT NULL) STRICT;
 CREATE TABLE state (
@@ -108,13 +110,15 @@ class Reading:
         return _pairs(found)
 
     def rows(self, positions: I64) -> tuple[I64, F32]:
-        """Those of some positions with a vector, ascending, and the vectors."""
+        """Those of some positions with a vector, ascending, and the vectors. A damaged vector that
+        is no unit any more is left out: one such number would spoil the scores of all facts."""
         found = self._db.execute(_ROWS, (apsw.carray(positions),)).fetchall()
         data = b"".join(cast("bytes", row) for _, row in found)
-        return (
-            np.array([position for position, _ in found], dtype=np.int64),
-            np.frombuffer(data, dtype="<f4").reshape(len(found), self._dimensions),
-        )
+        held = np.array([position for position, _ in found], dtype=np.int64)
+        rows = np.frombuffer(data, dtype="<f4").reshape(len(found), self._dimensions)
+        with np.errstate(over="ignore", invalid="ignore"):
+            whole = np.vecdot(rows, rows) < LENGTH_SQUARED_MAX
+        return (held, rows) if whole.all() else (held[whole], rows[whole])
 
 
 class VectorFile:

@@ -1,6 +1,7 @@
 """Vectors within a budget: the excess is in a file, and every answer is the same."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,23 @@ def test_a_damaged_file_is_deleted(tmp_path: Path) -> None:
     assert not again.restored()
     assert list(tmp_path.iterdir()) == []
     again.close()
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, 1e38, 8.0])
+def test_a_damaged_vector_spoils_no_other(tmp_path: Path, number: float) -> None:
+    vectors = kept(tmp_path / "search")
+    vectors.put(ALL, ROWS)
+    row = ROWS[7].copy()
+    row[3] = number
+    with closing(apsw.Connection(str(tmp_path / "search"))) as db:
+        db.execute("UPDATE vectors SET row=? WHERE position=?", (row.tobytes(), int(STARTS[7])))
+    query = units(1, 5)[0]
+    expected = in_memory().cosines(query, ALL)[0]
+    expected[7] = 0.0
+    cosines, present = vectors.cosines(query, ALL)
+    assert cosines.tolist() == expected.tolist()
+    assert np.flatnonzero(~present).tolist() == [7] == np.flatnonzero(~vectors.rows(ALL)[1]).tolist()
+    vectors.close()
 
 
 def test_vectors_of_erased_facts_leave_the_file(tmp_path: Path) -> None:
