@@ -19,6 +19,15 @@ def distinct(numbers: np.ndarray[Any, np.dtype[Number]]) -> np.ndarray[Any, np.d
     return ordered[first]
 
 
+def ranges(firsts: I64, ends: I64) -> I64:
+    """The numbers of ranges, each up to before its end, one after the other."""
+    sizes = ends - firsts
+    until = sizes.cumsum()
+    found: I64 = np.repeat(firsts - until + sizes, sizes)
+    found += np.arange(len(found))
+    return found
+
+
 def places(ascending: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> tuple[I64, Bool]:
     """The place of each number in an ascending array, and whether it is there; places of missing
     numbers are valid indices unless the array is empty."""

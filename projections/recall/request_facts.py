@@ -101,10 +101,16 @@ class Survey(Struct, frozen=True):
 
     def admits(self, slots: I32) -> I32:
         """Those of ``slots`` that pass the gate, in the given order."""
-        slots = slots[self.effective(slots) >= self.gate.effective_min]
-        if self.gate.contradicted or not len(slots):
-            return slots
-        return slots[~are_contradicted(self.view, slots, self.moment, self.authorization)]
+        return slots[self.admitted(slots)]
+
+    def admitted(self, slots: I32) -> Bool:
+        """Which of ``slots`` pass the gate."""
+        passed = self.effective(slots) >= self.gate.effective_min
+        if not self.gate.contradicted and passed.any():
+            passed[passed] = ~are_contradicted(
+                self.view, slots[passed], self.moment, self.authorization
+            )
+        return passed
 
     def walkable(self, slots: I32) -> I32:
         """Those of ``slots`` that the graph may follow."""

@@ -21,9 +21,8 @@ from engramlog.projections.normalization import entity_display
 from engramlog.projections.recall.conversation.channels import (
     speaker_name,
     speakers,
-    talk_slots,
-    talks,
 )
+from engramlog.projections.recall.conversation.conversations import conversations
 from engramlog.projections.recall.conversation.speakers import capitalised_words, is_speaker
 
 if TYPE_CHECKING:
@@ -104,14 +103,15 @@ def _partners(survey: Survey, slots: I32, said_by: Mapping[int, int]) -> dict[in
     speaker of each slot."""
     assert survey.context is not None
     partners: dict[int, int] = {}
-    talk_of = talks(survey, slots)
-    for talk in np.unique(talk_of).tolist():
-        said = talk_slots(survey, [talk], survey.context.facts_max)
-        together = np.unique(speakers(survey, said)).tolist()
+    found = conversations(survey, survey.context, slots)
+    number_of = found.of(slots)
+    for number in np.unique(number_of[number_of >= 0]).tolist():
+        first, end = found.number.searchsorted([number, number + 1]).tolist()
+        together = np.unique(speakers(survey, found.members[first:end])).tolist()
         if len(together) != TOGETHER:
             continue
         one, other = together
-        for slot in slots[talk_of == talk].tolist():
+        for slot in slots[number_of == number].tolist():
             partners[slot] = other if said_by[slot] == one else one
     return partners
 

@@ -5,7 +5,7 @@ Only survivors count: facts that the caller may not read make no conversation an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +18,7 @@ from engramlog.projections.recall.conversation.layouts import (
     CHANNEL,
     SAID_MIN,
     TRANSCRIPT,
+    are_speech,
     layouts,
 )
 
@@ -50,23 +51,23 @@ def talks(survey: Survey, slots: I32) -> I64:
     return found
 
 
-def talk_slots(survey: Survey, wanted: Sequence[int], facts_max: int) -> I32:
-    """The surviving facts of some conversations, one conversation after the other; none of a feed,
-    which has more than ``facts_max``."""
-    lists = [_listed(survey, talk, facts_max) for talk in wanted]
-    slots = np.concatenate([np.empty(0, dtype=np.int32), *lists])
-    return slots[talks(survey, slots) == np.repeat(wanted, [len(each) for each in lists])]
+def only_of_talks(survey: Survey, lists: Mapping[int, I32]) -> I32:
+    """Facts of talks' entities or sources, by talk: those of the talks, one after the other."""
+    slots = np.concatenate([np.empty(0, dtype=np.int32), *lists.values()])
+    sizes = [len(each) for each in lists.values()]
+    return slots[talks(survey, slots) == np.repeat([*lists], sizes).astype(np.int64)]
 
 
-def _listed(survey: Survey, talk: int, facts_max: int) -> I32:
-    """The surviving facts of an entity or of a voice, unless they are too many."""
+def listed(survey: Survey, talk: int, facts_max: int) -> I32:
+    """The surviving facts of a talk's entity or source, by slot; if there are more than
+    ``facts_max``, none unless they are speech: a feed has no conversations."""
     if talk >= ENTITY_BASE:
         kept = _surviving(survey, survey.view.entity_slots(talk - ENTITY_BASE))
     else:
         kept = _of_voice(survey, talk, FEED_READ * facts_max)
-        if len(kept) <= facts_max:
+        if len(kept) <= facts_max or are_speech(survey.view, kept):
             kept = _of_voice(survey, talk)
-    return kept if len(kept) <= facts_max else kept[:0]
+    return kept if len(kept) <= facts_max or are_speech(survey.view, kept) else kept[:0]
 
 
 def speakers(survey: Survey, slots: I32) -> I64:

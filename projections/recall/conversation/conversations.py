@@ -10,6 +10,7 @@ nothing and adds no distance.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,10 +18,10 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import I32, I64, Bool
-from engramlog.projections.ascending import distinct, places
+from engramlog.projections.ascending import distinct, places, ranges
 from engramlog.projections.columns.remembered_answers import Remembered
 from engramlog.projections.moment import HOUR_US, NO_START
-from engramlog.projections.recall.conversation.channels import talk_slots, talks
+from engramlog.projections.recall.conversation.channels import listed, only_of_talks, talks
 from engramlog.projections.recall.conversation.context import ConversationContext
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ CONVERSATIONS_KEPT_MAX = 32
 """Sets of voices whose conversations are kept: of many long ones, a set takes megabytes."""
 SAID_KEPT_MAX = 4096
 """Conversations whose facts are kept."""
+AROUND = 16
+"""How many facts of a long talk are looked at before and after each that is asked for."""
 
 
 class Conversations(Struct, frozen=True):
@@ -74,63 +77,92 @@ class Conversations(Struct, frozen=True):
         first = np.maximum(at - before, self.begins[at])
         end = np.minimum(at + (after + 1), self.ends[at])
         np.maximum(first[1:], end[:-1], out=first[1:])
-        sizes = end - first
-        until = sizes.cumsum()
-        found: I64 = np.repeat(first - until + sizes, sizes)
-        found += np.arange(len(found))
-        return found
+        return ranges(first, end)
 
 
 def conversations(survey: Survey, context: ConversationContext, slots: I32) -> Conversations:
-    """The conversations of ``slots``."""
-    wanted = tuple(distinct(talks(survey, slots)).tolist())
-    key = (wanted, context, survey.gate)
+    """The conversations of ``slots``; of a long talk only what was said around them."""
+    talk_of = talks(survey, slots)
+    wanted = tuple(distinct(talk_of).tolist())
+    said = _said(survey, context, wanted)
+    long = {talk: facts for talk, facts in said.items() if len(facts) > context.facts_max}
+    key = (wanted, context, survey.gate, slots.tobytes() if long else b"")
     kept: Remembered = survey.surviving.survivors.derived(
         "conversations", lambda: Remembered(CONVERSATIONS_KEPT_MAX)
     )
     found: Conversations | None = kept.get(key)
     if found is None:
-        found = _conversations_of(survey, context, wanted)
+        lists = [facts for talk, facts in said.items() if talk not in long]
+        stretches = np.repeat(np.arange(len(lists)), [len(facts) for facts in lists])
+        members = np.concatenate([np.empty(0, dtype=np.int32), *lists])
+        if long:
+            near, apart = _around(survey, long, slots, talk_of)
+            members = np.concatenate([members, near])
+            stretches = np.concatenate([stretches, apart + len(lists)])
+        found = _divided(survey, context, members, stretches)
         kept.put(key, found)
     return found
 
 
-def _conversations_of(
-    survey: Survey, context: ConversationContext, wanted: tuple[int, ...]
-) -> Conversations:
-    lists = _said(survey, context, wanted)
-    members = np.concatenate([np.empty(0, dtype=np.int32), *lists])
-    if not len(members):
-        none = np.empty(0, dtype=np.int64)
-        return Conversations(members, members, none, members, none, none)
-    later = np.abs(np.diff(times(survey.view, members))) > context.gap_hours * HOUR_US
-    talk_of = np.repeat(np.arange(len(lists)), [len(each) for each in lists])
-    begins = (np.diff(talk_of) != 0) | later
-    number = np.concatenate([[0], np.cumsum(begins)]).astype(np.int32)
-    bounds = np.concatenate([[0], np.flatnonzero(begins) + 1, [len(members)]])
-    by_slot = np.argsort(members, kind="stable")
-    return Conversations(
-        members, number, by_slot, members[by_slot], bounds[number], bounds[number + 1]
-    )
-
-
-def _said(survey: Survey, context: ConversationContext, wanted: tuple[int, ...]) -> list[I32]:
-    """The facts that may be part of each conversation, by age."""
+def _said(survey: Survey, context: ConversationContext, wanted: tuple[int, ...]) -> dict[int, I32]:
+    """The facts that may be part of each talk, by age; of a long one all its survivors, by slot."""
     kept: Remembered = survey.surviving.survivors.derived(
         ("said", context.facts_max, survey.gate), lambda: Remembered(SAID_KEPT_MAX)
     )
     found = {talk: kept.get(talk) for talk in wanted}
     missing = [talk for talk, slots in found.items() if slots is None]
     if missing:
-        slots = survey.admits(talk_slots(survey, missing, context.facts_max))
+        found |= {talk: listed(survey, talk, context.facts_max) for talk in missing}
+        short = [talk for talk in missing if len(found[talk]) <= context.facts_max]
+        slots = survey.admits(only_of_talks(survey, {talk: found[talk] for talk in short}))
         talk_of = talks(survey, slots)
         slots = survey.view.by_age(slots, talk_of)
-        for talk, said in zip(
-            missing, np.split(slots, talk_of.searchsorted(missing[1:])), strict=True
-        ):
-            found[talk] = said
-            kept.put(talk, said)
-    return list(found.values())
+        parts = np.split(slots, talk_of.searchsorted(short[1:])) if short else []
+        found |= dict(zip(short, parts, strict=True))
+        for talk in missing:
+            kept.put(talk, found[talk])
+    return found
+
+
+def _around(survey: Survey, long: Mapping[int, I32], slots: I32, talk_of: I64) -> tuple[I32, I64]:
+    """What was said in long talks around some facts, by age, and for each the number of the stretch
+    that it is in."""
+    talk_ids = np.array([*long], dtype=np.int64)
+    bounds = np.cumsum([0, *map(len, long.values())])
+    said = np.concatenate([*long.values()])
+    talk, inside = places(talk_ids, talk_of)
+    talk, slots = talk[inside], slots[inside]
+    # Each list ascends, so a pair of talk and slot has its place in all of them together.
+    every = np.repeat(np.arange(len(long)), np.diff(bounds)) << 32 | said
+    at = np.sort(every.searchsorted(talk << 32 | slots))
+    talk = bounds.searchsorted(at, side="right") - 1
+    apart = np.flatnonzero((np.diff(at) > 2 * AROUND) | (np.diff(talk) != 0))
+    first, last = np.append(0, apart + 1), np.append(apart, len(at) - 1)
+    begins = np.maximum(at[first] - AROUND, bounds[talk[first]])
+    ends = np.minimum(at[last] + AROUND + 1, bounds[talk[last] + 1])
+    stretch = np.repeat(np.arange(len(begins)), ends - begins)
+    near = said[ranges(begins, ends)]
+    kept = talks(survey, near) == talk_ids[talk[first]][stretch]
+    kept &= survey.admitted(near)
+    near, stretch = near[kept], stretch[kept]
+    return survey.view.by_age(near, stretch), stretch
+
+
+def _divided(
+    survey: Survey, context: ConversationContext, members: I32, stretches: I64
+) -> Conversations:
+    """Facts by age in stretches that ascend, divided where a pause is."""
+    if not len(members):
+        none = np.empty(0, dtype=np.int64)
+        return Conversations(members, members, none, members, none, none)
+    later = np.abs(np.diff(times(survey.view, members))) > context.gap_hours * HOUR_US
+    begins = (np.diff(stretches) != 0) | later
+    number = np.concatenate([[0], np.cumsum(begins)]).astype(np.int32)
+    bounds = np.concatenate([[0], np.flatnonzero(begins) + 1, [len(members)]])
+    by_slot = np.argsort(members, kind="stable")
+    return Conversations(
+        members, number, by_slot, members[by_slot], bounds[number], bounds[number + 1]
+    )
 
 
 def surroundings(talk: Conversations, context: ConversationContext, slots: I32) -> I32:

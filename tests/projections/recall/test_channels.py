@@ -19,7 +19,7 @@ from engramlog.projections.recall.conversation.channels import (
     talks,
 )
 from engramlog.projections.recall.conversation.context import ConversationContext
-from engramlog.projections.recall.conversation.conversations import conversations
+from engramlog.projections.recall.conversation.conversations import AROUND, conversations
 from engramlog.projections.recall.conversation.layouts import CHANNEL as CHANNEL_LAYOUT
 from engramlog.projections.recall.conversation.layouts import SAID_MIN, judge
 from engramlog.projections.recall.conversation.speakers import without_speakers
@@ -182,12 +182,13 @@ def test_a_name_by_which_one_calls_the_other_in_a_channel() -> None:
     assert read_as(found, world.rows, SAID_MIN) == {"Kate": "Emi"}
 
 
-def test_a_channel_with_too_many_facts_is_a_feed() -> None:
+def test_of_a_long_channel_what_is_near_counts() -> None:
     world = World()
-    said = say(world, *TURNS)
+    said = say(world, *("ann", "bob") * AROUND)
     short = ConversationContext(before=(0.5,), facts_max=len(said) - 1)
     found = survey_of(world, "", context=short)
-    assert conversations(found, short, slots_of(said[0])).members.tolist() == []
+    near = conversations(found, short, slots_of(said[1])).members.tolist()
+    assert near == said[: AROUND + 2]
 
 
 HIDDEN = st.lists(st.tuples(st.sampled_from(["ann", "bob", "cyd"]), st.booleans()), max_size=20)

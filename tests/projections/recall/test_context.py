@@ -152,15 +152,35 @@ def test_a_long_silence_ends_a_conversation() -> None:
     assert neighbours(world, second, context=day) == (first, third)
 
 
-def test_a_source_with_too_many_facts_is_a_feed() -> None:
+def test_a_source_with_too_many_facts_without_sentences_is_a_feed() -> None:
     world = World()
-    say(world, "a")
-    second = say(world, "b")
-    say(world, "c", scope="team")  # not counted: the caller does not see it
+    say(world, "x1")
+    second = say(world, "x2")
+    say(world, "x3", scope="team")  # not counted: the caller does not see it
     small = msgspec.structs.replace(TALK, facts_max=2)
     assert neighbours(world, second, context=small) == (0, -1)
-    say(world, "d")
+    say(world, "x4")
     assert neighbours(world, second, context=small) == (-1, -1)
+
+
+STATED = st.tuples(
+    st.sampled_from(["s:a", "s:b"]), st.sampled_from(["company", "team"]), st.booleans()
+)
+
+
+@given(st.lists(STATED, min_size=3, max_size=50))
+def test_facts_of_a_long_source_have_the_same_neighbours(
+    stated: list[tuple[str, str, bool]],
+) -> None:
+    world, days = World(), 100.0
+    for n, (source, scope, pause) in enumerate(stated):
+        days -= pause
+        text = f"this is {n} of them"
+        world.fact(user("ann"), f"said:{n}", text, source=source, scope=scope, age_days=days)
+    long = msgspec.structs.replace(TALK, facts_max=1)
+    for slot, (_, scope, _) in enumerate(stated):
+        if scope == "company":
+            assert neighbours(world, slot, context=long) == neighbours(world, slot)
 
 
 def test_surroundings_cover_exactly_the_shares() -> None:
