@@ -220,7 +220,8 @@ def test_a_damaged_vector_spoils_no_other(tmp_path: Path, number: float) -> None
     expected[7] = 0.0
     cosines, present = vectors.cosines(query, ALL)
     assert cosines.tolist() == expected.tolist()
-    assert np.flatnonzero(~present).tolist() == [7] == np.flatnonzero(~vectors.rows(ALL)[1]).tolist()
+    for held in (present, vectors.rows(ALL)[1]):
+        assert np.flatnonzero(~held).tolist() == [7]
     vectors.close()
 
 
