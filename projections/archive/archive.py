@@ -139,9 +139,10 @@ class Archive:
                 pass
             self._check_and_repair()
             files = [self._folder / each.name for each in self._manifest.segments]
-            if position > self._manifest.last:
-                self._extend_tail(position)
-                files += [chunk.path for chunk in self._tail if chunk.first <= position]
+            wanted = max(position, 1)  # DuckDB reads no empty list of files
+            if wanted > self._manifest.last:
+                self._extend_tail(wanted)
+                files += [chunk.path for chunk in self._tail if chunk.first <= wanted]
             self._readers += 1
         try:
             yield files

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 
 Serve = Callable[..., LiveNode]
@@ -65,6 +67,19 @@ def test_the_past_ends_at_its_moment(live: LiveNode) -> None:
     live.state(v="two", relation="memory:task", key=CONTROL_TOKEN)
     past = page(live, as_of=f"position:{first['position']}", limit=1)
     assert past["head"] == first["position"] == past["events"][0]["position"]
+
+
+@pytest.mark.parametrize("before", ["position:0", "2000-01-01T00:00:00Z"])
+def test_before_the_first_event_there_was_none(live: LiveNode, before: str) -> None:
+    live.state()
+    for name in ("kind", "stream", "actor", "peer"):
+        params = {"as_of": before, name: "fact_asserted"}
+        listed = live.call("GET", "/v1/log", key=CONTROL_TOKEN, params=params)
+        assert (listed.status_code, listed.json()["events"]) == (200, []), listed.text
+    body = {"sql": "SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM facts)"}
+    path = "/v1/time-travel/sql"
+    counted = live.call("POST", path, key=CONTROL_TOKEN, json=body | {"as_of": before})
+    assert counted.json()["rows"] == [[0, 0]], counted.text
 
 
 def test_rows_of_facts_that_a_caller_may_not_read_are_not_counted(live: LiveNode) -> None:
