@@ -10,10 +10,11 @@ from engramlog.projections.audit.tables import as_csv, as_parquet
 _TYPES = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 
 
-def records_as(form: str, name: str, records: Sequence[dict[str, Any]]) -> web.Response:
-    """Records as a file; nested objects become columns with dotted names."""
+def records_as(form: str, name: str, first: str, records: Sequence[dict[str, Any]]) -> web.Response:
+    """Records as a file; nested objects become columns with dotted names. ``first``: their first
+    column, which the file also has without records."""
     flat = [_flat(record) for record in records]
-    columns = list(dict.fromkeys(column for record in flat for column in record))
+    columns = list(dict.fromkeys([first, *(column for record in flat for column in record)]))
     rows = [[record.get(column) for column in columns] for record in flat]
     return table_as(form, name, columns, rows)
 

@@ -134,7 +134,7 @@ def life_of_entity(call: Call, query: LifeQuery) -> web.Response:
 def _answer(body: FactLife | EntityLife, query: LifeQuery) -> web.Response:
     if query.format == "json":
         return answer(body)
-    return records_as(query.format, "life", to_builtins(body.events))
+    return records_as(query.format, "life", "position", to_builtins(body.events))
 
 
 _RECEIPT_KINDS = frozenset({"recall_served", "recall_answered"})

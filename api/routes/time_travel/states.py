@@ -61,7 +61,7 @@ def diff(call: Call, query: DiffQuery) -> web.Response:
     if query.format == "json":
         return answer(body)
     rows = [{"change": change, **to_builtins(record)} for change, record in changed]
-    return records_as(query.format, "diff", rows)
+    return records_as(query.format, "diff", "change", rows)
 
 
 def _diff(call: Call, query: DiffQuery) -> Difference:

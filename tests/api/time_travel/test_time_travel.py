@@ -175,3 +175,15 @@ def test_the_difference_as_a_file(live: LiveNode) -> None:
     answer = live.call("GET", RANGE, params={"from": "position:0", "format": "csv"})
     lines = list(csv.DictReader(io.StringIO(answer.text)))
     assert [(line["change"], line["value.v"]) for line in lines] == [("added", "one")]
+
+
+def test_a_file_of_no_changes_has_no_rows(live: LiveNode) -> None:
+    head = f"position:{live.state(v='one')['position']}"
+    params = {"from": head, "to": head}
+    text = live.call("GET", RANGE, params=params | {"format": "csv"}).text
+    assert text.split() == ["change"]
+    answer = live.call("GET", RANGE, params=params | {"format": "parquet"})
+    path = live.node.directory.path / "answer.parquet"
+    path.write_bytes(answer.content)
+    with duckdb.connect() as db:
+        assert db.execute(f"SELECT change FROM '{path}'").fetchall() == []
