@@ -31,6 +31,8 @@ SAID_MIN = 3
 """Facts from a voice, or under a label, that make it a speaker."""
 LABELLED_MIN = 0.8
 """The least share of a transcript's facts that begin with the name of such a speaker."""
+DISCUSSED_MIN = 0.8
+"""The least share of the voices under a key that say much in a discussion."""
 LOOKED_MAX = 2000
 """How many facts of an entity are looked at, the first ones."""
 SAMPLE = 16
@@ -140,6 +142,22 @@ def _told_by_labels(view: View, slots: I32, of: I64, count: int) -> Bool:
     several = np.bincount(groups, minlength=count) >= SPEAKERS_MIN
     turns = _take_turns(view, slots, of, labels, count)
     return covered & several & turns & _are_speech(view, slots, of, count)
+
+
+def are_discussed(survey: Survey, keys: I32) -> Bool:
+    """Under which keys most voices say much, in sentences, as the sessions of a person do."""
+    view = survey.view
+    asked = distinct(keys)
+    slots, lengths = view.key_lists(asked)
+    of = np.repeat(np.arange(len(asked)), lengths)
+    kept = survey.survivor_mask[slots]
+    slots, of = slots[kept], of[kept]
+    runs = Runs(of, view.voices(slots))
+    group, count = of[runs.first], len(asked)
+    much = np.bincount(group, runs.count >= SAID_MIN, minlength=count)
+    most = much >= np.maximum(DISCUSSED_MIN * np.bincount(group, minlength=count), SPEAKERS_MIN)
+    found: Bool = (most & _are_speech(view, slots, of, count))[asked.searchsorted(keys)]
+    return found
 
 
 def _take_turns(view: View, slots: I32, of: I64, speakers: I32, count: int) -> Bool:

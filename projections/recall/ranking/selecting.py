@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from engramlog.projections.arrays import F64, I32, I64, Bool
 from engramlog.projections.recall.conversation.conversations import conversations
+from engramlog.projections.recall.conversation.layouts import are_discussed
 from engramlog.projections.recall.plan import Plan
 from engramlog.projections.recall.ranking.diversity import (
     SIMILARITIES,
@@ -28,7 +29,7 @@ from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.tables.facts.fact_rows import FactRow
 
 if TYPE_CHECKING:
-    from engramlog.projections.image.view import View
+    pass
 
 Rows = Callable[[Sequence[int]], list[FactRow]]
 """Rows of the facts asserted at these positions, in that order."""
@@ -55,7 +56,7 @@ def select(survey: Survey, plan: Plan, scored: Scored, rows: Rows) -> list[Selec
         return []
     order = ranking(view, scored.fused.slots, scored.score, profile.ties)
     slots, disputed = scored.fused.slots, scored.features.contradicted
-    order, firsts = repeats_last(view, slots, disputed, order)
+    order, firsts = repeats_last(survey, slots, disputed, order)
     is_first = np.arange(len(order)) < firsts
     order = order[: max(profile.diversity.pool, plan.limit)]
     is_first = is_first[: len(order)]
@@ -223,14 +224,16 @@ VALUES_OF_A_VOICE = 2
 """What it says now and what it said before, or both sides of its doubt."""
 
 
-def repeats_last(view: View, slots: I32, contradicted: Bool, order: I32) -> tuple[I32, int]:
+def repeats_last(survey: Survey, slots: I32, contradicted: Bool, order: I32) -> tuple[I32, int]:
     """``order``, indices into ``slots`` by rank, repeats last; and how many are no repeats.
 
     One source's repetitions do not push out another source's single statement. Of contradicted
     facts, those that repeat a value of their key and voice come after all other candidates. So do a
     voice's further values of a key, after its best ``VALUES_OF_A_VOICE``, if another voice
-    disagrees: thirty variations of a statement are as cheap as thirty repetitions.
+    disagrees: thirty variations of a statement are as cheap as thirty repetitions. But a
+    conversation under a relation that is not declared set-valued has no variations.
     """
+    view = survey.view
     disputed = np.flatnonzero(contradicted[order])
     if len(disputed) < 2:
         return order, len(order)
@@ -241,7 +244,9 @@ def repeats_last(view: View, slots: I32, contradicted: Bool, order: I32) -> tupl
     repeated = np.zeros(len(order), dtype=np.bool_)
     repeated[disputed[alike[1:][repeats]]] = True
     once = np.flatnonzero(~repeated[disputed])
-    repeated[disputed[once[_further_values(what[0, once], what[2, once])]]] = True
+    further = _further_values(what[0, once], what[2, once])
+    further[further] = ~are_discussed(survey, what[0, once[further]].astype(np.int32))
+    repeated[disputed[once[further]]] = True
     return np.concatenate([order[~repeated], order[repeated]]), int(np.count_nonzero(~repeated))
 
 

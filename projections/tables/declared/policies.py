@@ -173,10 +173,11 @@ class SetValuedPart(SmallPart):
 
 
 _NAMES = """
-    allergic_to answered asked attended belongs_to child colleague dislikes event friend goal
-    has hobby interest interested_in knows language likes member_of mentioned mentions message
-    note owns parent participant pet plays said sibling skill speaks studied tag tagged uses
-    visited wants watched worked_on works_on works_with wrote
+    allergic_to answered asked assistant_said attended belongs_to child colleague dislikes
+    event friend goal has hobby interest interested_in knows language likes member_of
+    mentioned mentions message note owns parent participant pet plays said sibling skill
+    speaks studied tag tagged turn user_said uses visited wants watched worked_on works_on
+    works_with wrote
 """
 USUAL_RELATIONS = tuple(
     sorted(

@@ -2,6 +2,7 @@
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -19,8 +20,15 @@ from engramlog.projections.recall.conversation.channels import (
 )
 from engramlog.projections.recall.conversation.context import ConversationContext
 from engramlog.projections.recall.conversation.conversations import conversations
-from engramlog.projections.recall.conversation.layouts import SAID_MIN, SESSIONS, TRANSCRIPT, judge
+from engramlog.projections.recall.conversation.layouts import (
+    SAID_MIN,
+    SESSIONS,
+    TRANSCRIPT,
+    are_discussed,
+    judge,
+)
 from engramlog.projections.recall.conversation.speakers import without_speakers
+from engramlog.projections.recall.ranking.selecting import repeats_last
 from engramlog.projections.recall.request_facts import Survey
 from tests.worlds.recall_world import World, survey_of, user
 
@@ -290,3 +298,45 @@ def test_the_name_that_begins_a_text(text: str, label: str | None) -> None:
     spoken = SpokenTexts([text])
     (number,) = spoken.labels(slots_of([0])).tolist()
     assert (None if number == NONE else spoken.names.text(number)) == label
+
+
+def discussed(turns: Sequence[tuple[str, str]]) -> bool:
+    """Turns: source and text."""
+    world = World()
+    for source, text in turns:
+        world.fact(user("ann"), "chat:turn", text, source=source)
+    found = at(world)
+    return bool(are_discussed(found, found.view.key[:1])[0])
+
+
+SENTENCES = [f"this is {n} of all" for n in range(SAID_MIN)]
+
+
+@pytest.mark.parametrize(
+    ("turns", "expected"),
+    [
+        ([(f"s:{s}", text) for s in range(2) for text in SENTENCES], True),
+        ([*((f"s:{s}", t) for s in range(4) for t in SENTENCES), ("s:9", "this is it")], True),
+        ([*(("s:0", text) for text in SENTENCES * 9), ("s:9", "this is it")], False),
+        ([("s:0", text) for text in SENTENCES], False),
+        ([(f"s:{s}", f"x{n}") for s in range(2) for n in range(SAID_MIN)], False),
+    ],
+    ids=["sessions", "one is short", "a flood", "one source", "no sentences"],
+)
+def test_a_discussion_is_what_most_sources_say_much_about(
+    turns: list[tuple[str, str]], expected: bool
+) -> None:
+    assert discussed(turns) == expected
+
+
+def test_turns_under_an_undeclared_relation_are_no_variations() -> None:
+    world = World()
+    said = [
+        world.fact(user("ann"), "chat:turn", f"I bake bread of kind {n}", source=f"s:{n % 2}")
+        for n in range(4 * SAID_MIN)
+    ]
+    found = at(world, "Which bread?")
+    slots = slots_of(said)
+    order, firsts = repeats_last(found, slots, np.ones(len(slots), dtype=np.bool_), slots)
+    assert order.tolist() == said
+    assert firsts == len(said)
