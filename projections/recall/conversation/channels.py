@@ -18,7 +18,7 @@ from engramlog.projections.recall.conversation.layouts import (
     CHANNEL,
     SAID_MIN,
     TRANSCRIPT,
-    are_speech,
+    are_talk,
     layouts,
 )
 
@@ -59,15 +59,15 @@ def only_of_talks(survey: Survey, lists: Mapping[int, I32]) -> I32:
 
 
 def listed(survey: Survey, talk: int, facts_max: int) -> I32:
-    """The surviving facts of a talk's entity or source, by slot; if there are more than
-    ``facts_max``, none unless they are speech: a feed has no conversations."""
+    """The surviving facts of a talk's entity or source, by slot; of a source with more than
+    ``facts_max`` none, unless they are talk: a feed has no conversations."""
     if talk >= ENTITY_BASE:
-        kept = _surviving(survey, survey.view.entity_slots(talk - ENTITY_BASE))
-    else:
-        kept = _of_voice(survey, talk, FEED_READ * facts_max)
-        if len(kept) <= facts_max or are_speech(survey.view, kept):
-            kept = _of_voice(survey, talk)
-    return kept if len(kept) <= facts_max or are_speech(survey.view, kept) else kept[:0]
+        return _surviving(survey, survey.view.entity_slots(talk - ENTITY_BASE))
+    first = _of_voice(survey, talk, FEED_READ * facts_max)
+    if len(first) > facts_max and not are_talk(survey.view, first):
+        return first[:0]
+    kept = _of_voice(survey, talk)
+    return kept if len(kept) <= facts_max or are_talk(survey.view, kept) else kept[:0]
 
 
 def speakers(survey: Survey, slots: I32) -> I64:

@@ -18,7 +18,8 @@ class ConversationContext(Struct, frozen=True, forbid_unknown_fields=True, kw_on
             divided by 1 + share, so that 1 stays the highest score.
         gap_hours: a conversation ends before a fact that is this much later (or earlier).
             A fact's time is its ``valid_from``, else when it was recorded.
-        facts_max: a source with more facts is a feed, without context, unless it is in sentences.
+        facts_max: a source with more facts is a feed, without context, unless it is in sentences
+            of few entities at a time.
         pool: how many of a stage's best facts get context.
         terms: a longer fact gets less from its neighbours, and gives them less, in proportion:
             it is clear by itself and covers many things. None sets no bound.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engramlog.projections.arrays import I8, I32, I64, Bool
-from engramlog.projections.ascending import distinct
+from engramlog.projections.ascending import distinct, ranges
 from engramlog.projections.columns.judged_numbers import JudgedNumbers
 from engramlog.projections.image.view import VOICE_BASE
 
@@ -37,6 +37,8 @@ LOOKED_MAX = 2000
 """How many facts of an entity are looked at, the first ones."""
 SAMPLE = 16
 """How many of these are read first: of other entities, no more."""
+SAMPLES = 4
+"""How many such samples tell whether a long source is a conversation."""
 FILLERS_MIN = 0.2
 """The least share of stop-words in speech,"""
 WORDS_MIN = 12
@@ -203,6 +205,19 @@ def are_speech(view: View, slots: I32) -> bool:
     """Whether the first of these facts are in sentences, as people and assistants write to each
     other."""
     return bool(_are_speech(view, slots, np.zeros(len(slots), dtype=np.int64), 1)[0])
+
+
+def are_talk(view: View, slots: I32) -> bool:
+    """Whether many facts, by slot, are mostly speech of few entities at a time. A feed of reports
+    has sentences too, but about other entities each time."""
+    starts = np.linspace(0, max(len(slots) - SAMPLE, 0), SAMPLES).astype(np.int64)
+    looked = slots[ranges(starts, np.minimum(starts + SAMPLE, len(slots)))]
+    of = np.repeat(np.arange(SAMPLES), len(looked) // SAMPLES)
+    few = np.array(
+        [len(distinct(each)) <= SAMPLE // 2 for each in np.split(view.entity[looked], SAMPLES)]
+    )
+    talk = few & _are_speech(view, looked, of, SAMPLES)
+    return 2 * int(np.count_nonzero(talk)) >= SAMPLES
 
 
 def _are_speech(view: View, slots: I32, of: I64, count: int) -> Bool:

@@ -163,6 +163,14 @@ def test_a_source_with_too_many_facts_without_sentences_is_a_feed() -> None:
     assert neighbours(world, second, context=small) == (-1, -1)
 
 
+def test_reports_about_many_things_are_a_feed() -> None:
+    world = World()
+    slots = [world.fact(user(f"n{n}"), "event", f"this is report {n}") for n in range(20)]
+    small = msgspec.structs.replace(TALK, facts_max=10)
+    assert neighbours(world, slots[5], context=small) == (-1, -1)
+    assert neighbours(world, slots[5]) == (slots[4], slots[6])
+
+
 STATED = st.tuples(
     st.sampled_from(["s:a", "s:b"]), st.sampled_from(["company", "team"]), st.booleans()
 )
