@@ -31,8 +31,6 @@ SAID_MIN = 3
 """Facts from a voice, or under a label, that make it a speaker."""
 LABELLED_MIN = 0.8
 """The least share of a transcript's facts that begin with the name of such a speaker."""
-DISCUSSED_MIN = 0.8
-"""The least share of the voices under a key that say much in a discussion."""
 LOOKED_MAX = 2000
 """How many facts of an entity are looked at, the first ones."""
 SAMPLE = 16
@@ -146,20 +144,24 @@ def _told_by_labels(view: View, slots: I32, of: I64, count: int) -> Bool:
     return covered & several & turns & _are_speech(view, slots, of, count)
 
 
-def are_discussed(survey: Survey, keys: I32) -> Bool:
-    """Under which keys most voices say much, in sentences, as the sessions of a person do."""
+def are_discussed(survey: Survey, keys: I32, voices: I64) -> Bool:
+    """For some facts, by key and voice: under which keys all these voices say much, in sentences,
+    as the sessions of a person do. One that says much may drown one that says little."""
     view = survey.view
     asked = distinct(keys)
     slots, lengths = view.key_lists(asked)
     of = np.repeat(np.arange(len(asked)), lengths)
     kept = survey.survivor_mask[slots]
     slots, of = slots[kept], of[kept]
-    runs = Runs(of, view.voices(slots))
-    group, count = of[runs.first], len(asked)
-    much = np.bincount(group, runs.count >= SAID_MIN, minlength=count)
-    most = much >= np.maximum(DISCUSSED_MIN * np.bincount(group, minlength=count), SPEAKERS_MIN)
-    found: Bool = (most & _are_speech(view, slots, of, count))[asked.searchsorted(keys)]
-    return found
+    every = view.voices(slots)
+    runs = Runs(of, every)
+    little = runs.first[runs.count < SAID_MIN]
+    quiet = set(zip(of[little].tolist(), every[little].tolist(), strict=True))
+    at = asked.searchsorted(keys)
+    found = _are_speech(view, slots, of, len(asked))
+    for key, voice in zip(at.tolist(), voices.tolist(), strict=True):
+        found[key] &= (key, voice) not in quiet
+    return found[at]
 
 
 def _take_turns(view: View, slots: I32, of: I64, speakers: I32, count: int) -> Bool:

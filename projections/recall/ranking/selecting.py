@@ -244,9 +244,11 @@ def repeats_last(survey: Survey, slots: I32, contradicted: Bool, order: I32) -> 
     repeated = np.zeros(len(order), dtype=np.bool_)
     repeated[disputed[alike[1:][repeats]]] = True
     once = np.flatnonzero(~repeated[disputed])
-    further = _further_values(what[0, once], what[2, once])
-    further[further] = ~are_discussed(survey, what[0, once[further]].astype(np.int32))
-    repeated[disputed[once[further]]] = True
+    key, voice = what[0, once], what[2, once]
+    further = _further_values(key, voice)
+    if further.any():
+        further &= ~are_discussed(survey, key.astype(np.int32), voice)
+        repeated[disputed[once[further]]] = True
     return np.concatenate([order[~repeated], order[repeated]]), int(np.count_nonzero(~repeated))
 
 
