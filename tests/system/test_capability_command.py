@@ -86,7 +86,7 @@ def test_impossible_requests_get_a_line_of_explanation(tmp_path: Path) -> None:
     for args, words in (
         (("narrow", "nonsense"), "begins with"),
         (("narrow", "stigcap1.AAAA"), "cannot be read"),
-        (("revoke", "no-such", "--data", tmp_path / "d"), "not a data directory"),
+        (("revoke", "no-such", "--data", tmp_path / "d"), "does not exist"),
     ):
         done = engramlog("capability", *args)
         assert done.returncode == 1

@@ -39,7 +39,9 @@ def attributes(data: Path, fact: str) -> dict[str, Any]:
 def test_a_stored_memory_has_abminds_output_and_is_recalled(data: Path) -> None:
     done = store(data, "Ann likes tea", "--topic", "drinks", "--tags", "tea,leaf")
     assert (done.returncode, done.stdout) == (0, STORED)
-    assert done.stderr.startswith("engramlog: warning: no embeddings")
+    made, warning = done.stderr.splitlines()
+    assert made.startswith("engramlog: making the data directory")
+    assert warning.startswith("engramlog: warning: no embeddings")
     again = store(data, "Ann likes tea")
     expected = {"stored": True, "memoriesCount": 0, "error": "duplicate (skipped)"}
     assert (again.returncode, json.loads(again.stdout)) == (0, expected)

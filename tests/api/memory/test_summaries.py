@@ -250,6 +250,7 @@ def test_a_file_that_a_node_refuses_stops_no_other(tmp_path: Path) -> None:
     done = engramlog(*command)
     assert (done.returncode, done.stdout) == (1, "recorded 2 summaries, 0 unchanged\n")
     assert [line.split(":")[0] for line in done.stderr.splitlines()] == [
+        "engramlog",  # it makes the data directory
         "skipped daily/daily_2026-06-02.md",
         "skipped daily/daily_2026-06-03.md",
     ]
