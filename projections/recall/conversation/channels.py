@@ -80,6 +80,8 @@ def speakers(survey: Survey, slots: I32) -> I64:
     in_channel = layout == CHANNEL
     found[in_channel] = -1 - view.source[slots[in_channel]].astype(np.int64)
     in_transcript = np.flatnonzero(layout >= TRANSCRIPT)
+    if not len(in_transcript):
+        return found
     labels = view.spoken.labels(view.value[slots[in_transcript]]).astype(np.int64)
     relations = view.relation[slots[in_transcript]]
     by_machine = view.machine_relations.among(relations)

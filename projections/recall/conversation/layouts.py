@@ -118,6 +118,8 @@ def _often(groups: I64, values: I32 | I64) -> tuple[I64, I64]:
 def _told_by_relations(view: View, slots: I32, of: I64, count: int) -> Bool:
     """Which of so many groups of facts are transcripts with a relation that is a machine's."""
     by_machine = view.machine_relations.among(view.relation[slots])
+    if not by_machine.any():  # as mostly: a write has all entities judged again
+        return np.zeros(count, dtype=np.bool_)
     asked = (np.bincount(of, by_machine, minlength=count) >= SAID_MIN)[of]
     slots, of, by_machine = slots[asked], of[asked], by_machine[asked]
     groups, _ = _often(of, view.relation[slots])
@@ -133,6 +135,8 @@ def _told_by_labels(view: View, slots: I32, of: I64, count: int) -> Bool:
     facts = np.bincount(of, minlength=count)
     asked = (facts >= SPEAKERS_MIN * SAID_MIN)[of] & (_place(of, count) < SAMPLE)
     labelled = of[asked][view.spoken.labels(view.value[slots[asked]]) >= 0]
+    if not len(labelled):
+        return np.zeros(count, dtype=np.bool_)
     enough = np.maximum(LABELLED_MIN * np.minimum(facts, SAMPLE), 1)
     asked = (np.bincount(labelled, minlength=count) >= enough)[of]
     slots, of = view.by_age(slots[asked], of[asked]), of[asked]
