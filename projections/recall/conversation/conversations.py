@@ -10,7 +10,7 @@ nothing and adds no distance.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -84,13 +84,18 @@ def conversations(survey: Survey, context: ConversationContext, slots: I32) -> C
     """The conversations of ``slots``; of a long talk only what was said around them."""
     talk_of = talks(survey, slots)
     wanted = tuple(distinct(talk_of).tolist())
-    said = _said(survey, context, wanted)
-    long = {talk: facts for talk, facts in said.items() if len(facts) > context.facts_max}
-    key = (wanted, context, survey.gate, slots.tobytes() if long else b"")
     kept: Remembered = survey.surviving.survivors.derived(
         "conversations", lambda: Remembered(CONVERSATIONS_KEPT_MAX)
     )
+    key: Hashable = (wanted, context, survey.gate)
     found: Conversations | None = kept.get(key)
+    if found is not None:
+        return found
+    said = _said(survey, context, wanted)
+    long = {talk: facts for talk, facts in said.items() if len(facts) > context.facts_max}
+    if long:  # then the facts asked for decide what is looked at
+        key = (key, slots.tobytes())
+        found = kept.get(key)
     if found is None:
         lists = [facts for talk, facts in said.items() if talk not in long]
         stretches = np.repeat(np.arange(len(lists)), [len(facts) for facts in lists])
