@@ -366,9 +366,8 @@ class Writer(CatchesUp):
             self._break(fault)
             return
         try:
-            self._on_commit(events)
+            self._tell(events)
         except StorageError as fault:
-            self._untold = events
             self.degraded = f"projections are behind the log: {fault}"
         except Exception as fault:
             self._break(fault)
