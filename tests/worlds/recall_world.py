@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from engramlog.eventlog.event import Header, Recorded
 from engramlog.eventlog.kinds import (
     ConflictResolved,
@@ -25,6 +27,7 @@ from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import Moment
+from engramlog.projections.recall.conversation.channels import speaker_name, speakers
 from engramlog.projections.recall.conversation.context import ConversationContext
 from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.request_facts import Gate, Survey, survey
@@ -64,6 +67,12 @@ def survey_of(
         context=context,
         semantics=semantics,
     )
+
+
+def speaker_names(survey: Survey, slots: Iterable[int]) -> list[str]:
+    """Who said each fact."""
+    by = speakers(survey, np.array(list(slots), dtype=np.int32))
+    return [speaker_name(survey, each) for each in by.tolist()]
 
 
 class World:

@@ -25,7 +25,7 @@ from engramlog.projections.recall.conversation.layouts import SAID_MIN, judge
 from engramlog.projections.recall.conversation.speakers import without_speakers
 from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages import lexical
-from tests.worlds.recall_world import World, survey_of, user
+from tests.worlds.recall_world import World, speaker_names, survey_of, user
 
 CONTEXT = ConversationContext(before=(0.5,), after=(0.25,), session=0.25)
 CHANNEL = "chat:kitchen"
@@ -57,10 +57,6 @@ def slots_of(*numbers: int) -> Any:
     return np.array(numbers, dtype=np.int32)
 
 
-def names(survey: Survey, slots: list[int]) -> list[str]:
-    return [speaker_name(survey, each) for each in speakers(survey, slots_of(*slots)).tolist()]
-
-
 TURNS = ("ann", "bob") * SAID_MIN
 
 
@@ -69,7 +65,7 @@ def test_a_channel_is_one_conversation_of_its_sources() -> None:
     said = say(world, *TURNS)
     found = at(world)
     assert len(set(talks(found, slots_of(*said)).tolist())) == 1
-    assert names(found, said) == [f"user:{name}" for name in TURNS]
+    assert speaker_names(found, said) == [f"user:{name}" for name in TURNS]
     talk = conversations(found, CONTEXT, slots_of(said[0]))
     assert talk.members.tolist() == said
 
@@ -96,7 +92,7 @@ def test_sessions_that_are_sources_stay_conversations() -> None:
     found = at(world)
     for said in sessions:
         assert conversations(found, CONTEXT, slots_of(said[0])).members.tolist() == said
-    assert set(names(found, sessions[0])) == {user("ann"), user("bob")}
+    assert set(speaker_names(found, sessions[0])) == {user("ann"), user("bob")}
 
 
 @pytest.mark.parametrize(
@@ -111,7 +107,7 @@ def test_sessions_that_are_sources_stay_conversations() -> None:
 def test_what_is_no_channel(turns: tuple[str, ...]) -> None:
     world = World()
     said = say(world, *turns)
-    assert set(names(at(world), said)) == {CHANNEL}
+    assert set(speaker_names(at(world), said)) == {CHANNEL}
 
 
 def test_sources_that_report_on_many_things_make_no_channel() -> None:
@@ -136,7 +132,7 @@ def test_attributes_from_several_sources_make_no_channel() -> None:
         for n, name in enumerate(TURNS)
         for relation, text in ((f"memory:part{n}", "it is the one of us"), ("memory:code", f"x{n}"))
     ]
-    assert set(names(at(world), slots)) == {CHANNEL}
+    assert set(speaker_names(at(world), slots)) == {CHANNEL}
 
 
 def test_two_channels_of_the_same_people_are_two_conversations() -> None:
@@ -203,7 +199,7 @@ def test_unreadable_facts_make_no_channel(turns: list[tuple[str, bool]]) -> None
         if not hidden:
             visible.fact(CHANNEL, "said", f"this is {n}", **fields)
     kept = [slot for slot, (_, hidden) in enumerate(turns) if not hidden]
-    assert names(at(whole), kept) == names(at(visible), list(range(len(kept))))
+    assert speaker_names(at(whole), kept) == speaker_names(at(visible), list(range(len(kept))))
     for word in ("Ann", "Bob", "Cyd"):
         seen = said_by(at(visible), word).tolist()
         assert said_by(at(whole), word).tolist() == [kept[slot] for slot in seen]
@@ -214,8 +210,8 @@ def test_a_channel_is_judged_as_of_the_moment() -> None:
     said = say(world, *TURNS[:-1])
     before = world.moment()
     say(world, TURNS[-1])
-    assert set(names(at(world, moment=before), said)) == {CHANNEL}
-    assert set(names(at(world), said)) == {"user:ann", "user:bob"}
+    assert set(speaker_names(at(world, moment=before), said)) == {CHANNEL}
+    assert set(speaker_names(at(world), said)) == {"user:ann", "user:bob"}
 
 
 ROOMS, TOPICS = ("room:a", "room:b", "room:c"), ("said", "noted")

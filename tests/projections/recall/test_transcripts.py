@@ -14,8 +14,6 @@ from engramlog.projections.columns.spoken_texts import NONE, SpokenTexts
 from engramlog.projections.recall.conversation.called_names import read_as
 from engramlog.projections.recall.conversation.channels import (
     machine_said,
-    speaker_name,
-    speakers,
 )
 from engramlog.projections.recall.conversation.context import ConversationContext
 from engramlog.projections.recall.conversation.conversations import conversations
@@ -29,7 +27,7 @@ from engramlog.projections.recall.conversation.layouts import (
 from engramlog.projections.recall.conversation.speakers import without_speakers
 from engramlog.projections.recall.ranking.selecting import repeats_last
 from engramlog.projections.recall.request_facts import Survey
-from tests.worlds.recall_world import World, survey_of, user
+from tests.worlds.recall_world import World, speaker_names, survey_of, user
 
 CONTEXT = ConversationContext(before=(0.5,), after=(0.25,), session=0.25)
 CHAT, IMPORTER = "chat:kitchen", "agent:importer"
@@ -52,10 +50,6 @@ def at(world: World, query: str = "", **more: Any) -> Survey:
     return survey_of(world, query, context=CONTEXT, **more)
 
 
-def names(survey: Survey, slots: Any) -> list[str]:
-    return [speaker_name(survey, each) for each in speakers(survey, slots).tolist()]
-
-
 def talk_of(survey: Survey, slot: int) -> list[int]:
     return conversations(survey, CONTEXT, slots_of([slot])).members.tolist()
 
@@ -63,7 +57,7 @@ def talk_of(survey: Survey, slot: int) -> list[int]:
 def test_the_names_that_begin_its_texts_are_its_speakers() -> None:
     world = World()
     said = say(world, *TURNS)
-    assert names(at(world), said) == ["ann", "bob"] * SAID_MIN
+    assert speaker_names(at(world), said) == ["ann", "bob"] * SAID_MIN
 
 
 def test_the_chats_of_one_source_are_conversations_of_their_own() -> None:
@@ -80,7 +74,7 @@ def test_the_sources_of_one_chat_are_its_sessions() -> None:
     found = at(world)
     for said in sessions:
         assert talk_of(found, said[0]) == said.tolist()
-        assert names(found, said) == ["ann", "bob"] * SAID_MIN
+        assert speaker_names(found, said) == ["ann", "bob"] * SAID_MIN
 
 
 def test_a_channel_whose_texts_repeat_their_source_stays_a_channel() -> None:
@@ -90,7 +84,7 @@ def test_a_channel_whose_texts_repeat_their_source_stays_a_channel() -> None:
         for n, name in enumerate(TURNS)
     )
     found = at(world)
-    assert names(found, said) == [user("ann"), user("bob")] * SAID_MIN
+    assert speaker_names(found, said) == [user("ann"), user("bob")] * SAID_MIN
     assert talk_of(found, said[0]) == said.tolist()
 
 
@@ -115,14 +109,14 @@ def test_what_is_no_transcript(turns: tuple[str, ...]) -> None:
         )
     else:
         said = say(world, *turns)
-    assert set(names(at(world), said)) == {CHAT}
+    assert set(speaker_names(at(world), said)) == {CHAT}
 
 
 def test_a_text_without_a_name_is_said_by_the_chat() -> None:
     world = World()
     said = say(world, *TURNS, *TURNS)
     alone = world.fact(CHAT, "said", "and this is all of it", source=IMPORTER)
-    assert names(at(world), slots_of([*said, alone]))[-2:] == ["bob", CHAT]
+    assert speaker_names(at(world), slots_of([*said, alone]))[-2:] == ["bob", CHAT]
 
 
 def test_a_question_names_the_speaker() -> None:
@@ -152,7 +146,7 @@ def test_a_relation_says_that_an_assistant_speaks() -> None:
     said = by_relations(world, "user_said", "assistant_said")
     found = at(world)
     assert machine_said(found, said).tolist() == [False, True] * SAID_MIN
-    assert names(found, said) == [CHAT, "assistant_said"] * SAID_MIN
+    assert speaker_names(found, said) == [CHAT, "assistant_said"] * SAID_MIN
     assert talk_of(found, said[0]) == said.tolist()
 
 
@@ -160,7 +154,7 @@ def test_a_relation_says_that_an_assistant_speaks() -> None:
 def test_other_relations_are_no_speakers(relations: tuple[str, ...]) -> None:
     world = World()
     said = by_relations(world, *relations)
-    assert set(names(at(world), said)) == {CHAT}
+    assert set(speaker_names(at(world), said)) == {CHAT}
 
 
 def test_an_attribute_about_a_tool_is_not_said_by_it() -> None:
@@ -187,17 +181,17 @@ def test_a_transcript_is_judged_as_of_the_moment() -> None:
     said = say(world, *TURNS[:-1])
     before = world.moment()
     say(world, TURNS[-1])
-    assert set(names(at(world, moment=before), said)) == {CHAT}
-    assert set(names(at(world), said)) == {"ann", "bob"}
+    assert set(speaker_names(at(world, moment=before), said)) == {CHAT}
+    assert set(speaker_names(at(world), said)) == {"ann", "bob"}
 
 
 def test_an_erased_name_is_forgotten() -> None:
     world = World()
     said = say(world, *TURNS, "Cyd")
-    assert names(at(world), said)[-1] == "cyd"
+    assert speaker_names(at(world), said)[-1] == "cyd"
     world.erase(int(said[-1]))
     found = at(world)
-    assert names(found, said[:-1]) == ["ann", "bob"] * SAID_MIN
+    assert speaker_names(found, said[:-1]) == ["ann", "bob"] * SAID_MIN
     assert found.view.spoken.names.since(0) == ["ann", "bob"]
 
 
@@ -214,7 +208,7 @@ def test_unreadable_facts_make_no_transcript(turns: list[tuple[str, bool]]) -> N
         if not hidden:
             visible.fact(CHAT, "said", text, source=IMPORTER)
     kept = slots_of(slot for slot, (_, hidden) in enumerate(turns) if not hidden)
-    assert names(at(whole), kept) == names(at(visible), slots_of(range(len(kept))))
+    assert speaker_names(at(whole), kept) == speaker_names(at(visible), slots_of(range(len(kept))))
     for word in ("Ann", "Bob", "Cyd"):
         assert (
             without_speakers(at(whole, f"What about {word}?")).names
