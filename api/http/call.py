@@ -154,6 +154,17 @@ class Call(RequestContext):
         except PeerTokenError as fault:
             raise ApiError(401, fault.code) from fault
 
+    def check_peer(self, peer: PeerRow) -> None:
+        """Raises ApiError 401 or 409 if the peer is not approved as it was in ``peer`` any more. In
+        any thread. The request cannot be tried again by itself: a token is for one."""
+        header = self.request.headers.get("Authorization")
+        try:
+            if self.service.federation.unchanged(header, peer):
+                return
+        except PeerTokenError as fault:
+            raise ApiError(401, fault.code) from fault
+        raise coded("rights_changed", "your grants changed while the request waited: repeat it")
+
     def charge(self, items: int) -> None:
         """Charge the caller for a request of several items; the request itself was the first."""
         if self.caller.charged is not None:

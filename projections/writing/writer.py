@@ -84,6 +84,7 @@ class Writer(CatchesUp):
         idempotency: Idempotency | None = None,
         received_at: int | Sequence[int] | None = None,
         atomic: bool = False,
+        check: Callable[[], None] | None = None,
     ) -> Future[WriteAnswer]:
         """Queue a submission; its future resolves once the events are durable and readable.
 
@@ -94,11 +95,12 @@ class Writer(CatchesUp):
             received_at: receipt time in microseconds, for imports that carry their own: one for
                 all commands, or one for each.
             atomic: one refused command undoes the whole submission.
+            check: as in ``Submission``.
 
-        Raises (through the future): AppendError, StorageError, WriterDegraded. Raises (here):
-        WriterBusy, WriterClosed, ReplicaReadOnly.
+        Raises (through the future): AppendError, StorageError, WriterDegraded; as ``check``.
+        Raises (here): WriterBusy, WriterClosed, ReplicaReadOnly.
         """
-        submission = Submission(commands, actor, idempotency, received_at, atomic)
+        submission = Submission(commands, actor, idempotency, received_at, atomic, check=check)
         self.take(submission)
         return submission.answer
 

@@ -5,7 +5,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from msgspec import Struct
 
@@ -25,6 +25,7 @@ from engramlog.replay.federation.declaration import SHARED_SCOPES
 from engramlog.replay.federation.page import PageFault
 from engramlog.replay.federation.pulling import Here, PeerUnreachable, pull
 from engramlog.replay.stigmem.peer_token import sign_peer_token
+from engramlog.replay.stigmem.pulling import PeerFault
 
 ACTOR = "system:engramlog:federation"
 WAIT_SECONDS = 20.0
@@ -37,6 +38,12 @@ _EXPECTED = (
     EventLogError, PageFault, PeerUnreachable, WriterBusy, WriterClosed, WriterDegraded,
 )  # fmt: skip
 _log = logging.getLogger(__name__)
+
+
+def check_peer(rows: Callable[[], Iterable[PeerRow]], peer: PeerRow) -> None:
+    """Raises PeerFault if none of the present ``rows`` is approved as ``peer`` was."""
+    if all(row.approval != peer.approval for row in rows()):
+        raise PeerFault(f"the grants of {peer.node_id} changed: the next round applies them")
 
 
 class ReplayState(Struct):

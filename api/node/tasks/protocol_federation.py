@@ -6,6 +6,7 @@ Each peer has its own task, so that a slow or broken one delays no other.
 import asyncio
 import logging
 import random
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -14,7 +15,7 @@ from msgspec import Struct
 
 from engramlog.api.client.peer_source import HttpFactSource, PeerBusy, PeerSession
 from engramlog.api.node.node import Node
-from engramlog.api.node.tasks.peering import PeerReplay
+from engramlog.api.node.tasks.peering import PeerReplay, check_peer
 from engramlog.api.node.tasks.task import LoopTask, TaskStatus
 from engramlog.api.settings import Settings
 from engramlog.eventlog.kinds import PeerStateSet
@@ -49,9 +50,10 @@ class PullState(Struct):
     fault: str | None = None
 
 
-async def take(node: Node, command: ReceiveForeign) -> dict[str, str]:
-    """Write a page of foreign facts; the outcome of each, by its id at the peer."""
-    future = node.writer.submit([command], actor=ACTOR, atomic=True)
+async def take(node: Node, check: Callable[[], None], command: ReceiveForeign) -> dict[str, str]:
+    """Write a page of foreign facts; the outcome of each, by its id at the peer. ``check``: as
+    ``Writer.submit``."""
+    future = node.writer.submit([command], actor=ACTOR, atomic=True, check=check)
     outcome = (await asyncio.wrap_future(future)).outcomes[0]
     assert not isinstance(outcome, Refused)  # the writer refuses single facts, never pages
     states: dict[str, str] = outcome.detail["states"]
@@ -76,15 +78,23 @@ class ProtocolFederation(LoopTask):
 
     def peer_of(self, header: str | None) -> tuple[PeerRow, PeerClaims]:
         """The peer behind an Authorization header. Raises PeerTokenError."""
+        peer, claims = self._identified(header, self._nonces)
+        self._note_key(peer)
+        return peer, claims
+
+    def unchanged(self, header: str | None, peer: PeerRow) -> bool:
+        """Whether the peer of this header is approved as it was in ``peer``; in any thread. Raises
+        PeerTokenError."""
+        return self._identified(header, None)[0].approval == peer.approval
+
+    def _identified(self, header: str | None, nonces: Nonces | None) -> tuple[PeerRow, PeerClaims]:
         scheme, _, token = (header or "").strip().partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise PeerTokenError("peer token required")
         if not self._settings.federation_enabled:
             raise PeerTokenError("peer not registered")
         own, now_ms = self._node.node_id, self._now_ms()
-        peer, claims = check_peer_token(token.strip(), own, now_ms, self.peers(), self._nonces)
-        self._note_key(peer)
-        return peer, claims
+        return check_peer_token(token.strip(), own, now_ms, self.peers(), nonces)
 
     def _note_key(self, peer: PeerRow) -> None:
         """Record a peer's new key, so that this node refuses the replaced one from now on."""
@@ -148,9 +158,10 @@ class ProtocolFederation(LoopTask):
 
         source = HttpFactSource(self._session, peer.node_url, token)
         bounds = self.bounds(peer.node_id, peer.scopes)
-        return await pull_round(
-            source, self._node.reader, partial(take, self._node), bounds, self._node.clock.now_us
+        writing = partial(
+            take, self._node, partial(check_peer, lambda: self.peers().values(), peer)
         )
+        return await pull_round(source, self._node.reader, writing, bounds, self._node.clock.now_us)
 
     def status(self) -> TaskStatus:
         own = super().status()

@@ -7,6 +7,7 @@ only if the peer has the grant ``erase_foreign``, in the scopes shared with it.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -21,6 +22,7 @@ from engramlog.api.answers.erasure_records import (
 )
 from engramlog.api.client.peer_source import PeerSession
 from engramlog.api.node.node import Node
+from engramlog.api.node.tasks.peering import check_peer
 from engramlog.api.node.tasks.task import LoopTask
 from engramlog.api.settings import Settings
 from engramlog.eventlog.event import Recorded
@@ -94,10 +96,13 @@ def bounds_of(node: Node, peer: PeerRow, scopes: frozenset[str]) -> TombstoneBou
     return TombstoneBounds(peer.node_id, wire_key(peer.public_key), scopes, granted)
 
 
-async def take(node: Node, record: dict[str, Any], bounds: TombstoneBounds) -> str:
-    """Write a peer's record; its id. Raises NotTaken, also if the record is known."""
+async def take(
+    node: Node, check: Callable[[], None], record: dict[str, Any], bounds: TombstoneBounds
+) -> str:
+    """Write a peer's record; its id. ``check``: as ``Writer.submit``. Raises NotTaken, also if the
+    record is known."""
     command = command_of(record, bounds)
-    future = node.writer.submit([command], actor=ACTOR)
+    future = node.writer.submit([command], actor=ACTOR, check=check)
     outcome = (await asyncio.wrap_future(future)).outcomes[0]
     if isinstance(outcome, Refused):
         raise NotTaken(outcome.code, outcome.message)
@@ -179,14 +184,16 @@ class TombstonePuller(LoopTask):
             # A grant may have been withdrawn while the peer answered.
             bounds = bounds_of(node, row, scopes)
             for record in records:
-                await self._take(record, bounds)
+                await self._take(row, record, bounds)
             if cursor is None:
                 return
             self._cursors[row.node_id] = cursor
 
-    async def _take(self, record: dict[str, Any], bounds: TombstoneBounds) -> None:
+    async def _take(self, row: PeerRow, record: dict[str, Any], bounds: TombstoneBounds) -> None:
+        node = self._node
+        check = partial(check_peer, lambda: node.reader.known_peers, row)
         try:
-            await take(self._node, record, bounds)
+            await take(node, check, record, bounds)
         except NotTaken as fault:
             known = ("tombstone_already_exists", "tombstone_already_revoked")
             if fault.code not in known:

@@ -1,5 +1,7 @@
 """The protocol's own federation: facts that peers fetch, and facts that they push."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, cast
 
 from msgspec import Struct
@@ -20,7 +22,9 @@ from engramlog.api.schemas.values import Model
 from engramlog.eventlog.clock import format_hlc, parse_hlc
 from engramlog.eventlog.kinds import FactAsserted, RefusedFact
 from engramlog.projections.normalization import lies_under
+from engramlog.projections.rights.capability_grant import Grant
 from engramlog.projections.rights.capability_token import CapabilityInvalid
+from engramlog.projections.rights.capability_verification import VerifiedToken
 from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.projections.tables.peers.protocol_facts import foreign_refusals
 from engramlog.projections.writing.peer_commands import ReceiveForeign
@@ -56,7 +60,7 @@ def shared(call: Call) -> sharing.SharedTombstones:
     permission="peer",
     body=SharedRecord,
     status=201,
-    errors=(404,),
+    errors=(404, 409),
 )
 async def ingest(call: Call) -> Taken:
     """Take one record of a peer."""
@@ -67,7 +71,8 @@ async def ingest(call: Call) -> Taken:
         raise coded("tombstone_malformed", "a record is a JSON object")
     bounds = sharing.bounds_of(call.node, peer, scopes)
     try:
-        taken = await sharing.take(call.node, cast("dict[str, Any]", record), bounds)
+        check = partial(call.check_peer, peer)
+        taken = await sharing.take(call.node, check, cast("dict[str, Any]", record), bounds)
     except NotTaken as fault:
         known = fault.code in PLAIN_TEXT
         raise (plain(fault.code) if known else coded(fault.code, str(fault))) from fault
@@ -200,7 +205,7 @@ def _cursor(text: str | None) -> int:
     permission="peer",
     body=PushBody,
     status=202,
-    errors=(405,),
+    errors=(405, 409),
     headers=("X-Stigmem-Capability",),
 )
 async def push(call: Call) -> PushAnswer:
@@ -208,8 +213,9 @@ async def push(call: Call) -> PushAnswer:
     if not call.service.settings.federation_push_enabled:
         raise ApiError(405, "Method Not Allowed", headers={"Allow": "GET,HEAD"})
     body = await call.body(PushBody)  # first: a peer may be revoked while it arrives
-    bounds, prefixes = _pusher(call)
-    facts, refused = _sorted_out(call, body.facts, bounds, prefixes)
+    pusher = _pusher(call)
+    bounds = pusher.bounds
+    facts, refused = _sorted_out(call, body.facts, bounds, pusher.prefixes)
     states = {item.fact_id: item.code for item in refused}
     if facts:
         command = ReceiveForeign(
@@ -219,7 +225,7 @@ async def push(call: Call) -> PushAnswer:
             cursor="",
             received=len(facts),
         )
-        states |= await take(call.node, command)
+        states |= await take(call.node, pusher.check, command)
     errors = [
         PushError(name, code if code in _WIRE_ERRORS else "ingest_error")
         for name, code in states.items()
@@ -229,9 +235,17 @@ async def push(call: Call) -> PushAnswer:
     return PushAnswer(accepted, len(errors), errors)
 
 
-def _pusher(call: Call) -> tuple[RecordBounds, tuple[str, ...]]:
-    """The bounds for the caller's records: a peer may push its own facts, a capability's holder the
-    facts that its subject may write."""
+class _Pusher(Struct, frozen=True):
+    """The bounds for a caller's records, and the prefixes of their entities. ``check``: raises
+    ApiError if the caller's rights changed."""
+
+    bounds: RecordBounds
+    prefixes: tuple[str, ...]
+    check: Callable[[], None]
+
+
+def _pusher(call: Call) -> _Pusher:
+    """A peer may push its own facts, a capability's holder the facts that its subject may write."""
     federation = call.service.federation
     text = call.request.headers.get(CAPABILITY_HEADER)
     if text is None:
@@ -239,18 +253,29 @@ def _pusher(call: Call) -> tuple[RecordBounds, tuple[str, ...]]:
             raise ApiError(401, f"peer token or {CAPABILITY_HEADER} header required")
         peer, claims = call.peer()
         scopes = peer.scopes & frozenset(claims.scopes)
-        return federation.bounds(peer.node_id, scopes, peer.node_id), ()
+        bounds = federation.bounds(peer.node_id, scopes, peer.node_id)
+        return _Pusher(bounds, (), partial(call.check_peer, peer))
+    verified, grant = _capability(call, text)
+    if "write" not in grant.verbs:
+        raise ApiError(403, "insufficient_capability: token verb must be 'write' for push")
+    name = f"capability:{verified.token_id}"
+    bounds = federation.bounds(name, grant.scopes, verified.subject)
+
+    def check() -> None:  # the token itself says what it grants: it can only end
+        _capability(call, text)
+
+    return _Pusher(bounds, grant.entities, check)
+
+
+def _capability(call: Call, text: str) -> tuple[VerifiedToken, Grant]:
+    """A capability of this node, and what it grants now. Raises ApiError 401."""
     node = call.node
     try:
-        verified, grant = node.reader.capabilities.accept(
+        return node.reader.capabilities.accept(
             text, own_issuer(node.node_id, node.public_key), node.clock.now_us()
         )
     except CapabilityInvalid as fault:
         raise ApiError(401, str(fault.args[0])) from fault
-    if "write" not in grant.verbs:
-        raise ApiError(403, "insufficient_capability: token verb must be 'write' for push")
-    name = f"capability:{verified.token_id}"
-    return federation.bounds(name, grant.scopes, verified.subject), grant.entities
 
 
 def _sorted_out(

@@ -158,6 +158,11 @@ class PeerRow(Struct, frozen=True):
         return self.state == "active"
 
     @property
+    def approval(self) -> tuple[str, str, PeerGrants | None]:
+        """What the operators here decided about it."""
+        return self.peer_id, self.state, self.grants
+
+    @property
     def scopes(self) -> frozenset[str]:
         """Those that the peer offers and that are granted to it."""
         granted = self.allowed_scopes if self.grants is None else self.grants.scopes

@@ -6,34 +6,14 @@ from typing import Any
 
 import pytest
 
+from tests.worlds.lagging_nodes import lags, seen, two_nodes
 from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 
 
 @pytest.fixture
 def nodes(tmp_path: Path, postgres_url: str) -> Iterator[tuple[LiveNode, LiveNode]]:
-    """Two nodes; the second reads the log only when it writes."""
-    options: dict[str, Any] = {
-        "log": postgres_url, "log_durability": "server", "auth_required": True,
-    }  # fmt: skip
-    first = LiveNode(tmp_path / "first", **options)
-    first.node.identity.backup(tmp_path / "second" / "identity")
-    second = LiveNode(tmp_path / "second", **options)
-    yield first, second
-    second.close()
-    first.close()
-
-
-def lags(live: LiveNode) -> None:
-    """Let a node follow the log only before its own writes, from now on."""
-    shared = live.node.shared
-    assert shared is not None
-    shared.on_growth(lambda: None)
-
-
-def seen(live: LiveNode, at: LiveNode) -> None:
-    """Wait until ``live`` shows all that ``at`` has."""
-    position = at.node.log.head().position
-    assert live.call("GET", f"/healthz?min_position={position}").status_code == 200
+    with two_nodes(tmp_path, postgres_url, auth_required=True) as both:
+        yield both
 
 
 def revoke(live: LiveNode, entity: str) -> None:
