@@ -24,6 +24,7 @@ from engramlog.api.http.callers import RightsChanged
 from engramlog.api.http.compression import compress, is_large
 from engramlog.api.http.connections import connection_of
 from engramlog.api.http.errors import ApiError, coded, from_limit, from_typed
+from engramlog.api.http.malformed import RequestServer
 from engramlog.api.http.minimum_position import at_position, names_position, note_position
 from engramlog.api.http.openapi import build_openapi
 from engramlog.api.http.routing import Route
@@ -59,9 +60,6 @@ class App:
         status = 500
         service = self.service
         match = await self.router.resolve(request)
-        if request.headers.get(hdrs.EXPECT):
-            await match.expect_handler(request)
-            await request.writer.drain()
         endpoint = self._endpoints.get(match.route)
         connection = connection_of(request)
         if connection is not None:
@@ -69,6 +67,9 @@ class App:
         method = request.method
         try:
             try:
+                if request.headers.get(hdrs.EXPECT):
+                    await match.expect_handler(request)
+                    await request.writer.drain()
                 if method == "OPTIONS":
                     response = service.browsers.preflight(request, _methods_of(match))
                 else:
@@ -103,7 +104,7 @@ class AppRunner(web.ServerRunner):
         most = app.service.settings.request_body_bytes_max
         request = partial(web.Request, loop=asyncio.get_running_loop(), client_max_size=most)
         answer = cast("Any", app.answer)  # typed for all requests, but gets only these
-        server = web.Server(answer, request_factory=request, **options)
+        server = RequestServer(answer, request_factory=request, **options)
         super().__init__(server, shutdown_timeout=shutdown_timeout)
         self._app = app
 

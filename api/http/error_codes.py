@@ -3,8 +3,9 @@
 ERRORS: dict[int, dict[str, str]] = {
     400: {
         (
-            "malformed_body malformed_json invalid_entity_uri cid_malformed invalid_position "
-            "invalid_idempotency_key invalid_session_id session_id_too_long invalid_capability"
+            "malformed_request malformed_body malformed_json invalid_entity_uri cid_malformed "
+            "invalid_position invalid_idempotency_key invalid_session_id session_id_too_long "
+            "invalid_capability"
         ): "the message says what is malformed",
         "invalid_scope": "a recall names no scope",
         "invalid_cursor cursor_expired": "a cursor of another request, or too old",
@@ -133,6 +134,7 @@ ERRORS: dict[int, dict[str, str]] = {
             "over ten [manifests](federation-protocol.md#manifests) of an entity an hour"
         ),
     },
+    431: {"header_too_large": "a request line or header over 8,190 bytes"},
     500: {"internal_error": "a bug; the answer's id is in the node's log"},
     501: {
         "time_travel_plugin_not_loaded": "time travel is off",

@@ -20,7 +20,14 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.message import SessionMessage
-from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from mcp_types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    jsonrpc_message_adapter,
+)
 from msgspec import Struct
 from pydantic import ValidationError
 
@@ -144,6 +151,9 @@ def stdin_messages(outgoing: MessageSender) -> MemoryObjectReceiveStream[_Item]:
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValidationError as fault:
             await outgoing.send(SessionMessage(refusal_of(line, fault)))
+            return
+        if isinstance(message, JSONRPCNotification) and "id" in json.loads(line):
+            await outgoing.send(SessionMessage(_NO_ID))
         else:
             await readable.send(SessionMessage(message))
 
@@ -163,6 +173,16 @@ _ENDED = (anyio.BrokenResourceError, anyio.ClosedResourceError, CancelledError, 
 """Faults of a reader whose server has ended."""
 
 
+_NO_ID = JSONRPCError(
+    jsonrpc="2.0",
+    id=None,
+    error=ErrorData(
+        code=INVALID_REQUEST, message="not a JSON-RPC message: id: must be a string or an integer"
+    ),
+)
+"""The SDK takes a request with another id for a notification, which gets no answer."""
+
+
 def refusal_of(line: bytes, fault: ValidationError) -> JSONRPCError:
     """The answer to an unreadable message: with its id, if it is a request with one."""
     request: dict[str, Any] = {}
@@ -172,6 +192,8 @@ def refusal_of(line: bytes, fault: ValidationError) -> JSONRPCError:
             request = cast("dict[str, Any]", found)
     name = request.get("id")
     known = isinstance(name, str | int) and not isinstance(name, bool)
-    reason = fault.errors()[0]["msg"]
-    error = ErrorData(code=INVALID_REQUEST, message=f"not a JSON-RPC message: {reason}")
+    first = fault.errors()[0]
+    code = PARSE_ERROR if first["type"] == "json_invalid" and not known else INVALID_REQUEST
+    where = f"{first['loc'][-1]}: " if first["loc"] else ""
+    error = ErrorData(code=code, message=f"not a JSON-RPC message: {where}{first['msg']}")
     return JSONRPCError(jsonrpc="2.0", id=name if known else None, error=error)

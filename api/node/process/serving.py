@@ -24,7 +24,6 @@ from typing import Literal
 
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
-from aiohttp.http_exceptions import HttpProcessingError
 
 from engramlog.api.http.app import AppRunner, create_app
 from engramlog.api.http.auth import PRINCIPAL
@@ -127,12 +126,12 @@ class PlainFormatter(logging.Formatter):
 
 
 class CallersFaults(logging.Filter):
-    """Logs malformed HTTP requests in one line, without a traceback, at level info: they are no
-    failure of the node."""
+    """Logs malformed bodies in one line, without a traceback, at level info: they are no failure of
+    the node."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         fault = record.exc_info[1] if record.exc_info else None
-        if not isinstance(fault, HttpProcessingError | web.RequestPayloadError):
+        if not isinstance(fault, web.RequestPayloadError):
             return True
         record.msg = f"{record.getMessage()}: {' '.join(str(fault).split())}"
         record.args, record.exc_info = (), None
