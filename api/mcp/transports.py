@@ -152,7 +152,7 @@ def stdin_messages(outgoing: MessageSender) -> MemoryObjectReceiveStream[_Item]:
         except ValidationError as fault:
             await outgoing.send(SessionMessage(refusal_of(line, fault)))
             return
-        if isinstance(message, JSONRPCNotification) and "id" in json.loads(line):
+        if isinstance(message, JSONRPCNotification) and "id" in _fields_of(line):
             await outgoing.send(SessionMessage(_NO_ID))
         else:
             await readable.send(SessionMessage(message))
@@ -185,15 +185,20 @@ _NO_ID = JSONRPCError(
 
 def refusal_of(line: bytes, fault: ValidationError) -> JSONRPCError:
     """The answer to an unreadable message: with its id, if it is a request with one."""
-    request: dict[str, Any] = {}
-    with suppress(ValueError):  # reads more than the SDK, such as half a surrogate pair
-        found: object = json.loads(line.decode(errors="replace"))
-        if isinstance(found, dict) and "method" in found:
-            request = cast("dict[str, Any]", found)
-    name = request.get("id")
+    request = _fields_of(line)
+    name = request.get("id") if "method" in request else None
     known = isinstance(name, str | int) and not isinstance(name, bool)
     first = fault.errors()[0]
     code = PARSE_ERROR if first["type"] == "json_invalid" and not known else INVALID_REQUEST
-    where = f"{first['loc'][-1]}: " if first["loc"] else ""
+    where = f"{first['loc'][-1]}: " if len(first["loc"]) > 1 else ""  # it begins with a class
     error = ErrorData(code=code, message=f"not a JSON-RPC message: {where}{first['msg']}")
     return JSONRPCError(jsonrpc="2.0", id=name if known else None, error=error)
+
+
+def _fields_of(line: bytes) -> dict[str, Any]:
+    """The fields of a JSON object; none of anything else."""
+    with suppress(ValueError):  # reads more than the SDK, such as half a surrogate pair
+        found: object = json.loads(line.decode(errors="replace"))
+        if isinstance(found, dict):
+            return cast("dict[str, Any]", found)
+    return {}

@@ -54,10 +54,14 @@ def test_an_unreadable_message_is_answered(node: NodeProcess) -> None:
             (b'{"jsonrpc": "2.0", "id": "b", "method": "ping", "params": {"a": "\xff"}}', "b"),
             (b'{"id": 8, "method": "ping"}', 8),
             (b"\n[]", None),
-            (b"hello", None),
+            (b'{"jsonrpc": "2.0", "id": {"a": 1}, "method": "ping"}', None),
+            (b'{"jsonrpc": "2.0", "id": null, "method": "ping"}', None),
+            (b'{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}', None),
         ):
             answer = said(process, line)
             assert (answer["id"], answer["error"]["code"]) == (name, -32600)
+        answer = said(process, b"hello")
+        assert (answer["id"], answer["error"]["code"]) == (None, -32700)
         assert said(process, b'{"jsonrpc": "2.0", "id": 9, "method": "ping"}')["result"] == {}
 
 
