@@ -7,12 +7,14 @@ replaces them before a line is written.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypeGuard, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from engramlog.api.transfer.lines.base import LineError
 from engramlog.api.transfer.lines.declarations import GardenLine, TombstoneLine
@@ -81,12 +83,14 @@ class FileBroken(ImportStopped):
 
 
 class Options(Struct, frozen=True):
-    """How to import. ``skip``: leading lines that are in the log already. ``once``: leave out facts
-    that are live already, as in a file that is imported again and again."""
+    """How to import. ``skip``: leading lines that are in the log already. ``known``: of facts that
+    are live already, as in a file that is imported again and again: ``write`` them, or ``leave``
+    them out; ``count``: the same, but of equal lines without a ``valid_from``, as in a
+    conversation, each is a fact."""
 
     on_error: Literal["stop", "skip"] = "stop"
     skip: int = 0
-    once: bool = False
+    known: Literal["write", "leave", "count"] = "write"
     file_clock: bool = False
     batch_lines: int = BATCH_LINES
     value_bytes_max: int = 262_144
@@ -104,11 +108,12 @@ class ImportReport(Struct):
 
 class Numbered(Struct, frozen=True):
     """A line with its number in the file from 1 (0: added by a mapping), and its receipt time if
-    the file has one."""
+    the file has one. ``nth``: of equal lines that are facts of their own, from 1."""
 
     number: int
     line: AnyLine
     at: int | None = None
+    nth: int = 1
 
 
 class _Running(Struct, frozen=True):
@@ -149,6 +154,7 @@ class Importer:
         self._complain = complain
         self._translator = Translator(sink, options.value_bytes_max)
         self._rules: dict[str, Numbered] = {}
+        self._equal: Counter[tuple[str, str | None]] = Counter()
         self._batch: list[Numbered] = []
         self._running: _Running | None = None
         self._pool = ThreadPoolExecutor(1, "import")
@@ -218,6 +224,7 @@ class Importer:
         if text.strip():
             try:
                 line = self._parse(text)
+                self._nth(line)
                 self._translator.leave_out(line)
                 self._hold_back(Numbered(number, line))  # the earlier run did not reach the end
             except LineError:
@@ -253,18 +260,16 @@ class Importer:
         elif len(self._batch) >= self._options.batch_lines:
             self._launch()
         line = self._translator.translate(line)
-        if self._options.once and isinstance(line, AssertLine):
-            self._settle_running()
-            try:
-                known = self._sink.find_live(line)
-            except SinkError as fault:
-                raise ImportStopped(f"line {item.number}: {fault}; {self._so_far()}") from fault
-            if known is not None:
-                self._count(item.number, Written("existing", known))
-                self._advance(1)
-                return
         self._translator.announce(line)
-        self._batch.append(Numbered(item.number, line, item.at))
+        self._batch.append(Numbered(item.number, line, item.at, self._nth(line)))
+
+    def _nth(self, line: AnyLine) -> int:
+        """How many equal lines there are up to this one, if each is a fact. Raises LineError."""
+        if self._options.known != "count" or not _may_be_known(line) or line.valid_from:
+            return 1
+        content = self._translator.cid_of(line), line.valid_until
+        self._equal[content] += 1
+        return self._equal[content]
 
     def _drain(self) -> None:
         """Write the gathered lines, and wait until they are in the log."""
@@ -288,10 +293,10 @@ class Importer:
         bad = next((i for i, result in enumerate(results) if isinstance(result, RefusedLine)), None)
         if bad is not None and self._options.on_error == "stop":
             refused, good = results[bad], batch[:bad]
-            done = sum(isinstance(result, Written) for result in results[:bad])
-            if done < bad:  # the rest, all after the written lines, was held back
-                again = self._results(good[done:], lambda: self._write(good[done:]))
-                results = [*results[:done], *again]
+            if None in results[:bad]:  # held back
+                held = [item for item, result in zip(good, results, strict=False) if result is None]
+                again = iter(self._results(held, lambda: self._write(held)))
+                results = [next(again) if each is None else each for each in results[:bad]]
             if good:
                 self._settle(good, results[:bad])
             assert isinstance(refused, RefusedLine)
@@ -308,10 +313,30 @@ class Importer:
             raise ImportStopped(f"{span}: {fault}; {self._so_far()}") from fault
 
     def _write(self, batch: Sequence[Numbered]) -> list[Result]:
-        lines = [item.line for item in batch]
-        times = [item.at for item in batch if item.at is not None]
+        known = self._known(batch)
+        fresh = [item for item, found in zip(batch, known, strict=True) if found is None]
+        lines = [
+            replace(item.line, again=True)
+            if item.nth > 1 and isinstance(item.line, AssertLine)
+            else item.line
+            for item in fresh
+        ]
+        times = [item.at for item in fresh if item.at is not None]
         atomic = self._options.on_error == "stop"
-        return self._sink.write(lines, received_at=times or None, atomic=atomic)
+        made = iter(self._sink.write(lines, received_at=times or None, atomic=atomic))
+        return [next(made) if found is None else Written("existing", found) for found in known]
+
+    def _known(self, batch: Sequence[Numbered]) -> list[str | None]:
+        """For each line the live fact that it states, if it is left out."""
+        found: list[str | None] = [None] * len(batch)
+        if self._options.known == "write":
+            return found
+        places = [place for place, item in enumerate(batch) if _may_be_known(item.line)]
+        lines = [cast("AssertLine", batch[place].line) for place in places]
+        for place, ids in zip(places, self._sink.find_live(lines), strict=True):
+            nth = batch[place].nth
+            found[place] = ids[nth - 1] if nth <= len(ids) else None
+        return found
 
     def _settle(self, batch: Sequence[Numbered], results: Sequence[Result]) -> None:
         for item, result in zip(batch, results, strict=True):
@@ -350,6 +375,15 @@ class Importer:
             f"lines 1 to {done} are in the log{position} and nothing after them; "
             f"continue with --skip {done}"
         )
+
+
+def _may_be_known(line: AnyLine) -> TypeGuard[AssertLine]:
+    """Whether a fact's content and validity are all that the line says."""
+    return (
+        isinstance(line, AssertLine)
+        and line.confidence > 0
+        and not (line.garden_id or line.attributes or line.derived_from or line.again)
+    )
 
 
 def _goes_alone(line: AnyLine) -> bool:

@@ -85,19 +85,25 @@ class NodeSink:
         slot = slots[max(0, len(slots) - back)]
         return self._node.reader.rows([int(view.from_position[slot])])[0].id
 
-    def find_live(self, line: AssertLine) -> str | None:
+    def find_live(self, lines: Sequence[AssertLine]) -> list[list[str]]:
+        return [self._live_of(line) for line in lines]
+
+    def _live_of(self, line: AssertLine) -> list[str]:
         reader, view = self._node.reader, self._node.reader.pin()
-        wanted = assert_command(line, self._destination.value_bytes_max)
+        try:
+            wanted = assert_command(line, self._destination.value_bytes_max)
+        except LineError:  # the write tells
+            return []
         slots = np.array(reader.slots_of_cid(wanted.cid), dtype=np.int32)
         slots = slots[slots < view.count]
         live = slots[~view.ended(slots, self._node.moment())]
-        same = [
+        return [
             row.id
             for row in reader.rows(view.from_position[live].tolist())
             if (row.valid_from, row.valid_until) == (wanted.valid_from, wanted.valid_until)
             and row.received_from is None
+            and row.garden_id is None
         ]
-        return same[-1] if same else None
 
     def find_episode(self, line: EpisodeLine) -> NamedByKey | None:
         episode = episode_command(line, self._destination)
@@ -204,9 +210,13 @@ class ControlSink:
         found: str | None = answer["id"]
         return found
 
-    def find_live(self, line: AssertLine) -> str | None:
-        answer = self._client.request("POST", "/v1/control/find-live", raw=encode_line(line))
-        found: str | None = answer["id"]
+    def find_live(self, lines: Sequence[AssertLine]) -> list[list[str]]:
+        raw = b"[" + b",".join(encode_line(line) for line in lines) + b"]"
+        try:
+            answer = self._client.request("POST", "/v1/control/find-live", raw=raw)
+        except ClientError as fault:
+            raise SinkError(str(fault)) from fault
+        found: list[list[str]] = answer["ids"]
         return found
 
     def find_episode(self, line: EpisodeLine) -> NamedByKey | None:

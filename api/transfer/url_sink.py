@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import msgspec
@@ -47,6 +47,9 @@ _REFUSED: dict[type, str] = {
 }
 
 
+_Live: TypeAlias = dict[tuple[str, str | None, str | None], list[str]]
+
+
 class _BatchAnswer(msgspec.Struct):
     results: list[dict[str, Any]]
 
@@ -62,7 +65,7 @@ class UrlSink:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._live: dict[tuple[str, ...], dict[tuple[str, str | None, str | None], str]] = {}
+        self._live: dict[tuple[str, ...], _Live] = {}
 
     def write(
         self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool
@@ -91,9 +94,15 @@ class UrlSink:
                 return None
             raise SinkError(str(fault)) from fault
 
-    def find_live(self, line: AssertLine) -> str | None:
-        """One of the live facts that its source had stated of its key before this import."""
-        wanted = assert_command(line, sys.maxsize)
+    def find_live(self, lines: Sequence[AssertLine]) -> list[list[str]]:
+        """Of the facts that their sources had stated of their keys before this import."""
+        return [self._known(line) for line in lines]
+
+    def _known(self, line: AssertLine) -> list[str]:
+        try:
+            wanted = assert_command(line, sys.maxsize)
+        except LineError:  # the write tells
+            return []
         key = {
             "entity": wanted.entity,
             "relation": wanted.relation,
@@ -103,20 +112,21 @@ class UrlSink:
         known = self._live.get(tuple(key.values()))
         if known is None:
             known = self._live[tuple(key.values())] = self._live_of(key)
-        return known.get((wanted.cid, wanted.valid_from, wanted.valid_until))
+        return known.get((wanted.cid, wanted.valid_from, wanted.valid_until), [])
 
-    def _live_of(self, key: dict[str, str]) -> dict[tuple[str, str | None, str | None], str]:
-        """Ids by content id and validity."""
+    def _live_of(self, key: dict[str, str]) -> _Live:
+        """Ids by content id and validity, oldest first."""
         every = {"include_expired": True, "include_contradicted": True, "include_low_trust": True}
+        found: _Live = {}
         try:
-            return {
-                (fact["cid"], fact["valid_from"], fact["valid_until"]): str(fact["id"])
-                for page in self._client.pages("/v1/facts", {**key, **every, "limit": 500})
-                for fact in page["facts"]
-                if fact["received_from"] is None and fact["garden_id"] is None
-            }
+            for page in self._client.pages("/v1/facts", {**key, **every, "limit": 500}):
+                for fact in page["facts"]:
+                    if fact["received_from"] is None and fact["garden_id"] is None:
+                        content = fact["cid"], fact["valid_from"], fact["valid_until"]
+                        found.setdefault(content, []).insert(0, str(fact["id"]))
         except ClientError as fault:
             raise SinkError(str(fault)) from fault
+        return found
 
     def find_episode(self, line: EpisodeLine) -> NamedByKey | None:
         """The episode that a line recorded; without an ``id`` it cannot be found."""

@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ from tests.worlds.processes import (
     fact,
     serving,
 )
+
+
+USUAL = {"STIGMEM_SET_VALUED_DEFAULTS": "true"}
 
 
 def facts_of(data: Path, *args: str) -> list[dict[str, Any]]:
@@ -318,6 +322,54 @@ def test_turns_of_a_mapped_chat_do_not_contradict_each_other_in_a_new_directory(
     assert [(each["value"]["v"], each["contradicted"]) for each in found] == [
         ("turn 2", False), ("turn 1", False), ("turn 0", False),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["alone", "served", "url"])
+def test_a_mapped_chat_that_has_grown_is_imported_again(tmp_path: Path, way: str) -> None:
+    """Turns of an earlier import are known; equal turns of one file are all kept."""
+    said = {"entity": "user:{who}", "relation": "memory:said", "source": "chat:one",
+            "value": {"type": "text", "v": "{text}"}, "valid_from": "{at}"}  # fmt: skip
+    mapping, chat = tmp_path / "mapping.json", tmp_path / "chat.jsonl"
+    mapping.write_text(json.dumps({"rules": [{"line": said}]}))
+    dated = {"who": "bo", "text": "hello", "at": "2026-06-02"}
+    turns = [{"who": "ann", "text": text, "at": None} for text in ("ok", "ok", "yes", "ok")]
+    turns.insert(1, dated)
+    data, printed = tmp_path / "data", list[str]()
+
+    def read(*target: object) -> None:
+        for added in ((), ({"who": "ann", "text": "ok", "at": None}, {**dated, "text": "bye"})):
+            turns.extend(added)
+            chat.write_bytes(lines(*turns))
+            done = engramlog("import", chat, *target, "--mapping", mapping, env=USUAL)
+            assert done.returncode == 0, done.stderr
+            printed.append(done.stdout.split(": ")[1].split(";")[0].strip())
+            again = engramlog("import", chat, *target, "--mapping", mapping, env=USUAL)
+            printed.append(again.stdout.split(": ")[1].split(";")[0].strip())
+
+    if way == "alone":
+        read("--data", data)
+    else:
+        with serving(data, "--no-auth", env=USUAL) as node:
+            read(*(("--data", data) if way == "served" else ("--url", node.url)))
+    texts = Counter(fact["value"]["v"] for fact in facts_of(data))
+    if way == "url":  # the protocol keeps no two equal turns in a row
+        assert texts == {"ok": 2, "yes": 1, "hello": 1, "bye": 1}
+    else:
+        assert printed == ["5 asserted", "5 existing", "5 existing, 2 asserted", "7 existing"]
+        assert texts == {"ok": 4, "yes": 1, "hello": 1, "bye": 1}
+
+
+def test_a_part_that_was_skipped_counts_among_equal_turns(tmp_path: Path) -> None:
+    said = {"entity": "user:ann", "relation": "memory:said", "source": "chat:one",
+            "value": {"type": "text", "v": "{text}"}}  # fmt: skip
+    mapping = tmp_path / "mapping.json"
+    mapping.write_text(json.dumps({"rules": [{"line": said}]}))
+    for turns, skipped in (1, 0), (2, 1):
+        stdin = lines(*[{"text": "ok"}] * turns)
+        done = engramlog("import", "-", "--data", tmp_path / "data", "--mapping", mapping,
+                         "--skip", str(skipped), stdin=stdin, env=USUAL)  # fmt: skip
+        assert "1 asserted" in done.stdout
+    assert len(facts_of(tmp_path / "data")) == 2
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from tqdm import tqdm
 
@@ -121,7 +121,7 @@ def run_import(args: argparse.Namespace) -> int:
         options = Options(
             on_error=args.on_error,
             skip=args.skip,
-            once=_reader(args) is not None,
+            known=_known(args),
             file_clock=args.clock_from_file,
             value_bytes_max=settings.value_bytes_max,
         )
@@ -131,6 +131,13 @@ def run_import(args: argparse.Namespace) -> int:
     if not args.quiet:
         print(summary_of(report))
     return 1 if report.failed else 0
+
+
+def _known(args: argparse.Namespace) -> Literal["write", "leave", "count"]:
+    """What to do with facts that are live already."""
+    if args.clock_from_file or _is_export(args):
+        return "write"
+    return "leave" if args.mapping is None else "count"
 
 
 def _own_line(text: bytes) -> AnyLine:

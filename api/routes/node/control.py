@@ -8,6 +8,7 @@ import asyncio
 import hmac
 import os
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 from aiohttp import web
 
@@ -37,8 +38,8 @@ def add_control_routes(
         ("GET", "ping", routes.ping),
         ("POST", "import", routes.take_lines),
         ("GET", "find", routes.find),
-        ("POST", "find-live", routes.find_line),
-        ("POST", "find-episode", routes.find_line),
+        ("POST", "find-live", routes.find_live),
+        ("POST", "find-episode", routes.find_episode),
         ("GET", "status", routes.status),
         ("GET", "heads", routes.heads),
     ):
@@ -92,17 +93,23 @@ class _ControlRoutes:
         cid, back = request.query["cid"], int(request.query["back"])
         return answer({"id": await asyncio.to_thread(self._sink().find, cid, back)})
 
-    async def find_line(self, request: web.Request) -> web.Response:
-        """The live fact, or the episode, of the request's line."""
+    async def find_live(self, request: web.Request) -> web.Response:
+        """The live facts of each of the request's lines, all of which state facts."""
+        data = await request.read()
         try:
-            line = decode_line(await request.read())
-            if isinstance(line, EpisodeLine):
-                found = await asyncio.to_thread(self._sink().find_episode, line)
-                return answer({"episode": found})
-            assert isinstance(line, AssertLine)  # no others are looked for
-            return answer({"id": await asyncio.to_thread(self._sink().find_live, line)})
+            lines = cast("list[AssertLine]", await asyncio.to_thread(decode_lines, data))
         except LineError as fault:
             return answer({"detail": str(fault)}, 422)
+        return answer({"ids": await asyncio.to_thread(self._sink().find_live, lines)})
+
+    async def find_episode(self, request: web.Request) -> web.Response:
+        """The episode of the request's line."""
+        try:
+            line = cast("EpisodeLine", decode_line(await request.read()))
+            found = await asyncio.to_thread(self._sink().find_episode, line)
+        except LineError as fault:
+            return answer({"detail": str(fault)}, 422)
+        return answer({"episode": found})
 
     async def status(self, _: web.Request) -> web.Response:
         return answer(await asyncio.to_thread(node_status, self._node))

@@ -5,6 +5,7 @@ A key from a line of the same batch of deltas stays: the writer resolves it (``R
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
@@ -44,8 +45,8 @@ class Finder(Protocol):
         """The id of the ``back``-th newest fact with this content id; the oldest if fewer exist."""
         ...
 
-    def find_live(self, line: AssertLine) -> str | None:
-        """The id of a live fact of the line's content and validity."""
+    def find_live(self, lines: Sequence[AssertLine]) -> list[list[str]]:
+        """For each line the ids of live facts of its content and validity, oldest first."""
         ...
 
     def find_episode(self, line: EpisodeLine) -> NamedByKey | None:
@@ -96,7 +97,7 @@ class Translator:
         for made in _facts_made(line):
             found = fact_id if isinstance(line, AssertLine) else facts.get(made.key or "")
             if made.key is not None and found is not None:
-                self._known[made.key] = NamedByKey(found, self._cid(made).removeprefix("sha256:"))
+                self._known[made.key] = NamedByKey(found, self.cid_of(made).removeprefix("sha256:"))
 
     def leave_out(self, line: AnyLine) -> None:
         """Note a line that an earlier run imported; its facts are looked up if its key is used."""
@@ -105,7 +106,7 @@ class Translator:
                 self._left_out[line.key] = line
             return
         for made in _facts_made(line):
-            cid = self._cid(made)
+            cid = self.cid_of(made)
             self._of_cid[cid] += 1
             if made.key is not None:
                 self._left_out[made.key] = _LeftOut(cid, self._of_cid[cid])
@@ -210,8 +211,8 @@ class Translator:
         fact_id = self._finder.find(sought.cid, back)
         return None if fact_id is None else NamedByKey(fact_id, sought.cid.removeprefix("sha256:"))
 
-    def _cid(self, line: AssertLine) -> str:
-        """The content id. It does not cover parents, which may still be keys."""
+    def cid_of(self, line: AssertLine) -> str:
+        """The content id. It does not cover parents, which may still be keys. Raises LineError."""
         return assert_command(replace(line, derived_from=[]), self._value_bytes_max).cid
 
 
