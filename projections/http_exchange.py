@@ -44,6 +44,14 @@ class HostAway(HttpFault):
     """No host took the connection: it got no request."""
 
 
+class AnswerCut(HttpFault):
+    """An answer began, but did not come whole."""
+
+
+class AnswerSlow(AnswerCut):
+    """It did not come whole in time."""
+
+
 class AnswerTooLarge(HttpFault):
     """The answer is larger than requested."""
 
@@ -100,6 +108,7 @@ async def exchange(
     """The complete answer to one request. ``waited_seconds``: how long the host may delay the
     answer. Raises HttpFault: none came within the limits, or the answer does not give its
     length."""
+    begun = False
     loop = asyncio.get_running_loop()
     began = loop.time() + waited_seconds
     data = bytearray()
@@ -115,6 +124,7 @@ async def exchange(
             ) as response,
         ):
             _check_length(response, bytes_max)
+            begun = True
             async for part in response.content.iter_any():
                 data += part
                 if len(data) > bytes_max:
@@ -123,13 +133,21 @@ async def exchange(
             named = {name.lower(): value for name, value in response.headers.items()}
             return HttpAnswer(response.status, named, bytes(data))
     except TimeoutError as fault:
-        raise HttpFault("no complete answer in time: it comes too slowly") from fault
-    except (aiohttp.ServerDisconnectedError, ConnectionResetError, BrokenPipeError) as fault:
-        raise HostHungUp(_describe(fault)) from fault
-    except aiohttp.ClientConnectorError as fault:
-        raise HostAway(_describe(fault)) from fault
-    except (aiohttp.ClientError, OSError, ValueError) as fault:
+        message = "no complete answer in time: it comes too slowly"
+        raise (AnswerSlow if begun else HttpFault)(message) from fault
+    except (aiohttp.ClientError, OSError) as fault:
+        if begun:
+            raise AnswerCut(_describe(fault)) from fault
+        raise _unanswered(fault) from fault
+    except ValueError as fault:
         raise HttpFault(_describe(fault)) from fault
+
+
+def _unanswered(fault: Exception) -> HttpFault:
+    if isinstance(fault, aiohttp.ServerDisconnectedError | ConnectionResetError | BrokenPipeError):
+        return HostHungUp(_describe(fault))
+    kind = HostAway if isinstance(fault, aiohttp.ClientConnectorError) else HttpFault
+    return kind(_describe(fault))
 
 
 def _check_length(response: aiohttp.ClientResponse, bytes_max: int) -> None:

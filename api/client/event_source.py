@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from engramlog.api.client.client import failure_of
+from engramlog.api.client.page_size import PageSize
 from engramlog.api.client.webhook_addresses import address_fault, checked_connector
 from engramlog.eventlog.signing import SignedHeads
 from engramlog.projections.http_exchange import (
@@ -20,7 +21,13 @@ from engramlog.projections.http_exchange import (
     answer_of,
 )
 from engramlog.replay.federation.comparing import PeerDigests
-from engramlog.replay.federation.page import PAGE_BYTES_MAX, PageFault, StreamPage, decode_page
+from engramlog.replay.federation.page import (
+    PAGE_BYTES_MAX,
+    PAGE_EVENTS_MAX,
+    PageFault,
+    StreamPage,
+    decode_page,
+)
 from engramlog.replay.federation.pulling import PeerUnreachable
 
 STREAMS_PATH = "/v1/federation/streams"
@@ -60,6 +67,7 @@ class HttpPeerSource:
         self.wait_seconds = 0.0
         self._token = token
         self._limits = limits
+        self._size = PageSize(PAGE_EVENTS_MAX)
         self._seen = ""
         self._waking = threading.Event()
         self._held: Future[HttpAnswer] | None = None
@@ -90,13 +98,15 @@ class HttpPeerSource:
         return statement
 
     def page(self, stream: str, after_seq: int, limit: int) -> StreamPage | None:
-        query = {"stream": stream, "after": after_seq, "limit": limit}
-        body = self._get(_target(EVENTS_PATH, query), PAGE_BYTES_MAX).body
+        return self._size.fetched(limit, lambda size: self._page(stream, after_seq, size, limit))
+
+    def _page(self, stream: str, after_seq: int, size: int, limit: int) -> StreamPage | None:
+        body = self._get(_page_target(stream, after_seq, size), PAGE_BYTES_MAX).body
         if not body:
             return None
         page = decode_page(body)
         if len(page.events) == limit:
-            target = _target(EVENTS_PATH, {**query, "after": after_seq + limit})
+            target = _page_target(stream, after_seq + limit, limit)
             self._ahead = target, self._begun(target, PAGE_BYTES_MAX)
         return page
 
@@ -172,6 +182,10 @@ class HttpPeerSource:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return PeerUnreachable(f"{self.url} answered {answer.status}")
         return PeerUnreachable(f"{self.url} answered {answer.status}: {failure}")
+
+
+def _page_target(stream: str, after: int, limit: int) -> str:
+    return _target(EVENTS_PATH, {"stream": stream, "after": after, "limit": limit})
 
 
 def _target(path: str, query: Mapping[str, object]) -> str:

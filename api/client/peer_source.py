@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from engramlog.api.client.webhook_addresses import address_fault, checked_connector
 from engramlog.projections.http_exchange import (
+    AnswerCut,
     AnswerTooLarge,
     HttpFault,
     deadline_within,
@@ -26,7 +27,7 @@ FEWER_TIMES = 8
 
 
 class LargeAnswer(PeerFault):
-    """A peer's answer has more bytes than were asked for."""
+    """A peer's answer has more bytes than were asked for, or than the link carries."""
 
 
 class PeerBusy(PeerFault):
@@ -87,7 +88,7 @@ class PeerSession:
                 limits=deadline_within(ANSWER_SECONDS),
                 bytes_max=bytes_max,
             )
-        except AnswerTooLarge as fault:
+        except (AnswerTooLarge, AnswerCut) as fault:
             raise LargeAnswer(f"{url}: {fault}") from fault
         except HttpFault as fault:
             raise PeerFault(f"cannot reach {url}: {fault}") from fault

@@ -8,11 +8,17 @@ from urllib.parse import urlencode
 import msgspec
 
 from engramlog.api.client.client import failure_of
+from engramlog.api.client.page_size import PageSize
 from engramlog.api.node.log_place import log_inside
 from engramlog.eventlog.clock import SystemClock
 from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
-from engramlog.projections.http_exchange import AnswerLimits, BlockingHttp, HttpAnswer, HttpFault
+from engramlog.projections.http_exchange import (
+    AnswerLimits,
+    BlockingHttp,
+    HttpAnswer,
+    HttpFault,
+)
 from engramlog.projections.tables.store import current_generation
 from engramlog.replay.replication.bootstrap import fetch_snapshot
 from engramlog.replay.replication.follower import (
@@ -21,7 +27,13 @@ from engramlog.replay.replication.follower import (
     PrimaryUnreachable,
     catch_up,
 )
-from engramlog.replay.replication.page import PAGE_BYTES_MAX, CopyPage, Diverged, decode_page
+from engramlog.replay.replication.page import (
+    PAGE_BYTES_MAX,
+    PAGE_EVENTS_MAX,
+    CopyPage,
+    Diverged,
+    decode_page,
+)
 from engramlog.replay.replication.state import ReplicaState, load_state, save_state
 from engramlog.replay.snapshot import Snapshot, decode_snapshot
 from engramlog.replay.snapshots import Snapshots
@@ -40,12 +52,16 @@ class HttpLogSource:
     def __init__(self, url: str, key: str) -> None:
         self._http = BlockingHttp(url, {"Authorization": f"Bearer {key}"} if key else {})
         self.url = self._http.url
+        self._size = PageSize(PAGE_EVENTS_MAX)
 
     def fetch(self, after: int, after_hash: bytes, limit: int, wait_seconds: float) -> CopyPage:
-        query = urlencode(
-            {"after": after, "hash": after_hash.hex(), "limit": limit, "wait_s": wait_seconds}
-        )
-        answer = self._get(f"{PATH}?{query}", PAGE_BYTES_MAX, wait_seconds)
+        given = {"after": after, "hash": after_hash.hex(), "wait_s": wait_seconds}
+
+        def page(size: int) -> HttpAnswer:
+            query = urlencode({**given, "limit": size})
+            return self._get(f"{PATH}?{query}", PAGE_BYTES_MAX, wait_seconds)
+
+        answer = self._size.fetched(limit, page)
         if answer.status != 200:
             raise self._refusal(answer)
         return decode_page(answer.body)
