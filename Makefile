@@ -11,11 +11,11 @@ BIN := $(VENV)/bin
 ARGS ?=
 UV ?= uv
 
-# The interpreter that builds .venv: the first of these that really is 3.11 or newer. Each one is
-# run, not merely looked up, because a name on the PATH may be a stand-in for nothing.
 # Where this is set, as in many containers, every process compiles every module that it loads.
 unexport PYTHONDONTWRITEBYTECODE
 
+# The interpreter that builds .venv: the first of these that really is 3.11 or newer. Each one is
+# run, not merely looked up, because a name on the PATH may be a stand-in for nothing.
 PYTHON ?= $(shell for name in python3.14 python3.13 python3.12 python3.11 python3; do \
 	if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
 	echo "$$name"; break; fi; done)

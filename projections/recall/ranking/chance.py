@@ -50,6 +50,8 @@ LIKE = 0.4
 """The semantic score of a fact that is like the question."""
 MANY = 50
 """Rivals whose number no longer counts."""
+ALONE = 0.6
+"""``m`` of a fact that is like the question and would have no rival at all."""
 STAGE = "semantic"
 
 
@@ -105,10 +107,10 @@ def chance_of(survey: Survey, certainty: Certainty, scored: Scored) -> Chance | 
 def _margin(scores: F64, first: float, facts: int) -> float:
     """``m``, of the best scores in order. ``first``: the first's semantic score; ``facts``: those
     that compete."""
-    if len(scores) == 1:
-        return 0.0
-    ahead = 1.0 - float(scores[1:].mean() / scores[0])
-    return ahead * min(1.0, first / LIKE) * min(1.0, math.log1p(facts) / math.log1p(MANY))
+    ahead = 1.0 - float(scores[1:].mean() / scores[0]) if len(scores) > 1 else 0.0
+    like = min(1.0, first / LIKE)
+    many = min(1.0, math.log1p(facts) / math.log1p(MANY))
+    return like * (ahead * many + ALONE * like * (1.0 - many) ** 4)
 
 
 def _logistic(total: float) -> float:

@@ -36,6 +36,11 @@ def scored(at: Survey, scores: list[float], likeness: list[float] | None) -> Sco
     return Scored(fused, load_features(at, slots), {}, numbers, numbers)
 
 
+def many_of(facts: int) -> float:
+    """The share of fifty facts, which are many."""
+    return math.log(facts + 1) / math.log(51)
+
+
 def talk() -> World:
     world = World()
     for n in range(10):
@@ -49,8 +54,8 @@ def test_the_chance_of_a_hand_computed_answer() -> None:
     found = chance_of(at, NUMBERS, scored(at, scores, [0.9, 0.1, 0.5, 0.7, 0.2, 0.3]))
     # By score: facts 0, 4, 2, 5, 1; their likeness 0.9, 0.2, 0.5, 0.3, 0.1 is 0.4 on average.
     # Ann said 0, 4 and 2. The others' scores 0.6, 0.4, 0.3, 0.2 are 0.375 on average. Ten facts
-    # compete, of the fifty that would be many.
-    margin = (1 - 0.375 / 0.8) * math.log(11) / math.log(51)
+    # compete, of the fifty that would be many: likeness stands in for the rest.
+    margin = (1 - 0.375 / 0.8) * many_of(10) + 0.6 * (1 - many_of(10)) ** 4
     chance = 1 / (1 + math.exp(-(-2 + 2 * 0.4 + 1 + 4 * margin)))
     assert found is not None
     assert (found.semantic, found.speaker, found.margin) == pytest.approx((0.4, 1.0, margin))
@@ -65,7 +70,9 @@ def test_a_fact_that_is_little_like_the_question_or_has_few_rivals_is_less_certa
     assert sure is not None
     assert unlike is not None
     assert unlike.semantic == sure.semantic
-    assert unlike.margin == pytest.approx(sure.margin / 4)
+    alone = 0.6 * (1 - many_of(10)) ** 4
+    assert sure.margin == pytest.approx(0.75 * many_of(10) + alone)
+    assert unlike.margin == pytest.approx(0.75 * many_of(10) / 4 + alone / 16)
     many = World()
     for n in range(60):
         many.fact(user("ann"), "said", f"something {n}")
@@ -73,7 +80,18 @@ def test_a_fact_that_is_little_like_the_question_or_has_few_rivals_is_less_certa
     surest = chance_of(at, NUMBERS, scored(at, scores, [0.4, 0.0]))
     assert surest is not None
     assert surest.margin == pytest.approx(0.75)
-    assert sure.margin == pytest.approx(0.75 * math.log(11) / math.log(51))
+
+
+def test_the_only_fact_of_a_memory_is_judged_by_its_likeness() -> None:
+    world = World()
+    world.fact(user("ann"), "said", "something")
+    at = surveyed(world, "What is said?")
+    like = chance_of(at, NUMBERS, scored(at, [0.8], [0.5]))
+    unlike = chance_of(at, NUMBERS, scored(at, [0.8], [0.1]))
+    assert like is not None
+    assert unlike is not None
+    assert like.margin == pytest.approx(0.6 * (1 - many_of(1)) ** 4)
+    assert unlike.margin == pytest.approx(like.margin / 16)
 
 
 def test_facts_of_others_lower_the_chance_for_a_named_speaker() -> None:
