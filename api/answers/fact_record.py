@@ -12,7 +12,7 @@ from engramlog.projections.normalization import SCOPES
 WireScope: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": list(SCOPES)})]
 """The name of a scope."""
 Warnings: TypeAlias = list[str] | UnsetType
-"""The ignored parts of the request; omitted if empty."""
+"""The ignored parts of the request, and matches that are omitted; absent if empty."""
 
 
 class Warned(Struct, kw_only=True):

@@ -53,6 +53,16 @@ def notices_of(context: RequestContext, query: FactsQuery) -> list[TombstoneNoti
     return notices_over(view, rights, matching(view, rights, moment, filters))
 
 
+def undecided(context: RequestContext, query: FactsQuery) -> int:
+    """How many facts match, but are left out because each is contradicted."""
+    if query.include_contradicted or query.cursor is not None or query.relation == CARD_RELATION:
+        return 0
+    view = context.view()
+    authorization, _, moment, filters = _question(context, query, view)
+    filters = replace(filters, include_contradicted=True)
+    return len(matching(view, authorization, moment, filters))
+
+
 def _question(
     context: RequestContext, query: FactsQuery, view: View
 ) -> tuple[Authorization, Cursor, Moment, ListFilters]:

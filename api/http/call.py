@@ -249,13 +249,14 @@ Answer = TypeVar("Answer", bound="dict[str, Any] | Warns")
 
 
 def warned(body: Answer, *parts: BaseModel | None) -> Answer:
-    """``body``, with ``warnings`` if the node ignores a part of the request; otherwise exactly the
-    protocol's."""
+    """``body``, with ``warnings`` if the node ignores a part of the request, after those that it
+    has; otherwise exactly the protocol's."""
     warnings = ignored(*parts)
     if warnings and isinstance(body, dict):
         body["warnings"] = warnings
     elif warnings:
-        cast("Warns", body).warnings = warnings
+        answer = cast("Warns", body)
+        answer.warnings = (answer.warnings or []) + warnings
     return body
 
 

@@ -22,7 +22,6 @@ from tests.worlds.processes import (
     serving,
 )
 
-
 USUAL = {"STIGMEM_SET_VALUED_DEFAULTS": "true"}
 
 

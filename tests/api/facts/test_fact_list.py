@@ -119,6 +119,31 @@ def test_equal_confidence_hides_both_and_the_flag_shows_both(live: LiveNode) -> 
     assert [each["contradicted"] for each in page["facts"]] == [True, True]
 
 
+@pytest.mark.parametrize("fields", ["full", "facts", "compact"])
+def test_an_empty_list_tells_of_contradicted_matches(live: LiveNode, fields: str) -> None:
+    live.state(v="A")
+    assert "warnings" not in listed(live, fields=fields)
+    live.state(v="B")
+    live.state(v="other", relation="memory:city")
+    (warning,) = listed(live, fields=fields, relation="memory:role")["warnings"]
+    assert warning == (
+        "matching facts that are contradicted, and so left out: 2; "
+        "include_contradicted=true lists them, prefer=source the newest of each source"
+    )
+    assert len(listed(live, fields=fields, relation="memory:role", zzz="1")["warnings"]) == 2
+    assert "warnings" not in listed(live, fields=fields, entity="user:nobody")
+    assert "warnings" not in listed(live, fields=fields)
+
+
+def test_an_empty_list_tells_nothing_of_unreadable_facts(serve: Callable[..., LiveNode]) -> None:
+    live = serve(auth_required=True)
+    writer, reader = live.mint("write"), live.mint("read", entity="agent:b", scopes=["public"])
+    for v in "AB":
+        live.state(key=writer, v=v, scope="company")
+    answer = live.call("GET", "/v1/facts", key=reader).json()
+    assert (answer["total"], "warnings" in answer) == (0, False)
+
+
 def test_strictly_higher_confidence_wins(live: LiveNode) -> None:
     winner = live.state(v="A", confidence=0.9)
     live.state(v="B", confidence=0.8)
