@@ -10,7 +10,8 @@ from engramlog.eventlog.held_scopes import EVERY_SCOPE
 
 
 def status_of_node(node: Node) -> dict[str, Any]:
-    """Position, every projector's checkpoint, and why the node is not ready, if so."""
+    """The position that readers see, every projector's checkpoint, and why the node is not ready,
+    if so. The log may be ahead of the position: of events just copied, or of other nodes."""
     head = node.log.head()
     store = node.writer.store
     projections = {
@@ -28,7 +29,7 @@ def status_of_node(node: Node) -> dict[str, Any]:
     reached_us = max(head.received_at, head.received_hlc // COUNTER_LIMIT * 1000)
     behind_us = max(0, reached_us - node.clock.now_us())
     return {
-        "position": head.position,
+        "position": node.reader.image.position,
         "clock_behind_s": round(behind_us / 1e6, 3),
         "projections": projections,
         "degraded": node.writer.degraded or (halted[0] if halted else node.log.fault),
@@ -47,5 +48,6 @@ def _replica_status(node: Node) -> dict[str, Any]:
     status = node.follower.status
     described |= msgspec.structs.asdict(status)
     behind_us = described.pop("behind_us")
+    described["lag"] = max(0, status.primary_position - node.reader.image.position)
     described["behind_s"] = None if behind_us is None else round(behind_us / 1e6, 3)
     return {"replica": described} | ({"degraded": status.fault} if status.fault else {})

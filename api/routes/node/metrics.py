@@ -53,7 +53,8 @@ def _samples(call: Call) -> Iterator[Sample]:
 
 def _node(call: Call) -> Iterator[Sample]:
     status = status_of_node(call.node)
-    yield Sample("engramlog_log_position", "Last position of the log.", status["position"])
+    head = call.node.log.head().position
+    yield Sample("engramlog_log_position", "Last position of the log.", head)
     yield Sample("engramlog_ready", "1 while the node is ready.", status["degraded"] is None)
     for projector, mark in status["projections"].items():
         labels = f'{{projection="{projector}"}}'

@@ -1,0 +1,63 @@
+"""The position that a node names is one that its readers see."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from engramlog.eventlog.event import Recorded
+from engramlog.projections.image.image import MemoryImage
+from engramlog.replay.replication.follower import FollowerStatus
+from engramlog.replay.replication.state import ReplicaState
+from tests.worlds.live import LiveNode, fact
+from tests.worlds.waiting import until
+
+
+@contextmanager
+def unpublished(live: LiveNode, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A write that the log has and readers do not see yet; its position."""
+    go_on = threading.Event()
+    apply = MemoryImage.apply
+
+    def held(self: MemoryImage, events: Sequence[Recorded], position: int) -> None:
+        assert go_on.wait(60)
+        apply(self, events, position)
+
+    monkeypatch.setattr(MemoryImage, "apply", held)
+    before = live.node.log.head().position
+    body = fact(v="late")
+    writing = threading.Thread(target=live.http.request, args=("POST", "/v1/facts"),
+                               kwargs={"json": body})  # fmt: skip
+    writing.start()
+    try:
+        until(lambda: live.node.log.head().position > before)
+        yield live.node.log.head().position
+    finally:
+        go_on.set()
+        writing.join()
+
+
+def test_readyz_names_no_position_before_its_readers_see_it(
+    serve: Callable[..., LiveNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = serve()
+    live.state(v="first")
+    seen = live.call("GET", "/readyz").json()["position"]
+    with unpublished(live, monkeypatch) as position:
+        assert live.call("GET", "/readyz").json()["position"] == seen < position
+    until(lambda: live.call("GET", "/readyz").json()["position"] == position)
+
+
+def test_a_replica_lags_until_its_readers_see_what_it_copied(
+    serve: Callable[..., LiveNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = serve()
+    live.state(v="first")
+    with unpublished(live, monkeypatch) as position:
+        follows = FollowerStatus(True, position, 0, 0, 1, 1, None, None)
+        live.node.replica = ReplicaState("http://127.0.0.1:9", "stigmem:node:primary", "")
+        monkeypatch.setattr(live.node, "follower", type("Follower", (), {"status": follows}))
+        shown = live.call("GET", "/readyz").json()
+        assert shown["replica"]["lag"] == position - shown["position"] > 0
+        live.node.replica = None
