@@ -24,8 +24,8 @@ from benchmarks.in_process import Served, served
 from benchmarks.question_sets import DATA as LOCOMO
 from benchmarks.question_sets import Conversation, conversations, intent_of_turn, wait_embedded
 from benchmarks.report import Figure, Stopwatch, say
-from engramlog.eventlog.kinds import DecayPolicy, SourceTrustSet, Value
-from engramlog.projections.cid import compute_cid
+from engramlog.eventlog.kinds import DecayPolicy, FactAsserted, SourceTrustSet, Value
+from engramlog.projections.cid import with_cid
 from engramlog.projections.embedding.errors import EmbeddingError
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.writing.commands import (
@@ -187,14 +187,14 @@ def _talk(node: Served, conversation: Conversation) -> list[Kept]:
         new = _write(node, made)
         ids += new
         _write(node, [_retract(name) for name in new[3::20]])
-        _write(node, [SourceTrustSet(source=made[0].source, trust=0.3 + 0.1 * (number % 5))])
+        _write(node, [SourceTrustSet(source=made[0].fact.source, trust=0.3 + 0.1 * (number % 5))])
         _write(node, [SweepDecay(scopes=("local",), policies=(FADING,))])
         for text in islice(texts, 3):  # counted
             node.client.post("/v1/recall", {"query": text, "scope": "local"})
         node.flush()
         wait_embedded(node.node)
         asks = list(_recalls(list(islice(texts, RECALLS)), "local"))
-        asks += _about(made[0].entity, "local")
+        asks += _about(made[0].fact.entity, "local")
         kept += _keep(node, asks)
     return kept
 
@@ -254,14 +254,11 @@ def _entity(subject: str) -> str:
 def _member(event: dict[str, Any]) -> AssertFact:
     entity, relation = _entity(event["s"]), f"congress:{event['r']}"
     value, source = Value("string", event["o"]), "agent:congress"
-    return AssertFact(
-        entity=entity, relation=relation, value=value, source=source, scope="local",
+    fact = FactAsserted(
+        entity, relation, value, source, "local",
         valid_from=_day(event["vf"]), valid_until=_day(event["vt"]),
-        cid=compute_cid(
-            entity=entity, relation=relation, value=value, source=source, confidence=1.0,
-            scope="local",
-        ),
     )  # fmt: skip
+    return AssertFact(with_cid(fact))
 
 
 def _day(date: str | None) -> str | None:

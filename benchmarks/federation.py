@@ -11,9 +11,9 @@ from pathlib import Path
 from benchmarks.federation_processes import measure_catch_up, measure_lag
 from benchmarks.report import Figure, Stopwatch, say, table
 from benchmarks.workload import fact_bodies
-from engramlog.eventlog.kinds import Value
+from engramlog.eventlog.kinds import FactAsserted, Value
 from engramlog.eventlog.log import StreamHead
-from engramlog.projections.cid import compute_cid
+from engramlog.projections.cid import with_cid
 from engramlog.projections.tables.digest import stream_digests
 from engramlog.projections.writing.commands import AssertFact
 from engramlog.replay.federation.page import PAGE_EVENTS_MAX, encode_page
@@ -63,14 +63,8 @@ def _state(member: Member, count: int) -> None:
     for body in fact_bodies(count):
         value = Value("text", str(body["value"]["v"]))
         entity, relation = str(body["entity"]), str(body["relation"])
-        cid = compute_cid(
-            entity=entity, relation=relation, value=value, source=SOURCE, confidence=1.0,
-            scope="company",
-        )  # fmt: skip
-        batch.append(
-            AssertFact(entity=entity, relation=relation, value=value, source=SOURCE,
-                       scope="company", confidence=1.0, cid=cid)
-        )  # fmt: skip
+        fact = FactAsserted(entity, relation, value, SOURCE, "company")
+        batch.append(AssertFact(with_cid(fact)))
         if len(batch) == BATCH:
             member.submit(batch)
             batch = []

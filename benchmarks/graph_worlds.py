@@ -40,11 +40,11 @@ def congress_changes() -> Iterator[Command]:
                 yield stated
             else:
                 yield RetractMatching(
-                    entity=stated.entity,
-                    relation=stated.relation,
-                    value=stated.value,
-                    scope=stated.scope,
-                    source=stated.source,
+                    entity=stated.fact.entity,
+                    relation=stated.fact.relation,
+                    value=stated.fact.value,
+                    scope=stated.fact.scope,
+                    source=stated.fact.source,
                 )
 
 
@@ -92,12 +92,4 @@ def _edge(start: str, relation: str, end: str, scope: str) -> AssertFact:
 
 
 def _event(start: str, end: str) -> FactAsserted:
-    edge = _edge(start, "rel:knows", end, POWER_SCOPE)
-    return FactAsserted(
-        entity=edge.entity,
-        relation=edge.relation,
-        value=edge.value,
-        source=edge.source,
-        scope="local",
-        cid=edge.cid,
-    )
+    return _edge(start, "rel:knows", end, POWER_SCOPE).fact

@@ -31,7 +31,7 @@ from engramlog.eventlog.identifiers import IdentifierSource
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.kinds import FactAsserted, Value
 from engramlog.eventlog.log import Idempotency
-from engramlog.projections.cid import compute_cid
+from engramlog.projections.cid import with_cid
 from engramlog.replay.copying import copy_log
 from engramlog.replay.verify import verify
 from tests.worlds.postgres_servers import Server, Servers
@@ -58,9 +58,7 @@ def fact_drafts(first: int, count: int, ids: IdentifierSource) -> list[Draft]:
         scope = "company" if number % TEAM_EVERY else "team"
         value = Value("text", f"note {number} about the plan and the budget of team {number % 97}")
         entity, relation = f"user:u{number // 10}", f"memory:r{number % 10}"
-        cid = compute_cid(entity=entity, relation=relation, value=value, source="agent:one",
-                          confidence=1.0, scope=scope)  # fmt: skip
-        payload = FactAsserted(entity, relation, value, "agent:one", scope, cid=cid)
+        payload = with_cid(FactAsserted(entity, relation, value, "agent:one", scope))
         drafts.append(Draft(payload, scope_partition(scope), ids.next(now_us), "agent:one"))
     return drafts
 

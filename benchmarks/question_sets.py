@@ -25,9 +25,9 @@ import msgspec
 from msgspec import Struct
 
 from engramlog.api.node.node import Node
-from engramlog.eventlog.kinds import Value
+from engramlog.eventlog.kinds import FactAsserted, Value
 from engramlog.projections.authorization import everything
-from engramlog.projections.cid import compute_cid
+from engramlog.projections.cid import with_cid
 from engramlog.projections.embedding.service import CACHE_FILE
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.normalization import normalize_uri
@@ -265,26 +265,17 @@ def intent_of_turn(space: str, turn: Turn, channel: bool = False) -> AssertFact:
     source = normalize_uri(f"stigmem://{host}.example/{source}")
     relation = "said" if said else "text"
     value = Value("text", words.strip() if channel else turn.text)
-    return AssertFact(
-        entity=entity, relation=relation, value=value, source=source, scope="local",
-        valid_from=None if turn.ts is None else _date(turn.ts).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        cid=compute_cid(
-            entity=entity, relation=relation, value=value, source=source, confidence=1.0,
-            scope="local",
-        ),
-    )  # fmt: skip
+    began = None if turn.ts is None else _date(turn.ts).strftime("%Y-%m-%dT%H:%M:%SZ")
+    fact = FactAsserted(entity, relation, value, source, "local", valid_from=began)
+    return AssertFact(with_cid(fact))
 
 
 def intent_of_row(row: Row) -> AssertFact:
     """The fact for a row of a table."""
-    return AssertFact(
-        entity=row.entity, relation=row.relation, value=row.value, source=row.source,
-        scope="local", valid_from=row.valid_from,
-        cid=compute_cid(
-            entity=row.entity, relation=row.relation, value=row.value, source=row.source,
-            confidence=1.0, scope="local",
-        ),
-    )  # fmt: skip
+    fact = FactAsserted(
+        row.entity, row.relation, row.value, row.source, "local", valid_from=row.valid_from
+    )
+    return AssertFact(with_cid(fact))
 
 
 def _date(text: str) -> datetime:

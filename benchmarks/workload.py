@@ -4,8 +4,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from engramlog.eventlog.kinds import Value
-from engramlog.projections.cid import compute_cid
+from engramlog.eventlog.kinds import FactAsserted, Value
+from engramlog.projections.cid import with_cid
 from engramlog.projections.writing.commands import AssertFact
 
 SOURCES = [f"stigmem://bench.example/agent/{name}" for name in ("ann", "bo", "cy", "di", "ed")]
@@ -44,21 +44,14 @@ def fact_bodies(count: int, seed: int = 7, first: int = 0) -> Iterator[dict[str,
 def command_of(body: dict[str, Any]) -> AssertFact:
     """The intent that HTTP makes of a body without normalising."""
     value = Value(body["value"]["type"], body["value"]["v"])
-    return AssertFact(
+    fact = FactAsserted(
         entity=body["entity"],
         relation=body["relation"],
         value=value,
         source=body["source"],
         scope=body["scope"],
-        cid=compute_cid(
-            entity=body["entity"],
-            relation=body["relation"],
-            value=value,
-            source=body["source"],
-            confidence=1.0,
-            scope=body["scope"],
-        ),
     )
+    return AssertFact(with_cid(fact))
 
 
 def intents(count: int, seed: int = 7, first: int = 0) -> list[AssertFact]:

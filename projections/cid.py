@@ -11,35 +11,23 @@ from json.encoder import encode_basestring
 
 from msgspec.structs import replace
 
-from engramlog.eventlog.kinds import FactAsserted, Value
+from engramlog.eventlog.kinds import FactAsserted
 
 _quote = encode_basestring
 """A JSON string, equal to that of ``json.dumps(..., ensure_ascii=False)``."""
 _HASH = re.compile(r"^(?:sha256:)?([0-9a-f]{64})$")
 
 
-def compute_cid(
-    *, entity: str, relation: str, value: Value, source: str, confidence: float, scope: str
-) -> str:
+def cid_of(fact: FactAsserted) -> str:
     """``sha256:<64 hex>`` of a fact's body; entity and source in stored form."""
+    value = fact.value
     text = (
-        f'{{"confidence":{float(confidence)!r},"entity":{_quote(entity)}'
-        f',"relation":{_quote(relation)},"scope":{_quote(scope)},"source":{_quote(source)}'
+        f'{{"confidence":{float(fact.confidence)!r},"entity":{_quote(fact.entity)}'
+        f',"relation":{_quote(fact.relation)},"scope":{_quote(fact.scope)}'
+        f',"source":{_quote(fact.source)}'
         f',"value_type":{_quote(value.type)},"value_v":{_quote(value.v)}}}'
     )
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-
-
-def cid_of(fact: FactAsserted) -> str:
-    """The content id of a fact's content, computed again."""
-    return compute_cid(
-        entity=fact.entity,
-        relation=fact.relation,
-        value=fact.value,
-        source=fact.source,
-        confidence=fact.confidence,
-        scope=fact.scope,
-    )
 
 
 def with_cid(fact: FactAsserted) -> FactAsserted:

@@ -8,8 +8,8 @@ from engramlog.api.commands.garden_access import entered_garden
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.errors import ApiError, coded, existing, refused
 from engramlog.api.schemas.facts import AssertRequest, ResolveRequest
-from engramlog.eventlog.kinds import FactAttributes, Parent, Value
-from engramlog.projections.cid import compute_cid
+from engramlog.eventlog.kinds import FactAsserted, FactAttributes, Parent, Value
+from engramlog.projections.cid import with_cid
 from engramlog.projections.contradictions.conflicts import conflict
 from engramlog.projections.graph.provenance import shown_facts
 from engramlog.projections.memories.attribute_rules import UNTRUSTED_TRUST_MAX
@@ -58,21 +58,13 @@ class Assertions:
         attributes = None if request.attributes is None else request.attributes.stored()
         if attributes is not None:
             check_attributes(context, attributes)
-        command = AssertFact(
+        fact = FactAsserted(
             entity=entity,
             relation=request.relation,
             value=value,
             source=source,
             scope=request.scope,
             confidence=request.confidence,
-            cid=compute_cid(
-                entity=entity,
-                relation=request.relation,
-                value=value,
-                source=source,
-                confidence=request.confidence,
-                scope=request.scope,
-            ),
             valid_from=request.valid_from,
             valid_until=request.valid_until,
             derived_from=request.parents(),
@@ -80,8 +72,8 @@ class Assertions:
             garden_id=garden,
             attestation=attestation_of(context, request, given),
             attributes=attributes,
-            rights=context.own_rights,
         )
+        command = AssertFact(with_cid(fact), rights=context.own_rights)
         return Assertion(command, _warnings(entity, request.relation))
 
     def _check_scope(self, request: AssertRequest) -> None:
@@ -189,7 +181,7 @@ def _has_read(context: RequestContext, scope: str) -> bool:
     return context.service.sessions.has_read(context.caller.principal, session, scope)
 
 
-def _derives_from_scope(context: RequestContext, parents: tuple[Parent, ...], scope: str) -> bool:
+def _derives_from_scope(context: RequestContext, parents: list[Parent], scope: str) -> bool:
     view = context.view()
     inside = context.authorization.narrowed(frozenset({scope}))
     named = [(parent.hash, parent.fact_id, None) for parent in parents]

@@ -82,9 +82,9 @@ class AssertRequest(Model, extra="allow"):
             )
         return self
 
-    def parents(self) -> tuple[Parent, ...]:
+    def parents(self) -> list[Parent]:
         """``derived_from`` in the form of events."""
-        return tuple(self.derived_from)
+        return self.derived_from
 
 
 def _parent(index: int, item: Any) -> Parent:

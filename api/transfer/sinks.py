@@ -11,7 +11,7 @@ from engramlog.api.node.node import Node
 from engramlog.api.transfer.importing import RefusedLine, Result, SinkError, Written
 from engramlog.api.transfer.lines.base import IMPORT_ACTOR, LineError, line_uri
 from engramlog.api.transfer.lines.declarations import Destination, TombstoneLine, tombstone_command
-from engramlog.api.transfer.lines.facts import AssertLine, RetractLine, assert_command
+from engramlog.api.transfer.lines.facts import AssertLine, RetractLine, stated_fact
 from engramlog.api.transfer.lines.key_translation import NamedByKey
 from engramlog.api.transfer.lines.line_kinds import AnyLine, ResolveLine, command_of, encode_line
 from engramlog.api.transfer.lines.memories import (
@@ -91,7 +91,7 @@ class NodeSink:
     def _live_of(self, line: AssertLine) -> list[str]:
         reader, view = self._node.reader, self._node.reader.pin()
         try:
-            wanted = assert_command(line, self._destination.value_bytes_max)
+            wanted = stated_fact(line, self._destination.value_bytes_max)
         except LineError:  # the write tells
             return []
         slots = np.array(reader.slots_of_cid(wanted.cid), dtype=np.int32)
@@ -143,7 +143,7 @@ class NodeSink:
         source = IMPORT_ACTOR if line.source is None else line_uri(line.source, "source")
         new_fact = None
         if line.states is not None:
-            new_fact = assert_command(line.states, self._destination.value_bytes_max)
+            new_fact = stated_fact(line.states, self._destination.value_bytes_max)
             source = new_fact.source
         return ResolveConflict(
             conflict_id=conflict_id,

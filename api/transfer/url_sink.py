@@ -19,8 +19,8 @@ from engramlog.api.transfer.lines.facts import (
     DenyLine,
     LineValue,
     RetractLine,
-    assert_command,
     stated_attributes_of,
+    stated_fact,
     stated_instant,
     stored_value,
 )
@@ -100,7 +100,7 @@ class UrlSink:
 
     def _known(self, line: AssertLine) -> list[str]:
         try:
-            wanted = assert_command(line, sys.maxsize)
+            wanted = stated_fact(line, sys.maxsize)
         except LineError:  # the write tells
             return []
         key = {

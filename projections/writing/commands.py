@@ -13,13 +13,11 @@ from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import (
-    Attestation,
     ContentReviewed,
     DecayPolicy,
     ErasureReason,
-    FactAttributes,
+    FactAsserted,
     GardenMemberSet,
-    Parent,
     Payload,
     SubscriptionSet,
     Value,
@@ -46,9 +44,9 @@ class OnBehalf(OwnShape, frozen=True):
     command: Command
 
 
-class AssertFact(OwnShape, frozen=True, kw_only=True, gc=False):
-    """State a fact. With ``confidence`` 0 it ends its source's earlier facts and denies those of
-    others (``decide.facts.retracting``).
+class AssertFact(OwnShape, frozen=True, gc=False):
+    """State a fact, which has its content id. With ``confidence`` 0 it ends its source's earlier
+    facts and denies those of others (``decide.facts.retracting``).
 
     ``rights``, here and in other commands: the caller's; what they cannot read does not show in the
     outcome; None for the node's own tools, which may do anything. ``again``: state a new fact
@@ -57,20 +55,7 @@ class AssertFact(OwnShape, frozen=True, kw_only=True, gc=False):
     files of version 0.1, an end of all facts that it contradicts.
     """
 
-    entity: str
-    relation: str
-    value: Value
-    source: str
-    scope: str
-    confidence: float = 1.0
-    cid: str
-    valid_from: str | None = None
-    valid_until: str | None = None
-    derived_from: tuple[Parent, ...] = ()
-    write_mode: str = "assert"
-    garden_id: str | None = None
-    attestation: Attestation | None = None
-    attributes: FactAttributes | None = None
+    fact: FactAsserted
     again: bool = False
     zero: Literal["follows its source", "does nothing", "ends all"] = "follows its source"
     rights: Authorization | None = None

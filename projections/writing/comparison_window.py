@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from engramlog.eventlog.kinds import Value
+from engramlog.eventlog.kinds import FactAsserted, Value
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.view import View
@@ -11,14 +11,13 @@ from engramlog.projections.memories.attribute_rules import CONFIDENTIAL
 from engramlog.projections.memories.deduplication_rules import RECENT_MAX, WINDOW_US
 from engramlog.projections.moment import Moment
 from engramlog.projections.normalization import SCOPES
-from engramlog.projections.writing.commands import AssertFact
 
 TEXTS = (0, 1)
 """Numbers (``numbered_texts.VALUE_TYPES``) of the types that memories have: string and text."""
 _NONE: I32 = np.empty(0, dtype=np.int32)
 
 
-def memories_beside(view: View, rights: Authorization, moment: Moment, fact: AssertFact) -> I32:
+def memories_beside(view: View, rights: Authorization, moment: Moment, fact: FactAsserted) -> I32:
     """The live texts of a fact's owner in its scope or garden, in the order they were stated."""
     source = view.sources.number(fact.source)
     place = -1 if fact.garden_id is None else view.gardens.number(fact.garden_id)
@@ -30,7 +29,7 @@ def memories_beside(view: View, rights: Authorization, moment: Moment, fact: Ass
 
 
 def recent_memories(
-    view: View, rights: Authorization, moment: Moment, fact: AssertFact
+    view: View, rights: Authorization, moment: Moment, fact: FactAsserted
 ) -> list[int]:
     """Those of the last minute, newest first, at most ``RECENT_MAX``; none that a peer stated in
     the owner's name."""

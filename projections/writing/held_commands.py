@@ -54,6 +54,8 @@ def _scopes(command: Command) -> Collection[str]:
         return (command.apply.scope,)
     if isinstance(command, ask.SweepDecay | kinds.TombstoneSet):
         return command.scopes
+    if isinstance(command, ask.AssertFact):
+        return (command.fact.scope,)
     scope = getattr(command, "scope", None)
     return (scope,) if scope in EVERY_SCOPE else ()
 

@@ -137,14 +137,15 @@ def _as_kept(answered: RequestAnswered, events: Sequence[Recorded]) -> list[Done
 def _came_of(command: Command, event: Recorded) -> bool:
     payload = event.payload
     if isinstance(command, AssertFact):
+        stated = command.fact
         return (
             isinstance(payload, FactAsserted)
-            and payload.entity == command.entity
-            and payload.relation == command.relation
-            and payload.cid == command.cid
-            and payload.valid_from == command.valid_from
-            and payload.valid_until == command.valid_until
-            and payload.garden_id == command.garden_id
+            and payload.entity == stated.entity
+            and payload.relation == stated.relation
+            and payload.cid == stated.cid
+            and payload.valid_from == stated.valid_from
+            and payload.valid_until == stated.valid_until
+            and payload.garden_id == stated.garden_id
         )
     if isinstance(command, RetractFact):
         return isinstance(payload, FactRetracted) and payload.fact_ids == [command.fact_id]
@@ -184,15 +185,15 @@ def _outcome(command: Command, events: list[Recorded], db: apsw.Connection) -> D
     if fact is None and isinstance(command, SetAttributes):
         fact = command.fact_id
     if fact is None and isinstance(command, AssertFact):
-        fact = _equal_fact(command, db)
-    if fact is None and isinstance(command, StoreMemory):
         fact = _equal_fact(command.fact, db)
+    if fact is None and isinstance(command, StoreMemory):
+        fact = _equal_fact(command.assertion.fact, db)
     if not events and fact is None and isinstance(command, _WRITING):
         return NOT_KEPT
     return Done(events, fact_id=fact, created=False, retracted=retracted, detail=detail)
 
 
-def _equal_fact(command: AssertFact, db: apsw.Connection) -> str | None:
-    key = (command.entity, command.relation, command.scope, command.garden_id)
-    said = (command.source, command.cid, command.valid_from, command.valid_until)
+def _equal_fact(fact: FactAsserted, db: apsw.Connection) -> str | None:
+    key = (fact.entity, fact.relation, fact.scope, fact.garden_id)
+    said = (fact.source, fact.cid, fact.valid_from, fact.valid_until)
     return query_value(db, _EQUAL, (*key, *said))

@@ -10,6 +10,7 @@ from engramlog.eventlog.kinds import (
     ConsolidationRan,
     DeltaApplied,
     EpisodeRecorded,
+    FactAsserted,
     SummaryRecorded,
 )
 from engramlog.projections.episodes.delta import Proposal
@@ -82,13 +83,13 @@ class StoreMemory(OwnShape, frozen=True, kw_only=True):
     """State a memory, unless its owner has just said the same (``memory_rules``).
 
     Attributes:
-        fact: the fact to state.
+        assertion: of the memory.
         rights: the caller's; unreadable memories have no influence.
         supersede: whether to end older memories that the new one replaces.
         likeness: compares texts with known vectors; None if nothing makes vectors.
     """
 
-    fact: AssertFact
+    assertion: AssertFact
     rights: Authorization
     supersede: bool = True
     likeness: TextLikeness | None = None
@@ -107,7 +108,7 @@ class RestatedFact(Struct, frozen=True, kw_only=True):
     (``ends``, a key or a fact id)."""
 
     key: str = ""
-    fact: AssertFact | None = None
+    fact: FactAsserted | None = None
     ends: str = ""
     reason: str = ""
 

@@ -17,7 +17,7 @@ from engramlog.api.node.node import Node
 from engramlog.eventlog.identifiers import IdentifierSource, id_text
 from engramlog.eventlog.kinds import SCHEMA_VERSIONS, FactAsserted, FactRetracted, Value
 from engramlog.projections.authorization import everything
-from engramlog.projections.cid import compute_cid
+from engramlog.projections.cid import with_cid
 from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import load_profile
 from engramlog.projections.recall.request import RecallRequest
@@ -93,14 +93,7 @@ class Life:
 
     def _fact(self) -> FactAsserted:
         entity, relation, value = self._said()
-        cid = compute_cid(
-            entity=entity, relation=relation, value=value, source="agent:earlier",
-            confidence=1.0, scope="company",
-        )  # fmt: skip
-        return FactAsserted(
-            entity=entity, relation=relation, value=value, source="agent:earlier",
-            scope="company", confidence=1.0, cid=cid,
-        )  # fmt: skip
+        return with_cid(FactAsserted(entity, relation, value, "agent:earlier", "company"))
 
     def _said(self) -> tuple[str, str, Value]:
         rng = self._rng

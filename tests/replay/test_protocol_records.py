@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engramlog.eventlog.codec import encode_payload, read_payload
 from engramlog.eventlog.kinds import FactAsserted, RefusedFact
-from engramlog.projections.cid import compute_cid
+from engramlog.projections.cid import cid_of
 from engramlog.projections.moment import parse_instant
 from engramlog.replay.stigmem.pulling import page_command, reading, rewound
 from engramlog.replay.stigmem.records import RecordBounds, hlc_of, name_of, taken
@@ -51,10 +51,7 @@ def test_a_record_with_one_field_replaced_is_a_fact_that_can_be_kept_or_refused(
     for text in (outcome.valid_from, outcome.valid_until):
         assert text is None or parse_instant(text)
     assert outcome.scope in BOUNDS.scopes
-    assert outcome.cid == compute_cid(
-        entity=outcome.entity, relation=outcome.relation, value=outcome.value,
-        source=outcome.source, confidence=outcome.confidence, scope=outcome.scope,
-    )  # fmt: skip
+    assert outcome.cid == cid_of(outcome)
 
 
 def test_the_recorded_fact_keeps_its_content_id_its_clock_and_its_node() -> None:

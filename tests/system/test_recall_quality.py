@@ -43,15 +43,15 @@ def test_the_area_under_the_curve_counts_pairs_and_halves_of_equals() -> None:
 
 def test_a_text_outside_conversations_is_a_fact_and_a_separate_entity() -> None:
     passage = question_sets.Turn("7", "Rome\nA city.", None, None)
-    made = question_sets.intent_of_turn("musique_train", passage)
+    made = question_sets.intent_of_turn("musique_train", passage).fact
     assert (made.entity, made.relation) == ("stigmem://musique-train.example/doc/7", "text")
     assert (made.source, made.valid_from) == (made.entity, None)
     said = question_sets.Turn("1", "Fahim Khan: Hi", "29.12.2023, 00:31:46", "s1")
-    made = question_sets.intent_of_turn("Chat_9", said)
+    made = question_sets.intent_of_turn("Chat_9", said).fact
     assert made.entity == "stigmem://chat-9.example/person/fahim-khan"
     assert made.source == "stigmem://chat-9.example/session/s1"
     assert made.valid_from == "2023-12-29T00:31:46Z"
-    channel = question_sets.intent_of_turn("Chat_9", said, channel=True)
+    channel = question_sets.intent_of_turn("Chat_9", said, channel=True).fact
     assert (channel.entity, channel.source) == (made.source, made.entity)
     assert channel.value.v == "Hi"
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import msgspec
 import numpy as np
 from hypothesis import strategies as st
 from msgspec import Struct
@@ -60,7 +59,7 @@ from engramlog.projections.writing.memory_commands import (
     StoreMemory,
 )
 from engramlog.projections.writing.submission import Submission
-from tests.worlds.stated_facts import stated
+from tests.worlds.stated_facts import stated, stating
 
 ALL_SCOPES = frozenset(SCOPES)
 DAY_US = 86_400_000_000
@@ -100,7 +99,7 @@ def asserted(
     valid_until: str | None = None,
 ) -> AssertFact:
     """An assertion with its content id."""
-    fact = AssertFact(
+    return stating(
         entity=entity,
         relation=relation,
         value=value,
@@ -109,9 +108,7 @@ def asserted(
         confidence=confidence,
         valid_from=valid_from,
         valid_until=valid_until,
-        cid="",
     )
-    return stated(fact)
 
 
 TEXTS = (
@@ -128,7 +125,7 @@ def remembered(text: str, source: str, topic: str, *, supersede: bool) -> StoreM
     given = FactAttributes(topic=topic)
     attributes = None if given == PLAIN else given  # as HTTP completes them
     return StoreMemory(
-        fact=msgspec.structs.replace(fact, attributes=attributes),
+        assertion=stated(fact, attributes=attributes),
         rights=everything(),
         supersede=supersede,
     )

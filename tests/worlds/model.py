@@ -85,7 +85,7 @@ class Model:
     def take(self, command: Command, outcome: Done | Refused, at_us: int) -> None:
         """Apply a command, and check the answer against the rules."""
         match command:
-            case AssertFact(confidence=0.0):
+            case AssertFact(fact=FactAsserted(confidence=0.0)):
                 expected, denied = self._answered(command)
                 self._record(outcome)
                 assert self._end(expected) == _done(outcome).retracted
@@ -100,7 +100,8 @@ class Model:
                 assert same is None or _done(outcome).fact_id == same.id
                 self._record(outcome)
                 stated = next(f for f in self.facts if f.id == _done(outcome).fact_id)
-                if not command.valid_from and not command.valid_until and not stated.aside:
+                said = command.fact
+                if not said.valid_from and not said.valid_until and not stated.aside:
                     assert _done(outcome).contradicted == self._has_rival(stated, at_us)
             case RetractFact() | RetractMatching():
                 expected = self._chosen(command)
@@ -144,28 +145,28 @@ class Model:
         """The newest live fact of the key and source, if it has exactly this content."""
         own = [
             fact
-            for fact in self._of_key(command.entity, command.relation, command.scope)
-            if fact.is_live and fact.asserted.source == command.source
+            for fact in self._of_key(command.fact.entity, command.fact.relation, command.fact.scope)
+            if fact.is_live and fact.asserted.source == command.fact.source
         ]
         if not own:
             return None
         if self.is_denied(own[-1]):
             return None
         said = own[-1].asserted
-        wanted = (command.cid, command.valid_from, command.valid_until)
+        wanted = (command.fact.cid, command.fact.valid_from, command.fact.valid_until)
         return own[-1] if (said.cid, said.valid_from, said.valid_until) == wanted else None
 
     def _answered(self, command: AssertFact) -> tuple[list[Fact], list[Fact]]:
         """The facts that a record of confidence 0 ends, and those it denies."""
-        several = self.is_set_valued(command.relation)
-        value = (command.value.type, command.value.v)
+        several = self.is_set_valued(command.fact.relation)
+        value = (command.fact.value.type, command.fact.value.v)
         live = [
             fact
-            for fact in self._of_key(command.entity, command.relation, command.scope)
+            for fact in self._of_key(command.fact.entity, command.fact.relation, command.fact.scope)
             if fact.is_live
         ]
         meant = [fact for fact in live if value in {("string", "retracted"), fact.value}]
-        own = [fact for fact in live if fact.asserted.source == command.source]
+        own = [fact for fact in live if fact.asserted.source == command.fact.source]
         denied = [fact for fact in meant if fact not in own and not fact.aside]
         return [fact for fact in own if fact in meant or not several], denied
 

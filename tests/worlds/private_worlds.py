@@ -91,7 +91,7 @@ from tests.worlds.private_steps import (
     VALUES,
     Step,
 )
-from tests.worlds.stated_facts import stated
+from tests.worlds.stated_facts import stated, stating
 
 
 async def _idle(_: RecallTracker) -> None:
@@ -186,7 +186,7 @@ class Life:
                     stated = (fact_id(event), event.payload.cid)
                     (self.hidden if step.private else self.open).append(stated)
         if isinstance(intent, AssertFact) and done.fact_id is not None and done.created:
-            (self.hidden if step.private else self.open).append((done.fact_id, intent.cid))
+            (self.hidden if step.private else self.open).append((done.fact_id, intent.fact.cid))
 
     def _intent(self, step: Step) -> Command | None:
         among = self.hidden if step.private else self.open
@@ -241,33 +241,31 @@ class Life:
         value, confidence = VALUES[step.value], step.confidence
         entity, relation = ENTITIES[step.entity], RELATIONS[step.relation]
         source = SOURCES[step.source]
-        parents: tuple[Parent, ...] = ()
+        parents: list[Parent] = []
         if step.derived and known:
             fact, cid = known[step.pick % len(known)]
-            parents = (Parent(cid.removeprefix("sha256:"), fact),)
-        return stated(
-            AssertFact(
-                entity=entity,
-                relation=relation,
-                value=value,
-                source=source,
-                scope=SCOPE,
-                confidence=confidence,
-                cid="",
-                derived_from=parents,
-                garden_id=self.gardens[step.garden] if step.private else None,
-                rights=None if step.private else self._rights(step),
-            )
+            parents = [Parent(cid.removeprefix("sha256:"), fact)]
+        command = stating(
+            entity=entity,
+            relation=relation,
+            value=value,
+            source=source,
+            scope=SCOPE,
+            confidence=confidence,
+            derived_from=parents,
+            garden_id=self.gardens[step.garden] if step.private else None,
         )
+        rights = None if step.private else self._rights(step)
+        return msgspec.structs.replace(command, rights=rights)
 
     def _classified(self, step: Step) -> AssertFact:
         """Outside gardens: private by its classification alone, in a scope with only such facts; or
         public, with attributes."""
-        plain = msgspec.structs.replace(self._fact(step, self.open), garden_id=None)
+        plain = stated(self._fact(step, self.open), garden_id=None)
         level = 2 + step.pick % 2 if step.private else step.pick % 2
         attributes = FactAttributes(classification=level, topic=f"t{step.pick % 3}")
         if not step.private:
-            return msgspec.structs.replace(plain, attributes=attributes)
+            return stated(plain, attributes=attributes)
         source = SOURCES[step.source % 3]
         return stated(plain, source=source, scope="team", attributes=attributes)
 
@@ -276,7 +274,7 @@ class Life:
         in the same scope. A source without read rights stores a private one, since its effect on
         public ones would be visible."""
         source = SOURCES[step.source % 2]
-        plain = msgspec.structs.replace(self._fact(step, []), garden_id=None, derived_from=())
+        plain = stated(self._fact(step, []), garden_id=None)
         level = 2 + step.pick % 2 if step.private else step.pick % 2
         value, entity = Value("text", MEMORIES[step.value % len(MEMORIES)]), source
         if step.private:
@@ -294,7 +292,7 @@ class Life:
         rights = self._rights(step)
         if step.private:
             rights = rights.narrowed(frozenset())
-        return StoreMemory(fact=fact, rights=rights, supersede=step.derived, likeness=ALIKE)
+        return StoreMemory(assertion=fact, rights=rights, supersede=step.derived, likeness=ALIKE)
 
     def _rights(self, step: Step) -> Authorization:
         """The rights of the step's source."""

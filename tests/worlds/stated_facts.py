@@ -4,19 +4,17 @@ from typing import Any
 
 import msgspec
 
-from engramlog.projections.cid import compute_cid
+from engramlog.eventlog.kinds import FactAsserted
+from engramlog.projections.cid import with_cid
 from engramlog.projections.writing.commands import AssertFact
 
 
+def stating(**fields: Any) -> AssertFact:
+    """The command that states a fact with these fields."""
+    return AssertFact(with_cid(FactAsserted(**fields)))
+
+
 def stated(command: AssertFact, **fields: Any) -> AssertFact:
-    """The command with other fields, and the content id that belongs to them."""
-    changed = msgspec.structs.replace(command, **fields)
-    cid = compute_cid(
-        entity=changed.entity,
-        relation=changed.relation,
-        value=changed.value,
-        source=changed.source,
-        confidence=changed.confidence,
-        scope=changed.scope,
-    )
-    return msgspec.structs.replace(changed, cid=cid)
+    """The command with other fields of the fact, and the content id that belongs to them."""
+    fact = with_cid(msgspec.structs.replace(command.fact, **fields))
+    return msgspec.structs.replace(command, fact=fact)

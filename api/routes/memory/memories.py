@@ -13,6 +13,7 @@ from engramlog.api.http.errors import existing, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.facts.facts import answering_slot, asserted_event, written_record
 from engramlog.api.schemas.memory import MemoryRequest, MergeRequest
+from engramlog.eventlog.kinds import FactAsserted
 from engramlog.projections.arrays import I32
 from engramlog.projections.embedding.errors import EmbeddingError
 from engramlog.projections.embedding.semantics import Semantics
@@ -23,7 +24,7 @@ from engramlog.projections.memories.deduplication_rules import (
     TextLikeness,
     is_ownerless,
 )
-from engramlog.projections.writing.commands import AssertFact, Done
+from engramlog.projections.writing.commands import Done
 from engramlog.projections.writing.comparison_window import confidential_memories, recent_memories
 from engramlog.projections.writing.memory_commands import MergeMemories, StoreMemory
 
@@ -80,17 +81,17 @@ async def store_memory(call: Call, request: MemoryRequest) -> web.Response:
     if refusal is not None:
         return answer(MemoryStored(stored=False, memories_count=0, error=refusal))
     assertion = assertion_of(call, request.fact(owner))
-    likeness, unlike = await _likeness(call, assertion.command)
+    likeness, unlike = await _likeness(call, assertion.command.fact)
     warnings = assertion.warnings + unlike
     command = StoreMemory(
-        fact=assertion.command,
+        assertion=assertion.command,
         rights=call.authorization.reading(),
         supersede=request.supersede,
         likeness=likeness,
     )
     done = await call.do(command, idempotency=call.idempotency(), atomic=True)
     if asserted_event(done) is None:
-        return answer(_skipped(call, assertion.command.value.v, done, warnings))
+        return answer(_skipped(call, assertion.command.fact.value.v, done, warnings))
     record = written_record(call, done, warnings)
     body = MemoryStored(
         stored=True,
@@ -173,7 +174,7 @@ def _refusal(request: MemoryRequest, owner: str) -> str | None:
     return None
 
 
-async def _likeness(call: Call, fact: AssertFact) -> tuple[TextLikeness | None, list[str]]:
+async def _likeness(call: Call, fact: FactAsserted) -> tuple[TextLikeness | None, list[str]]:
     embeddings = call.node.embeddings
     semantics = None if embeddings is None else embeddings.semantics
     if semantics is None:
@@ -187,7 +188,7 @@ async def _likeness(call: Call, fact: AssertFact) -> tuple[TextLikeness | None, 
     return semantics.contents, []
 
 
-def _make_vectors(call: Call, fact: AssertFact, semantics: Semantics) -> None:
+def _make_vectors(call: Call, fact: FactAsserted, semantics: Semantics) -> None:
     """Make the vectors of the new text and of those it may paraphrase. Facts written before the
     command runs make their own."""
     text = fact.value.v

@@ -18,8 +18,17 @@ from engramlog.api.transfer.lines.base import (
     line_uri,
 )
 from engramlog.api.transfer.lines.declarations import Destination
-from engramlog.eventlog.kinds import FactAttributes, FactDenied, FactId, Parent, Prose, Scope, Value
-from engramlog.projections.cid import compute_cid, parse_fact_hash
+from engramlog.eventlog.kinds import (
+    FactAsserted,
+    FactAttributes,
+    FactDenied,
+    FactId,
+    Parent,
+    Prose,
+    Scope,
+    Value,
+)
+from engramlog.projections.cid import parse_fact_hash, with_cid
 from engramlog.projections.memories.attribute_rules import PLAIN, settled
 from engramlog.projections.moment import instant_meant
 from engramlog.projections.normalization import URI_LENGTH_MAX, has_control_character
@@ -109,9 +118,9 @@ class AttributesLine(Line, frozen=True, kw_only=True, tag="attributes"):
     id: str | None = None
 
 
-def assert_command(line: AssertLine, value_bytes_max: int) -> AssertFact:
-    """The command of an ``assert`` line. Keeps intervals that end before they start: they are
-    recorded history, and such a fact is never valid."""
+def stated_fact(line: AssertLine, value_bytes_max: int) -> FactAsserted:
+    """The fact of an ``assert`` line, without its garden. Keeps intervals that end before they
+    start: they are recorded history, and such a fact is never valid. Raises LineError."""
     entity, source = line_uri(line.entity, "entity"), line_uri(line.source, "source")
     relation = label(line.relation, "relation")
     value = stored_value(line.value, "value")
@@ -119,37 +128,28 @@ def assert_command(line: AssertLine, value_bytes_max: int) -> AssertFact:
         raise LineError(f"is over {value_bytes_max} bytes", "value.v")
     if not 0 <= line.confidence <= 1:
         raise LineError("must be from 0 to 1", "confidence")
-    return AssertFact(
+    fact = FactAsserted(
         entity=entity,
         relation=relation,
         value=value,
         source=source,
         scope=line.scope,
         confidence=line.confidence,
-        cid=compute_cid(
-            entity=entity,
-            relation=relation,
-            value=value,
-            source=source,
-            confidence=line.confidence,
-            scope=line.scope,
-        ),
         valid_from=stated_instant(line.valid_from, "valid_from"),
         valid_until=stated_instant(line.valid_until, "valid_until"),
-        derived_from=tuple(_parent(item) for item in line.derived_from),
+        derived_from=[_parent(item) for item in line.derived_from],
         write_mode=line.write_mode,
         attributes=stored_attributes(line.attributes),
-        again=line.again,
-        zero="does nothing" if line.alone else "ends all",
     )
+    return with_cid(fact)
 
 
 def stated_command(line: AssertLine, node: Destination) -> AssertFact:
-    """The same, in its garden."""
-    command = assert_command(line, node.value_bytes_max)
-    if line.garden_id is None:
-        return command
-    return replace(command, garden_id=node.garden(line.garden_id, "garden_id").id)
+    """State it in its garden."""
+    fact = stated_fact(line, node.value_bytes_max)
+    if line.garden_id is not None:
+        fact = replace(fact, garden_id=node.garden(line.garden_id, "garden_id").id)
+    return AssertFact(fact, again=line.again, zero="does nothing" if line.alone else "ends all")
 
 
 def stated_instant(text: str | None, where: str) -> str | None:

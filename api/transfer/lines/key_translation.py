@@ -17,8 +17,8 @@ from engramlog.api.transfer.lines.facts import (
     AssertLine,
     AttributesLine,
     RetractLine,
-    assert_command,
     parent_hash,
+    stated_fact,
 )
 from engramlog.api.transfer.lines.line_kinds import AnyLine, ResolveLine
 from engramlog.api.transfer.lines.memories import DeltasLine, EpisodeLine, SummaryLine
@@ -213,7 +213,7 @@ class Translator:
 
     def cid_of(self, line: AssertLine) -> str:
         """The content id. It does not cover parents, which may still be keys. Raises LineError."""
-        return assert_command(replace(line, derived_from=[]), self._value_bytes_max).cid
+        return stated_fact(replace(line, derived_from=[]), self._value_bytes_max).cid
 
 
 def _facts_made(line: AnyLine) -> list[AssertLine]:

@@ -15,7 +15,7 @@ from engramlog.api.answers.same_fields import shaped
 from engramlog.api.schemas.memory import DELTAS_MAX, EpisodeBody
 from engramlog.api.transfer.lines.base import Line, LineError, line_error, line_instant, line_uri
 from engramlog.api.transfer.lines.declarations import Destination
-from engramlog.api.transfer.lines.facts import AssertLine, RetractLine, assert_command
+from engramlog.api.transfer.lines.facts import AssertLine, RetractLine, stated_fact
 from engramlog.api.transfer.lines.payload_commands import given_name, named, part
 from engramlog.eventlog.kinds import (
     AnyName,
@@ -259,7 +259,7 @@ def _restated(
         raise LineError("must equal the line's", "scope")
     if item.confidence == 0.0:
         raise LineError("must be above 0", "confidence")
-    fact = replace(assert_command(item, value_bytes_max), garden_id=garden_id)
+    fact = replace(stated_fact(item, value_bytes_max), garden_id=garden_id)
     return RestatedFact(key=item.key, fact=fact)
 
 

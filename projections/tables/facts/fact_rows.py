@@ -6,8 +6,8 @@ import apsw
 import msgspec
 from msgspec import Struct
 
-from engramlog.eventlog.kinds import Attestation, Parent, Value
-from engramlog.projections.cid import compute_cid
+from engramlog.eventlog.kinds import Attestation, FactAsserted, Parent, Value
+from engramlog.projections.cid import cid_of
 from engramlog.projections.tables.database import json_list, query
 
 _decode_parents = msgspec.json.Decoder(list[Parent]).decode
@@ -49,16 +49,27 @@ class FactRow(Struct, frozen=True, gc=False):
     def value(self) -> Value:
         return Value(self.value_type, self.value_v, self.interpret_as)  # pyright: ignore[reportArgumentType]
 
-    def computed_cid(self) -> str:
-        """The content id of this content."""
-        return compute_cid(
+    def stated(self) -> FactAsserted:
+        """The statement of this fact, without attributes."""
+        return FactAsserted(
             entity=self.entity,
             relation=self.relation,
             value=self.value,
             source=self.source,
+            scope=self.scope,  # pyright: ignore[reportArgumentType]
             confidence=self.base_confidence,
-            scope=self.scope,
+            cid=self.cid,
+            valid_from=self.valid_from,
+            valid_until=self.valid_until,
+            derived_from=self.derived_from,
+            write_mode=self.write_mode,  # pyright: ignore[reportArgumentType]
+            garden_id=self.garden_id,
+            attestation=self.attestation,
         )
+
+    def computed_cid(self) -> str:
+        """The content id of this content."""
+        return cid_of(self.stated())
 
     @property
     def derived_from(self) -> list[Parent]:

@@ -3,7 +3,7 @@
 import pytest
 
 from engramlog.api.transfer.lines.base import LineError
-from engramlog.api.transfer.lines.facts import AssertLine, assert_command
+from engramlog.api.transfer.lines.facts import AssertLine, stated_fact
 from engramlog.api.transfer.lines.line_kinds import decode_line
 
 
@@ -37,7 +37,7 @@ def test_a_date_alone_is_its_first_moment(given: str, stored: str) -> None:
         % given.encode()
     )
     assert isinstance(line, AssertLine)
-    assert assert_command(line, 1_000).valid_from == stored
+    assert stated_fact(line, 1_000).valid_from == stored
 
 
 def test_a_plain_text_as_value_is_told_how_to_be_written() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
 from engramlog.api.node.node import Node
 from engramlog.eventlog.kinds import FactAttributes, Value
@@ -26,6 +25,7 @@ from engramlog.projections.tables.facts.cards import CardKey
 from engramlog.projections.writing.commands import Done, RetractFact
 from tests.worlds.histories import ALL_SCOPES, asserted
 from tests.worlds.provider_double import CARD, SPACE, WordsProvider
+from tests.worlds.stated_facts import stated
 
 ATLAS = "stigmem://t/project/atlas"
 OTHER = "stigmem://t/project/other"
@@ -57,7 +57,7 @@ class Desk:
     def say(
         self, text: str, entity: str = ATLAS, relation: str = "memory:note", **more: Any
     ) -> str:
-        intent = replace(asserted(entity, relation, Value("text", text)), **more)
+        intent = stated(asserted(entity, relation, Value("text", text)), **more)
         done = self.node.write(intent)[0]
         assert isinstance(done, Done)
         assert done.fact_id is not None

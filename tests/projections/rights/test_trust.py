@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 
 from engramlog.api.node.node import Node
 from engramlog.eventlog.clock import FixedClock
-from engramlog.eventlog.kinds import KeyIssued, SourceTrustSet, TrustPolicy, TrustPolicySet, Value
-from engramlog.projections.cid import compute_cid
+from engramlog.eventlog.kinds import (
+    FactAsserted,
+    KeyIssued,
+    SourceTrustSet,
+    TrustPolicy,
+    TrustPolicySet,
+    Value,
+)
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.image.view import View, everything
 from engramlog.projections.moment import Moment
@@ -32,6 +38,7 @@ from engramlog.projections.tables.database import query
 from engramlog.projections.writing.commands import AssertFact, Command
 from tests.worlds.histories import START_US
 from tests.worlds.replaying import replayed
+from tests.worlds.stated_facts import stating
 
 PLAIN = TrustPolicy()
 
@@ -105,11 +112,7 @@ ENTITIES = ("stigmem://acme/user/x", "stigmem://acme/agent/a", "user:y")
 
 
 def fact(entity: str, source: str, scope: str, value: Value) -> AssertFact:
-    return AssertFact(
-        entity=entity, relation="rel:knows", value=value, source=source, scope=scope,
-        cid=compute_cid(entity=entity, relation="rel:knows", value=value, source=source,
-                        confidence=1.0, scope=scope),
-    )  # fmt: skip
+    return stating(entity=entity, relation="rel:knows", value=value, source=source, scope=scope)
 
 
 _facts = st.builds(
@@ -158,7 +161,7 @@ def expected(moves: list[tuple[str, Command]]) -> dict[tuple[str, ...], float]:
     keyed: set[str] = set()
     said: dict[str, float] = {}
     policy = TrustPolicy()
-    facts: dict[tuple[str, ...], tuple[AssertFact, bool]] = {}
+    facts: dict[tuple[str, ...], tuple[FactAsserted, bool]] = {}
     for actor, intent in moves:
         if isinstance(intent, KeyIssued):
             keyed.add(intent.entity_uri)
@@ -168,8 +171,9 @@ def expected(moves: list[tuple[str, Command]]) -> dict[tuple[str, ...], float]:
             policy = intent.policy
         else:
             assert isinstance(intent, AssertFact)
-            for_itself = actor not in keyed or actor == intent.source
-            facts[intent.cid, str(len(facts))] = (intent, for_itself)
+            fact = intent.fact
+            for_itself = actor not in keyed or actor == fact.source
+            facts[fact.cid, str(len(facts))] = (fact, for_itself)
     found: dict[tuple[str, ...], float] = {}
     for name, (each, for_itself) in facts.items():
         if policy.mode == "off":

@@ -23,13 +23,19 @@ from engramlog.projections.memories.attribute_rules import PLAIN, attributes_fau
 from engramlog.projections.moment import Moment
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.facts.attributes import cleared_rows
-from engramlog.projections.writing.commands import Done, EraseFacts, Refused, SetAttributes
+from engramlog.projections.writing.commands import (
+    AssertFact,
+    Done,
+    EraseFacts,
+    Refused,
+    SetAttributes,
+)
 from tests.worlds.histories import asserted
 
 
 def stated(node: Node, v: str, attributes: FactAttributes | None = None, **more: Any) -> str:
-    intent = asserted(value=Value("string", v), **more)
-    outcome = node.write(msgspec.structs.replace(intent, attributes=attributes))[0]
+    fact = asserted(value=Value("string", v), **more).fact
+    outcome = node.write(AssertFact(msgspec.structs.replace(fact, attributes=attributes)))[0]
     assert isinstance(outcome, Done), outcome
     return str(outcome.fact_id)
 

@@ -2,18 +2,17 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from engramlog.api.node.node import Node
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.kinds import Value
-from engramlog.projections.cid import compute_cid
 from engramlog.projections.tables.conflicts.denials import open_denials
 from engramlog.projections.writing.commands import AssertFact, Done
 from tests.worlds.counted_work import sql_work
 from tests.worlds.histories import START_US
+from tests.worlds.stated_facts import stating
 
 ANN, MAX = "agent:ann", "agent:max"
 
@@ -26,11 +25,10 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 def says(v: str, source: str, confidence: float = 1.0, entity: str = "user:x") -> AssertFact:
-    said: dict[str, Any] = {
-        "entity": entity, "relation": "memory:role", "value": Value("string", v),
-        "source": source, "scope": "company", "confidence": confidence,
-    }  # fmt: skip
-    return AssertFact(**said, cid=compute_cid(**said))
+    return stating(
+        entity=entity, relation="memory:role", value=Value("string", v),
+        source=source, scope="company", confidence=confidence,
+    )  # fmt: skip
 
 
 def write(node: Node, *commands: AssertFact) -> list[str]:

@@ -38,6 +38,7 @@ from engramlog.projections.writing.commands import (
 from engramlog.projections.writing.decide.facts.erased_set import ERASED_FACTS_MAX
 from engramlog.replay.verify import verify
 from tests.worlds.histories import ENTITIES, START_US, asserted
+from tests.worlds.stated_facts import stated
 
 PEER = "stigmem:node:other"
 
@@ -291,10 +292,7 @@ def test_derived_facts_follow_only_when_asked(node: Node) -> None:
     parent = says(node, "A")
     ((cid,),) = _rows(node, "SELECT cid FROM facts")
     child = asserted(relation="tag:x", value=Value("string", "of A"))
-    child = msgspec.structs.replace(
-        child, derived_from=(Parent(str(cid).removeprefix("sha256:"), parent),)
-    )
-    node.write(child)
+    node.write(stated(child, derived_from=[Parent(str(cid).removeprefix("sha256:"), parent)]))
     (_, derived) = node.reader.image.facts.slot_of
     done = erases(node, parent, derived=True)
     assert set(done.detail["fact_ids"]) == {parent, derived}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramlog.eventlog.kinds import DecayPolicy, DecaySwept, Value
-from engramlog.projections.cid import compute_cid, parse_fact_hash
+from engramlog.eventlog.kinds import DecayPolicy, DecaySwept, FactAsserted, Value
+from engramlog.projections.cid import cid_of, parse_fact_hash
 from engramlog.projections.moment import format_instant, parse_instant
 from engramlog.projections.normalization import normalize_ref, normalize_uri
 from engramlog.projections.tables.conflicts.identities import conflict_id
@@ -32,27 +32,23 @@ DAY_US = 86_400_000_000
 
 def test_the_content_ids_are_the_protocols() -> None:
     """The two vectors of wire 1.6 and 1.4."""
-    assert (
-        compute_cid(
-            entity="stigmem://t.example/user/alice-smith",
-            relation="memory:role",
-            value=Value("string", "CEO"),
-            source="stigmem://t/agent/a",
-            confidence=1.0,
-            scope="local",
-        )
-        == "sha256:76191e94e58909f694bb0eca903a71d4ddda19c5490da44b75e62b11e5e30ae4"
+    ceo = FactAsserted(
+        entity="stigmem://t.example/user/alice-smith",
+        relation="memory:role",
+        value=Value("string", "CEO"),
+        source="stigmem://t/agent/a",
+        scope="local",
+    )
+    assert cid_of(ceo) == "sha256:76191e94e58909f694bb0eca903a71d4ddda19c5490da44b75e62b11e5e30ae4"
+    public = FactAsserted(
+        entity="stigmem://t/s/40c4c7-public",
+        relation="memory:x",
+        value=Value("string", "public"),
+        source="stigmem://t/agent/a",
+        scope="public",
     )
     assert (
-        compute_cid(
-            entity="stigmem://t/s/40c4c7-public",
-            relation="memory:x",
-            value=Value("string", "public"),
-            source="stigmem://t/agent/a",
-            confidence=1,
-            scope="public",
-        )
-        == "sha256:62239ba03781d3bd3f9a82d2b7a538f5e076b92166c1bd22773149e2bbd49848"
+        cid_of(public) == "sha256:62239ba03781d3bd3f9a82d2b7a538f5e076b92166c1bd22773149e2bbd49848"
     )
 
 
@@ -73,15 +69,8 @@ def test_content_ids_hash_the_json_that_clients_write(
         "value_v": v,
     }
     written = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    made = compute_cid(
-        entity=entity,
-        relation=relation,
-        value=Value("text", v),
-        source=source,
-        confidence=confidence,
-        scope="team",
-    )
-    assert made == "sha256:" + sha256(written.encode()).hexdigest()
+    fact = FactAsserted(entity, relation, Value("text", v), source, "team", confidence)
+    assert cid_of(fact) == "sha256:" + sha256(written.encode()).hexdigest()
 
 
 def test_a_fact_hash_is_read_with_or_without_its_prefix() -> None:

@@ -14,6 +14,7 @@ from engramlog.eventlog.log import Idempotency
 from engramlog.projections.authorization import everything
 from engramlog.projections.writing.commands import AssertFact, Done, Refused, RetractFact
 from tests.worlds.histories import asserted
+from tests.worlds.stated_facts import stated
 
 ACTOR = "stigmem://t/agent/a"
 KEY = Idempotency(ACTOR, "request-1", b"digest")
@@ -146,6 +147,5 @@ def test_an_earlier_versions_batch_reports_that_the_reason_was_not_kept(
 
 def misplaced() -> AssertFact:
     secret = FactAttributes(classification=3)
-    return msgspec.structs.replace(
-        asserted(value=Value("string", "S"), source=ACTOR, scope="public"), attributes=secret
-    )
+    public = asserted(value=Value("string", "S"), source=ACTOR, scope="public")
+    return stated(public, attributes=secret)

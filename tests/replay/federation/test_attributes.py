@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from engramlog.eventlog.kinds import FactAttributes, Value
@@ -12,6 +11,7 @@ from engramlog.projections.normalization import SCOPES
 from engramlog.projections.writing.commands import Done, EraseFacts, SetAttributes
 from tests.worlds.federation.network import Link, Member
 from tests.worlds.histories import asserted
+from tests.worlds.stated_facts import stated
 
 READER = Authorization("agent:reader", frozenset({"read"}), frozenset(SCOPES))
 
@@ -41,7 +41,7 @@ def test_a_reclassification_travels_and_hides_and_only_its_own_nodes_counts(
     one.meet(two)
     two.meet(one)
     first = asserted(value=Value("string", "A"), scope="company", source="agent:one")
-    first = msgspec.structs.replace(first, attributes=FactAttributes(topic="work", trust=3))
+    first = stated(first, attributes=FactAttributes(topic="work", trust=3))
     (outcome,) = one.submit([first]).outcomes
     assert isinstance(outcome, Done)
     fact = str(outcome.fact_id)

@@ -6,7 +6,7 @@ import msgspec
 
 from engramlog.eventlog.codec import encode_payload
 from engramlog.eventlog.kinds import FactAsserted, ForeignFact, Value
-from engramlog.projections.cid import compute_cid
+from engramlog.projections.cid import cid_of
 from engramlog.replay.verify import verify
 from tests.worlds.federation.forged import stated
 from tests.worlds.federation.hostile import HostilePeer
@@ -38,11 +38,7 @@ BAD = {
 
 
 def with_cid(fact: FactAsserted) -> bytes:
-    cid = fact.cid or compute_cid(
-        entity=fact.entity, relation=fact.relation, value=fact.value, source=fact.source,
-        confidence=fact.confidence, scope=fact.scope,
-    )  # fmt: skip
-    return encode_payload(msgspec.structs.replace(fact, cid=cid))
+    return encode_payload(msgspec.structs.replace(fact, cid=fact.cid or cid_of(fact)))
 
 
 def test_content_that_breaks_a_rule_is_kept_and_reported_and_the_stream_continues(

@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from engramlog.eventlog.kinds import KeyIssued, PeerGrants, PeerStateSet, SourceTrustSet, Value
 from engramlog.projections.authorization import everything
-from engramlog.projections.cid import compute_cid
 from engramlog.projections.contradictions.conflicts import conflicts
 from engramlog.projections.contradictions.preferred_side import preferred
 from engramlog.projections.image.contradicted_facts import are_contradicted
@@ -24,17 +22,17 @@ from engramlog.projections.writing.commands import (
     RetractFact,
 )
 from tests.worlds.federation.network import Link, Member
+from tests.worlds.stated_facts import stating
 
 GRANTS = PeerGrants(scopes=["company"])
 ANN, MAX = "agent:ann", "agent:max"
 
 
 def says(v: str, source: str, confidence: float = 1.0) -> AssertFact:
-    said: dict[str, Any] = {
-        "entity": "user:x", "relation": "memory:role", "value": Value("string", v),
-        "source": source, "scope": "company", "confidence": confidence,
-    }  # fmt: skip
-    return AssertFact(**said, cid=compute_cid(**said))
+    return stating(
+        entity="user:x", relation="memory:role", value=Value("string", v),
+        source=source, scope="company", confidence=confidence,
+    )  # fmt: skip
 
 
 @pytest.fixture

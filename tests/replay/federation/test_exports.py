@@ -12,7 +12,6 @@ from engramlog.api.node.consolidator import Consolidator
 from engramlog.api.node.node import Node
 from engramlog.api.transfer.exporting import export_lines
 from engramlog.eventlog.kinds import EpisodeRecorded, FactRetracted, PeerGrants, Value
-from engramlog.projections.cid import compute_cid
 from engramlog.projections.episodes.rule import parse_rule
 from engramlog.projections.writing.commands import AssertFact, Done, OwnShape
 from engramlog.projections.writing.decide.context import Context, Decision
@@ -20,6 +19,7 @@ from engramlog.projections.writing.decisions import DECISIONS
 from engramlog.projections.writing.memory_commands import RecordEpisodes
 from tests.worlds.federation.network import Link, Member
 from tests.worlds.portable import meaning, read_back
+from tests.worlds.stated_facts import stating
 
 GRANTS = PeerGrants(scopes=["company"])
 
@@ -39,11 +39,10 @@ def said(words: list[str]) -> RecordEpisodes:
 
 
 def stated(value: str) -> AssertFact:
-    said: dict[str, Any] = {
-        "entity": "user:bo", "relation": "role", "value": Value("string", value),
-        "source": "agent:hr", "scope": "company", "confidence": 1.0,
-    }  # fmt: skip
-    return AssertFact(**said, cid=compute_cid(**said))
+    return stating(
+        entity="user:bo", relation="role", value=Value("string", value),
+        source="agent:hr", scope="company", confidence=1.0,
+    )  # fmt: skip
 
 
 def memories(node: Node) -> list[Any]:

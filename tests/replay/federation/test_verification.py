@@ -22,7 +22,7 @@ from engramlog.eventlog.kinds import (
 )
 from engramlog.eventlog.log import StreamHead
 from engramlog.eventlog.signing import SignedHeads
-from engramlog.projections.cid import compute_cid
+from engramlog.projections.cid import with_cid
 from engramlog.projections.tables.digest import stream_digests
 from engramlog.projections.tables.peers.peers import load_evidence, load_peer_streams
 from engramlog.projections.writing.commands import Done, Refused
@@ -162,11 +162,7 @@ def fact(**change: object) -> FactAsserted:
         scope="company",
     )  # fmt: skip
     made = msgspec.structs.replace(made, **change)
-    cid = compute_cid(
-        entity=made.entity, relation=made.relation, value=made.value, source=made.source,
-        confidence=made.confidence, scope=made.scope,
-    )  # fmt: skip
-    return made if made.cid else msgspec.structs.replace(made, cid=cid)
+    return made if made.cid else with_cid(made)
 
 
 ELSEWHERE = "0f9e3a52-7c1d-4b8e-9f60-2a5d4c3b1e07"

@@ -92,7 +92,7 @@ class Split:
         if line["op"] == "assert":
             who = self.chance.randrange(len(self.members))
             fact = _fact(line)
-            self.sources.add(fact.source)
+            self.sources.add(fact.fact.source)
             self._waiting[who].append((key, fact))
             self._asserting.add(key)
             self.live.add(key)

@@ -20,7 +20,7 @@ from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.kinds import FactAsserted, Value
 from engramlog.eventlog.log import StreamHead
 from engramlog.eventlog.signing import SignedHeads
-from engramlog.projections.cid import compute_cid
+from engramlog.projections.cid import with_cid
 from engramlog.replay.federation.page import PAGE_FORMAT, Row, StreamPage
 from engramlog.replay.federation.serving import signed_streams
 from engramlog.replay.stigmem.peer_token import sign_peer_token
@@ -35,12 +35,7 @@ def stated(text: str, scope: Scope = "company", **fields: Any) -> FactAsserted:
         entity="user:a", relation="memory:role", value=Value("string", text), source="agent:f",
         scope=scope,
     )  # fmt: skip
-    made = msgspec.structs.replace(made, **fields)
-    cid = compute_cid(
-        entity=made.entity, relation=made.relation, value=made.value, source=made.source,
-        confidence=made.confidence, scope=scope,
-    )  # fmt: skip
-    return msgspec.structs.replace(made, cid=cid)
+    return with_cid(msgspec.structs.replace(made, **fields))
 
 
 class Forger:

@@ -37,6 +37,7 @@ from tests.worlds.federation.network import GRANTS, SCOPES, START_US, Link, Memb
 from tests.worlds.federation.schedules import ENTITIES, answers_of, fact, move, settle
 from tests.worlds.federation.tombstones import ask, bury, revoke
 from tests.worlds.histories import asserted
+from tests.worlds.stated_facts import stated
 
 GARDEN = "0f9e3a52-7c1d-4b8e-9f60-2a5d4c3b1e07"
 SKEW_US_MAX = 400_000_000
@@ -128,9 +129,9 @@ def _hard_move(chance: random.Random, members: list[Member]) -> None:
     elif happens < 0.11:
         who.submit([_episode(chance, who)])
     elif happens < 0.16:
-        stated = fact(chance, who)
-        if stated.scope == "company":  # the garden's; the content id covers the scope
-            who.submit([msgspec.structs.replace(stated, garden_id=GARDEN)])
+        made = fact(chance, who)
+        if made.fact.scope == "company":  # the garden's; the content id covers the scope
+            who.submit([stated(made, garden_id=GARDEN)])
     elif happens < 0.18:
         large = Value("text", chance.choice("ab") * LARGE)
         who.submit([asserted(value=large, source=f"agent:{who.name}", scope="company")])

@@ -3,8 +3,6 @@
 import random
 from pathlib import Path
 
-import msgspec
-
 from engramlog.eventlog.kinds import Parent, Value
 from engramlog.projections.authorization import everything
 from engramlog.projections.contradictions.conflicts import conflicts
@@ -15,6 +13,7 @@ from engramlog.replay.federation.pulling import PeerUnreachable
 from tests.worlds.federation.answers import DAY_US, Answers, answers, level
 from tests.worlds.federation.network import START_US, Link, Member
 from tests.worlds.histories import asserted
+from tests.worlds.stated_facts import stated
 
 ENTITIES = ("stigmem://t/user/a", "stigmem://t/user/b", "user:c")
 RELATIONS = ("memory:role", "tag:x", "rel:knows", "memory:city")
@@ -68,7 +67,7 @@ def move(chance: random.Random, members: list[Member]) -> None:
 
 
 def fact(chance: random.Random, who: Member) -> AssertFact:
-    stated = asserted(
+    made = asserted(
         entity=chance.choice(ENTITIES),
         relation=chance.choice(RELATIONS),
         value=value(chance),
@@ -82,8 +81,8 @@ def fact(chance: random.Random, who: Member) -> AssertFact:
     if known.count and chance.random() < 0.2:
         position = int(known.from_position[chance.randrange(known.count)])
         parents = [Parent(row.cid.rpartition(":")[2]) for row in who.node.reader.rows([position])]
-        stated = msgspec.structs.replace(stated, derived_from=tuple(parents))
-    return stated
+        made = stated(made, derived_from=parents)
+    return made
 
 
 def value(chance: random.Random) -> Value:

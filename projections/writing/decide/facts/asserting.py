@@ -17,7 +17,6 @@ from engramlog.projections.tables.conflicts.identities import key_hash, value_ha
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.facts.attributes import decoded, encoded, present_attributes
 from engramlog.projections.tables.facts.derivations import closes_cycle
-from engramlog.projections.tables.facts.fact_rows import FactRow
 from engramlog.projections.writing.commands import AssertFact, CommandRefused, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import check_writing
@@ -50,40 +49,41 @@ _encode_parents = msgspec.json.Encoder().encode
 
 def assert_fact(command: AssertFact, context: Context) -> Decision:
     """A new fact, the equal live one, or a retraction. Raises CommandRefused."""
-    check_instruction(command.value, command.rights)
-    garden = command.garden_id
-    check_writing(context, command.rights, garden, command.scope)
-    if misplaced(command.attributes, command.scope, garden):
+    stating, rights = command.fact, command.rights
+    check_instruction(stating.value, rights)
+    garden = stating.garden_id
+    check_writing(context, rights, garden, stating.scope)
+    if misplaced(stating.attributes, stating.scope, garden):
         raise CommandRefused(MISPLACED)
-    if command.derived_from:
+    if stating.derived_from:
         context.flush()
-        parents = [parent.hash for parent in command.derived_from]
-        child = command.cid.removeprefix("sha256:")
-        seen = partial(readable, context, command.rights)
-        stated_here = partial(_stated_here, context, command.rights)
+        parents = [parent.hash for parent in stating.derived_from]
+        child = stating.cid.removeprefix("sha256:")
+        seen = partial(readable, context, rights)
+        stated_here = partial(_stated_here, context, rights)
         if closes_cycle(context.db, child, parents, garden, seen, stated_here):
             raise CommandRefused(_CYCLE)
-    if command.confidence == 0.0:
-        return state_zero(stated_payload(command), command.zero, context, command.rights)
-    content = _content(command)
-    key = (command.entity, command.relation, command.scope, garden)
+    if stating.confidence == 0.0:
+        return state_zero(stating, command.zero, context, rights)
+    content = _content(stating)
+    key = (stating.entity, stating.relation, stating.scope, garden)
     rival: tuple[bytes, bytes, str] | None = None
     if key in context.undecided.retracted:
         context.flush()
     if key in context.undecided.touched or context.image.facts.has_key(*key):
         same = _newest_of_source(command, context)
-        value = command.value
-        rival = (key_hash(*key), value_hash(value.type, value.v), command.relation)
+        value = stating.value
+        rival = (key_hash(*key), value_hash(value.type, value.v), stating.relation)
         again = same is not None and tuple(same[1:-1]) == content and not command.again
         if same is not None and again and not _denied(str(same[0]), command, context):
-            command, repeats = _repetition(command, str(same[0]), str(same[-1]), context)
+            stating, repeats = _repetition(stating, str(same[0]), str(same[-1]), context)
             if repeats:
                 return Decision([], fact_id=same[0], created=False, rival=rival)
-    draft = context.draft(stated_payload(command), fact_partition(command.scope, garden))
+    draft = context.draft(stating, fact_partition(stating.scope, garden))
     fact = id_text(draft.event_id)
     context.undecided.touched.add(key)
     context.undecided.asserted |= {fact, key}
-    context.undecided.newest[*key, command.source] = (fact, *content, encoded(command.attributes))
+    context.undecided.newest[*key, stating.source] = (fact, *content, encoded(stating.attributes))
     return Decision([draft], fact_id=fact, rival=rival)
 
 
@@ -95,58 +95,19 @@ def _stated_here(context: Context, rights: Authorization | None, content: str) -
     return bool(len(slots) and (rights is None or rights.mask(view, slots).any()))
 
 
-def stated_payload(command: AssertFact) -> FactAsserted:
-    """The event that states it."""
-    return FactAsserted(
-        entity=command.entity,
-        relation=command.relation,
-        value=command.value,
-        source=command.source,
-        scope=command.scope,  # pyright: ignore[reportArgumentType]  # validated at the edge
-        confidence=command.confidence,
-        cid=command.cid,
-        valid_from=command.valid_from,
-        valid_until=command.valid_until,
-        derived_from=list(command.derived_from),
-        write_mode=command.write_mode,  # pyright: ignore[reportArgumentType]
-        garden_id=command.garden_id,
-        attestation=command.attestation,
-        attributes=command.attributes,
-    )
-
-
-def restating(row: FactRow) -> AssertFact:
-    """The command that states a fact again, as the node's own tools may."""
-    return AssertFact(
-        entity=row.entity,
-        relation=row.relation,
-        value=row.value,
-        source=row.source,
-        scope=row.scope,
-        confidence=row.base_confidence,
-        cid=row.cid,
-        valid_from=row.valid_from,
-        valid_until=row.valid_until,
-        derived_from=tuple(row.derived_from),
-        write_mode=row.write_mode,
-        garden_id=row.garden_id,
-        attestation=row.attestation,
-    )
-
-
 def _repetition(
-    command: AssertFact, same: str, stated: str, context: Context
-) -> tuple[AssertFact, bool]:
-    """Whether the command only repeats an equal live fact. If not, the command, classified at least
-    as high as that fact: restating does not declassify. Absent attributes are no change."""
-    given = command.attributes
+    stating: FactAsserted, same: str, stated: str, context: Context
+) -> tuple[FactAsserted, bool]:
+    """Whether a fact only repeats an equal live one. If not, the fact, classified at least as high
+    as that one: restating does not declassify. Absent attributes are no change."""
+    given = stating.attributes
     if given is None or encoded(given) == stated:
-        return command, True
+        return stating, True
     newest = present_attributes(context.db, same) or decoded(stated)
     if newest.classification <= given.classification:
-        return command, False
+        return stating, False
     raised = msgspec.structs.replace(given, classification=newest.classification)
-    return msgspec.structs.replace(command, attributes=raised), False
+    return msgspec.structs.replace(stating, attributes=raised), False
 
 
 def _denied(fact: str, command: AssertFact, context: Context) -> bool:
@@ -155,25 +116,25 @@ def _denied(fact: str, command: AssertFact, context: Context) -> bool:
     return bool(markers) and bool(readable(context, command.rights, markers))
 
 
-def _content(command: AssertFact) -> tuple[Any, ...]:
+def _content(stating: FactAsserted) -> tuple[Any, ...]:
     """The parts that must be equal in a repetition, attributes apart (DESIGN section 8)."""
-    parents = list(command.derived_from)
+    parents, value = stating.derived_from, stating.value
     return (
-        command.cid,
-        command.valid_from,
-        command.valid_until,
-        command.value.interpret_as,
+        stating.cid,
+        stating.valid_from,
+        stating.valid_until,
+        value.interpret_as,
         _encode_parents(parents).decode() if parents else "[]",
-        command.value.type,
-        command.value.v,
+        value.type,
+        value.v,
     )
 
 
 def _newest_of_source(command: AssertFact, context: Context) -> tuple[Any, ...] | None:
     """The newest live fact of the source that the caller may read. A hidden one does not count, so
     restating it reveals nothing."""
-    known = (command.entity, command.relation, command.scope, command.garden_id, command.source)
-    rights = command.rights
+    fact, rights = command.fact, command.rights
+    known = (fact.entity, fact.relation, fact.scope, fact.garden_id, fact.source)
     pending = context.undecided.newest.get(known)
     if pending is not None and _may_know(command, decoded(str(pending[-1]))):
         return pending
@@ -194,5 +155,5 @@ def _may_know(command: AssertFact, stated: FactAttributes) -> bool:
     rights, level = command.rights, stated.classification
     if rights is None:
         return True
-    own = rights.every_garden or rights.principal == command.source
+    own = rights.every_garden or rights.principal == command.fact.source
     return level <= rights.ceiling and (level < CONFIDENTIAL or own)

@@ -16,11 +16,16 @@ from engramlog.projections.tables.database import query_one
 from engramlog.projections.tables.declared.garden_directory import MODERATING_ROLES, garden_state
 from engramlog.projections.tables.facts.attributes import present_attributes
 from engramlog.projections.tables.facts.fact_rows import FactRow, fetch
-from engramlog.projections.writing.commands import CommandRefused, Refused, ReviewQuarantined
+from engramlog.projections.writing.commands import (
+    AssertFact,
+    CommandRefused,
+    Refused,
+    ReviewQuarantined,
+)
 from engramlog.projections.writing.decide.authority import covers_scope
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import check_touching, role_of
-from engramlog.projections.writing.decide.facts.asserting import assert_fact, restating
+from engramlog.projections.writing.decide.facts.asserting import assert_fact
 from engramlog.projections.writing.decide.readable import readable
 
 _FACT = "SELECT from_position, to_position, base_confidence FROM fact_rows WHERE id=?"
@@ -62,12 +67,9 @@ def _admitted(row: FactRow, command: ReviewQuarantined, context: Context) -> Dec
     _check_target(command, context)
     attributes = present_attributes(context.db, row.id)
     restated = msgspec.structs.replace(
-        restating(row),
-        garden_id=command.target_garden_id,
-        attributes=attributes,
-        rights=command.rights,
+        row.stated(), garden_id=command.target_garden_id, attributes=attributes
     )
-    stated = assert_fact(restated, context)
+    stated = assert_fact(AssertFact(restated, rights=command.rights), context)
     drafts = [*stated.drafts, *_closing(row, command, context, stated.fact_id)]
     detail: dict[str, Any] = {"admitted_fact_id": stated.fact_id}
     return Decision(drafts, fact_id=row.id, detail=detail)

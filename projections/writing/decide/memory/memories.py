@@ -12,7 +12,7 @@ import msgspec
 
 from engramlog.eventlog.event import Draft, fact_partition
 from engramlog.eventlog.identifiers import id_bytes
-from engramlog.eventlog.kinds import FactRetracted
+from engramlog.eventlog.kinds import FactAsserted, FactRetracted
 from engramlog.projections.arrays import I32
 from engramlog.projections.image.view import View
 from engramlog.projections.memories.attribute_rules import CONFIDENTIAL, PLAIN, misplaced
@@ -46,10 +46,10 @@ _LOOKED_AT = 1_000
 
 def store_memory(command: StoreMemory, context: Context) -> Decision | Refused:
     """State the memory as a new fact, or answer with the live one that its owner has just said."""
-    fact = command.fact
+    fact, rights = command.assertion.fact, command.assertion.rights
     if misplaced(fact.attributes, fact.scope, fact.garden_id):
         return MISPLACED
-    check_writing(context, fact.rights, fact.garden_id, fact.scope)
+    check_writing(context, rights, fact.garden_id, fact.scope)
     view = View(context.image)
     moment = Moment(view.position, context.now_us)
     standing = _said_just_now(command, view, moment)
@@ -57,7 +57,7 @@ def store_memory(command: StoreMemory, context: Context) -> Decision | Refused:
         return _skipped(fact, view, standing, context)
     ended = _superseded(command, view, moment) if command.supersede else []
     fact = _classified(command, view, moment)
-    decision = assert_fact(fact, context)
+    decision = assert_fact(AssertFact(fact, rights=rights), context)
     if not decision.created:
         return decision
     return _with_ends(decision, fact, _ids(view, ended, context), context)
@@ -66,7 +66,7 @@ def store_memory(command: StoreMemory, context: Context) -> Decision | Refused:
 def _said_just_now(command: StoreMemory, view: View, moment: Moment) -> int | None:
     """The owner's newest memory of the last minute that says the same, in equal words or with a
     similar vector and no difference in sense."""
-    fact = command.fact
+    fact = command.assertion.fact
     recent = recent_memories(view, command.rights, moment, fact)
     texts = [view.value_text_of(slot) for slot in recent]
     for slot, text in zip(recent, texts, strict=True):
@@ -85,11 +85,11 @@ def _like(command: StoreMemory, slots: list[int], texts: list[str]) -> list[int]
     """The slots whose vectors mean the same as the new memory's."""
     if command.likeness is None or not slots:
         return []
-    cosines = command.likeness.cosines(command.fact.value.v, texts)
+    cosines = command.likeness.cosines(command.assertion.fact.value.v, texts)
     return [slot for slot, cosine in zip(slots, cosines, strict=True) if cosine >= PARAPHRASE_MIN]
 
 
-def _skipped(fact: AssertFact, view: View, slot: int, context: Context) -> Decision:
+def _skipped(fact: FactAsserted, view: View, slot: int, context: Context) -> Decision:
     """Answer with the existing memory; a more confidential repetition raises its classification."""
     name = _ids(view, [slot], context)[0]
     given = (fact.attributes or PLAIN).classification
@@ -102,10 +102,10 @@ def _skipped(fact: AssertFact, view: View, slot: int, context: Context) -> Decis
     return Decision(drafts, fact_id=name, created=False)
 
 
-def _classified(command: StoreMemory, view: View, moment: Moment) -> AssertFact:
+def _classified(command: StoreMemory, view: View, moment: Moment) -> FactAsserted:
     """The fact, classified at least as high as any readable equal text, or readable confidential
     text with the same meaning."""
-    fact = command.fact
+    fact = command.assertion.fact
     known = equal_memories(view, command.rights, moment, fact.value)
     secret = confidential_memories(view, command.rights, moment)
     texts = [view.value_text_of(slot) for slot in secret]
@@ -120,7 +120,7 @@ def _classified(command: StoreMemory, view: View, moment: Moment) -> AssertFact:
 
 def _superseded(command: StoreMemory, view: View, moment: Moment) -> list[int]:
     """The owner's memories of the topic that the new one replaces."""
-    fact = command.fact
+    fact = command.assertion.fact
     topic = (fact.attributes or PLAIN).topic
     text = fact.value.v
     if topic == PLAIN.topic or not announces_change(text):
@@ -150,7 +150,7 @@ def _of_topic(view: View, moment: Moment, slots: I32, topic: str) -> list[int]:
 
 
 def _with_ends(
-    decision: Decision, fact: AssertFact, ended: list[str], context: Context
+    decision: Decision, fact: FactAsserted, ended: list[str], context: Context
 ) -> Decision:
     """The decision with a retraction of the facts that it ends, caused by it."""
     if not ended or decision.fact_id is None:

@@ -11,6 +11,7 @@ from engramlog.eventlog.event import fact_partition
 from engramlog.eventlog.identifiers import id_bytes
 from engramlog.eventlog.kinds import FactAttributes, MemoriesMerged, Parent
 from engramlog.projections.arrays import I32
+from engramlog.projections.cid import with_cid
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import known, live
 from engramlog.projections.memories.attribute_rules import CONFIDENTIAL
@@ -21,7 +22,7 @@ from engramlog.projections.tables.recalls.access_counts import KEPT_MAX
 from engramlog.projections.writing.commands import AssertFact, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import check_touching
-from engramlog.projections.writing.decide.facts.asserting import assert_fact, restating
+from engramlog.projections.writing.decide.facts.asserting import assert_fact
 from engramlog.projections.writing.decide.facts.attributing import attributes_set
 from engramlog.projections.writing.decide.memory.memories import ending
 from engramlog.projections.writing.memory_commands import MergeMemories
@@ -104,16 +105,15 @@ def _restated(
 ) -> AssertFact:
     """The newer one's words with the older one's confidence, derived from both."""
     parents = {row.cid: Parent(row.cid.removeprefix("sha256:"), row.id) for row in (older, newer)}
-    words = msgspec.structs.replace(newer, base_confidence=older.base_confidence)
-    return msgspec.structs.replace(
-        restating(words),
-        cid=words.computed_cid(),
-        derived_from=tuple(parents.values()),
+    restated = msgspec.structs.replace(
+        newer.stated(),
+        confidence=older.base_confidence,
+        derived_from=list(parents.values()),
         write_mode="assert",
         attestation=None,
         attributes=attributes,
-        rights=command.rights.alone(),
     )
+    return AssertFact(with_cid(restated), rights=command.rights.alone())
 
 
 def _counters(

@@ -19,7 +19,7 @@ from engramlog.projections.tables.database import json_list, query
 from engramlog.projections.writing.commands import CommandRefused, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import check_writing
-from engramlog.projections.writing.decide.facts.asserting import MISPLACED, stated_payload
+from engramlog.projections.writing.decide.facts.asserting import MISPLACED
 from engramlog.projections.writing.memory_commands import RestateBatch, RestatedFact
 
 _KNOWN = """
@@ -73,7 +73,7 @@ class _Restating:
             refused = msgspec.structs.replace(MISPLACED, field=f"{place}.attributes")
             raise CommandRefused(refused)
         self._close()
-        draft = self._context.draft(stated_payload(item.fact), self._partition, self._event_id)
+        draft = self._context.draft(item.fact, self._partition, self._event_id)
         self._ids[item.key] = id_text(draft.event_id)
         self._fresh.add(self._ids[item.key])
         self._drafts.append(draft)
