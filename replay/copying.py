@@ -16,6 +16,13 @@ class CopyDiffers(Exception):
     """The copy differs from the original; the message names the first difference."""
 
 
+def check_start(source: WholeLog, target: WholeLog) -> None:
+    """Raises CopyDiffers unless ``target`` holds a start of ``source``."""
+    after = target.head().position
+    if after and source.read_stored(after - 1, 1) != target.read_stored(after - 1, 1):
+        raise CopyDiffers(f"what the target holds at position {after} is not in the source")
+
+
 def copy_log(source: WholeLog, target: WholeLog, progress: Progress) -> int:
     """Append the part of ``source`` that ``target`` lacks; returns the position reached.
 
@@ -23,9 +30,8 @@ def copy_log(source: WholeLog, target: WholeLog, progress: Progress) -> int:
     CopyDiffers ``target`` holds other events. CorruptLog: ``source`` is damaged; nothing more is
     copied. StorageError: either cannot be read or written.
     """
+    check_start(source, target)
     after = target.head().position
-    if after and source.read_stored(after - 1, 1) != target.read_stored(after - 1, 1):
-        raise CopyDiffers(f"what the target holds at position {after} is not in the source")
     while page := source.read_stored(after, PAGE_EVENTS):
         target.copy(page, source.keys_of(page))
         after = page[-1].position

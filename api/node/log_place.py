@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from engramlog.eventlog.engines.postgres.log import PostgresLog
 
 PLACE_FILE = "log.json"
+COPYING_FILE = "log.copying"
+"""In a directory while its log is an incomplete copy: served, it would be a second history."""
 
 Durability = Literal["quorum", "server"]
 
@@ -60,7 +62,11 @@ def remembered(path: Path) -> LogPlace | None:
 
 
 def require_own_log(path: Path) -> None:
-    """Raises DataDirectoryError if the directory's log is external."""
+    """Raises DataDirectoryError if the directory's log is external, or an incomplete copy."""
+    if (path / COPYING_FILE).exists():
+        raise DataDirectoryError(
+            f"the log of {path} is an incomplete copy: repeat 'engramlog copy-log', it continues"
+        )
     place = remembered(path)
     if place is not None:
         raise DataDirectoryError(

@@ -2,6 +2,7 @@
 free space."""
 
 import os
+import random
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from engramlog.api.client.client import Client, ClientError
+from engramlog.eventlog.durable_file import digest_of
 from tests.worlds.processes import NodeProcess, engramlog, fact, serving
 from tests.worlds.waiting import until
 
@@ -107,6 +109,37 @@ def test_a_restore_without_room_names_the_copy_and_leaves_nothing(
     assert [each.name for each in disk.iterdir()] == ["filler"]
     (disk / "filler").unlink()
     assert engramlog("restore", tmp_path / "backup", "--data", disk / "data").returncode == 0
+
+
+def test_a_log_copied_without_room_is_not_served_and_copying_it_again_continues(
+    disk: Path, tmp_path: Path
+) -> None:
+    data, copy = tmp_path / "data", disk / "copy"
+    letters = random.Random(1)
+    with serving(data, "--no-auth") as node:
+        for number in range(0, 4_500, 500):
+            bodies = [
+                fact(number + n, value={"type": "text", "v": letters.randbytes(600).hex()})
+                for n in range(500)
+            ]
+            node.client().post("/v1/facts/batch", bodies)
+    original = digest_of(data / "log.db")
+    kept = engramlog("identity", "backup", copy / "identity", "--data", data)
+    assert kept.returncode == 0, kept.stderr
+    (disk / "filler").write_bytes(bytes(DISK_BYTES - 6 * 1024 * 1024))
+    full = engramlog("copy-log", data, copy, "--quiet")
+    assert full.returncode == 1
+    assert "no space left for the log" in full.stderr
+    assert digest_of(data / "log.db") == original
+    (disk / "filler").unlink()
+    for command in (("serve", "--port", "0"), ("replay", "verify"), ("rebuild",)):
+        refused = engramlog(*command, "--data", copy)
+        assert refused.returncode == 1, command
+        assert "incomplete copy" in refused.stderr
+    again = engramlog("copy-log", data, copy, "--quiet")
+    assert again.returncode == 0, again.stderr
+    assert engramlog("replay", "verify", "--data", copy).stdout.startswith("verified 4,5")
+    assert digest_of(data / "log.db") == original
 
 
 def test_tables_without_room_to_be_made_are_named(disk: Path) -> None:

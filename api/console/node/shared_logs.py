@@ -7,13 +7,14 @@ from pathlib import Path
 from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.progress import progress_bar
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.node.log_place import log_inside, log_shared
+from engramlog.api.node.log_place import COPYING_FILE, log_inside, log_shared
 from engramlog.eventlog.clock import SystemClock
 from engramlog.eventlog.directory import DataDirectory, HeldDirectory
+from engramlog.eventlog.durable_file import replace, sync_folder
 from engramlog.eventlog.engines.choosing import is_log_url, require_driver
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.log import WholeLog
-from engramlog.replay.copying import CopyDiffers, compare_logs, copy_log
+from engramlog.replay.copying import CopyDiffers, check_start, compare_logs, copy_log
 
 EXAMPLES = """\
 examples:
@@ -53,10 +54,17 @@ def run_copy(args: argparse.Namespace) -> int:
         source, identity = _source(args.source, Path(args.target), stack)
         target = _target(args.target, identity, stack)
         try:
+            check_start(source, target)
+            mark = None if is_log_url(args.target) else Path(args.target) / COPYING_FILE
+            if mark is not None:
+                replace(mark, b"")
             with progress_bar("copying", "event", quiet=args.quiet) as bar:
                 position = copy_log(source, target, bar.show)
             with progress_bar("comparing", "event", quiet=args.quiet) as bar:
                 compare_logs(source, target, bar.show)
+            if mark is not None:
+                mark.unlink()
+                sync_folder(mark.parent)
         except CopyDiffers as fault:
             raise CommandError(f"the copy is not the original: {fault}") from fault
     print(f"copied and verified up to position {position}")

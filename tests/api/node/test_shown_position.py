@@ -1,7 +1,7 @@
 """The position that a node names is one that its readers see."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -15,7 +15,7 @@ from tests.worlds.waiting import until
 
 
 @contextmanager
-def unpublished(live: LiveNode, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def unpublished(live: LiveNode, monkeypatch: pytest.MonkeyPatch) -> Generator[int]:
     """A write that the log has and readers do not see yet; its position."""
     go_on = threading.Event()
     apply = MemoryImage.apply
