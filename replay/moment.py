@@ -52,7 +52,8 @@ def resolve(
         try:
             instant_us = parse_instant(instant_meant(text))
         except ValueError as fault:
-            raise MomentError("as_of_invalid_timestamp", f"as_of {fault}") from fault
+            message = f"as_of {fault} (or position:N)"
+            raise MomentError("as_of_invalid_timestamp", message) from fault
     # Events received while the clock was ahead are not in the future: they exist and stay.
     if instant_us > now_us and instant_us > log.received_at(head_position):
         raise MomentError("as_of_future", "as_of is in the future")

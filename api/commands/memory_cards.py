@@ -32,7 +32,7 @@ from engramlog.projections.tables.facts.cards import SUMMARY_RELATION as SUMMARY
 
 
 class MemoryCard(Struct):
-    """An entity in one scope as one text: the protocol's keys (wire 5.3), then ours.
+    """An entity in one scope as one text: the protocol's keys, then ours.
 
     ``summary`` is the protocol's short form, ``markdown`` the whole. ``facts`` counts the card's
     facts, ``omitted`` those that did not fit. ``contradictions`` lists the ids of the facts on each

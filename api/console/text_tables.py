@@ -88,6 +88,13 @@ def day(instant: str | None) -> str:
     return "-" if instant is None else instant[:10]
 
 
+def since(fact: Mapping[str, Any]) -> str:
+    """The date from which a fact holds, and until when: as stated, else when it was recorded."""
+    until = fact.get("valid_until")
+    begins = day(fact.get("valid_from") or fact["timestamp"])
+    return begins if until is None else f"{begins}..{day(until)}"
+
+
 def _terminal_width() -> int | None:
     if not sys.stdout.isatty():
         return None

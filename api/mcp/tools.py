@@ -221,7 +221,8 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="record_episode",
         title="Record an episode",
-        description="Record a turn of a conversation word for word. Rules may make facts from it.",
+        description="Record a turn of a conversation word for word. Recall finds nothing of "
+        "it until a rule makes facts from it; use remember for what recall should find.",
         models=(arguments.RecordEpisode,),
         shown=("content", "user", "session", "agent", "timestamp", "scope"),
         required=("content", "user"),

@@ -77,7 +77,7 @@ class SourceTrustSet(Payload, frozen=True, tag="source_trust_set"):
 
 
 class TrustPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How to compute trust in a source without a setting (wire 3.5); all in [0, 1] except the
+    """How to compute trust in a source without a setting; all in [0, 1] except the
     counts. The trust is the weighted sum of one level of each group.
 
     ``mode``: ``off`` trusts every source fully. ``hidden_below`` (``strict_hidden_below`` in

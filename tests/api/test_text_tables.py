@@ -7,6 +7,7 @@ import pytest
 from engramlog.api.console import text_tables
 from engramlog.api.console.questions.ask import print_recall
 from engramlog.api.console.requests import table
+from engramlog.api.console.text_tables import since
 
 ID = "01a2098c-6d57-856a-967b-6938d84fee9e"
 
@@ -46,3 +47,18 @@ def test_a_recall_says_that_it_may_not_answer_and_how_to_get_more(
     printed = capsys.readouterr().out
     assert ("weak evidence" in printed) is (weak is True)
     assert ("--limit or --budget" in printed) is truncated
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends", "shown"),
+    [
+        (None, None, "2026-11-27"),
+        ("2024-05-01T09:00:00Z", None, "2024-05-01"),
+        ("2024-05-01T09:00:00Z", "2025-01-01T00:00:00Z", "2024-05-01..2025-01-01"),
+    ],
+)
+def test_a_fact_holds_since_its_stated_time(
+    begins: str | None, ends: str | None, shown: str
+) -> None:
+    fact = {"valid_from": begins, "valid_until": ends, "timestamp": "2026-11-27T06:00:00Z"}
+    assert since(fact) == shown

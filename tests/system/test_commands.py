@@ -128,7 +128,7 @@ def test_facts_lists_filters_and_looks_back(data: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("facts", "--as-of", "yesterday"), "as_of must be an RFC 3339 instant"),
+        (("facts", "--as-of", "yesterday"), "2026-01-31T12:00:00Z (or position:N)"),
         (("facts", "--scope", "world"), "scope must be one of"),
         (("recall", "x", "--as-of", "2999-01-01T00:00:00Z"), "as_of is in the future"),
         (("key", "revoke", "no-such-key"), "API key not found"),

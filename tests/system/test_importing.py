@@ -331,11 +331,12 @@ def test_a_mapped_chat_that_has_grown_is_imported_again(tmp_path: Path, way: str
     mapping, chat = tmp_path / "mapping.json", tmp_path / "chat.jsonl"
     mapping.write_text(json.dumps({"rules": [{"line": said}]}))
     dated = {"who": "bo", "text": "hello", "at": "2026-06-02"}
-    turns = [{"who": "ann", "text": text, "at": None} for text in ("ok", "ok", "yes", "ok")]
+    texts = ("ok", "ok", "yes", "ok")
+    turns: list[Any] = [{"who": "ann", "text": text, "at": None} for text in texts]
     turns.insert(1, dated)
     data, printed = tmp_path / "data", list[str]()
 
-    def read(*target: object) -> None:
+    def read(*target: str | Path) -> None:
         for added in ((), ({"who": "ann", "text": "ok", "at": None}, {**dated, "text": "bye"})):
             turns.extend(added)
             chat.write_bytes(lines(*turns))
@@ -350,12 +351,12 @@ def test_a_mapped_chat_that_has_grown_is_imported_again(tmp_path: Path, way: str
     else:
         with serving(data, "--no-auth", env=USUAL) as node:
             read(*(("--data", data) if way == "served" else ("--url", node.url)))
-    texts = Counter(fact["value"]["v"] for fact in facts_of(data))
+    kept = Counter(fact["value"]["v"] for fact in facts_of(data))
     if way == "url":  # the protocol keeps no two equal turns in a row
-        assert texts == {"ok": 2, "yes": 1, "hello": 1, "bye": 1}
+        assert kept == {"ok": 2, "yes": 1, "hello": 1, "bye": 1}
     else:
         assert printed == ["5 asserted", "5 existing", "5 existing, 2 asserted", "7 existing"]
-        assert texts == {"ok": 4, "yes": 1, "hello": 1, "bye": 1}
+        assert kept == {"ok": 4, "yes": 1, "hello": 1, "bye": 1}
 
 
 def test_a_part_that_was_skipped_counts_among_equal_turns(tmp_path: Path) -> None:

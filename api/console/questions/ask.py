@@ -21,7 +21,14 @@ from engramlog.api.console.questions.receipts import run_replay
 from engramlog.api.console.reach import reach
 from engramlog.api.console.requests import fields_of
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.console.text_tables import day, print_json, print_table, short_name, value_text
+from engramlog.api.console.text_tables import (
+    day,
+    print_json,
+    print_table,
+    short_name,
+    since,
+    value_text,
+)
 
 RECALL_EXAMPLES = """\
 examples:
@@ -129,12 +136,12 @@ def print_recall(answer: dict[str, Any]) -> None:
             short_name(item["fact"]["entity"]),
             item["fact"]["relation"],
             value_text(item["fact"]["value"]),
-            day(item["fact"]["timestamp"]),
+            since(item["fact"]),
         ]
         for item in answer["facts"]
     ]
     if rows:
-        print_table(("score", "entity", "relation", "value", "recorded"), rows)
+        print_table(("score", "entity", "relation", "value", "since"), rows)
     elif answer.get("search_skipped"):
         print("not searched: too many facts contain every word of it")
     else:

@@ -13,7 +13,14 @@ from engramlog.api.console.arguments import (
 )
 from engramlog.api.console.reach import reach
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.console.text_tables import day, print_json, print_table, short_name, value_text
+from engramlog.api.console.text_tables import (
+    day,
+    print_json,
+    print_table,
+    short_name,
+    since,
+    value_text,
+)
 
 SHOW_EXAMPLES = """\
 examples:
@@ -55,7 +62,7 @@ def run_show(args: argparse.Namespace) -> int:
         [
             fact["relation"], value_text(fact["value"]), f"{fact['confidence']:g}",
             "contradicted" if fact["contradicted"] else "", short_name(fact["source"]),
-            day(fact["valid_from"] or fact["timestamp"]), fact["id"],
+            since(fact), fact["id"],
         ]
         for fact in facts
     ]  # fmt: skip

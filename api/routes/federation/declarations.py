@@ -26,7 +26,7 @@ routes = Routes("federation")
 
 
 class DeclarationBody(Model, extra="allow"):
-    """A node's signed declaration (wire 3.1)."""
+    """A node's signed declaration."""
 
     node_id: str = Field(min_length=1, max_length=200)
     node_url: str = Field(min_length=1, max_length=URI_LENGTH_MAX)

@@ -162,7 +162,7 @@ _WIRE_ERRORS = frozenset({"scope_not_permitted", "source_not_owned", "hlc_skew",
 
 @routes.add("GET /v1/federation/facts", permission="peer", query=PullQuery, errors=(400,))
 def pull(call: Call) -> PullPage:
-    """Facts for peers (wire 3.3): those that this node stated after a clock reading, in the agreed
+    """Facts for peers: those that this node stated after a clock reading, in the agreed
     scopes or in one of them."""
     federation = call.service.federation
     peer, claims = call.peer()
@@ -209,7 +209,7 @@ def _cursor(text: str | None) -> int:
     headers=("X-Stigmem-Capability",),
 )
 async def push(call: Call) -> PushAnswer:
-    """Take a peer's facts (wire 3.4), each on its own."""
+    """Take a peer's facts, each on its own."""
     if not call.service.settings.federation_push_enabled:
         raise ApiError(405, "Method Not Allowed", headers={"Allow": "GET,HEAD"})
     body = await call.body(PushBody)  # first: a peer may be revoked while it arrives

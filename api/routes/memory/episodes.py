@@ -80,7 +80,9 @@ class AccessAnswer(Struct):
     errors=(404,),
 )
 async def record_episode(call: Call, request: EpisodeRequest) -> web.Response:
-    """Record one episode. A repetition answers 200; another body under the same id is refused."""
+    """Record one episode. A repetition answers 200; another body under the same id is refused.
+
+    Recall finds nothing of it until a consolidation rule makes facts from it."""
     where = writable(call, request.scope, request.garden_id)
     done = await call.do(recording_of(call, where, [request]))
     made = done.detail["episodes"][0]

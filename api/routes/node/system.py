@@ -100,7 +100,7 @@ _READY_EMBEDDING = ("provider", "model", "dimensions", "lag", "error")
 
 @routes.add("GET /.well-known/stigmem", permission="none", delegable=True)
 async def discovery(call: Call) -> NodeInfo:
-    """The node's identity and abilities (wire 2.3)."""
+    """The node's identity and abilities."""
     settings = call.service.settings
     embedding = status_of(call)
     info = NodeInfo(

@@ -47,7 +47,7 @@ async def recall_by_post(call: Call, query: RecallShapeQuery) -> web.Response:
     delegable=True,
 )
 async def recall_by_get(call: Call, query: RecallQuery) -> web.Response:
-    """Recall for a short question, with the seed's limits and its 400 codes."""
+    """Recall for a short question; limits and codes differ (400 instead of 422)."""
     try:
         body = body_of_query(query)
         return await _recall(call, body, ignored(query), query.shape)

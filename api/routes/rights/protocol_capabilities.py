@@ -28,7 +28,7 @@ routes = Routes("capabilities")
 
 
 class ProtocolTokenRequest(Model, extra="allow"):
-    """The protocol's request (wire 3.8): one verb, one object, no narrowing."""
+    """The protocol's request: one verb, one object, no narrowing."""
 
     issuer: Name
     subject: Name
