@@ -50,7 +50,7 @@ LIKE = 0.4
 """The semantic score of a fact that is like the question."""
 MANY = 50
 """Rivals whose number no longer counts."""
-ALONE = 0.6
+ALONE = 0.4
 """``m`` of a fact that is like the question and would have no rival at all."""
 STAGE = "semantic"
 

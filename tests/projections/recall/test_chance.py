@@ -55,7 +55,7 @@ def test_the_chance_of_a_hand_computed_answer() -> None:
     # By score: facts 0, 4, 2, 5, 1; their likeness 0.9, 0.2, 0.5, 0.3, 0.1 is 0.4 on average.
     # Ann said 0, 4 and 2. The others' scores 0.6, 0.4, 0.3, 0.2 are 0.375 on average. Ten facts
     # compete, of the fifty that would be many: likeness stands in for the rest.
-    margin = (1 - 0.375 / 0.8) * many_of(10) + 0.6 * (1 - many_of(10)) ** 4
+    margin = (1 - 0.375 / 0.8) * many_of(10) + 0.4 * (1 - many_of(10)) ** 4
     chance = 1 / (1 + math.exp(-(-2 + 2 * 0.4 + 1 + 4 * margin)))
     assert found is not None
     assert (found.semantic, found.speaker, found.margin) == pytest.approx((0.4, 1.0, margin))
@@ -70,7 +70,7 @@ def test_a_fact_that_is_little_like_the_question_or_has_few_rivals_is_less_certa
     assert sure is not None
     assert unlike is not None
     assert unlike.semantic == sure.semantic
-    alone = 0.6 * (1 - many_of(10)) ** 4
+    alone = 0.4 * (1 - many_of(10)) ** 4
     assert sure.margin == pytest.approx(0.75 * many_of(10) + alone)
     assert unlike.margin == pytest.approx(0.75 * many_of(10) / 4 + alone / 16)
     many = World()
@@ -90,7 +90,7 @@ def test_the_only_fact_of_a_memory_is_judged_by_its_likeness() -> None:
     unlike = chance_of(at, NUMBERS, scored(at, [0.8], [0.1]))
     assert like is not None
     assert unlike is not None
-    assert like.margin == pytest.approx(0.6 * (1 - many_of(1)) ** 4)
+    assert like.margin == pytest.approx(0.4 * (1 - many_of(1)) ** 4)
     assert unlike.margin == pytest.approx(like.margin / 16)
 
 
