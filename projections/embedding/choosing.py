@@ -11,7 +11,6 @@ from contextlib import closing
 from msgspec import Struct
 
 from engramlog.eventlog.kinds import EmbeddingModelPinned
-from engramlog.projections.embedding.embedder import PROBE_TEXT
 from engramlog.projections.embedding.errors import (
     DimensionMismatch,
     EmbeddingError,
@@ -23,7 +22,12 @@ from engramlog.projections.embedding.providers.bundled.weights import check_inst
 from engramlog.projections.embedding.providers.dialects import DIALECTS
 from engramlog.projections.embedding.providers.http import TIMEOUT_SECONDS, HttpClient
 from engramlog.projections.embedding.providers.models import MODELS, ModelCard, card_of
-from engramlog.projections.embedding.providers.provider import NoProvider, Provider, Purpose
+from engramlog.projections.embedding.providers.provider import (
+    PROBE_TEXT,
+    NoProvider,
+    Provider,
+    Purpose,
+)
 from engramlog.projections.embedding.providers.remote import RemoteProvider
 from engramlog.projections.embedding.recipe import Space, check_truncation
 from engramlog.projections.embedding.settings import EmbeddingSettings

@@ -7,11 +7,9 @@ import numpy as np
 from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.cache import EmbeddingCache
 from engramlog.projections.embedding.providers.models import ModelCard
-from engramlog.projections.embedding.providers.provider import Provider, Purpose
+from engramlog.projections.embedding.providers.provider import PROBE_TEXT, Provider, Purpose
 from engramlog.projections.embedding.recipe import Space, truncate
 from engramlog.projections.text.scripts import mostly_latin
-
-PROBE_TEXT = "engramlog"
 
 
 class UncachedEmbedder:
@@ -34,6 +32,10 @@ class UncachedEmbedder:
         """The vector of a question, never cached. Raises as ``Provider.embed``."""
         vector: F32 = self._embed([text], "query")[0]
         return vector
+
+    def start(self) -> None:
+        """See ``Provider.start``."""
+        self._provider.start()
 
     def probe(self) -> None:
         """Embed one harmless text. Raises as ``Provider.embed``."""

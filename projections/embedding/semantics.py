@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from engramlog.projections.arrays import F32, F64, I32, I64, Bool
 from engramlog.projections.columns.remembered_answers import Remembered
 from engramlog.projections.embedding.cache import text_key
 from engramlog.projections.embedding.embedder import UncachedEmbedder
+from engramlog.projections.embedding.errors import EmbeddingError
 from engramlog.projections.embedding.vectors.card_vectors import CardVectors
 from engramlog.projections.embedding.vectors.in_memory import Vectors
 
@@ -93,6 +95,11 @@ class Semantics:
     def reads(self, text: str) -> bool:
         """Whether the model knows the script of a text."""
         return self._embedder.reads(text)
+
+    def start(self) -> None:
+        """Return once the model answers, or cannot: a question then tells why."""
+        with suppress(EmbeddingError):
+            self._embedder.start()
 
     def query(self, text: str) -> F32:
         """The unit vector of a question, from a cache of the last ones. Parallel requests for one

@@ -43,6 +43,9 @@ class WordsProvider:
             self.embedded += texts
         return np.stack([words_vector(text) for text in texts])
 
+    def start(self) -> None:
+        return None
+
     def close(self) -> None:
         self.gate.set()
 

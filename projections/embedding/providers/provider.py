@@ -10,6 +10,8 @@ from engramlog.projections.embedding.errors import BadAnswer, EmbeddingsOff
 
 Purpose = Literal["document", "query"]
 """The vectors' purpose: some models need it, and a query cannot wait long."""
+PROBE_TEXT = "engramlog"
+"""A harmless text, embedded to see whether a provider answers."""
 
 
 class Provider(Protocol):
@@ -35,6 +37,10 @@ class Provider(Protocol):
         """
         ...
 
+    def start(self) -> None:
+        """Return once the model is loaded, if this process has to start it. Raises as ``embed``."""
+        ...
+
     def close(self) -> None:
         """Release connections and memory. Idempotent."""
         ...
@@ -49,6 +55,9 @@ class NoProvider:
 
     def embed(self, texts: Sequence[str], purpose: Purpose = "document") -> F32:
         raise EmbeddingsOff(f"no embedding provider is configured ({len(texts)} {purpose} texts)")
+
+    def start(self) -> None:
+        return None
 
     def close(self) -> None:
         return None

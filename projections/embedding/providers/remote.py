@@ -67,6 +67,9 @@ class RemoteProvider:
             for answer in answers:
                 answer.cancel()
 
+    def start(self) -> None:
+        """It runs elsewhere."""
+
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
         self._client.close()

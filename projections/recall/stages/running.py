@@ -94,6 +94,8 @@ def run_stages(
             ran[choice.name] = _Ran(_not_run(choice, "skipped", detail, filled.stage))
             continue
         earlier = {name: each.hits for name, each in ran.items() if each.hits is not None}
+        if executor is not None and choice.name == "semantic":
+            _start_model(surveyed, choice)
         work = partial(_run, surveyed, choice, earlier, stopwatch)
         if executor is None:
             ran[choice.name] = work()
@@ -107,6 +109,13 @@ def run_stages(
         future.cancel()
     hits = {c.name: found for c in choices if (found := ran[c.name].hits) is not None}
     return hits, tuple(ran[choice.name].outcome for choice in choices)
+
+
+def _start_model(surveyed: Survey, choice: StageChoice) -> None:
+    """Wait until a model that this machine loads is there: the first question would miss its
+    deadline on a slow machine. Not for a profile that waits little."""
+    if surveyed.semantics is not None and choice.deadline_ms >= BRIEF_DEADLINE_MS_MIN:
+        surveyed.semantics.start()
 
 
 def _is_brief(surveyed: Survey, choice: StageChoice) -> bool:

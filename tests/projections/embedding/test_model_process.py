@@ -47,6 +47,17 @@ def test_it_is_started_with_the_first_text_and_ends_with_close(model: ModelProce
         model.embed(["another"])
 
 
+def test_starting_it_returns_once_it_answers(model: ModelProcess) -> None:
+    model.start()
+    pid = pid_of(model)
+    assert model._link is not None
+    assert model._link.answered
+    os.kill(pid, signal.SIGSTOP)  # a model that answered is asked nothing
+    model.start()
+    os.kill(pid, signal.SIGCONT)
+    assert pid_of(model) == pid
+
+
 def killed_while(model: ModelProcess, purpose: Purpose) -> list[object]:
     """The outcome of a text that waits while the process is killed."""
     model.embed(["a text"])

@@ -126,11 +126,25 @@ def test_a_near_meaning_is_evidence(world: World, provider: Any, cache: Any) -> 
     assert asked(world, embedded(world, provider, cache), "abmind-head").evidence == "strong"
 
 
+def test_a_model_that_has_to_start_is_waited_for(
+    world: World, provider: Any, cache: Any, threads: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    semantics = embedded(world, provider, cache)
+    provider.gate.clear()
+    monkeypatch.setattr(provider, "start", provider.gate.set)
+    answer = recall(
+        world.view(), world.rows, RecallRequest(query=QUERY), load_profile("default"), reader(),
+        world.moment(), semantics=semantics, executor=threads,
+    )  # fmt: skip
+    assert {stage.name: stage.status for stage in answer.stages}["semantic"] == "completed"
+
+
 def test_a_meaning_that_takes_too_long_is_not_waited_for(
-    world: World, provider: Any, cache: Any, threads: Executor
+    world: World, provider: Any, cache: Any, threads: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     semantics = embedded(world, provider, cache)
     provider.gate.clear()  # the model does not answer
+    monkeypatch.setattr(provider, "start", provider.gate.set)
     try:
         answer = about(world, semantics, *QUERY.split(), executor=threads)
     finally:

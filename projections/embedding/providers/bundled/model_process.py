@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.errors import ModelFileError, ProviderUnavailable
-from engramlog.projections.embedding.providers.provider import Purpose, unit_rows
+from engramlog.projections.embedding.providers.provider import PROBE_TEXT, Purpose, unit_rows
 from engramlog.projections.library_threads import THREADS_OF_LIBRARIES
 
 SERVER = "engramlog.projections.embedding.providers.bundled.model_server"
@@ -88,6 +88,11 @@ class ModelProcess:
         rows: F32 = np.frombuffer(answer.rows, dtype=np.float32)
         return unit_rows(rows.reshape(len(texts), -1), len(texts), self.dimensions)
 
+    def start(self) -> None:
+        """See ``Provider``."""
+        if not self._running().answered:
+            self.embed([PROBE_TEXT], "query")
+
     def close(self) -> None:
         with self._lock:
             self._closed = True
@@ -123,6 +128,7 @@ class _Link:
         finally:
             there.close()
         self.alive = True
+        self.answered = False
         self._connection = here
         self._sending = threading.Lock()
         self._numbers = count(1)
@@ -161,6 +167,7 @@ class _Link:
         try:
             while True:
                 answer = _decode_answer(self._connection.recv_bytes())
+                self.answered = True
                 found = self._waiting.get(answer.number)
                 if found is not None:
                     found.set_result(answer)
