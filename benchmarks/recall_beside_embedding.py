@@ -56,15 +56,17 @@ def _beside(
 ) -> tuple[list[float], float]:
     """The recalls' times, and the texts embedded in a second meanwhile."""
     _write(client, bodies, PAGE)
-    watch, before = Stopwatch(), _number(client, "vectors")
+    watch, to_embed = Stopwatch(), _waiting(client)
 
     def more(taken: list[float]) -> bool:
-        if _number(client, "waiting") < PAGE / 2:
+        nonlocal to_embed
+        if _waiting(client) < PAGE / 2:
             _write(client, bodies, PAGE)
+            to_embed += PAGE
         return len(taken) < RECALLS
 
     taken = _recalls(client, questions, more)
-    rate = (_number(client, "vectors") - before) / watch.seconds
+    rate = (to_embed - _waiting(client)) / watch.seconds
     node.settle()
     return taken, rate
 
@@ -90,10 +92,10 @@ def _write(client: RawClient, bodies: Iterator[object], count: int) -> None:
         raise RuntimeError(f"{status} {answer[:300]!r}")
 
 
-def _number(client: RawClient, name: str) -> float:
-    """A metric of embedding."""
+def _waiting(client: RawClient) -> float:
+    """How many facts are to get a vector."""
     text = client.request("GET", "/metrics")[1].decode()
-    line = next(x for x in text.splitlines() if x.startswith(f"engramlog_embedding_{name}"))
+    line = next(x for x in text.splitlines() if x.startswith("engramlog_embedding_waiting"))
     return float(line.split()[-1])
 
 

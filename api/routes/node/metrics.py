@@ -115,13 +115,6 @@ def _embedding(call: Call) -> Iterator[Sample]:
     for name, meaning, field in (
         ("engramlog_embedding_lag", "Positions by which embedding is behind the log.", "lag"),
         ("engramlog_embedding_waiting", "Facts that are to get a vector.", "waiting"),
-        ("engramlog_embedding_skipped", "Facts that the provider refuses to embed.", "skipped"),
-        ("engramlog_embedding_vectors", "Live facts with a vector.", "vectors"),
-        (
-            "engramlog_embedding_memory_bytes",
-            "Vectors in the serving process's memory.",
-            "vectors_memory_bytes",
-        ),
     ):
         yield Sample(name, meaning, getattr(status, field))
 
