@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import threading
 from collections.abc import Generator
 
@@ -88,6 +89,17 @@ def test_a_dead_process_fails_the_documents_that_wait_and_is_replaced(model: Mod
 
 def test_a_question_that_waits_is_asked_of_the_next_process(model: ModelProcess) -> None:
     assert killed_while(model, "query") == [(1, 384)]
+
+
+def test_a_question_that_cannot_be_sent_is_asked_of_the_next_process(model: ModelProcess) -> None:
+    model.embed(["a text"])
+    first = pid_of(model)
+    os.kill(first, signal.SIGSTOP)  # so that only the sending thread notices the end
+    assert model._link is not None
+    with socket.socket(fileno=os.dup(model._link._connection.fileno())) as sending:
+        sending.shutdown(socket.SHUT_WR)
+    assert model.embed(["a question"], "query").shape == (1, 384)
+    assert pid_of(model) != first
 
 
 def test_questions_do_not_wait_behind_documents(model: ModelProcess) -> None:

@@ -145,6 +145,7 @@ class _Link:
             try:
                 self._connection.send_bytes(encode(EmbeddingRequest(number, purpose, texts)))
             except OSError as fault:
+                self.alive = False  # a retry may come before the other thread notices
                 self._waiting.pop(number, None)
                 raise _ProcessEnded("the embedding process ended") from fault
         if not self.alive:  # it may have ended after the last check of waiting requests
