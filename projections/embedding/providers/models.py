@@ -15,7 +15,8 @@ class ModelCard(Struct, frozen=True):
         centred: whether to subtract the mean of a vector's numbers before cutting, which equals
             the layer normalisation that the model's authors ask for.
         document_prefix, query_prefix: what the model needs before a text.
-        latin_only: whether it knows no words of other scripts.
+        latin_only: whether it knows no words of other scripts, as those with the word pieces of
+            English BERT.
     """
 
     dimensions: int
@@ -38,11 +39,13 @@ MODELS: dict[str, dict[str, ModelCard]] = {
             centred=True,
             document_prefix="search_document: ",
             query_prefix="search_query: ",
+            latin_only=True,
         ),
         "mxbai-embed-large": ModelCard(
             1024,
             floor=512,
             query_prefix="Represent this sentence for searching relevant passages: ",
+            latin_only=True,
         ),
     },
     "openai": {"text-embedding-3-small": ModelCard(1536, floor=512)},

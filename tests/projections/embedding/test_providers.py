@@ -4,6 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engramlog.projections.embedding.embedder import UncachedEmbedder
 from engramlog.projections.embedding.errors import (
     BadAnswer,
     EmbeddingsOff,
@@ -16,6 +17,7 @@ from engramlog.projections.embedding.providers.http import CircuitBreaker, HttpC
 from engramlog.projections.embedding.providers.models import card_of
 from engramlog.projections.embedding.providers.provider import NoProvider, Purpose
 from engramlog.projections.embedding.providers.remote import RemoteProvider
+from engramlog.projections.embedding.recipe import Space
 from tests.worlds.provider_servers import (
     Scripted,
     Server,
@@ -70,6 +72,19 @@ def test_vectors_come_back_as_unit_rows_in_the_order_of_the_texts(case: Any) -> 
         assert row == pytest.approx(expected / np.linalg.norm(expected), abs=1e-6)
     assert len(server.requests) == 1
     assert server.requests[0][1]["Authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize(
+    ("model", "reads"),
+    [("nomic-embed-text:latest", False), ("mxbai-embed-large", False), ("bge-m3", True)],
+)
+def test_a_model_of_english_reads_no_other_script(model: str, reads: bool) -> None:
+    dimensions = 1024 if reads else None
+    provider = remote("ollama", model, client("http://127.0.0.1:1"), dimensions)
+    space = Space("ollama", model, provider.dimensions)
+    embedder = UncachedEmbedder(provider, space, card_of("ollama", model, dimensions))
+    assert embedder.reads("Wer trinkt grünen Tee?")
+    assert embedder.reads("Кто пьёт чай?") == reads
 
 
 def test_no_texts_ask_nothing(case: Any) -> None:
