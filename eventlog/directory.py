@@ -37,6 +37,8 @@ from engramlog.eventlog.identity import KEY_FILE, Identity
 PLACE_FILE = "place.json"
 BACKUP_MANIFEST = "manifest.json"
 """A folder with this file is a backup."""
+COPYING_FILE = "log.copying"
+"""In a directory while its log is an incomplete copy: used, it would be a second history."""
 FS_IOC_GETVERSION = 0x80087601
 """Linux; ext4, XFS and Btrfs answer it."""
 MACHINE_ID_PATH = Path("/etc/machine-id")
@@ -75,6 +77,19 @@ class DataDirectory:
         return DataDirectory(path, Identity.inspect(path / "identity"))
 
     @property
+    def copying(self) -> bool:
+        """Whether the log is an incomplete copy."""
+        return (self.path / COPYING_FILE).exists()
+
+    def require_whole_log(self) -> None:
+        """Raises DataDirectoryError if the log is an incomplete copy."""
+        if self.copying:
+            raise DataDirectoryError(
+                f"the log of {self.path} is an incomplete copy: repeat the command that copies it "
+                "('engramlog copy-log', or 'engramlog serve' with --replica-of), it continues"
+            )
+
+    @property
     def log_path(self) -> Path:
         return self.path / "log.db"
 
@@ -111,6 +126,15 @@ class HeldDirectory(DataDirectory):
             os.close(lock)
             raise
         return cls(path, identity, lock)
+
+    def begin_copying(self) -> None:
+        """Mark the log as an incomplete copy."""
+        replace(self.path / COPYING_FILE, b"")
+
+    def end_copying(self) -> None:
+        """The log is a whole copy. Idempotent."""
+        (self.path / COPYING_FILE).unlink(missing_ok=True)
+        sync_folder(self.path)
 
     def close(self) -> None:
         """Release the directory. Idempotent."""

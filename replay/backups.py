@@ -66,6 +66,7 @@ def make_backup(data: Path, target: Path, clock: Clock, progress: Progress) -> B
     Raises BackupFault: the target is not empty. DataDirectoryError, KeyFileError, StorageError:
     something cannot be read or written."""
     directory = DataDirectory.inspect(data)
+    directory.require_whole_log()
     existed = target.exists()
     if existed and any(target.iterdir()):
         whole = (target / BACKUP_MANIFEST).exists()

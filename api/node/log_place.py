@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from engramlog.eventlog.engines.postgres.log import PostgresLog
 
 PLACE_FILE = "log.json"
-COPYING_FILE = "log.copying"
-"""In a directory while its log is an incomplete copy: served, it would be a second history."""
 
 Durability = Literal["quorum", "server"]
 
@@ -61,16 +59,13 @@ def remembered(path: Path) -> LogPlace | None:
         raise DataDirectoryError(f"cannot read {path / PLACE_FILE}: {fault}") from fault
 
 
-def require_own_log(path: Path) -> None:
+def require_own_log(directory: DataDirectory) -> None:
     """Raises DataDirectoryError if the directory's log is external, or an incomplete copy."""
-    if (path / COPYING_FILE).exists():
-        raise DataDirectoryError(
-            f"the log of {path} is an incomplete copy: repeat 'engramlog copy-log', it continues"
-        )
-    place = remembered(path)
+    directory.require_whole_log()
+    place = remembered(directory.path)
     if place is not None:
         raise DataDirectoryError(
-            f"the log of {path} is in PostgreSQL ({place.url}): name it with STIGMEM_LOG "
+            f"the log of {directory.path} is in PostgreSQL ({place.url}): name it with STIGMEM_LOG "
             "(serve also takes --log); to copy it into the directory, see 'engramlog copy-log'"
         )
 
@@ -92,8 +87,10 @@ def log_shared(
     clock: Clock,
     durability: Durability = "server",
     held: frozenset[str] = EVERY_SCOPE,
+    *,
+    copying: bool = False,
 ) -> PostgresLog:
-    """The log at an address, for the node of an identity. Raises as ``open_shared_log``."""
+    """The log at an address, for the node of an identity; see ``PostgresLog.open``."""
     return open_shared_log(
         url,
         origin=identity.node_id,
@@ -101,6 +98,7 @@ def log_shared(
         clock=clock,
         durability=durability,
         held=held,
+        copying=copying,
     )
 
 
@@ -121,7 +119,7 @@ def open_log(
     if not url:
         if scopes:
             raise DataDirectoryError("scopes are for a node over a log in PostgreSQL: name it, too")
-        require_own_log(directory.path)
+        require_own_log(directory)
         return log_inside(directory, clock)
     if not is_log_url(url):
         raise DataDirectoryError(f"log must be a postgresql:// address, is {url!r}")
@@ -170,7 +168,7 @@ def settled_log(
     DataDirectoryError, CorruptLog, StorageFailed as ``open_log``.
     """
     if not url:
-        require_own_log(directory.path)
+        require_own_log(directory)
     absent = not url and not directory.log_path.exists()
     if absent and not accept_rollback and (reached := views_reach(directory)):
         raise _cut_back(directory, url, 0, reached)  # before an empty log takes its place
@@ -208,7 +206,7 @@ def open_log_to_read(directory: DataDirectory, clock: Clock, url: str) -> Readab
         place = remembered(directory.path)
         held = EVERY_SCOPE if place is None else place.held
         return log_shared(url, directory.identity, clock, held=held)
-    require_own_log(directory.path)
+    require_own_log(directory)
     return log_inside(directory, clock, read_only=True)
 
 

@@ -48,11 +48,18 @@ def open_shared_log(
     clock: Clock,
     durability: Literal["quorum", "server"],
     held: frozenset[str] = EVERY_SCOPE,
+    copying: bool = False,
 ) -> PostgresLog:
     """The log in the database at ``url``. Raises as ``PostgresLog.open``."""
     require_driver()
     from engramlog.eventlog.engines.postgres.log import PostgresLog
 
     return PostgresLog.open(
-        url, origin=origin, epoch=epoch, clock=clock, durability=durability, held=held
+        url,
+        origin=origin,
+        epoch=epoch,
+        clock=clock,
+        durability=durability,
+        held=held,
+        copying=copying,
     )

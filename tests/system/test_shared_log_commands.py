@@ -4,8 +4,11 @@ from pathlib import Path
 
 import psycopg
 
+from engramlog.api.node.log_place import log_inside, log_shared
+from engramlog.eventlog.clock import SystemClock
+from engramlog.eventlog.directory import DataDirectory
 from tests.worlds.postgres_servers import Server
-from tests.worlds.processes import engramlog, serving
+from tests.worlds.processes import engramlog, fact, serving
 
 
 def test_a_log_moves_to_postgresql_and_back_with_its_identity(
@@ -55,3 +58,38 @@ def test_tables_are_prepared_once_and_for_an_existing_role(postgres_server: Serv
         finally:
             db.execute("DROP SCHEMA IF EXISTS engramlog CASCADE")
             db.execute("DROP ROLE appender")
+
+
+def test_an_incomplete_copy_in_postgresql_is_not_used_until_copying_again_completes_it(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    data, views = tmp_path / "data", tmp_path / "views"
+    with serving(data, "--no-auth") as node:
+        node.client().post("/v1/facts/batch", [fact(n) for n in range(5)])
+    directory = DataDirectory.inspect(data)
+    with (
+        log_inside(directory, SystemClock(), read_only=True) as log,
+        log_shared(postgres_url, directory.identity, SystemClock(), copying=True) as there,
+    ):
+        start = log.read_stored(limit=4)
+        there.copy(start, log.keys_of(start))
+    for folder in (views, tmp_path / "back"):
+        kept = engramlog("identity", "backup", folder / "identity", "--data", data)
+        assert kept.returncode == 0, kept.stderr
+    over = {"STIGMEM_LOG": postgres_url, "STIGMEM_LOG_DURABILITY": "server"}
+    for command in (
+        ("serve", "--data", views, "--port", "0", "--no-auth"),
+        ("serve", "--data", views, "--port", "0", "--no-auth", "--accept-rollback"),
+        ("replay", "verify", "--data", views),
+        ("copy-log", postgres_url, tmp_path / "back"),
+    ):
+        refused = engramlog(*command, env=over)
+        assert refused.returncode == 1, command
+        assert "incomplete copy" in refused.stderr, command
+    for _ in range(2):
+        copied = engramlog("copy-log", data, postgres_url, "--quiet")
+        assert copied.returncode == 0, copied.stderr
+    with serving(views, "--no-auth", env=over) as node:
+        assert len(node.client().get("/v1/facts?scope=company")["facts"]) == 5
+        node.client().post("/v1/facts", fact(6))
+    assert engramlog("replay", "verify", "--data", views, env=over).returncode == 0

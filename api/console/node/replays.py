@@ -124,7 +124,7 @@ def _verified(
     directory: DataDirectory, url: str, against: SignedHeads | None, show: Progress
 ) -> VerifyReport:
     if not url:
-        require_own_log(directory.path)
+        require_own_log(directory)
         return verify_file(
             directory.log_path,
             origin=directory.identity.node_id,

@@ -1,16 +1,16 @@
 """``engramlog log`` and ``engramlog copy-log``: logs in PostgreSQL, and moving logs there."""
 
 import argparse
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.progress import progress_bar
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.node.log_place import COPYING_FILE, log_inside, log_shared
+from engramlog.api.node.log_place import log_inside, log_shared
 from engramlog.eventlog.clock import SystemClock
 from engramlog.eventlog.directory import DataDirectory, HeldDirectory
-from engramlog.eventlog.durable_file import replace, sync_folder
 from engramlog.eventlog.engines.choosing import is_log_url, require_driver
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.log import WholeLog
@@ -52,19 +52,15 @@ def run_copy(args: argparse.Namespace) -> int:
     """Copy the missing events to the target, then compare both logs byte for byte."""
     with ExitStack() as stack:
         source, identity = _source(args.source, Path(args.target), stack)
-        target = _target(args.target, identity, stack)
+        target, begin, end = _target(args.target, identity, stack)
         try:
             check_start(source, target)
-            mark = None if is_log_url(args.target) else Path(args.target) / COPYING_FILE
-            if mark is not None:
-                replace(mark, b"")
+            begin()
             with progress_bar("copying", "event", quiet=args.quiet) as bar:
                 position = copy_log(source, target, bar.show)
             with progress_bar("comparing", "event", quiet=args.quiet) as bar:
                 compare_logs(source, target, bar.show)
-            if mark is not None:
-                mark.unlink()
-                sync_folder(mark.parent)
+            end()
         except CopyDiffers as fault:
             raise CommandError(f"the copy is not the original: {fault}") from fault
     print(f"copied and verified up to position {position}")
@@ -80,6 +76,7 @@ def _source(address: str, target: Path, stack: ExitStack) -> tuple[WholeLog, Ide
         identity = Identity.inspect(folder)
         return stack.enter_context(log_shared(address, identity, SystemClock())), identity
     directory = DataDirectory.inspect(Path(address))
+    directory.require_whole_log()
     log = log_inside(directory, SystemClock(), read_only=True)
     return stack.enter_context(log), directory.identity
 
@@ -93,12 +90,18 @@ def _require_identity(folder: Path) -> None:
         )
 
 
-def _target(address: str, identity: Identity, stack: ExitStack) -> WholeLog:
+def _target(
+    address: str, identity: Identity, stack: ExitStack
+) -> tuple[WholeLog, Callable[[], None], Callable[[], None]]:
+    """The log to copy to; what marks it as an incomplete copy, and what removes the mark. A log in
+    PostgreSQL has the mark from the start, unless it was whole before."""
     if is_log_url(address):
-        return stack.enter_context(log_shared(address, identity, SystemClock()))
+        log = stack.enter_context(log_shared(address, identity, SystemClock(), copying=True))
+        return log, lambda: None, lambda: log.end_copying(identity.epoch)
     _require_identity(Path(address) / "identity")
     directory = HeldDirectory.open(Path(address))
     stack.callback(directory.close)
     if directory.identity.node_id != identity.node_id:
         raise CommandError(f"{address} is the data directory of another node")
-    return stack.enter_context(log_inside(directory, SystemClock()))
+    log = stack.enter_context(log_inside(directory, SystemClock()))
+    return log, directory.begin_copying, directory.end_copying

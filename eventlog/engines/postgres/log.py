@@ -34,6 +34,7 @@ from engramlog.eventlog.engines.postgres.server import (
     ServerState,
     another_history,
     check_owner,
+    check_whole,
     durability_fault,
     state_of,
 )
@@ -86,14 +87,18 @@ class PostgresLog(PostgresReading, StoredLog):
         durability: Durability = "quorum",
         entropy: Callable[[int], bytes] = os.urandom,
         held: frozenset[str] = EVERY_SCOPE,
+        copying: bool = False,
     ) -> Self:
         """Open the log in the database at ``url``, as a role that may append.
 
         Claims an empty log for ``origin``, and checks the last ``TAIL_CHECK_EVENTS`` events.
         Durability is checked before every write, not here: a node may open and report why it does
-        not write. Raises DataDirectoryError: the log does not exist, belongs to another node, or is
-        in a later epoch. CorruptLog: its last events contradict themselves. StorageFailed: the
-        server cannot be reached.
+        not write. ``copying``: only ``copy`` writes; an empty log, or the incomplete copy of one,
+        is in no epoch until ``end_copying``.
+
+        Raises DataDirectoryError: the log does not exist, belongs to another node, is in a later
+        epoch, or is an incomplete copy. CorruptLog: its last events contradict themselves.
+        StorageFailed: the server cannot be reached.
         """
         log = cls(url, clock, Chain(origin, epoch, Head(), {}, entropy), durability, held)
         try:
@@ -102,8 +107,12 @@ class PostgresLog(PostgresReading, StoredLog):
                 with db.transaction():
                     state = state_of(db, LOCK)
                     check_owner(state, origin, epoch)
-                    if (state.origin, state.epoch) != (origin, epoch):
-                        db.execute(statements.CLAIM, (origin, epoch))
+                    if copying:
+                        log.chain.epoch = state.epoch
+                    else:
+                        check_whole(state)
+                    if (state.origin, state.epoch) != (origin, log.epoch):
+                        db.execute(statements.CLAIM, (origin, log.epoch))
                     log._load(db, state)
                 log._check_tail(db)
             log._listener.start()
@@ -182,6 +191,12 @@ class PostgresLog(PostgresReading, StoredLog):
     def release(self) -> None:
         self._session.abandon()
         super().release()
+
+    def end_copying(self, epoch: int) -> None:
+        """The log is a whole copy: nodes in ``epoch`` may open it. Write no more through this one.
+        Raises StorageFailed."""
+        with failures(), connect(self._url) as db:
+            db.execute(statements.CLAIM, (self.origin, epoch))
 
     def scrub(self) -> None:
         """Rewrite the tables without the deleted rows. Standbys follow; archived write-ahead logs

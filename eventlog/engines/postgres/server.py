@@ -88,6 +88,15 @@ def check_owner(state: ServerState, origin: str, epoch: int) -> None:
         )
 
 
+def check_whole(state: ServerState) -> None:
+    """Raises DataDirectoryError if the log is an incomplete copy, which has an origin, but is in no
+    epoch yet: its nodes would write a second history."""
+    if state.origin is not None and state.epoch == 0:
+        raise DataDirectoryError(
+            "the log is an incomplete copy: repeat 'engramlog copy-log', it continues"
+        )
+
+
 def another_history(end: int, mine: int) -> str:
     return (
         f"the server's log, which ends at {end}, is not the one that this node has followed to "
