@@ -1,6 +1,7 @@
 """Prepares a data directory as a replica, and copies its primary's log before it serves."""
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlencode
@@ -22,6 +23,8 @@ from engramlog.projections.http_exchange import (
 from engramlog.projections.tables.store import current_generation
 from engramlog.replay.replication.bootstrap import fetch_snapshot
 from engramlog.replay.replication.follower import (
+    BACKOFF_SECONDS_MAX,
+    BACKOFF_SECONDS_MIN,
     LogSource,
     PrimaryFollower,
     PrimaryUnreachable,
@@ -127,7 +130,8 @@ def prepare(
 ) -> None:
     """Copy the primary's log. A later step builds the tables from it in one go.
 
-    If the primary does not answer, an existing replica starts with the events it has.
+    The first copy waits for the primary until it has the whole log. If the primary does not answer
+    later, the replica starts with the events it has.
 
     Args:
         progress: called with (events copied, events in all).
@@ -144,14 +148,9 @@ def prepare(
     try:
         clock = SystemClock()
         with log_inside(directory, clock) as log:
-            state = _state(data, log, source, url)
+            state = _state(directory, log, source, url)
             follower = PrimaryFollower(source, log, log.copy, state.node_id, clock.now_us)
-            try:
-                catch_up(follower, progress)
-            except PrimaryUnreachable as fault:
-                _log.warning(
-                    "serving this replica's events up to position %s: %s", log.head(), fault
-                )
+            if not _caught_up(follower, directory, progress):
                 return
             if fetching is not None and current_generation(directory.projections_path) is None:
                 snapshots = Snapshots(directory)
@@ -162,7 +161,32 @@ def prepare(
         directory.close()
 
 
-def _state(data: Path, log: SqliteLog, source: LogSource, url: str) -> ReplicaState:
+def _caught_up(
+    follower: PrimaryFollower, directory: HeldDirectory, progress: Callable[[int, int], None]
+) -> bool:
+    """Copy everything of the primary; False if it cannot be reached and the copy was whole
+    before. A part of a first copy would answer as if the rest had never been written."""
+    pause = BACKOFF_SECONDS_MIN
+    while True:
+        try:
+            catch_up(follower, progress)
+        except PrimaryUnreachable as fault:
+            status = follower.status
+            copied = status.primary_position - status.lag
+            if not directory.copying:
+                _log.warning("serving this replica's events up to position %d: %s", copied, fault)
+                return False
+            far = f"{copied} of {status.primary_position}" if status.lag else str(copied)
+            _log.warning("the first copy has %s events and waits for the primary: %s", far, fault)
+            time.sleep(pause)
+            pause = min(2 * pause, BACKOFF_SECONDS_MAX)
+        else:
+            directory.end_copying()
+            return True
+
+
+def _state(directory: HeldDirectory, log: SqliteLog, source: LogSource, url: str) -> ReplicaState:
+    data = directory.path
     state = load_state(data)
     if state is not None:
         if state.primary_url != url.rstrip("/"):
@@ -179,5 +203,6 @@ def _state(data: Path, log: SqliteLog, source: LogSource, url: str) -> ReplicaSt
     except PrimaryUnreachable as fault:
         raise ReplicaError(str(fault)) from fault
     state = ReplicaState(url.rstrip("/"), page.node_id, page.public_key)
+    directory.begin_copying()
     save_state(data, state)
     return state
