@@ -31,9 +31,8 @@ from engramlog.api.node.node import Node
 from engramlog.api.node.process.control_file import read_control
 from engramlog.api.node.process.process_tuning import settle_heap
 from engramlog.projections.arrays import F32, I32
-from engramlog.projections.embedding.current import vectors_file
 from engramlog.projections.embedding.providers.bundled.minilm import INT8, MiniLM
-from engramlog.projections.embedding.recipe import Space
+from engramlog.projections.embedding.recipe import Space, vectors_file
 from engramlog.projections.embedding.vectors.vec_facts import VecFacts
 
 SIZES = (2_000, 20_000, 100_000)

@@ -27,8 +27,7 @@ from engramlog.api.node.process.control_file import CONTROL_NAME
 from engramlog.api.node.process.process_tuning import settle_heap
 from engramlog.projections.arrays import F32
 from engramlog.projections.authorization import everything
-from engramlog.projections.embedding.current import vectors_file
-from engramlog.projections.embedding.recipe import Space
+from engramlog.projections.embedding.recipe import Space, vectors_file
 from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.embedding.vectors.in_memory import Vectors
 from engramlog.projections.embedding.vectors.vec_facts import VecFacts, open_vectors

@@ -21,7 +21,7 @@ from engramlog.api.node.node import Node
 from engramlog.api.node.process.process_tuning import settle_heap
 from engramlog.eventlog.kinds import DecayPolicy
 from engramlog.projections.archive.archive import Archive
-from engramlog.projections.embedding.current import vectors_file
+from engramlog.projections.embedding.recipe import vectors_file
 from engramlog.projections.embedding.vectors.vec_facts import VecFacts
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.writing.commands import Done, RetractFact, SweepDecay

@@ -20,9 +20,9 @@ from engramlog.projections.embedding.choosing import follow_pin
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.tables.declared.policies import USUAL_RELATIONS
 
-Embedding = Literal["off", "pinned", "begun"]
+Embedding = Literal["off", "pinned", "asked", "begun"]
 """Whether to open a directory with its embeddings: ``pinned``: if serving has pinned a model;
-``begun``: always."""
+``asked``: the same, and a text for it follows; ``begun``: always, and one follows."""
 HANDOVER_SECONDS_MAX = 15.0
 """Longest wait for a process that holds the directory without answering."""
 HANDOVER_POLL_S = 0.1
@@ -112,7 +112,7 @@ def opened(
 def embedded(node: Node, settings: Settings, embedding: Embedding) -> Generator[Control]:
     """An open node, served to this process for the length of a ``with`` block, then closed."""
     try:
-        if embedding == "begun" or (embedding == "pinned" and node.pinned_space() is not None):
+        if embedding == "begun" or (embedding != "off" and node.pinned_space() is not None):
             node.embed(follow_pin(settings.embedding, node.pinned_space()))
         # The port is temporary: the node reports its configured URL.
         here = {"host": "127.0.0.1", "port": 0, "node_url": settings.public_url}

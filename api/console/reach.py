@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from engramlog.api.client.client import Client
@@ -16,6 +16,7 @@ from engramlog.eventlog.directory import is_data_directory
 
 if TYPE_CHECKING:  # only commands that open a directory load it
     from engramlog.api.console.opening import Embedding
+    from engramlog.api.settings import Settings
 
 
 @contextmanager
@@ -30,7 +31,8 @@ def reach(
 
     Args: create: create the directory if it does not exist.
         embedding: whether to open a directory with its embeddings: ``pinned``: if serving has
-            pinned a model; ``begun``: always.
+            pinned a model; ``asked``: the same, and a text for it follows; ``begun``: always, and
+            one follows.
         wait_seconds: longest wait for a process that holds the directory without answering;
             None: the usual one.
 
@@ -48,10 +50,22 @@ def reach(
         with running:
             yield running
         return
-    from engramlog.api.console.opening import HANDOVER_SECONDS_MAX, opened
-
     if create and not is_data_directory(settings.data_dir):
         print(f"engramlog: making the data directory {settings.data_dir}", file=sys.stderr)
-    wait = HANDOVER_SECONDS_MAX if wait_seconds is None else wait_seconds
-    with opened(settings, create=create, embedding=embedding, wait_seconds=wait) as client:
-        yield client
+    with _model_loading(settings) if embedding in ("asked", "begun") else nullcontext():
+        from engramlog.api.console.opening import HANDOVER_SECONDS_MAX, opened
+
+        wait = HANDOVER_SECONDS_MAX if wait_seconds is None else wait_seconds
+        with opened(settings, create=create, embedding=embedding, wait_seconds=wait) as client:
+            yield client
+
+
+def _model_loading(settings: Settings) -> AbstractContextManager[None]:
+    """Loads the bundled model beside all that opening a directory loads, which takes as long."""
+    from engramlog.projections.embedding.providers.bundled.model_process import started_ahead
+    from engramlog.projections.embedding.recipe import bundled_model
+
+    if settings.embedding.provider == "none":
+        return nullcontext()
+    model = bundled_model(settings.data_dir)
+    return nullcontext() if model is None else started_ahead(model)

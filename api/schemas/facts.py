@@ -128,8 +128,10 @@ class BatchRetract(Model, extra="forbid"):
     reason: str = Field(default="", max_length=REASON_LENGTH_MAX)
 
 
-class BatchItem(RootModel[BatchAssert | BatchRetract], defer_build=True):
+class BatchItem(RootModel[Any], defer_build=True):
     """One item of a batch."""
+
+    root: BatchAssert | BatchRetract  # as a parameter, it would be built on import
 
 
 class WriteQuery(Model, extra="allow"):

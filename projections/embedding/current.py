@@ -7,19 +7,17 @@ over.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.embedding.choosing import Choice, choose
 from engramlog.projections.embedding.errors import EmbeddingError, EmbeddingsOff
-from engramlog.projections.embedding.recipe import Space
+from engramlog.projections.embedding.recipe import Space, vectors_file
 from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.embedding.service import CACHE_FILE, Embeddings
 from engramlog.projections.embedding.settings import EmbeddingSettings
@@ -223,11 +221,6 @@ def purge_files(folder: Path) -> None:
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)
     remove_blocks(folder)
-
-
-def vectors_file(space: Space) -> str:
-    digest = hashlib.sha256(msgspec.json.encode(space)).hexdigest()
-    return f"vectors-{digest[:12]}.db"
 
 
 def _report(index: Embeddings, *, changed: bool) -> ReindexReport:

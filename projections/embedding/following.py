@@ -12,10 +12,10 @@ from pathlib import Path
 from engramlog.eventlog.log import ReadableLog
 from engramlog.projections.arrays import F32, I32
 from engramlog.projections.embedding.choosing import choose, follow_pin
-from engramlog.projections.embedding.current import CurrentEmbeddings, vectors_file
+from engramlog.projections.embedding.current import CurrentEmbeddings
 from engramlog.projections.embedding.embedder import UncachedEmbedder
 from engramlog.projections.embedding.providers.provider import NoProvider
-from engramlog.projections.embedding.recipe import Space
+from engramlog.projections.embedding.recipe import Space, vectors_file
 from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.embedding.vectors.blocks import VectorBlocks, blocks_folder

@@ -1,11 +1,14 @@
 """From a fact to its embedded text, and from a model's vector to the stored one."""
 
+import hashlib
+from pathlib import Path
+
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, json
 
 from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.errors import WrongDimensions
-from engramlog.projections.embedding.providers.models import ModelCard
+from engramlog.projections.embedding.providers.models import MODELS, ModelCard
 from engramlog.projections.embedding.providers.provider import unit_rows
 from engramlog.projections.normalization import entity_display
 
@@ -36,6 +39,19 @@ class Space(Struct, frozen=True):
     def __str__(self) -> str:
         cut = "" if self.truncated is None else f" cut to {self.truncated}"
         return f"{self.provider} {self.model} ({self.dimensions} dimensions{cut})"
+
+
+def vectors_file(space: Space) -> str:
+    """The name of the table of a space's vectors, in the data directory."""
+    return f"vectors-{hashlib.sha256(json.encode(space)).hexdigest()[:12]}.db"
+
+
+def bundled_model(folder: Path) -> str | None:
+    """The bundled model that the vectors of a data directory are of, None if they are of none."""
+    for model, card in MODELS["minilm"].items():
+        if (folder / vectors_file(Space("minilm", model, card.dimensions))).exists():
+            return model
+    return None
 
 
 def check_truncation(card: ModelCard, model: str, truncated: int | None) -> None:

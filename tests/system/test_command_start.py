@@ -13,6 +13,8 @@ import pytest
 from engramlog.api.console import main as cli
 from engramlog.api.console.main import COMMANDS
 from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.node.node import Node
+from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.replay.rebuild import ProjectorHalted
 from tests.worlds.processes import engramlog, environment
 
@@ -49,6 +51,32 @@ def test_a_command_that_a_node_answers_loads_none_itself() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
     )
     assert done.stdout.splitlines()[-1] == "0 []", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "started"),
+    [(["recall", "who?"], ["before"]), (["remember", "tea"], ["before"]), (["facts"], [])],
+)
+def test_the_model_loads_beside_the_modules_that_open_a_directory(
+    command: list[str], started: list[str], tmp_path: Path
+) -> None:
+    Node.open(tmp_path, embedding=EmbeddingSettings(provider="minilm")).close()
+    code = (
+        "import subprocess, sys\nfrom engramlog.api.console.main import main\n"
+        "started = []\n"
+        "class Popen(subprocess.Popen):\n"
+        "    def __init__(self, *given, **named):\n"
+        "        started.append('after' if 'aiohttp' in sys.modules else 'before')\n"
+        "        super().__init__(*given, **named)\n"
+        "subprocess.Popen = Popen\n"
+        f"code = main({[*command, '--data', str(tmp_path)]!r})\n"
+        "print(code, started)"
+    )
+    env = environment({"STIGMEM_EMBED_ENABLED": "true"})
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True
+    )
+    assert done.stdout.splitlines()[-1] == f"0 {started}", done.stderr
 
 
 def test_ctrl_c_while_modules_load_ends_without_a_traceback(

@@ -79,7 +79,7 @@ def run_store(args: argparse.Namespace) -> int:
     """Store a memory, or change some; exit code 1 if it is not stored."""
     method, path, body = request_of(args)
     storing = path == STORE
-    with reach(args, create=storing, embedding="pinned" if storing else "off") as client:
+    with reach(args, create=storing, embedding="asked" if storing else "off") as client:
         answer: dict[str, Any] = client.request(method, path, body=body)
     stored = bool(answer.get("stored", True))
     for warning in answer.get("warnings", []):

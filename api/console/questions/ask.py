@@ -119,7 +119,7 @@ def run_recall(args: argparse.Namespace) -> int:
     body |= {name: value for name, value in optional.items() if value is not None}
     if args.explain:
         body["explain"] = True
-    with reach(args, embedding="pinned") as client:
+    with reach(args, embedding="asked") as client:
         answer = client.post("/v1/recall", body)
     if args.json:
         return print_json(answer)

@@ -80,7 +80,7 @@ def _recalled(args: argparse.Namespace, prompt: str) -> str:
     }
     if args.user_id is not None:
         body["source"] = user_named(args.user_id)
-    with reach(args, embedding="pinned", wait_seconds=WAIT_SECONDS) as client:
+    with reach(args, embedding="asked", wait_seconds=WAIT_SECONDS) as client:
         answer = client.post("/v1/recall", body)
     return injected(answer, most)
 

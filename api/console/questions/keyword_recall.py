@@ -63,7 +63,7 @@ def add_keyword_arguments(parser: argparse.ArgumentParser) -> None:
 def run_keyword_recall(args: argparse.Namespace) -> int:
     """Ask by keywords; print the hits and the search's summary."""
     body = body_of(args)
-    with reach(args, embedding="pinned") as client:
+    with reach(args, embedding="asked") as client:
         answer = client.post("/v1/recall", body)
     hits = [hit_of(item, whole=args.full) for item in answer["results"]]
     print(json.dumps(hits, ensure_ascii=False, indent=2))

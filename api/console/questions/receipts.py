@@ -52,7 +52,7 @@ def run_list(args: argparse.Namespace) -> int:
 
 def run_replay(args: argparse.Namespace) -> int:
     """Repeat a receipt's question at its moment and now, and print the differences."""
-    with reach(args, embedding="pinned") as client:
+    with reach(args, embedding="asked") as client:
         answer = client.post(f"{_path(client, args.receipt)}/replay")
     if args.json:
         return print_json(answer)

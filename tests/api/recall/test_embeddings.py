@@ -11,10 +11,9 @@ import pytest
 
 from engramlog.api.node.node import Node
 from engramlog.eventlog.kinds import Value
-from engramlog.projections.embedding.current import vectors_file
 from engramlog.projections.embedding.errors import DimensionMismatch
 from engramlog.projections.embedding.following import FollowedEmbeddings
-from engramlog.projections.embedding.recipe import Space
+from engramlog.projections.embedding.recipe import Space, vectors_file
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from tests.worlds.histories import asserted
 from tests.worlds.live import CONTROL_TOKEN, LiveNode

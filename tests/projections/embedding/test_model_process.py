@@ -5,15 +5,21 @@ import signal
 import socket
 import threading
 from collections.abc import Generator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from engramlog.projections.embedding.errors import ModelFileError, ProviderUnavailable
 from engramlog.projections.embedding.providers.bundled import weights
-from engramlog.projections.embedding.providers.bundled.minilm import INT8, MiniLM
-from engramlog.projections.embedding.providers.bundled.model_process import ModelProcess
+from engramlog.projections.embedding.providers.bundled.minilm import FLOAT32, INT8, MiniLM
+from engramlog.projections.embedding.providers.bundled.model_process import (
+    ModelProcess,
+    _ahead,
+    started_ahead,
+)
 from engramlog.projections.embedding.providers.provider import Purpose
+from engramlog.projections.embedding.recipe import Space, bundled_model, vectors_file
 
 TEXTS = ["That is a happy person", "memory:role CEO", "one two three " * 40]
 
@@ -57,6 +63,31 @@ def test_starting_it_returns_once_it_answers(model: ModelProcess) -> None:
     model.start()
     os.kill(pid, signal.SIGCONT)
     assert pid_of(model) == pid
+
+
+def test_a_process_started_ahead_is_the_one_that_answers(model: ModelProcess) -> None:
+    with started_ahead(INT8):
+        first = _ahead[INT8]._process.pid
+        model.embed(["a text"])
+    assert pid_of(model) == first
+    assert model.embed(["another"]).shape == (1, 384)
+
+
+def test_a_process_started_ahead_that_gets_no_text_ends(model: ModelProcess) -> None:
+    with started_ahead(INT8):
+        first = _ahead[INT8]._process.pid
+    with pytest.raises(ProcessLookupError):
+        os.kill(first, 0)
+    model.embed(["a text"])
+    assert pid_of(model) != first
+
+
+def test_the_folder_of_vectors_tells_the_bundled_model(tmp_path: Path) -> None:
+    assert bundled_model(tmp_path) is None
+    (tmp_path / vectors_file(Space("ollama", "nomic-embed-text", 768))).touch()
+    assert bundled_model(tmp_path) is None
+    (tmp_path / vectors_file(Space("minilm", FLOAT32, 384))).touch()
+    assert bundled_model(tmp_path) == FLOAT32
 
 
 def killed_while(model: ModelProcess, purpose: Purpose) -> list[object]:

@@ -17,10 +17,9 @@ from engramlog.projections.arrays import F32
 from engramlog.projections.embedding import service, worker
 from engramlog.projections.embedding.cache import text_key
 from engramlog.projections.embedding.choosing import Choice
-from engramlog.projections.embedding.current import vectors_file
 from engramlog.projections.embedding.errors import BadAnswer, ProviderRefused, ProviderUnavailable
 from engramlog.projections.embedding.providers.provider import Purpose
-from engramlog.projections.embedding.recipe import Space, composed
+from engramlog.projections.embedding.recipe import Space, composed, vectors_file
 from engramlog.projections.embedding.service import Embeddings
 from engramlog.projections.embedding.vectors import blocks as blocks_module
 from engramlog.projections.embedding.vectors import in_memory as vectors_module

@@ -11,9 +11,9 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import count
 from multiprocessing import Pipe
 
@@ -103,11 +103,27 @@ class ModelProcess:
         with self._lock:
             if self._closed:
                 raise ProviderUnavailable("the embedding process was stopped")
+            if self._link is None:
+                self._link = _ahead.pop(self.model, None)
             if self._link is None or not self._link.alive:
                 if self._link is not None:
                     self._link.close()
                 self._link = _Link(self.model)
             return self._link
+
+
+@contextmanager
+def started_ahead(model: str) -> Generator[None]:
+    """Start a model's process now, for the ``ModelProcess`` that the ``with`` block will make and
+    ask: it loads meanwhile. One that got no text ends with the block."""
+    with suppress(ProviderUnavailable):  # the first text will tell
+        _ahead[model] = _Link(model)
+    try:
+        yield
+    finally:
+        left = _ahead.pop(model, None)
+        if left is not None:
+            left.close()
 
 
 class _Link:
@@ -182,3 +198,7 @@ class _Link:
         for found in list(self._waiting.values()):
             with suppress(InvalidStateError):  # answered, or failed by the other thread
                 found.set_exception(_ProcessEnded("the embedding process ended"))
+
+
+_ahead: dict[str, _Link] = {}
+"""Processes of ``started_ahead``, by model, until they are taken."""
