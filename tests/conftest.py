@@ -6,6 +6,7 @@ Hypothesis draws the same examples in every run, so that a run says the same of 
 ``.pytest_cache/durations.tsv``, the slowest first."""
 
 import gc
+import signal
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,8 @@ def pytest_configure(config: pytest.Config) -> None:
         assert hasattr(providers, "_get_local_constants")
         none = Constants()
         providers._get_local_constants = lambda: none  # pyright: ignore[reportPrivateUsage]
+    # Shells start what runs in the background without Ctrl-C, and it hands that on.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.disable()  # modules are no garbage: collections while they load are a quarter of it
 
 

@@ -53,19 +53,25 @@ class HttpAddress(Struct, frozen=True, kw_only=True):
 
 
 def serve_stdio(server: Server[Any]) -> None:
-    """Serve one client on stdin and stdout until it closes one of them, SIGINT or SIGTERM."""
-    signal.signal(signal.SIGTERM, _interrupted)
+    """Serve one client on stdin and stdout until it closes one of them. Raises KeyboardInterrupt
+    at SIGINT and SIGTERM, so that the caller closes its directory."""
 
-    async def main() -> None:
+    async def terminated() -> bool:
         lines = anyio.wrap_file(io.StringIO())  # the SDK reads none itself
-        async with stdio_server(stdin=lines) as (_, outgoing):
-            messages = stdin_messages(outgoing)
-            await server.run(messages, outgoing, server.create_initialization_options())
+        with anyio.CancelScope() as serving:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+            async with stdio_server(stdin=lines) as (_, outgoing):
+                messages = stdin_messages(outgoing)
+                await server.run(messages, outgoing, server.create_initialization_options())
+        return serving.cancel_called
 
+    stopped = False
     try:
-        anyio.run(main)
+        stopped = anyio.run(terminated)
     except* BrokenPipeError:  # the client is gone
         pass
+    if stopped:
+        raise KeyboardInterrupt
 
 
 def serve_http(
@@ -87,11 +93,6 @@ def serve_http(
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     signal.signal(signal.SIGTERM, _ended)
     _Announcing(config, lambda: on_ready(address)).run([bound])
-
-
-def _interrupted(_number: int, _frame: object) -> None:
-    """Like Ctrl-C, lets the caller close its directory."""
-    signal.raise_signal(signal.SIGINT)
 
 
 def _ended(_number: int, _frame: object) -> None:

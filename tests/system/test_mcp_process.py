@@ -13,6 +13,7 @@ import pytest
 
 from tests.worlds.mcp_clients import KEY
 from tests.worlds.processes import NodeProcess, create_key, environment, serving
+from tests.worlds.waiting import SECONDS_MAX
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,7 @@ def test_a_server_on_pipes_ends_at_ctrl_c_and_with_its_client(node: NodeProcess)
     with wired(node) as process:
         assert process.stderr is not None
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130  # with stdin open: its end stops a server, too
+        assert process.wait(SECONDS_MAX) == 130  # with stdin open: its end stops a server, too
         assert process.stderr.read() == b""
     with wired(node) as process:
         assert process.stdin is not None
@@ -77,7 +78,11 @@ def test_a_server_on_pipes_ends_at_ctrl_c_and_with_its_client(node: NodeProcess)
         process.stdout.close()
         process.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
         process.stdin.flush()
-        assert process.wait(20) == 0
+        assert process.wait(SECONDS_MAX) == 0
+
+
+IN_THE_BACKGROUND = ("sh", "-c", """trap '' INT; exec "$@" """, "sh")
+"""Shells ignore Ctrl-C for what they start there."""
 
 
 @pytest.mark.parametrize(
@@ -88,14 +93,15 @@ def test_a_server_on_pipes_ends_at_ctrl_c_and_with_its_client(node: NodeProcess)
     ],
     ids=["http", "stdio"],
 )
+@pytest.mark.parametrize("started", [(), IN_THE_BACKGROUND], ids=["alone", "in the background"])
 def test_a_terminated_server_closes_its_directory(
-    transport: tuple[str, ...], first: bytes, code: int, tmp_path: Path
+    started: tuple[str, ...], transport: tuple[str, ...], first: bytes, code: int, tmp_path: Path
 ) -> None:
     data = tmp_path / "memory"
     command = [sys.executable, "-m", "engramlog", "mcp", "--data", str(data), "--transport"]
     env = environment({"STIGMEM_EMBED_ENABLED": "false"})
     with subprocess.Popen(
-        [*command, *transport], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env
+        [*started, *command, *transport], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env
     ) as server:
         assert server.stdin is not None
         assert server.stdout is not None
@@ -104,5 +110,5 @@ def test_a_terminated_server_closes_its_directory(
         assert server.stdout.readline()
         assert (data / "control.json").exists()
         server.terminate()
-        assert server.wait(20) == code
+        assert server.wait(SECONDS_MAX) == code
     assert not (data / "control.json").exists()
