@@ -42,6 +42,9 @@ WITHHELD = "withheld"
 """Why to hold a stream whose missing payloads no erasure names; it continues once one does."""
 PASSING_FAULTS = (WITHHELD, "hlc_skew")
 """Reasons that may pass: a stream held for one is retried in each round."""
+TWO_COPIES = (
+    "perhaps two copies of the node are running, or it lost its end and goes on in the same epoch"
+)
 EVIDENCE_BYTES_MAX = 1024 * 1024
 """A larger statement does not fit into an event; its stream is held without it."""
 
@@ -195,8 +198,9 @@ class _Round:
                 _hold(submit, self._peer, stream, reason, state, self._statement)
         except PageFault as fault:
             if not held:
-                self.faults[stream] = str(fault)
-                _hold(submit, self._peer, stream, fault, state, self._statement)
+                proof, statement = self._proof(stream, fault)
+                self.faults[stream] = str(proof)
+                _hold(submit, self._peer, stream, proof, state, statement)
         except PeerUnreachable as fault:
             self.unanswered = self.unanswered or fault
         except PASSING:
@@ -261,6 +265,25 @@ class _Round:
         here = self._here
         return check_page(page, self._peer, stream, end, here.now_us(), here.log.origin)
 
+    def _proof(self, stream: str, fault: PageFault) -> tuple[PageFault, SignedHeads]:
+        """The reason to hold a stream, and the statement that shows it. Of a fork, the one in which
+        the peer signs another event in the place of the last one here, if it does."""
+        head = self._here.log.stream_heads().get(stream) if _is_fork(fault) else None
+        if head is None:
+            return fault, self._statement
+        try:
+            page = self._source.page(stream, head.stream_seq - 1, 1)
+            if page is None:
+                return fault, self._statement
+            check_statement(page.statement, self._peer)
+        except (PageFault, PeerUnreachable):
+            return fault, self._statement
+        for signed in page.statement.heads:
+            at = (signed.stream, signed.stream_seq)
+            if at == (stream, head.stream_seq) and signed.hash != head.hash.hex():
+                return _another_event(*at), page.statement
+        return fault, self._statement
+
     def _unexplained(self, page: StreamPage) -> set[bytes]:
         missing = missing_of(page)
         if not missing:
@@ -319,10 +342,18 @@ def _check_history(offered: SignedHead, here: StreamHead | None, epoch: int, log
     if seq < here.stream_seq:
         if int(stream.split("/")[-3]) >= epoch or seq < 1:
             signed = f"{stream} was signed up to {here.stream_seq}, now up to {seq}"
-            raise PageFault("rollback", signed)
+            raise PageFault("rollback", f"{signed}: {TWO_COPIES}")
         digest = log.read_stream(stream, seq - 1, 1)[0].hash
     if offered.hash != digest.hex():
-        raise PageFault("equivocation", f"{stream} has another event {seq} than it had")
+        raise _another_event(stream, seq)
+
+
+def _another_event(stream: str, seq: int) -> PageFault:
+    return PageFault("equivocation", f"{stream} has another event {seq} than it had: {TWO_COPIES}")
+
+
+def _is_fork(fault: PageFault) -> bool:
+    return fault.code == "chain" and "prev_hash" in fault.detail
 
 
 def _hold(
@@ -335,8 +366,7 @@ def _hold(
 ) -> None:
     """Stop replaying a stream until an operator releases it; store signed contradictions."""
     earlier = None if state is None else state.statement
-    forked = fault.code == "chain" and "prev_hash" in fault.detail
-    contradicts = fault.code in ("rollback", "equivocation") or forked
+    contradicts = fault.code in ("rollback", "equivocation") or _is_fork(fault)
     small = len(msgspec.json.encode(statement)) <= EVIDENCE_BYTES_MAX
     if earlier is not None and contradicts and small:
         submit(

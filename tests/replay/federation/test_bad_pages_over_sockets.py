@@ -240,20 +240,36 @@ def test_kinds_and_versions_of_later_releases_are_kept_chained_and_reported(
     assert "engramlog_unknown_events 1" in live.call("GET", "/metrics").text
 
 
-def test_a_stream_that_forks_is_held_with_both_statements(live: LiveNode, hostile: Make) -> None:
+@pytest.mark.parametrize("admits", [True, False])
+def test_a_stream_that_forks_is_held_with_both_statements(
+    live: LiveNode, hostile: Make, admits: bool
+) -> None:
+    """If the peer admits its other event, with two signatures under one place of the stream."""
     peer = hostile()
     for number in range(3):
         peer.forger.state(f"shown first {number}")
     peer_id = peer.befriend(live)
     until(lambda: len(texts(live)) == 3)
+    first = peer.forger.page(peer.forger.stream(), 2, 1)
+    assert first is not None
+    if not admits:
+        peer.alter_page = lambda page: first if len(page.events) == 1 else page
     peer.forger.streams.clear()
     for number in range(5):
         peer.forger.state(f"shown later {number}")
-    assert "prev_hash" in until(lambda: held(live, peer_id))["company"]
+    reason = until(lambda: held(live, peer_id))["company"]
     (evidence,) = detail(live, peer_id)["evidence"]
+    (earlier,) = evidence["earlier"]["heads"]
+    (later,) = evidence["later"]["heads"]
     assert evidence["sort"] == "equivocation"
-    assert evidence["earlier"]["heads"][0]["stream_seq"] == 3
-    assert evidence["later"]["heads"][0]["stream_seq"] == 5
+    assert earlier["stream_seq"] == 3
+    if admits:
+        assert "another event 3 than it had: perhaps two copies of the node" in reason
+        assert (later["stream"], later["stream_seq"]) == (earlier["stream"], 3)
+        assert later["hash"] != earlier["hash"]
+    else:
+        assert "prev_hash" in reason
+        assert later["stream_seq"] == 5
     assert len(texts(live)) == 3
     sound(live)
 
@@ -270,7 +286,7 @@ def test_another_or_an_earlier_head_is_held_with_both_statements(
     peer.forger.streams.clear()
     for number in range(count):
         peer.forger.state(f"shown later {number}")
-    until(lambda: held(live, peer_id))
+    assert "two copies" in until(lambda: held(live, peer_id))["company"]
     (evidence,) = detail(live, peer_id)["evidence"]
     assert evidence["sort"] == sort
     sound(live)
