@@ -89,12 +89,16 @@ class NodeSink:
         return [self._live_of(line) for line in lines]
 
     def _live_of(self, line: AssertLine) -> list[str]:
-        reader, view = self._node.reader, self._node.reader.pin()
+        reader = self._node.reader
         try:
             wanted = stated_fact(line, self._destination.value_bytes_max)
         except LineError:  # the write tells
             return []
-        slots = np.array(reader.slots_of_cid(wanted.cid), dtype=np.int32)
+        found = reader.slots_of_cid(wanted.cid)
+        if not found:
+            return []
+        view = reader.pin()
+        slots = np.array(found, dtype=np.int32)
         slots = slots[slots < view.count]
         live = slots[~view.ended(slots, self._node.moment())]
         return [

@@ -1,5 +1,6 @@
 """Lines of an import file that state facts and end them, and their commands."""
 
+from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -52,7 +53,7 @@ class LineValue(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
     interpret_as: Literal["content", "instruction"] = "content"
 
 
-class AssertLine(Line, frozen=True, kw_only=True, tag="assert"):
+class AssertLine(Line, frozen=True, kw_only=True, tag="assert", dict=True):
     """A fact. ``derived_from`` holds keys of earlier lines, hashes, or parent objects.
 
     ``again``: state a new fact even if an equal one exists; by default the equal one answers the
@@ -75,6 +76,24 @@ class AssertLine(Line, frozen=True, kw_only=True, tag="assert"):
     attributes: dict[str, Any] | None = None
     again: bool = False
     alone: bool = False
+
+    @cached_property
+    def fact(self) -> FactAsserted:
+        """The fact, without its garden. Raises LineError."""
+        fact = FactAsserted(
+            entity=line_uri(self.entity, "entity"),
+            source=line_uri(self.source, "source"),
+            relation=label(self.relation, "relation"),
+            value=stored_value(self.value, "value"),
+            scope=self.scope,
+            confidence=self.confidence,
+            valid_from=stated_instant(self.valid_from, "valid_from"),
+            valid_until=stated_instant(self.valid_until, "valid_until"),
+            derived_from=[_parent(item) for item in self.derived_from],
+            write_mode=self.write_mode,
+            attributes=stored_attributes(self.attributes),
+        )
+        return with_cid(fact)
 
 
 class ContentMatch(
@@ -121,27 +140,12 @@ class AttributesLine(Line, frozen=True, kw_only=True, tag="attributes"):
 def stated_fact(line: AssertLine, value_bytes_max: int) -> FactAsserted:
     """The fact of an ``assert`` line, without its garden. Keeps intervals that end before they
     start: they are recorded history, and such a fact is never valid. Raises LineError."""
-    entity, source = line_uri(line.entity, "entity"), line_uri(line.source, "source")
-    relation = label(line.relation, "relation")
-    value = stored_value(line.value, "value")
-    if len(value.v) * 4 > value_bytes_max and len(value.v.encode()) > value_bytes_max:
-        raise LineError(f"is over {value_bytes_max} bytes", "value.v")
     if not 0 <= line.confidence <= 1:
         raise LineError("must be from 0 to 1", "confidence")
-    fact = FactAsserted(
-        entity=entity,
-        relation=relation,
-        value=value,
-        source=source,
-        scope=line.scope,
-        confidence=line.confidence,
-        valid_from=stated_instant(line.valid_from, "valid_from"),
-        valid_until=stated_instant(line.valid_until, "valid_until"),
-        derived_from=[_parent(item) for item in line.derived_from],
-        write_mode=line.write_mode,
-        attributes=stored_attributes(line.attributes),
-    )
-    return with_cid(fact)
+    value = line.fact.value.v
+    if len(value) * 4 > value_bytes_max and len(value.encode()) > value_bytes_max:
+        raise LineError(f"is over {value_bytes_max} bytes", "value.v")
+    return line.fact
 
 
 def stated_command(line: AssertLine, node: Destination) -> AssertFact:

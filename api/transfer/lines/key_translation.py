@@ -213,7 +213,8 @@ class Translator:
 
     def cid_of(self, line: AssertLine) -> str:
         """The content id. It does not cover parents, which may still be keys. Raises LineError."""
-        return stated_fact(replace(line, derived_from=[]), self._value_bytes_max).cid
+        bare = replace(line, derived_from=[]) if line.derived_from else line
+        return stated_fact(bare, self._value_bytes_max).cid
 
 
 def _facts_made(line: AnyLine) -> list[AssertLine]:
