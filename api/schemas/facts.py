@@ -115,9 +115,11 @@ class RetractRequest(Model, extra="forbid"):
 
 
 class BatchAssert(AssertRequest, extra="forbid"):
-    """An assert item of a batch; rejects unknown fields."""
+    """An assert item of a batch; rejects unknown fields. ``again``: state a new fact even if an
+    equal one exists."""
 
     op: Literal["assert"] = "assert"
+    again: bool = False
 
 
 class BatchRetract(Model, extra="forbid"):

@@ -311,7 +311,7 @@ def _item(line: AnyLine) -> dict[str, Any]:
     if isinstance(line, RetractLine):
         return {"op": "retract", "id": line.id, "reason": line.reason}
     item: dict[str, Any] = msgspec.to_builtins(line)
-    own = ("key", "recorded_at", "again", "alone")
+    own = ("key", "recorded_at", "alone")
     return {name: item[name] for name in item if name not in own}
 
 

@@ -84,6 +84,15 @@ def test_a_batch_has_at_most_ten_thousand_items(live: LiveNode) -> None:
     assert live.call("POST", PATH, json=[]).json()["results"] == []
 
 
+def test_an_equal_fact_is_stated_again_where_the_item_says_so(live: LiveNode) -> None:
+    items = [item(0), item(0), item(0, again=True), item(0, again=False)]
+    results = live.call("POST", PATH, json=items).json()["results"]
+    assert [each["status"] for each in results] == [201] * 4
+    first, equal, fresh, after = [each["id"] for each in results]
+    assert (equal, after) == (first, fresh)
+    assert fresh != first
+
+
 def test_a_batch_is_idempotent_by_key(live: LiveNode) -> None:
     headers = {"Idempotency-Key": "batch-1"}
     known = live.state(relation="memory:known")
