@@ -8,6 +8,7 @@ from bisect import bisect_right
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from engramlog.projections.arrays import I32, Bool
 from engramlog.projections.authorization import Authorization
@@ -46,12 +47,13 @@ class ListFilters(Struct, frozen=True, kw_only=True):
 
 
 class FactListPage(Struct, frozen=True):
-    """One page, and whether more follow."""
+    """One page, and whether more follow. ``undecided``: as of ``Matches``."""
 
     slots: list[int]
     rows: list[FactRow]
     total: int
     more: bool
+    undecided: int = 0
 
     @property
     def last(self) -> Place:
@@ -60,30 +62,35 @@ class FactListPage(Struct, frozen=True):
 
 
 class Matches(Struct, frozen=True):
-    """Slots that match, by hlc; valid for instants from ``since`` up to ``until``."""
+    """Slots that match, by hlc; valid for instants from ``since`` up to ``until``. ``undecided``:
+    contradicted facts that are left out, without another value of their key in the list."""
 
     slots: I32
-    since: int
-    until: int
+    undecided: int
+    since: int = 0
+    until: int = 0
 
 
-def matching(view: View, authorization: Authorization, moment: Moment, filters: ListFilters) -> I32:
-    """Slots that match, by hlc. Those of many facts are kept for the next pages."""
+def matching(
+    view: View, authorization: Authorization, moment: Moment, filters: ListFilters
+) -> Matches:
+    """What matches. That of many facts is kept for the next pages."""
     if moment.valid_at_us is not None:
         return _matching(view, authorization, moment, filters)
     key = (*view.facts_read(authorization, moment), filters)
     known: Matches | None = view.remembered.get(key)
     if known is not None and known.since <= moment.valid_us < known.until:
-        return known.slots
-    slots = _matching(view, authorization, moment, filters)
-    if len(slots) >= KEPT_MIN:
-        view.remembered.put(key, Matches(slots, *expiry_around(view, moment)))
-    return slots
+        return known
+    found = _matching(view, authorization, moment, filters)
+    if len(found.slots) >= KEPT_MIN:
+        since, until = expiry_around(view, moment)
+        view.remembered.put(key, replace(found, since=since, until=until))
+    return found
 
 
 def _matching(
     view: View, authorization: Authorization, moment: Moment, filters: ListFilters
-) -> I32:
+) -> Matches:
     slots = live(
         view,
         authorization,
@@ -100,13 +107,16 @@ def _matching(
         slots = slots[view.confidence(slots, moment) >= filters.min_confidence]
     if filters.trusted_from > 0.0:
         slots = slots[_trusted(view, slots, moment, filters.trusted_from)]
+    undecided = 0
     if not filters.include_contradicted:
         shown = preferred(view, slots, moment, authorization, prefer=filters.prefer)
-        slots = slots[shown]
+        left_out, slots = slots[~shown], slots[shown]
+        if len(left_out):
+            undecided = int((~np.isin(view.key[left_out], view.key[slots])).sum())
     hlc = view.hlc[slots]
     if np.any(hlc[1:] < hlc[:-1]):  # facts of several nodes
         slots = slots[np.argsort(hlc, kind="stable")]
-    return slots
+    return Matches(slots, undecided)
 
 
 def _trusted(view: View, slots: I32, moment: Moment, least: float) -> Bool:
@@ -135,10 +145,11 @@ def _narrowed(view: View, filters: ListFilters) -> I32 | None:
 
 
 def page_of(
-    reader: Reader, view: View, slots: I32, *, limit: int, after: Place | None
+    reader: Reader, view: View, found: Matches, *, limit: int, after: Place | None
 ) -> FactListPage:
     """The page of ``limit`` facts after ``after``, newest first by (hlc, id); fewer if their values
-    exceed ``PAGE_BYTES_MAX``. ``slots``: of all pages, by hlc."""
+    exceed ``PAGE_BYTES_MAX``. ``found``: what all pages have."""
+    slots = found.slots
     until, ties = len(slots), 0
     if after is not None:
         until = _up_to(view, slots, after[0])
@@ -159,6 +170,7 @@ def page_of(
         rows=[rows[n] for n in shown],
         total=len(slots),
         more=len(places) > limit,
+        undecided=found.undecided,
     )
 
 

@@ -35,9 +35,9 @@ def listed(
     if query.relation == CARD_RELATION and query.cursor is None:
         page, records, cursor = _cards(context, query, view, authorization, moment, filters)
         return page, records, cursor, moment
-    slots = matching(view, authorization, moment, filters)
+    found = matching(view, authorization, moment, filters)
     place = (int(walk.place[0]), str(walk.place[1])) if walk.place else None
-    page = page_of(context.node.reader, view, slots, limit=query.limit, after=place)
+    page = page_of(context.node.reader, view, found, limit=query.limit, after=place)
     records = _records(context, view, page, moment, authorization)
     return page, records, _next(context, walk, page), moment
 
@@ -50,17 +50,7 @@ def notices_of(context: RequestContext, query: FactsQuery) -> list[TombstoneNoti
     authorization, _, moment, filters = _question(context, query, view)
     rights = authorization.past_tombstones()
     filters = replace(filters, include_contradicted=True)
-    return notices_over(view, rights, matching(view, rights, moment, filters))
-
-
-def undecided(context: RequestContext, query: FactsQuery) -> int:
-    """How many facts match, but are left out because each is contradicted."""
-    if query.include_contradicted or query.cursor is not None or query.relation == CARD_RELATION:
-        return 0
-    view = context.view()
-    authorization, _, moment, filters = _question(context, query, view)
-    filters = replace(filters, include_contradicted=True)
-    return len(matching(view, authorization, moment, filters))
+    return notices_over(view, rights, matching(view, rights, moment, filters).slots)
 
 
 def _question(

@@ -173,7 +173,7 @@ def _within(number: int, least: int, most: int, name: str, code: str) -> int:
 
 
 class RecallQuery(RecallFields, RecallShapeQuery):
-    """The same question in a query string, with the seed's limits.
+    """The same question in a query string, within the limits of a GET.
 
     ``weights`` is JSON, such as ``{"lex":0.3,"vec":0.5,"graph":0.2}``.
     """

@@ -38,7 +38,7 @@ GET_DEPTH_MAX = 2
 
 
 def body_of_query(query: RecallQuery) -> RecallBody:
-    """A GET's question as a POST's, under the seed's limits. Raises ApiError 400
+    """A GET's question as a POST's, within its own limits. Raises ApiError 400
     ``invalid_token_budget``, ``recall_depth_exceeded``, ``invalid_weights``."""
     if query.token_budget < 1:
         raise coded("invalid_token_budget", "token_budget must be at least 1")

@@ -6,7 +6,7 @@ from engramlog.api.answers.compact_facts import lines_of, statement
 from engramlog.api.answers.erasure_records import TombstoneNotice
 from engramlog.api.answers.fact_list import FactListPage
 from engramlog.api.answers.fact_record import FactRecord, ShortFact, Warned
-from engramlog.api.commands.fact_listing import listed, notices_of, undecided
+from engramlog.api.commands.fact_listing import listed, notices_of
 from engramlog.api.http.bodies import encoded, json_answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.routing import Routes
@@ -68,10 +68,10 @@ async def list_facts(call: Call, query: FactListQuery) -> web.Response:
             body = ShortFactPage([ShortFact(*statement(each)) for each in records], *rest)
         else:
             body = FactPage(records, *rest)
-        hidden = undecided(call, query) if not page.total else 0
-        if hidden:
+        if page.undecided and query.cursor is None:
             body.warnings = [
-                f"matching facts that are contradicted, and so left out: {hidden}; "
+                f"facts left out because they are contradicted, without another value in their "
+                f"place: {page.undecided}; "
                 "include_contradicted=true lists them, prefer=source the newest of each source"
             ]
         return page, records, encoded(warned(body, query))

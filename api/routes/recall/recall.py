@@ -1,4 +1,4 @@
-"""Recall over HTTP: POST for the protocol's clients, GET as in the seed."""
+"""Recall over HTTP: POST for the protocol's clients, and GET."""
 
 from aiohttp import web
 

@@ -127,12 +127,27 @@ def test_an_empty_list_tells_of_contradicted_matches(live: LiveNode, fields: str
     live.state(v="other", relation="memory:city")
     (warning,) = listed(live, fields=fields, relation="memory:role")["warnings"]
     assert warning == (
-        "matching facts that are contradicted, and so left out: 2; "
+        "facts left out because they are contradicted, without another value in their place: 2; "
         "include_contradicted=true lists them, prefer=source the newest of each source"
     )
     assert len(listed(live, fields=fields, relation="memory:role", zzz="1")["warnings"]) == 2
     assert "warnings" not in listed(live, fields=fields, entity="user:nobody")
-    assert "warnings" not in listed(live, fields=fields)
+
+
+def test_a_list_tells_of_values_that_a_tie_hides(live: LiveNode) -> None:
+    live.state(v="A", confidence=0.9)
+    live.state(v="B", confidence=0.8)
+    live.state(v="other", relation="memory:city")
+    assert "warnings" not in listed(live)  # the list has A in place of B
+    live.state(v="C", confidence=0.9)
+    page = listed(live, limit=1)
+    assert page["total"] == 1
+    assert "without another value in their place: 3; " in page["warnings"][0]
+    assert "warnings" not in listed(live, prefer="source")
+    assert "warnings" not in listed(live, include_contradicted="true")
+    live.state(v="more", relation="memory:town")
+    cursor = listed(live, limit=1)["cursor"]
+    assert "warnings" not in listed(live, limit=1, cursor=cursor)
 
 
 def test_an_empty_list_tells_nothing_of_unreadable_facts(serve: Callable[..., LiveNode]) -> None:

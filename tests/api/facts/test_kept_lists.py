@@ -62,9 +62,9 @@ def test_a_kept_list_is_the_one_found_again(
     keeping, fresh = view_of(facts), view_of(facts)
     for caller, seconds in asked:
         moment = Moment(keeping.position, NOW_US + seconds * SECOND_US)
-        kept = matching(keeping, caller, moment, ListFilters())
+        kept = matching(keeping, caller, moment, ListFilters()).slots
         fresh.remembered.clear()
-        assert kept.tolist() == matching(fresh, caller, moment, ListFilters()).tolist()
+        assert kept.tolist() == matching(fresh, caller, moment, ListFilters()).slots.tolist()
 
 
 @given(FACTS, CALLERS, CALLERS)
@@ -85,5 +85,5 @@ def test_callers_with_other_keys_share_what_is_kept() -> None:
         for name, more in (("ann", ()), ("bob", ("write",)))
     ]
     moment = Moment(view.position, NOW_US)
-    first, second = (matching(view, key, moment, ListFilters()) for key in keys)
+    first, second = (matching(view, key, moment, ListFilters()).slots for key in keys)
     assert first is second

@@ -93,10 +93,10 @@ def _facts(member: Member, filters: ListFilters, at_us: int) -> list[tuple[Any, 
     reader = member.node.reader
     view = reader.pin()
     moment = Moment(view.position, at_us)
-    slots: I32 = matching(view, _rights(), moment, filters)
-    page = page_of(reader, view, slots, limit=500, after=None)
+    found = matching(view, _rights(), moment, filters)
+    page = page_of(reader, view, found, limit=500, after=None)
     shown = page.slots
-    chosen = slots[:0] if not shown else _array(shown)
+    chosen = found.slots[:0] if not shown else _array(shown)
     confidence = view.confidence(chosen, moment).tolist()
     disputed = are_contradicted(view, chosen, moment, _rights()).tolist()
     trust = view.trust(chosen, moment).tolist()
