@@ -15,6 +15,7 @@ from engramlog.api.node.tasks.recall_tracking import RecallTracker
 from engramlog.api.settings import Settings
 from engramlog.eventlog.clock import Clock
 from tests.worlds.http_calls import Calls
+from tests.worlds.waiting import SECONDS_MAX
 
 CONTROL_TOKEN = "control-token-of-the-test-node-0123456789"
 FACT_NOT_FOUND: tuple[int, dict[str, Any]] = (
@@ -41,7 +42,7 @@ class LiveNode:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        port = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        port = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(SECONDS_MAX)
         self.url = f"http://127.0.0.1:{port}"
         self.http = Calls(self.url)
 
@@ -59,7 +60,7 @@ class LiveNode:
 
     def run(self, coroutine: Any) -> Any:
         """Run a coroutine in the server's loop."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(SECONDS_MAX)
 
     def run_soon(self, coroutine: Any) -> None:
         """Begin a coroutine in the server's loop."""
@@ -125,7 +126,7 @@ class LiveNode:
         self.http.close()
         self.run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(SECONDS_MAX)
         self._loop.close()
 
     def close(self) -> None:

@@ -110,7 +110,10 @@ def test_an_idle_connection_ends_after_its_answer(port: int) -> None:
     assert everything(sock).startswith(b"HTTP/1.1 200")
 
 
-def test_one_address_cannot_take_every_connection(port: int) -> None:
+def test_one_address_cannot_take_every_connection(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "HEADER_SECONDS_MAX", 2.0)  # all are held at once
     held = [connected(port, b"GET /") for _ in range(MOST_EACH)]
     try:
         refused = everything(connected(port))

@@ -16,6 +16,7 @@ from engramlog.replay.federation.declaration import declare, fingerprint
 from engramlog.replay.federation.page import StreamPage, encode_page
 from tests.worlds.federation.forged import Forger
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
+from tests.worlds.waiting import SECONDS_MAX
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 SCOPES = ["company", "public"]
@@ -39,7 +40,7 @@ class HostilePeer:
         self._thread.start()
         self._runner: web.AppRunner | None = None
         self._connections = Connections(CONNECTIONS_MAX, CONNECTIONS_MAX)
-        port = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        port = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(SECONDS_MAX)
         self.url = f"http://127.0.0.1:{port}"
 
     async def _start(self) -> int:
@@ -104,9 +105,11 @@ class HostilePeer:
     def close(self) -> None:
         """Stop serving, endless answers included."""
         if self._runner is not None:
-            asyncio.run_coroutine_threadsafe(self._end(self._runner), self._loop).result(20)
+            asyncio.run_coroutine_threadsafe(self._end(self._runner), self._loop).result(
+                SECONDS_MAX
+            )
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(SECONDS_MAX)
         self._loop.close()
 
 
