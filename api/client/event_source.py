@@ -29,6 +29,7 @@ from engramlog.replay.federation.page import (
     decode_page,
 )
 from engramlog.replay.federation.pulling import PeerUnreachable
+from engramlog.replay.stigmem.peer_token import explained
 
 STREAMS_PATH = "/v1/federation/streams"
 EVENTS_PATH = "/v1/federation/events"
@@ -181,7 +182,7 @@ class HttpPeerSource:
             failure = failure_of(answer.status, msgspec.json.decode(answer.body))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return PeerUnreachable(f"{self.url} answered {answer.status}")
-        return PeerUnreachable(f"{self.url} answered {answer.status}: {failure}")
+        return PeerUnreachable(f"{self.url} answered {answer.status}: {explained(str(failure))}")
 
 
 def _page_target(stream: str, after: int, limit: int) -> str:

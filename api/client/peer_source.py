@@ -16,6 +16,7 @@ from engramlog.projections.http_exchange import (
     exchange,
     open_session,
 )
+from engramlog.replay.stigmem.peer_token import explained
 from engramlog.replay.stigmem.pulling import PAGE_FACTS, PeerFault, PeerForbids, decode_body
 
 PATH = "/v1/federation/facts"
@@ -97,7 +98,7 @@ class PeerSession:
         if answer.status != 200:
             words = answer.body[:200].decode(errors="replace")
             shape = PeerForbids if answer.status == 403 else PeerFault
-            raise shape(f"the peer answered {answer.status}: {words}")
+            raise shape(f"the peer answered {answer.status}: {explained(words)}")
         return await asyncio.to_thread(decode_body, answer.body)
 
     async def close(self) -> None:

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from engramlog.eventlog.event import Foreign
 from engramlog.eventlog.signing import SignedHeads
+from engramlog.projections.moment import format_instant
 
 PAGE_FORMAT = 1
 PAGE_EVENTS_MAX = 2_000
@@ -40,7 +41,10 @@ class ClockAwaited(Awaited):
     the event itself from ``due_us`` (microseconds) on."""
 
     def __init__(self, where: str, fitting: int, due_us: int) -> None:
-        super().__init__(f"{where}: its clock is ahead; it is taken when its time comes")
+        due = f"{format_instant(due_us)[:19]}Z"
+        super().__init__(
+            f"{where}: its clock is ahead of ours: correct the wrong clock; it is taken at {due}"
+        )
         self.fitting = fitting
         self.due_us = due_us
 

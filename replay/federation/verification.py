@@ -28,7 +28,8 @@ from engramlog.replay.federation.page import PAGE_EVENTS_MAX, ClockAwaited, Page
 HEADER_BYTES_MAX = 16 * 1024
 ROTATIONS_MAX = 1_000
 SCHEMA_VERSION_MAX = 65_535
-FUTURE_WAIT_MS_MAX = 86_400_000
+HOUR_MS = 3_600_000
+FUTURE_WAIT_MS_MAX = 24 * HOUR_MS
 """Events up to a day ahead wait; for later ones their stream is held."""
 UNREADABLE = (
     msgspec.MsgspecError, KeyError, TypeError, AttributeError, UnicodeDecodeError, RecursionError,
@@ -178,8 +179,12 @@ def _due_us(header: Header, where: str, now_us: int) -> int:
     accepted. Raises PageFault ``hlc_skew`` for a reading too far ahead."""
     due_us = 0
     for reading_ms in (header.hlc // COUNTER_LIMIT, header.recorded_at // 1000):
-        if reading_ms - now_us // 1000 > FUTURE_WAIT_MS_MAX:
-            raise PageFault("hlc_skew", f"{where}: its clock is too far ahead")
+        ahead_ms = reading_ms - now_us // 1000
+        if ahead_ms > FUTURE_WAIT_MS_MAX:
+            ahead = f"{where}: its clock is {ahead_ms // HOUR_MS} hours ahead of ours"
+            raise PageFault(
+                "hlc_skew", f"{ahead}: correct the wrong clock; it is taken once ours has caught up"
+            )
         if reading_ms < 0:
             raise PageFault("hlc_skew", f"{where}: its clock is before 1970")
         due_us = max(due_us, (reading_ms - FUTURE_SKEW_MS_MAX) * 1000)

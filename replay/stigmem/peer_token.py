@@ -30,12 +30,28 @@ NONCES_MAX = 50_000
 _HEADER = {"alg": "EdDSA", "typ": "JWT"}
 
 
+_CLOCKS = "the clocks of both nodes differ by over 30 s: correct the wrong clock"
+_REMEDIES = {
+    "iat_in_future": _CLOCKS,
+    "token_expired": _CLOCKS,
+    "invalid_signature": f"if this node rotated its key over {ROTATIONS_CARRIED} times since the "
+    "other knew it, revoke this node there, add and approve it again; its streams continue",
+    "peer_not_approved": "it can go on once its operator approves this node",
+}
+
+
 class PeerTokenError(Exception):
     """The token is invalid; ``code`` is the protocol's word for the reason."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
         self.code = code
+
+
+def explained(refusal: str) -> str:
+    """A peer's refusal of a token, with what operators can do about it."""
+    return next((f"{refusal} ({what})" for code, what in _REMEDIES.items() if code in refusal),
+                refusal)  # fmt: skip
 
 
 class PeerClaims(Struct, frozen=True):

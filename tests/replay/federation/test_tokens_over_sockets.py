@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import web
 
 from engramlog.api.client.event_source import DIGESTS_PATH, EVENTS_PATH, STREAMS_PATH
 from engramlog.eventlog.identity import Identity, Rotation, rotation_message
@@ -218,3 +219,27 @@ def test_a_key_of_this_node_is_no_peer_token(live: LiveNode) -> None:
     for key in (CONTROL_TOKEN, live.mint("read", "federate", "admin")):
         for path in ROUTES:
             assert ask(live, path, key)[0] == 401
+
+
+@pytest.mark.parametrize(
+    ("refusal", "remedy"),
+    [
+        ("iat_in_future", "correct the wrong clock"),
+        ("token_expired", "correct the wrong clock"),
+        ("invalid_signature", "revoke this node there, add and approve it again"),
+        ("peer_not_approved", "its operator approves this node"),
+        ("nonce_already_seen", ""),
+    ],
+)
+def test_a_refused_token_says_what_to_do(
+    live: LiveNode, hostile: Make, refusal: str, remedy: str
+) -> None:
+    async def refused(_: web.Request) -> web.Response:
+        return web.json_response({"detail": refusal}, status=401)
+
+    peer = hostile()
+    peer.answers[STREAMS_PATH] = refused
+    peer_id = peer.befriend(live)
+    told = until(lambda: (detail(live, peer_id)["replay"] or {}).get("fault"))
+    assert f"answered 401: {refusal}" in told
+    assert remedy in told

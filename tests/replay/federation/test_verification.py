@@ -4,6 +4,7 @@ refused."""
 import random
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -210,7 +211,9 @@ def test_a_clock_far_ahead_is_refused_and_ours_stays(pair: tuple[Member, Member]
     a.clock.advance(25 * HOUR_US)
     say(a, "from the future")
     pulled = b.pull(Link(b, a))
-    assert "hlc_skew" in pulled.faults[stream_of(a)]
+    reason = pulled.faults[stream_of(a)]
+    assert reason.startswith("hlc_skew: ")
+    assert "its clock is 25 hours ahead of ours: correct the wrong clock" in reason
     say(b, "now")
     last = b.node.log.read(b.node.log.head().position - 1)[0]
     assert last.header.hlc // 1000 <= START_US // 1000 + 1000
@@ -232,7 +235,10 @@ def test_events_of_the_near_future_wait_and_are_taken_when_their_time_comes(
     say(a, "after the clock was put right")  # its hybrid clock stays ahead
     pulled = b.pull(Link(b, a))
     assert (pulled.faults, pulled.events) == ({}, 1)
-    assert "taken when its time comes" in pulled.waiting[stream_of(a)]
+    due = datetime.fromtimestamp(START_US / 1_000_000 + 100, UTC)
+    told = pulled.waiting[stream_of(a)]
+    assert "correct the wrong clock" in told
+    assert f"taken at {due:%Y-%m-%dT%H:%M:%S}Z" in told
     assert START_US + 99_000_000 <= pulled.due_us <= START_US + 101_000_000
     b.clock.set(pulled.due_us - 1_000)
     assert b.pull(Link(b, a)).events == 0
