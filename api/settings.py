@@ -10,8 +10,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, field_validator
 
 from engramlog.eventlog.kinds import Scope
 from engramlog.projections.embedding.settings import EmbeddingSettings
@@ -54,7 +53,7 @@ def _each(pattern: re.Pattern[str], wanted: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-Labels = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_list)]
+Labels = Annotated[tuple[str, ...], BeforeValidator(_split_list)]
 HostNames = Annotated[Labels, _each(_HOST, "a host name without scheme and port")]
 Origins = Annotated[Labels, _each(_ORIGIN, "an origin, such as https://app.example")]
 Relations = Annotated[Labels, _each(_RELATION, "a relation label or a glob ending in *")]
@@ -66,11 +65,9 @@ def setting(default: Any, meaning: str, **bounds: Any) -> Any:
     return Field(default=default, description=meaning, **bounds)
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel, extra="forbid", frozen=True):
     """A node's settings, validated. Field ``x`` is the variable ``STIGMEM_X``, the key ``x`` of the
     file, and the flag ``--x`` if a command has one."""
-
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
     data_dir: Annotated[Path, BeforeValidator(_check_not_empty)] = setting(
         Path("engramlog-data"), "Directory of the log, the key and the tables."

@@ -44,9 +44,10 @@ def load_settings(
     given = {name: value for name, value in flags.items() if value is not None}
     path = config if config is not None else _default_file(given)
     in_file = {} if path is None else _read_file(path)
-    in_environment = {name.upper() for name in os.environ}
-    left = {name: in_file[name] for name in in_file if variable(name) not in in_environment}
-    values: dict[str, Any] = {**left, **given}
+    environment = {name.upper(): text for name, text in os.environ.items()}
+    named = {name: variable(name) for name in Settings.model_fields}
+    stated = {name: environment[each] for name, each in named.items() if each in environment}
+    values: dict[str, Any] = {**in_file, **stated, **given}
     try:
         settings = Settings(**values)
     except ValidationError as fault:

@@ -177,14 +177,16 @@ def _candidate_families(cues: frozenset[str]) -> list[WordFamily]:
 
 
 def _in_words(text: str, families: list[WordFamily]) -> frozenset[str]:
-    return frozenset(family.code for family in families if family.pattern.search(text) is not None)
+    return frozenset(
+        family.code for family in families if re.search(family.pattern, text) is not None
+    )
 
 
 def _in_lines(text: str) -> frozenset[str]:
     return frozenset(
         family.code
         for family in LINE_FAMILIES
-        if any(cue in text for cue in family.cues) and family.pattern.search(text) is not None
+        if any(cue in text for cue in family.cues) and re.search(family.pattern, text) is not None
     )
 
 

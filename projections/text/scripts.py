@@ -9,11 +9,12 @@ writers often omit. Latin script stays as it is, but for ``ß`` and the dotless 
 import re
 import unicodedata
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 
 from engramlog.projections.text.decomposing import decomposed
 
-_OTHER = re.compile(
+_OTHER = (
     "[ßẞı\u0300-\u1dff\u1f00-\u1fff\u20d0-\u20ff\u2c00-\u2c5f\u2c80-\u2dff\u2e80-\ua71f"
     "\ua800-\uffef\U00010000-\U0001efff\U00020000-\U000323af\U000e0100-\U000e01ef]+"
     "(?:[\u200c\u200d]+[\u0600-\u0dff]+)*"
@@ -49,9 +50,9 @@ _UNSPACED = (
 )
 WORD = re.compile(f"(?:[^\\W_]|[\u0900-\u0963\u0971-\u0df3{_MARKS}])+")
 """A run of letters, digits and their marks."""
-_LONE = re.compile(f"[{_UNSPACED}]")
+_LONE = f"[{_UNSPACED}]"
 _LETTER = re.compile(f".[{_MARKS}]*")
-_WORDS = re.compile(
+_WORDS = (
     f"(?P<unspaced>[{_UNSPACED}]+)|(?P<arabic>[\u0620-\u06d3]+)|(?P<hebrew>[\u05d0-\u05ea]+)"
     "|(?P<cyrillic>[\u0430-\u052f]+)|(?P<greek>[\u03ac-\u03ce]+)|(?P<devanagari>[\u0900-\u0963]+)"
 )
@@ -84,17 +85,29 @@ def mostly_latin(text: str) -> bool:
 
 def is_unspaced(word: str) -> bool:
     """Whether a word of ``in_letters`` is one letter of a script without spaces."""
-    return _LONE.match(word) is not None
+    return not word.isascii() and _compiled(_LONE).match(word) is not None
 
 
 def in_pairs(text: str) -> str:
     """The text for full-text search."""
-    return _OTHER.sub(lambda run: _read(run[0], _pairs), text)
+    return _turned(text, _pairs)
 
 
 def in_letters(text: str) -> str:
     """The same for names, which a sentence may hold letter by letter: without pairs."""
-    return _OTHER.sub(lambda run: _read(run[0], _letters), text)
+    return _turned(text, _letters)
+
+
+def _turned(text: str, unspaced: Callable[[str], str]) -> str:
+    if text.isascii():
+        return text
+    return _compiled(_OTHER).sub(lambda run: _read(run[0], unspaced), text)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Those with letters beyond 16 bits take milliseconds: compiled for the first such text."""
+    return re.compile(pattern)
 
 
 def _read(run: str, unspaced: Callable[[str], str]) -> str:
@@ -109,7 +122,7 @@ def _read(run: str, unspaced: Callable[[str], str]) -> str:
             text = affix.sub("", text)
         return text
 
-    return _WORDS.sub(word, _PARTED.sub(_composed, plain))
+    return _compiled(_WORDS).sub(word, _PARTED.sub(_composed, plain))
 
 
 def _composed(parts: re.Match[str]) -> str:

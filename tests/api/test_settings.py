@@ -79,6 +79,15 @@ def test_a_flag_beats_the_environment_and_that_the_file(
     assert settings.host == "127.0.0.1"
 
 
+def test_a_variable_counts_in_lower_case_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text("port = 1\n")
+    monkeypatch.setenv("stigmem_port", "2")
+    assert load_settings({}, config=file)[0].port == 2
+
+
 def test_the_directorys_file_applies_unless_another_is_named(tmp_path: Path) -> None:
     (tmp_path / "engramlog.toml").write_text("port = 7\n")
     assert load_settings({"data_dir": tmp_path})[0].port == 7

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from engramlog.api.client.client import Client
-from engramlog.api.console.arguments import CommandError, data_directory
+from engramlog.api.console.arguments import CommandError, data_directory, settings_of
 from engramlog.api.console.memories.transfer import import_lines, summary_of
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import day, short_name, value_text
@@ -80,7 +80,7 @@ def run_demo(args: argparse.Namespace) -> int:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             data = Path(folder)
         load(data)
-        settings = Settings(data_dir=data, host=HOST, port=port, auth_required=False)
+        settings = settings_of(args, data_dir=data, host=HOST, port=port, auth_required=False)
         node = stack.enter_context(closing(Node.open(data)))
         control = stack.enter_context(serve_in_background(node, settings, bound))
         client = stack.enter_context(Client(control.url))
