@@ -240,6 +240,6 @@ def test_a_refused_token_says_what_to_do(
     peer = hostile()
     peer.answers[STREAMS_PATH] = refused
     peer_id = peer.befriend(live)
-    told = until(lambda: (detail(live, peer_id)["replay"] or {}).get("fault"))
+    told = until(lambda: str((detail(live, peer_id)["replay"] or {}).get("fault") or ""))
     assert f"answered 401: {refusal}" in told
     assert remedy in told
