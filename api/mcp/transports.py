@@ -7,11 +7,14 @@ import logging
 import os
 import signal
 import socket
+from codecs import BOM_UTF8
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from threading import Thread
-from typing import Any, Protocol, TypeAlias, cast
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeAlias, cast
 
 import anyio
 import uvicorn
@@ -25,7 +28,11 @@ from mcp_types import (
     PARSE_ERROR,
     ErrorData,
     JSONRPCError,
+    JSONRPCMessage,
     JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
     jsonrpc_message_adapter,
 )
 from msgspec import Struct
@@ -34,6 +41,9 @@ from pydantic import ValidationError
 from engramlog.api.node.process.serving import listen
 
 PATH = "/mcp"
+CANCELLED = "notifications/cancelled"
+ANSWERS_SECONDS_MAX = 60.0
+"""How long a client that has closed stdin may get answers."""
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -61,8 +71,9 @@ def serve_stdio(server: Server[Any]) -> None:
         with anyio.CancelScope() as serving:
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
             async with stdio_server(stdin=lines) as (_, outgoing):
-                messages = stdin_messages(outgoing)
-                await server.run(messages, outgoing, server.create_initialization_options())
+                answers = Answers(outgoing)
+                messages = stdin_messages(answers)
+                await server.run(messages, answers, server.create_initialization_options())
         return serving.cancel_called
 
     stopped = False
@@ -137,13 +148,63 @@ class MessageSender(Protocol):
     """Sends to the client."""
 
     async def send(self, item: SessionMessage, /) -> None: ...
+    async def aclose(self) -> None: ...
 
 
-def stdin_messages(outgoing: MessageSender) -> MemoryObjectReceiveStream[_Item]:
-    """What the client sends, in order, until the end of stdin. Unreadable messages are not among
-    it: they get their answer here. The SDK's own reader leaves them without one, so that their
-    sender waits; and it keeps the process from ending until the next line comes, also after
-    Ctrl-C."""
+class Answers:
+    """The messages to the client, and which requests wait for theirs."""
+
+    def __init__(self, outgoing: MessageSender) -> None:
+        self._outgoing = outgoing
+        self._open: Counter[RequestId] = Counter()
+        self._all_given = asyncio.Event()
+        self._all_given.set()
+
+    def expect(self, message: JSONRPCMessage) -> None:
+        """Note a message of the client: a request waits, one that it cancels no longer does."""
+        if isinstance(message, JSONRPCRequest):
+            self._open[message.id] += 1
+            self._all_given.clear()
+        elif isinstance(message, JSONRPCNotification) and message.method == CANCELLED:
+            self._close((message.params or {}).get("requestId"))
+
+    async def wait(self) -> None:
+        """Until no request waits, a minute at most."""
+        with anyio.move_on_after(ANSWERS_SECONDS_MAX):
+            await self._all_given.wait()
+
+    async def send(self, item: SessionMessage, /) -> None:
+        await self._outgoing.send(item)
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            self._close(item.message.id)
+
+    def _close(self, name: RequestId | None) -> None:
+        if name is not None and name in self._open:
+            self._open[name] -= 1
+            self._open += Counter()  # drops zeros
+        if not self._open:
+            self._all_given.set()
+
+    async def aclose(self) -> None:
+        await self._outgoing.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+def stdin_messages(answers: Answers) -> MemoryObjectReceiveStream[_Item]:
+    """What the client sends, in order, until the end of stdin and the last answer. Unreadable
+    messages are not among it: they get their answer here. The SDK's own reader leaves them without
+    one, so that their sender waits; and it keeps the process from ending until the next line comes,
+    also after Ctrl-C. The SDK's server drops the running calls once the messages end."""
     loop = asyncio.get_running_loop()
     readable, messages = anyio.create_memory_object_stream[_Item](0)
 
@@ -151,20 +212,26 @@ def stdin_messages(outgoing: MessageSender) -> MemoryObjectReceiveStream[_Item]:
         try:
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValidationError as fault:
-            await outgoing.send(SessionMessage(refusal_of(line, fault)))
+            await answers.send(SessionMessage(refusal_of(line, fault)))
             return
         if isinstance(message, JSONRPCNotification) and "id" in _fields_of(line):
-            await outgoing.send(SessionMessage(_NO_ID))
+            await answers.send(SessionMessage(_NO_ID))
         else:
+            answers.expect(message)
             await readable.send(SessionMessage(message))
+
+    async def end() -> None:
+        await answers.wait()
+        await readable.aclose()
 
     def read() -> None:
         # Its own file: the end of the process locks that of sys.stdin.
         with os.fdopen(os.dup(0), "rb") as stdin, suppress(*_ENDED):
-            for line in stdin:
-                if line.strip():
-                    asyncio.run_coroutine_threadsafe(take(line), loop).result()
-            asyncio.run_coroutine_threadsafe(readable.aclose(), loop).result()
+            for number, line in enumerate(stdin):
+                text = line if number else line.removeprefix(BOM_UTF8)
+                if text.strip():
+                    asyncio.run_coroutine_threadsafe(take(text), loop).result()
+            asyncio.run_coroutine_threadsafe(end(), loop).result()
 
     Thread(target=read, name="stdin", daemon=True).start()
     return messages
@@ -190,9 +257,12 @@ def refusal_of(line: bytes, fault: ValidationError) -> JSONRPCError:
     name = request.get("id") if "method" in request else None
     known = isinstance(name, str | int) and not isinstance(name, bool)
     first = fault.errors()[0]
+    why = first["msg"]
+    if line.lstrip().startswith(b"["):
+        why = "send each message of a batch on a line of its own"
     code = PARSE_ERROR if first["type"] == "json_invalid" and not known else INVALID_REQUEST
     where = f"{first['loc'][-1]}: " if len(first["loc"]) > 1 else ""  # it begins with a class
-    error = ErrorData(code=code, message=f"not a JSON-RPC message: {where}{first['msg']}")
+    error = ErrorData(code=code, message=f"not a JSON-RPC message: {where}{why}")
     return JSONRPCError(jsonrpc="2.0", id=name if known else None, error=error)
 
 

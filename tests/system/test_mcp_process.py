@@ -61,9 +61,37 @@ def test_an_unreadable_message_is_answered(node: NodeProcess) -> None:
         ):
             answer = said(process, line)
             assert (answer["id"], answer["error"]["code"]) == (name, -32600)
+        batch = said(process, b'[{"jsonrpc": "2.0", "id": 9, "method": "ping"}]')["error"]
+        assert batch["message"].endswith("send each message of a batch on a line of its own")
         answer = said(process, b"hello")
         assert (answer["id"], answer["error"]["code"]) == (None, -32700)
         assert said(process, b'{"jsonrpc": "2.0", "id": 9, "method": "ping"}')["result"] == {}
+
+
+def test_a_client_that_sends_all_and_closes_stdin_gets_every_answer(node: NodeProcess) -> None:
+    call = {"name": "remember", "arguments": {"text": "Ann moved to Graz"}}
+    start = {"protocolVersion": "2025-06-18", "capabilities": {},
+             "clientInfo": {"name": "pipe", "version": "1"}}  # fmt: skip
+    cancelled = {"requestId": 2}
+    messages: list[dict[str, Any]] = [
+        {"id": 0, "method": "initialize", "params": start},
+        {"method": "notifications/initialized"},
+        {"id": 1, "method": "tools/call", "params": call},
+        {"id": 2, "method": "tools/call", "params": call},
+        {"method": "notifications/cancelled", "params": cancelled},
+        {"id": 3, "method": "ping"},
+    ]
+    lines = b"".join(json.dumps({"jsonrpc": "2.0", **each}).encode() + b"\n" for each in messages)
+    done = subprocess.run(
+        [sys.executable, "-m", "engramlog", "mcp", "--url", node.url],
+        input=b"\xef\xbb\xbf" + lines,  # as Windows PowerShell begins a pipe
+        env=environment({"STIGMEM_API_KEY": KEY}),
+        capture_output=True, timeout=SECONDS_MAX, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    answers = {each["id"]: each for each in map(json.loads, done.stdout.splitlines())}
+    assert {0, 1, 3} <= set(answers) <= {0, 1, 2, 3}
+    assert answers[1]["result"]["structuredContent"]["stored"] is True
 
 
 def test_a_server_on_pipes_ends_at_ctrl_c_and_with_its_client(node: NodeProcess) -> None:
