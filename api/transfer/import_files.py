@@ -2,6 +2,7 @@
 
 import gzip
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -15,8 +16,8 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read_lines(raw: IO[bytes]) -> Iterator[bytes]:
-    """Lines of a plain or gzip stream, without their ends. Raises FileBroken: a line exceeds 16
-    MiB, or a gzip stream is damaged."""
+    """Lines of a plain or gzip stream, without a byte order mark. Raises FileBroken: a line exceeds
+    16 MiB, or a gzip stream is damaged."""
     stream: IO[bytes] = raw
     peek = getattr(raw, "peek", None)
     if peek is not None and peek(2)[:2] == _GZIP_MAGIC:
@@ -32,7 +33,7 @@ def read_lines(raw: IO[bytes]) -> Iterator[bytes]:
         number += 1
         if len(text) > LINE_BYTES_MAX:
             raise FileBroken(f"line {number}: is over {LINE_BYTES_MAX} bytes")
-        yield text
+        yield text.removeprefix(BOM_UTF8) if number == 1 else text
 
 
 class Receipts:

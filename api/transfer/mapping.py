@@ -18,6 +18,7 @@ becomes the record's field. A string with nothing else keeps the field's type, s
 """
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -27,7 +28,7 @@ import msgspec
 from msgspec import Struct
 
 from engramlog.api.transfer.lines.base import LineError
-from engramlog.api.transfer.lines.line_kinds import AnyLine, convert_line
+from engramlog.api.transfer.lines.line_kinds import AnyLine, convert_line, not_json
 
 Record: TypeAlias = dict[str, Any]
 Template: TypeAlias = Callable[[Record], Any]
@@ -66,7 +67,7 @@ class LineMapping(Struct, frozen=True):
         try:
             record = msgspec.json.decode(text, type=dict[str, Any])
         except ValueError as fault:
-            raise LineError(f"is not a JSON object: {fault}") from fault
+            raise not_json(text, fault) from fault
         for conditions, template in self.rules:
             if all(record.get(name) == value for name, value in conditions):
                 return convert_line(template(record))
@@ -76,7 +77,7 @@ class LineMapping(Struct, frozen=True):
 def load_mapping(path: Path) -> LineMapping:
     """A mapping document, checked and compiled. Raises MappingError."""
     try:
-        document = msgspec.json.decode(path.read_bytes(), type=Document)
+        document = msgspec.json.decode(path.read_bytes().removeprefix(BOM_UTF8), type=Document)
     except OSError as fault:
         raise MappingError(f"cannot read {path}: {fault.strerror or fault}") from fault
     except ValueError as fault:

@@ -35,7 +35,8 @@ def lines_of_csv(name: str, rows: Iterable[bytes]) -> Iterator[bytes]:
     ``value`` and perhaps ``source``, ``scope``, ``confidence``, ``valid_from``, ``valid_until``. A
     value becomes a JSON number, true or false if it reads as one; a date alone is its first moment.
     Raises ImportStopped: a required column is missing, one is unknown, a row has more cells than
-    columns, a quote does not end with its cell, or the file is not UTF-8."""
+    columns or ends before a required one, a quote does not end with its cell, or the file is not
+    UTF-8."""
     text = io.StringIO(_text(name, rows), newline="")
     csv.field_size_limit(LINE_BYTES_MAX)
     table = csv.DictReader(text, strict=True)
@@ -99,7 +100,7 @@ def lines_of_notes(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
 
 def _text(name: str, lines: Iterable[bytes]) -> str:
     try:
-        return b"".join(lines).decode("utf-8-sig")
+        return b"".join(lines).decode()
     except UnicodeDecodeError as fault:
         line = fault.object[: fault.start].count(b"\n") + 1
         raise ImportStopped(f"{name} is not UTF-8 (line {line}); nothing was imported") from fault
@@ -119,6 +120,11 @@ def _full_rows(name: str, table: "csv.DictReader[str]") -> list[tuple[int, dict[
                 raise ImportStopped(
                     f"{name} has more cells than columns at line {begins}; "
                     "nothing was imported (a cell with a comma needs quotes)"
+                )
+            absent = [key for key, each in row.items() if each is None and key.strip() in NEEDED]
+            if absent:
+                raise ImportStopped(
+                    f"{name} has no {absent[0].strip()} at line {begins}; nothing was imported"
                 )
             rows.append((begins, {**row}))
             begins = table.line_num + 1

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engramlog.api.transfer.mapping import FILTERS
+from engramlog.api.transfer.mapping import FILTERS, load_mapping
 from tests.worlds.import_lines import lines
 from tests.worlds.processes import (
     MAPPINGS,
@@ -386,6 +386,21 @@ def test_the_other_mappings_fit_their_data(tmp_path: Path, name: str, file: str)
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "500 lines" in done.stdout
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz", "csv", "md"])
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path, suffix: str) -> None:
+    file, mapping = tmp_path / f"facts.{suffix}", tmp_path / "mapping.json"
+    text = {"csv": "entity,relation,value\nuser:a,memory:note,one\n", "md": "one\n"}.get(
+        suffix, lines(fact(1, value={"type": "text", "v": "one"})).decode()
+    )
+    written = b"\xef\xbb\xbf" + text.encode()
+    file.write_bytes(gzip.compress(written) if suffix.endswith("gz") else written)
+    done = engramlog("import", file, "--data", tmp_path / "data")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [each["value"]["v"] for each in facts_of(tmp_path / "data")] == ["one"]
+    mapping.write_bytes(b"\xef\xbb\xbf" + (MAPPINGS / "locomo.json").read_bytes())
+    assert load_mapping(mapping).rules
 
 
 def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:

@@ -116,7 +116,16 @@ def decode_line(text: bytes | msgspec.Raw) -> AnyLine:
     except msgspec.ValidationError as fault:
         raise _line_error(fault) from fault
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
-        raise LineError(f"is not JSON: {fault}") from fault
+        raise not_json(text, fault) from fault
+
+
+def not_json(text: bytes | msgspec.Raw, fault: Exception) -> LineError:
+    """The error of a line that is no JSON object, or not even text."""
+    try:
+        str(bytes(text), "utf-8")
+    except UnicodeDecodeError as found:
+        return LineError(f"is not UTF-8 (byte {found.start})")
+    return LineError(f"is not JSON: {fault}")
 
 
 def _other_line(text: bytes | msgspec.Raw, fault: msgspec.ValidationError) -> AnyLine:

@@ -24,6 +24,13 @@ def test_a_line_that_is_not_json_is_refused(line: bytes) -> None:
         decode_line(line)
 
 
+def test_a_line_in_another_encoding_is_called_so() -> None:
+    line = '{"entity": "Zürich"}'
+    for text, byte in (line.encode("latin-1"), 13), (line.encode("utf-16"), 0):
+        with pytest.raises(LineError, match=rf"is not UTF-8 \(byte {byte}\)"):
+            decode_line(text)
+
+
 @pytest.mark.parametrize(
     ("given", "stored"),
     [

@@ -15,7 +15,7 @@ from tests.worlds.processes import engramlog, serving
 
 USUAL = {"STIGMEM_SET_VALUED_DEFAULTS": "true"}
 
-TABLE = b'''\xef\xbb\xbfentity,relation,value,source,confidence,valid_from
+TABLE = b'''entity,relation,value,source,confidence,valid_from
 user:a,memory:age,42,agent:hr,0.5,2024-05-01
 user:a,memory:note,"two
 lines, one ""value""",,,
@@ -127,6 +127,12 @@ def test_a_file_that_is_not_utf_8_is_refused_whole(reader: Reader) -> None:
     rows = [b"entity,relation,value\n", b"user:a,memory:x,\xe9\n"]
     with pytest.raises(ImportStopped, match=r"not UTF-8 \(line 2\)"):
         list(reader("p", rows))
+
+
+def test_a_row_that_ends_before_its_value_is_refused_before_any_is_read() -> None:
+    rows = [b"entity,relation,value,scope\n", b"a:b,r,1\n", b"a:c,r\n"]
+    with pytest.raises(ImportStopped, match="has no value at line 3; nothing was imported"):
+        next(lines_of_csv("t.csv", rows))
 
 
 def test_a_row_with_more_cells_than_columns_is_refused_before_any_is_read() -> None:
