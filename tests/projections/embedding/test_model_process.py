@@ -82,6 +82,14 @@ def test_a_process_started_ahead_that_gets_no_text_ends(model: ModelProcess) -> 
     assert pid_of(model) != first
 
 
+def test_no_process_starts_ahead_where_the_model_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(weights, "RUNTIME", ("no_such_library",))
+    with started_ahead(INT8):
+        assert not _ahead
+
+
 def test_the_folder_of_vectors_tells_the_bundled_model(tmp_path: Path) -> None:
     assert bundled_model(tmp_path) is None
     (tmp_path / vectors_file(Space("ollama", "nomic-embed-text", 768))).touch()

@@ -1,4 +1,4 @@
-"""The bundled model in a separate process, started for the first text.
+"""The bundled model in a separate process, started for the first text, or ahead of it.
 
 The model's products hold a core for milliseconds, and its Python holds the interpreter: in the
 serving process both would delay writes and questions. Each node has one such process. It is
@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.errors import ModelFileError, ProviderUnavailable
+from engramlog.projections.embedding.providers.bundled.weights import check_installed
 from engramlog.projections.embedding.providers.provider import PROBE_TEXT, Purpose, unit_rows
 from engramlog.projections.library_threads import THREADS_OF_LIBRARIES
 
@@ -116,7 +117,8 @@ class ModelProcess:
 def started_ahead(model: str) -> Generator[None]:
     """Start a model's process now, for the ``ModelProcess`` that the ``with`` block will make and
     ask: it loads meanwhile. One that got no text ends with the block."""
-    with suppress(ProviderUnavailable):  # the first text will tell
+    with suppress(ProviderUnavailable, ModelFileError):  # opening the model will tell
+        check_installed()
         _ahead[model] = _Link(model)
     try:
         yield
