@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from engramlog.api.client.expected_answers import missing
+from engramlog.api.http.error_codes import CODE_HEADER
 
 TIMEOUT_SECONDS = 30.0
 _CONNECTIONS = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
@@ -144,8 +145,6 @@ class Client:
         client's own; ``listed``: the answer is a list. Raises ClientError."""
         data = raw if raw is not None or body is None else json_of(body)
         status, answer = self._exchange(method, self._target(path, query), data, headers or {})
-        if status >= 400:
-            raise self._failure(status, answer)
         place = f"{self.url}{path}"
         decoded = decoded_answer(place, status, answer, listed=listed) if answer else None
         lacking = missing(method, path, decoded)
@@ -163,10 +162,7 @@ class Client:
     ) -> bytes:
         """The bytes of an answer that is not JSON. Raises ClientError."""
         data = None if body is None else json_of(body)
-        status, answer = self._exchange(method, self._target(path, query), data, {})
-        if status >= 400:
-            raise self._failure(status, answer)
-        return answer
+        return self._exchange(method, self._target(path, query), data, {})[1]
 
     def lines(self, path: str, query: Mapping[str, object] | None = None) -> Iterator[bytes]:
         """The lines of an answer of any length, each with its end. Raises ClientError, also if the
@@ -175,7 +171,7 @@ class Client:
             self._connection.request("GET", self._target(path, query), None, self._headers)
             response = self._connection.getresponse()
             if response.status >= 400:
-                raise self._failure(response.status, response.read())
+                raise self._failure(response, response.read())
             while line := response.readline():
                 if not line.endswith(b"\n"):
                     raise ClientError(f"the answer of {self.url} broke off")
@@ -194,11 +190,12 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _failure(self, status: int, answer: bytes) -> ClientError:
+    def _failure(self, response: http.client.HTTPResponse, answer: bytes) -> ClientError:
+        status, code = response.status, response.getheader(CODE_HEADER, "")
         try:
-            return failure_of(status, msgspec.json.decode(answer))
+            return failure_of(status, msgspec.json.decode(answer), code)
         except ValueError:
-            return ClientError(f"{self.url} answered {status}", status)
+            return ClientError(f"{self.url} answered {status}", status, code)
 
     def _target(self, path: str, query: Mapping[str, object] | None) -> str:
         given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
@@ -207,19 +204,23 @@ class Client:
     def _exchange(
         self, method: str, target: str, data: bytes | None, more: Mapping[str, str]
     ) -> tuple[int, bytes]:
+        """The status and the body of an answer that is no failure. Raises ClientError."""
         headers = {**self._headers, **more}
         if data is not None:
             headers["Content-Type"] = "application/json"
         try:
             self._connection.request(method, target, data, headers)
             response = self._connection.getresponse()
-            return response.status, response.read()
+            answer = response.read()
         except TimeoutError as fault:
             self._connection.close()
             raise ClientError(f"{self.url} did not answer in time") from fault
         except (OSError, http.client.HTTPException) as fault:
             self._connection.close()
             raise ClientError(f"cannot reach {self.url}: {fault}") from fault
+        if response.status >= 400:
+            raise self._failure(response, answer)
+        return response.status, answer
 
 
 def _text(value: object) -> str:
@@ -257,11 +258,12 @@ def _only_unicode() -> Generator[None]:
         raise ClientError(message, 400, "malformed_json") from fault
 
 
-def failure_of(status: int, body: Any) -> ClientError:
-    """The error of an answer in one line, from any of the protocol's shapes."""
+def failure_of(status: int, body: Any, code: str = "") -> ClientError:
+    """The error of an answer in one line, from any of the protocol's shapes; ``code``: of its
+    header, for those without one in the body."""
     found: Any = _shaped(body, _Failure).detail
     entries, detail = _shaped(found, list[Any]), _shaped(found, dict[str, Any])
-    code = str(detail.get("code", ""))
+    code = str(detail.get("code", code))
     if entries:
         message = "; ".join(_entry(item) for item in entries)
     else:

@@ -7,10 +7,8 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from engramlog.api.client.client import ClientError, failure_of
-from engramlog.api.http.error_codes import PLAIN_TEXT
 from engramlog.api.http.errors import entries_of
 
-_CODE_BY_SENTENCE = {sentence: code for code, sentence in PLAIN_TEXT.items()}
 _CODE_BY_STATUS = {
     0: "node_unreachable",
     400: "bad_request",
@@ -65,8 +63,7 @@ def failure_of_node(fault: ClientError) -> ToolFailure:
     if isinstance(detail, list):
         entries = cast("list[dict[str, Any]]", detail)
         return ToolFailure(fault.status, _code_of(entries), message, {"detail": entries})
-    code = fault.code or _CODE_BY_SENTENCE.get(str(detail)) or _by_status(fault.status)
-    return ToolFailure(fault.status, code, message)
+    return ToolFailure(fault.status, fault.code or _by_status(fault.status), message)
 
 
 def failure_of_arguments(fault: ValidationError) -> ToolFailure:

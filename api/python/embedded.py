@@ -21,6 +21,7 @@ from yarl import URL
 
 from engramlog.api.client.client import ClientError
 from engramlog.api.http.app import AppRunner, create_app
+from engramlog.api.http.error_codes import CODE_HEADER
 from engramlog.api.node.node import Node
 from engramlog.api.python.transport import NodeAnswer, SentRequest, begun
 from engramlog.api.settings import Settings
@@ -107,7 +108,8 @@ class EmbeddedNode:
         response = await server.request_handler(received)
         assert isinstance(response, web.Response)
         answered = response.body
-        return NodeAnswer(response.status, answered if isinstance(answered, bytes) else b"")
+        content = answered if isinstance(answered, bytes) else b""
+        return NodeAnswer(response.status, content, response.headers.get(CODE_HEADER, ""))
 
     async def close(self) -> None:
         async with _opening:

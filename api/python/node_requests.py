@@ -131,7 +131,7 @@ class NodeRequests:
         place = f"{transport.place}{path}"
         decoded: AnswerFields = decoded_answer(place, answer.status, answer.body or b"{}")
         if answer.status >= 400 and answer.status not in accept:
-            raise failure_of(answer.status, decoded)
+            raise failure_of(answer.status, decoded, answer.code)
         return decoded
 
     async def items(

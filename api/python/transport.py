@@ -12,6 +12,7 @@ from weakref import WeakSet
 from msgspec import Struct
 
 from engramlog.api.client.client import ClientError
+from engramlog.api.http.error_codes import CODE_HEADER
 from engramlog.projections.http_exchange import (
     AnswerLimits,
     BlockingHttp,
@@ -48,10 +49,11 @@ class SentRequest(Struct, frozen=True):
 
 
 class NodeAnswer(Struct, frozen=True):
-    """A node's answer."""
+    """A node's answer; ``code``: of a refusal, if it has one."""
 
     status: int
     body: bytes
+    code: str
 
 
 class Transport(Protocol):
@@ -105,7 +107,7 @@ class HttpTransport:
             limits=_LIMITS, waited_seconds=request.waited_seconds,
         )  # fmt: skip
         answer = await asyncio.wrap_future(future)
-        return NodeAnswer(answer.status, answer.body)
+        return NodeAnswer(answer.status, answer.body, answer.headers.get(CODE_HEADER.lower(), ""))
 
     async def close(self) -> None:
         await asyncio.to_thread(self._http.close)

@@ -304,6 +304,8 @@ def test_refusals_carry_the_code_and_write_nothing(way: Any, node: NodeProcess) 
         assert (error["code"], error["status"]) == ("graph_depth_exceeded", 400)
         error = await refusal(client, "get_card", entity="user:nobody-at-all")
         assert (error["code"], error["status"]) == ("card_not_found", 404)
+        error = await refusal(client, "recall", query="where?", scope="world")
+        assert (error["code"], error["status"]) == ("invalid_scope", 400)
         error = await refusal(client, "time_travel", what="forecast")
         assert error["code"] == "invalid_arguments"
         error = await refusal(client, "time_travel", what="fact", fact_id="x", entity="user:x")
