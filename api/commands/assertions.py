@@ -7,7 +7,7 @@ from engramlog.api.commands.entity_names import entity_named, stored_uri, value_
 from engramlog.api.commands.garden_access import entered_garden
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.errors import ApiError, coded, existing, refused
-from engramlog.api.schemas.facts import AssertRequest, ResolveRequest
+from engramlog.api.schemas.facts import AssertRequest, BatchAssert, ResolveRequest
 from engramlog.eventlog.kinds import FactAsserted, FactAttributes, Parent, Value
 from engramlog.projections.cid import with_cid
 from engramlog.projections.contradictions.conflicts import conflict
@@ -73,7 +73,8 @@ class Assertions:
             attestation=attestation_of(context, request, given),
             attributes=attributes,
         )
-        command = AssertFact(with_cid(fact), rights=context.own_rights)
+        again = isinstance(request, BatchAssert) and request.again
+        command = AssertFact(with_cid(fact), again=again, rights=context.own_rights)
         return Assertion(command, _warnings(entity, request.relation))
 
     def _check_scope(self, request: AssertRequest) -> None:

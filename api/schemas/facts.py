@@ -115,8 +115,7 @@ class RetractRequest(Model, extra="forbid"):
 
 
 class BatchAssert(AssertRequest, extra="forbid"):
-    """An assert item of a batch; rejects unknown fields. ``again``: state a new fact even if an
-    equal one exists."""
+    """An assert item of a batch; rejects unknown fields."""
 
     op: Literal["assert"] = "assert"
     again: bool = False

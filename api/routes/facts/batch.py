@@ -6,7 +6,6 @@ from typing import Any, cast
 
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import replace
 
 from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.answers.sanitizer_modes import Mode, warned_record
@@ -130,9 +129,8 @@ def _prepare(call: Call, assertions: Assertions, index: int, item: Any) -> Prepa
                 rights=call.authorization.alone(),
             )
             return Prepared(intent)
-        stating = validated(BatchAssert, item, "body", index)
-        assertion = assertions.of(stating)
-        return Prepared(replace(assertion.command, again=stating.again), assertion.warnings)
+        assertion = assertions.of(validated(BatchAssert, item, "body", index))
+        return Prepared(assertion.command, assertion.warnings)
     except ApiError as fault:
         return Prepared(error=fault)
 

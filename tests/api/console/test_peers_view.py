@@ -84,7 +84,7 @@ def test_lag_grants_a_held_stream_evidence_and_digests(
     streams = page.get_by_role("region", name="All streams")
     expect(streams.locator(".tag.bad")).to_have_text("held")
     expect(page.get_by_label("Evidence", exact=True)).to_contain_text("equivocation")
-    expect(page.get_by_label("Evidence", exact=True)).to_contain_text("2 events, the last with")
+    expect(page.get_by_label("Evidence", exact=True)).to_contain_text("another event 1 than it had")
     expect(content).to_contain_text("all that the peer offered, but for 1 held stream, at")
     assert faults_of(page) == []
     for size in ("phone", "wide", "laptop"):
