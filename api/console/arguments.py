@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engramlog.api.client.client import Client
+from engramlog.api.node.process.process_tuning import loading_modules
 from engramlog.api.python.values import user_uri
 
 if TYPE_CHECKING:  # only commands that read settings load it
@@ -84,7 +85,8 @@ def add_moment_argument(parser: argparse.ArgumentParser) -> None:
 
 def settings_of(args: argparse.Namespace, **flags: object) -> Settings:
     """The settings in force; warnings go to stderr. Raises SettingsError."""
-    from engramlog.api.settings_sources import load_settings
+    with loading_modules():
+        from engramlog.api.settings_sources import load_settings
 
     given = {"data_dir": getattr(args, "data_dir", None), **flags}
     settings, warnings = load_settings(given, config=getattr(args, "config", None))

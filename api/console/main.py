@@ -6,13 +6,13 @@ stderr; ``--traceback`` shows where an unexpected one came from.
 
 import argparse
 import codecs
-import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from io import TextIOWrapper
 
+from engramlog.api.node.process.process_tuning import loading_modules
 from engramlog.projections.library_threads import THREADS_OF_LIBRARIES
 
 COMMANDS: dict[str, dict[str, str]] = {
@@ -169,14 +169,11 @@ def execute(
     stdout: object = sys.stdout
     if isinstance(stdout, TextIOWrapper):
         stdout.reconfigure(errors="as JSON")
-    gc.disable()  # modules are no garbage: collections while they load are a tenth of it
     try:  # also while loading a command's modules, which takes a moment
-        args = parser().parse_args(given)
+        with loading_modules():
+            args = parser().parse_args(given)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    finally:
-        gc.freeze()
-        gc.enable()
     try:
         code: int = args.run(args)
         sys.stdout.flush()

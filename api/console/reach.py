@@ -6,12 +6,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from engramlog.api.client.client import Client
 from engramlog.api.console.arguments import client_for_url, settings_of, url_of
 from engramlog.api.node.process.control_file import running_node
+from engramlog.api.node.process.process_tuning import loading_modules
 from engramlog.eventlog.directory import is_data_directory
 
 if TYPE_CHECKING:  # only commands that open a directory load it
@@ -52,8 +53,11 @@ def reach(
         return
     if create and not is_data_directory(settings.data_dir):
         print(f"engramlog: making the data directory {settings.data_dir}", file=sys.stderr)
-    with _model_loading(settings) if embedding in ("asked", "begun") else nullcontext():
-        from engramlog.api.console.opening import HANDOVER_SECONDS_MAX, opened
+    with ExitStack() as ahead:
+        with loading_modules():
+            if embedding in ("asked", "begun"):
+                ahead.enter_context(_model_loading(settings))
+            from engramlog.api.console.opening import HANDOVER_SECONDS_MAX, opened
 
         wait = HANDOVER_SECONDS_MAX if wait_seconds is None else wait_seconds
         with opened(settings, create=create, embedding=embedding, wait_seconds=wait) as client:

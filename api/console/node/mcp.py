@@ -16,6 +16,7 @@ from engramlog.api.console.arguments import (
     settings_of,
 )
 from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.node.process.process_tuning import loading_modules
 
 if TYPE_CHECKING:
     from engramlog.api.client.client import Client
@@ -74,7 +75,8 @@ def run_mcp(args: argparse.Namespace) -> int:
         return _run(args, *_at_url(args))
     if args.url is not None:
         raise CommandError("give either --data or --url, not both")
-    from engramlog.api.console.node.served_directory import ServedDirectory
+    with loading_modules():
+        from engramlog.api.console.node.served_directory import ServedDirectory
 
     with ServedDirectory(settings_of(args)) as directory:
         directory.client().close()  # opens it now, to report faults early

@@ -8,6 +8,7 @@ from contextlib import closing
 from engramlog.api.console.arguments import add_target_arguments, settings_of, url_of
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.node.process.control_file import running_node
+from engramlog.api.node.process.process_tuning import loading_modules
 
 EXAMPLES = """\
 examples:
@@ -35,8 +36,9 @@ def run_ui(args: argparse.Namespace) -> int:
         _show(url, open_it=not args.no_browser)
         return 0
     # Loaded here, because the page of a running node does not need it.
-    from engramlog.api.console.opening import open_node
-    from engramlog.api.node.process.serving import run
+    with loading_modules():
+        from engramlog.api.console.opening import open_node
+        from engramlog.api.node.process.serving import run
 
     # No keys: only this machine has access, and the user who starts it can read the files too.
     settings = settings_of(args, auth_required=False, host="127.0.0.1")

@@ -2,6 +2,8 @@
 
 import gc
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 
 YOUNG_OBJECTS_MAX = 50_000
 """New objects before a young collection; Python's 700 would collect several times a group."""
@@ -11,6 +13,17 @@ TURN_SECONDS = 0.0003
 """Longest that a thread keeps the interpreter while another waits. Recalls release it for large
 array operations and then want it back. With Python's 5 ms, each return waits for the computing
 thread; a write passes through three threads and waits as often."""
+
+
+@contextmanager
+def loading_modules() -> Generator[None]:
+    """Without the collector, which would take a tenth of the time: modules are no garbage."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def settle_heap() -> None:
