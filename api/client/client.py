@@ -263,12 +263,12 @@ def failure_of(status: int, body: Any, code: str = "") -> ClientError:
     header, for those without one in the body."""
     found: Any = _shaped(body, _Failure).detail
     entries, detail = _shaped(found, list[Any]), _shaped(found, dict[str, Any])
-    code = str(detail.get("code", code))
+    own = str(detail.get("code", ""))
     if entries:
         message = "; ".join(_entry(item) for item in entries)
     else:
-        message = str(detail.get("message", code or found))
-    return ClientError(message, status, code, body)
+        message = str(detail.get("message", own or found))
+    return ClientError(message, status, own or code, body)
 
 
 class _Failure(Struct):

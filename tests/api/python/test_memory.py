@@ -258,7 +258,7 @@ def test_a_card_sums_an_entity_up(memory: Memory, user: str) -> None:
     card = memory.card(f"user:{user}")
     assert (card.entity, card.facts) == (f"user:{user}", 1)
     assert "Graz" in card.text()
-    with pytest.raises(ClientError) as absent:
+    with pytest.raises(ClientError, match=r"^no facts found for entity$") as absent:
         memory.card("user:never-heard-of")
     assert (absent.value.status, absent.value.code) == (404, "card_not_found")
 
