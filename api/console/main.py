@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from io import TextIOWrapper
+from typing import NoReturn
 
 from engramlog.api.node.process.process_tuning import loading_modules
 from engramlog.projections.library_threads import THREADS_OF_LIBRARIES
@@ -95,7 +96,7 @@ def build_parser(modules: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentP
     # Loaded here, where Ctrl-C ends without a traceback.
     from engramlog.api.console.subcommands import Subcommands
 
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="engramlog",
         description="A memory for AI agents, over an append-only event log.",
         epilog=EPILOG,
@@ -134,6 +135,16 @@ def unknown_command(given: Sequence[str]) -> str | None:
     close = get_close_matches(command, known, 1)
     meant = f"did you mean {close[0]!r}?" if close else "engramlog --help lists the commands"
     return f"no command {command!r}; {meant}"
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what to do with words that no argument takes."""
+
+    def error(self, message: str) -> NoReturn:
+        words = message.removeprefix("unrecognized arguments: ")
+        if words != message and not words.startswith("-"):
+            message += " (a text of several words needs quotes)"
+        super().error(message)
 
 
 class _Version(argparse.Action):

@@ -98,3 +98,13 @@ def test_bash_completes_commands_and_options() -> None:
         )  # fmt: skip
         assert done.stdout.strip() == wanted
     assert "-a remember" in said("completion", "fish")
+
+
+@pytest.mark.parametrize(
+    ("more", "hint"), [(("moved", "to Graz"), True), (("--usr", "ann"), False)]
+)
+def test_words_without_quotes_are_called_so(data: Path, more: tuple[str, ...], hint: bool) -> None:
+    done = engramlog("remember", "--data", data, "Ann", *more)
+    assert done.returncode == 2
+    assert f"unrecognized arguments: {' '.join(more)}" in done.stderr
+    assert ("(a text of several words needs quotes)" in done.stderr) is hint
