@@ -9,7 +9,6 @@ from hypothesis import given, note
 
 from engramlog.api.http.openapi import openapi_path
 from engramlog.api.routes.table import ROUTES
-from engramlog.projections.embedding.settings import EmbeddingSettings
 from tests.worlds.busy_life import BUSY
 from tests.worlds.live import CONTROL_TOKEN
 from tests.worlds.private_questions import (
@@ -25,8 +24,8 @@ from tests.worlds.private_questions import (
     writes,
 )
 from tests.worlds.private_steps import SCOPE, Step, histories
-from tests.worlds.private_worlds import Life, private_texts, two_lives
-from tests.worlds.waiting import until
+from tests.worlds.private_vectors import embedded_to_the_end
+from tests.worlds.private_worlds import private_texts, two_lives
 
 
 @given(histories())
@@ -54,15 +53,6 @@ def test_a_busy_garden_leaves_no_trace(tmp_path: Path) -> None:
                     life.live.call("POST", "/v1/recall", key=key, json=body, headers=full)
         for ask in (*reads(told), *statements(), *writes(told)):
             same(told, untold, ask)
-
-
-def embedded_to_the_end(life: Life) -> bool:
-    """Whether every fact has its vector, after a wait. Asks the node and not a route, so that both
-    lives answer as many requests."""
-    life.node.embed(EmbeddingSettings(provider="minilm"))
-    embeddings = life.node.embeddings
-    assert embeddings is not None
-    return until(lambda: (status := embeddings.status()) is not None and not status.lag)
 
 
 def test_the_meaning_of_private_facts_leaves_no_trace(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from tests.worlds.busy_life import BUSY
 from tests.worlds.federation.forged import Forger
 from tests.worlds.private_questions import QUICK
 from tests.worlds.private_steps import Step, histories
+from tests.worlds.private_vectors import embedded_to_the_end
 from tests.worlds.private_worlds import Life, private_texts
 
 GRANTED = ["company", "public"]
@@ -137,6 +138,13 @@ def test_a_peer_gets_the_bytes_of_a_world_without_private_facts(history: list[St
 def test_a_busy_garden_is_nothing_to_a_peer(tmp_path: Path) -> None:
     with two_peered_lives(tmp_path, BUSY) as (told, untold):
         assert len(private_texts(told.life)) >= 6
+        assert different(told, untold) == []
+
+
+def test_the_meaning_of_private_facts_is_nothing_to_a_peer(tmp_path: Path) -> None:
+    with two_peered_lives(tmp_path, BUSY) as (told, untold):
+        for each in (told, untold):
+            assert embedded_to_the_end(each.life)
         assert different(told, untold) == []
 
 
