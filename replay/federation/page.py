@@ -31,6 +31,10 @@ class PageFault(Exception):
         self.detail = detail
 
 
+class AnotherNode(PageFault):
+    """Another node than the peer has signed: the peer's address leads to it."""
+
+
 class Awaited(Exception):
     """The stream is not at fault; it continues once something has arrived. The message says
     what."""

@@ -28,7 +28,13 @@ from engramlog.replay.federation.missing_payloads import (
     named_by,
     read_on,
 )
-from engramlog.replay.federation.page import PAGE_EVENTS_MAX, ClockAwaited, PageFault, StreamPage
+from engramlog.replay.federation.page import (
+    PAGE_EVENTS_MAX,
+    AnotherNode,
+    ClockAwaited,
+    PageFault,
+    StreamPage,
+)
 from engramlog.replay.federation.verification import (
     CheckedPage,
     check_page,
@@ -162,7 +168,7 @@ class _Round:
         self.waiting: dict[str, str] = {}
         self.due_us: list[int] = []
         self.broken: Exception | None = None
-        self.unanswered: PeerUnreachable | None = None
+        self.unanswered: AnotherNode | PeerUnreachable | None = None
         self.complete = True
         self._source = source
         self._here = here
@@ -196,13 +202,13 @@ class _Round:
                 self.faults[stream] = f"{WITHHELD}: {fault}"
                 reason = PageFault(WITHHELD, str(fault))
                 _hold(submit, self._peer, stream, reason, state, self._statement)
+        except (AnotherNode, PeerUnreachable) as fault:
+            self.unanswered = self.unanswered or fault
         except PageFault as fault:
             if not held:
                 proof, statement = self._proof(stream, fault)
                 self.faults[stream] = str(proof)
                 _hold(submit, self._peer, stream, proof, state, statement)
-        except PeerUnreachable as fault:
-            self.unanswered = self.unanswered or fault
         except PASSING:
             raise
         except Exception as fault:

@@ -23,7 +23,13 @@ from engramlog.eventlog.signing import SignedHeads, signature_fault
 from engramlog.projections.cid import cid_of
 from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.projections.writing.content_rules import content_fault
-from engramlog.replay.federation.page import PAGE_EVENTS_MAX, ClockAwaited, PageFault, StreamPage
+from engramlog.replay.federation.page import (
+    PAGE_EVENTS_MAX,
+    AnotherNode,
+    ClockAwaited,
+    PageFault,
+    StreamPage,
+)
 
 HEADER_BYTES_MAX = 16 * 1024
 ROTATIONS_MAX = 1_000
@@ -39,9 +45,13 @@ UNREADABLE = (
 
 def check_statement(statement: SignedHeads, peer: PeerRow) -> None:
     """Raises PageFault unless the peer signed the statement with a valid key: the known one, or a
-    later one by rotation."""
+    later one by rotation; AnotherNode if another node states it."""
     if statement.node_id != peer.node_id:
-        raise PageFault("signature", f"the heads are of {statement.node_id}, not {peer.node_id}")
+        raise AnotherNode(
+            "signature",
+            f"{statement.node_id} answers at the address of {peer.node_id}: if it has taken its "
+            "place, add it as a peer of its own",
+        )
     if len(statement.rotations) > ROTATIONS_MAX:
         raise PageFault("oversized", f"the heads name over {ROTATIONS_MAX} rotations")
     replaced = {rotation.previous_public_key for rotation in statement.rotations}

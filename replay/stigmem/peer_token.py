@@ -36,6 +36,8 @@ _REMEDIES = {
     "token_expired": _CLOCKS,
     "invalid_signature": f"if this node rotated its key over {ROTATIONS_CARRIED} times since the "
     "other knew it, revoke this node there, add and approve it again; its streams continue",
+    "invalid_sub": "another node answers there: if it has taken the peer's place, add it as a peer "
+    "of its own",
     "peer_not_approved": "it can go on once its operator approves this node",
 }
 

@@ -274,6 +274,22 @@ def test_a_stream_that_forks_is_held_with_both_statements(
     sound(live)
 
 
+def test_another_node_at_the_address_of_a_peer_holds_nothing(live: LiveNode, hostile: Make) -> None:
+    """As while a replica takes the place of its primary."""
+    peer, other = hostile(), hostile("another")
+    for each in (peer, other):
+        each.forger.state("its own")
+    replacing = other.forger.page(other.forger.stream(), 0, 10)
+    assert replacing is not None
+    peer.alter_page = lambda page: replace(page, statement=replacing.statement)
+    peer_id = peer.befriend(live)
+    told = until(lambda: str((detail(live, peer_id)["replay"] or {}).get("fault") or ""))
+    assert f"{other.forger.id} answers at the address of {peer.forger.id}" in told
+    assert held(live, peer_id) == {}
+    peer.alter_page = lambda page: page
+    until(lambda: texts(live) == {"its own"})
+
+
 @pytest.mark.parametrize(("count", "sort"), [(3, "equivocation"), (2, "rollback")])
 def test_another_or_an_earlier_head_is_held_with_both_statements(
     live: LiveNode, hostile: Make, count: int, sort: str
