@@ -100,8 +100,8 @@ class Route(Struct, frozen=True, kw_only=True):
 
     @property
     def description(self) -> str:
-        """The handler's docstring."""
-        return getdoc(self.handler) or ""
+        """The handler's docstring, without the exceptions that it raises."""
+        return (getdoc(self.handler) or "").partition("\n\nRaises:")[0]
 
     @property
     def changes(self) -> bool:

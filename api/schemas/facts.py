@@ -35,7 +35,7 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class AttestationBody(Model):
-    """The source's signature, by a registered agent key (see ``api/commands/attestations.py``)."""
+    """The source's signature, by a registered agent key (``docs/gardens.md``)."""
 
     key_id: str
     signature: str

@@ -62,6 +62,7 @@ def test_two_values_of_one_source_warn_and_usage_is_refused(data: Path) -> None:
     assert "give either a VALUE" in without.stderr
     nothing = engramlog("show", "user:nothing-at-all", "--data", data)
     assert (nothing.returncode, nothing.stdout) == (1, "")
+    assert "user:ann" in engramlog("show", "ann", "--data", data).stderr
 
 
 def test_a_terminal_obeys_no_stored_text(data: Path) -> None:

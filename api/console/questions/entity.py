@@ -57,7 +57,7 @@ def run_show(args: argparse.Namespace) -> int:
         print_json(page)
         return 0 if facts else 1
     if not facts:
-        raise CommandError(f"no facts about {args.entity}")
+        raise _nothing_about(args.entity)
     rows = [
         [
             fact["relation"], value_text(fact["value"]), f"{fact['confidence']:g}",
@@ -79,7 +79,7 @@ def run_history(args: argparse.Namespace) -> int:
     if args.json:
         return print_json(life)
     if not life["events"]:
-        raise CommandError(f"no facts about {args.entity}")
+        raise _nothing_about(args.entity)
     rows = [
         [
             day(each["received_at"]), each["kind"], *fact_text_of(each, fact_texts),
@@ -106,3 +106,8 @@ def stated(client: Client, entity: str, as_of: str | None) -> dict[str, tuple[st
     }  # fmt: skip
     facts: list[dict[str, Any]] = client.get("/v1/facts", query)["facts"]
     return {fact["id"]: (fact["relation"], value_text(fact["value"])) for fact in facts}
+
+
+def _nothing_about(entity: str) -> CommandError:
+    hint = "" if ":" in entity else f"; entities have names such as user:{entity}"
+    return CommandError(f"no facts about {entity}{hint}")

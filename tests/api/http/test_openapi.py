@@ -21,6 +21,12 @@ def test_every_field_and_parameter_has_a_description(document: dict[str, Any]) -
     assert silent == []
 
 
+def test_descriptions_of_routes_name_nothing_of_the_code(document: dict[str, Any]) -> None:
+    texts = [route["description"] for path in document["paths"].values() for route in path.values()]
+    assert len(texts) > 100
+    assert [text for text in texts if "Raises" in text or "ApiError" in text] == []
+
+
 def test_every_text_describes_something(document: dict[str, Any]) -> None:
     texts = field_texts()
     used = {
