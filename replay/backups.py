@@ -23,6 +23,7 @@ from engramlog.eventlog.errors import EventLogError, StorageFailed
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.signing import SignedHeads, sign_heads, signature_fault
 from engramlog.projections.tables.store import current_generation, new_generation, point_link
+from engramlog.replay.replication.state import PROMOTED_FILE, STATE_FILE
 from engramlog.replay.snapshot import copy_in_use
 from engramlog.replay.verify import verify_file
 
@@ -94,6 +95,10 @@ def _fill(
     for number, (name, source) in enumerate(sources):
         progress(name, number, len(sources))
         if _copied(directory, source, target / name):
+            copied.append(name)
+    for name in (STATE_FILE, PROMOTED_FILE):  # else a restored replica would be a primary
+        if (directory.path / name).exists():
+            shutil.copyfile(directory.path / name, target / name)
             copied.append(name)
     Identity.load(directory.path / "identity").backup(target / "identity")
     identity = Identity.load(target / "identity")

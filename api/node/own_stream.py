@@ -39,14 +39,19 @@ class OwnStream:
     def begin_epoch(self, clock: EpochClock) -> None:
         """Begin the identity's epoch, unless the log has it."""
         identity = self._identity
-        own = stream_name(identity.node_id, identity.epoch, NODE_STREAM)
-        if own in self._log.stream_heads():
+        heads = self._log.stream_heads()
+        epochs = [
+            epoch
+            for epoch in range(1, identity.epoch + 1)
+            if stream_name(identity.node_id, epoch, NODE_STREAM) in heads
+        ]
+        if identity.epoch in epochs:
             return
         begun: list[Command] = [
             shaped(identity, EpochStarted, public_key=identity.public_key_b64, clock=clock)
         ]
         before = promoted_state(self._folder)
-        if before is not None and identity.epoch == 1:
+        if before is not None and not epochs:
             begun.append(
                 ReplicaPromoted(
                     primary_node_id=before.node_id,

@@ -128,6 +128,32 @@ def test_a_stopped_replica_is_served_only_as_one_and_promoted_offline(tmp_path: 
     assert engramlog("import", lines, "--data", tmp_path / "replica").returncode == 0
 
 
+def test_a_backup_of_a_replica_restores_a_replica(tmp_path: Path) -> None:
+    restored = tmp_path / "restored"
+    with serving(tmp_path / "primary", "--no-auth") as primary:
+        key = replica_key(primary)
+        write(primary.client(), 0, 3)
+        replica = replica_of(primary.url, tmp_path / "replica", key).wait_ready()
+        assert engramlog("backup", tmp_path / "copy", "--data", replica.data).returncode == 0
+        assert engramlog("restore", tmp_path / "copy", "--data", restored).returncode == 0
+        assert "is a replica of" in engramlog("serve", "--data", restored).stderr
+        write(primary.client(), 3, 3)
+        assert_equal(primary, replica_of(primary.url, restored, key).wait_ready())
+        _STARTED[-1].stop()
+    assert engramlog("promote", "--data", restored).returncode == 0
+    assert promotions(restored) == 1
+    assert engramlog("backup", tmp_path / "promoted", "--data", restored).returncode == 0
+    again = tmp_path / "again"
+    assert engramlog("restore", tmp_path / "promoted", "--data", again).returncode == 0
+    assert promotions(again) == 1
+
+
+def promotions(data: Path) -> int:
+    counted = "SELECT count(*) FROM events WHERE kind = 'replica_promoted'"
+    found = engramlog("audit", "sql", counted, "--data", data, "--format", "json")
+    return json.loads(found.stdout)["rows"][0][0]
+
+
 def test_a_directory_that_cannot_be_a_replica_says_so(tmp_path: Path) -> None:
     with serving(tmp_path / "primary", "--no-auth") as primary:
         key = replica_key(primary)
