@@ -1,12 +1,10 @@
 """Two worlds that differ in the facts that a tombstone hides."""
 
-import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from unittest import mock
 from uuid import uuid4
 
 import msgspec
@@ -139,11 +137,9 @@ class Buried(Life):
 def two_graves(path: Path, history: Sequence[Step]) -> Generator[tuple[Buried, Buried]]:
     """The history, lived with its private steps and without them; both hide the entity. Receipts
     are off: each world would record them at other times."""
-    with mock.patch.dict(os.environ, {"STIGMEM_RECALL_RECEIPTS": "false"}):
-        private_life = Buried(path / "told", private=True)
+    private_life = Buried(path / "told", private=True, recall_receipts=False)
     try:
-        with mock.patch.dict(os.environ, {"STIGMEM_RECALL_RECEIPTS": "false"}):
-            neutral_life = Buried(path / "untold", private=False)
+        neutral_life = Buried(path / "untold", private=False, recall_receipts=False)
         try:
             for step in history:
                 recorded = private_life.take(step, 0)
