@@ -67,7 +67,7 @@ class Assertions:
             confidence=request.confidence,
             valid_from=request.valid_from,
             valid_until=request.valid_until,
-            derived_from=request.parents(),
+            derived_from=request.derived_from,
             write_mode=request.write_mode,
             garden_id=garden,
             attestation=attestation_of(context, request, given),
@@ -84,7 +84,7 @@ class Assertions:
         if not _has_read(self._context, request.scope):
             self._scopes.add(request.scope)
         elif request.write_mode != "summarize_with_provenance" or not _derives_from_scope(
-            self._context, request.parents(), request.scope
+            self._context, request.derived_from, request.scope
         ):
             raise coded(
                 "feedback_loop_provenance_required",

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from threading import Thread
-from types import TracebackType
-from typing import Any, Protocol, Self, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import anyio
 import uvicorn
+from anyio.abc import AsyncResource
 from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -151,7 +151,7 @@ class MessageSender(Protocol):
     async def aclose(self) -> None: ...
 
 
-class Answers:
+class Answers(AsyncResource):
     """The messages to the client, and which requests wait for theirs."""
 
     def __init__(self, outgoing: MessageSender) -> None:
@@ -187,17 +187,6 @@ class Answers:
 
     async def aclose(self) -> None:
         await self._outgoing.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
 
 def stdin_messages(answers: Answers) -> MemoryObjectReceiveStream[_Item]:

@@ -82,10 +82,6 @@ class AssertRequest(Model, extra="allow"):
             )
         return self
 
-    def parents(self) -> list[Parent]:
-        """``derived_from`` in the form of events."""
-        return self.derived_from
-
 
 def _parent(index: int, item: Any) -> Parent:
     """One parent: a hash, or an object with ``hash`` and optionally ``fact_id``."""
