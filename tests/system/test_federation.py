@@ -106,9 +106,11 @@ def test_without_a_grant_the_end_of_others_facts_waits(start: Start) -> None:
     assert "of a" in texts(a.client())
     name = b.client().get("/.well-known/stigmem")["node_id"]
     client = a.client(a.control.token)
-    granted = {"retract_foreign": True}
-    client.request("PUT", f"/v1/federation/peers/{name}/grants", body=granted)
+    peer = f"/v1/federation/peers/{name}"
+    assert client.get(peer)["waiting_ends"] == {"retracted": 1}
+    client.request("PUT", f"{peer}/grants", body={"retract_foreign": True})
     until(lambda: "of a" not in texts(a.client()))
+    assert client.get(peer)["waiting_ends"] == {}
 
 
 def test_a_revoked_peer_gets_nothing_more(start: Start) -> None:

@@ -23,6 +23,7 @@ from engramlog.projections.tables.peers.peers import (
     load_peer_streams,
 )
 from engramlog.projections.tables.peers.refused_events import RefusedRow, refused_of
+from engramlog.projections.tables.peers.remote_retractions import waiting_ends
 from engramlog.projections.writing.peer_commands import TakeForeignEnds
 from engramlog.replay.federation.declaration import fingerprint, wire_key
 
@@ -108,7 +109,8 @@ class ReplayedStream(Struct):
 
 
 class PeerDetail(PeerRecord):
-    """A peer with its grants, streams, replay and evidence."""
+    """A peer with its grants, streams, replay and evidence. ``waiting_ends``: how many facts here
+    it ended without effect, by how (``retracted``, ``set aside``, ``erased``)."""
 
     reason: str
     pubkey_fingerprint: str
@@ -116,6 +118,7 @@ class PeerDetail(PeerRecord):
     replay: ReplayState | None
     streams: list[ReplayedStream]
     refused: list[RefusedRow]
+    waiting_ends: dict[str, int]
     evidence: list[EquivocationEvidence]
 
 
@@ -216,6 +219,7 @@ async def get_peer(call: Call) -> PeerDetail:
             if each.node_id == row.node_id
         ],
         refused=reader.ask(refused_of, row.node_id, REFUSED_SHOWN),
+        waiting_ends=reader.ask(waiting_ends).get(row.node_id, {}),
         evidence=[each for each in reader.ask(load_evidence) if each.node_id == row.node_id],
     )
 

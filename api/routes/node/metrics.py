@@ -26,7 +26,7 @@ from engramlog.api.routes.recall.embeddings import status_of
 from engramlog.projections.tables.declared.subscriptions import load_subscriptions
 from engramlog.projections.tables.peers.peers import load_peer_streams
 from engramlog.projections.tables.peers.refused_events import count_refused
-from engramlog.projections.tables.peers.remote_retractions import waiting_claims
+from engramlog.projections.tables.peers.remote_retractions import waiting_ends
 from engramlog.projections.tables.store import unknown_events
 
 routes = Routes("node")
@@ -134,8 +134,8 @@ def _federation(call: Call) -> Iterator[Sample]:
         ),
         (
             "engramlog_foreign_claims_waiting",
-            "Ends of facts that other nodes stated and that have not taken effect here.",
-            reader.ask(waiting_claims),
+            "Facts here that other nodes ended, without effect here.",
+            sum(sum(each.values()) for each in reader.ask(waiting_ends).values()),
         ),
         (
             "engramlog_unknown_events",

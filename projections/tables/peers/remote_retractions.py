@@ -29,16 +29,21 @@ REMOTE_ENDS = frozenset({"foreign_ends", "resolutions"})
 
 _CLAIM = "INSERT OR IGNORE INTO foreign_ends VALUES (?,?,?,?,?,?,?,?)"
 _TAKEN = "DELETE FROM foreign_ends WHERE fact_id=? AND ending=?"
+_WITHOUT_EFFECT = f"""CASE claims.ending
+    WHEN 'retracted' THEN NOT EXISTS (
+        SELECT 1 FROM fact_retractions AS ended
+        WHERE ended.fact_id = claims.fact_id AND ended.cause = 'retraction')
+    WHEN 'set aside' THEN facts.set_aside = {LIVE}
+    ELSE 1 END"""
+"""Whether the claim's fact has not ended here in the claim's way. An erased fact has no row."""
+
 _EFFECTIVE = f"""
 SELECT claims.fact_id, claims.ending, claims.event_id, claims.origin, claims.conflict_id,
     claims.winner_id, claims.resolution_fact_id
 FROM foreign_ends AS claims
 JOIN fact_rows AS facts ON facts.id = claims.fact_id
 LEFT JOIN peers ON peers.node_id = claims.origin AND peers.state = 'active'
-WHERE claims.ending <> 'erased' AND CASE claims.ending WHEN 'retracted' THEN NOT EXISTS (
-        SELECT 1 FROM fact_retractions AS ended
-        WHERE ended.fact_id = claims.fact_id AND ended.cause = 'retraction')
-    ELSE facts.set_aside = {LIVE} END
+WHERE claims.ending <> 'erased' AND {_WITHOUT_EFFECT}
   AND (facts.origin = claims.origin
     OR (facts.stream = facts.origin || '/foreign' AND facts.received_from = claims.origin
       AND EXISTS (
@@ -162,6 +167,17 @@ def erased_elsewhere(
     }
 
 
-def waiting_claims(db: apsw.Connection) -> int:
-    """The number of claims that wait for their fact or for a grant."""
-    return int(query(db, "SELECT count(*) FROM foreign_ends")[0][0])
+_WAITING = f"""
+SELECT claims.origin, claims.ending, count(DISTINCT claims.fact_id)
+FROM foreign_ends AS claims JOIN fact_rows AS facts ON facts.id = claims.fact_id
+WHERE {_WITHOUT_EFFECT} GROUP BY claims.origin, claims.ending
+"""
+
+
+def waiting_ends(db: apsw.Connection) -> dict[str, dict[str, int]]:
+    """Of each node that stated ends without effect here: how many facts that this node holds, by
+    ``ending``. Claims about facts that never came, or that are erased here, do not count."""
+    found: dict[str, dict[str, int]] = {}
+    for origin, ending, count in query(db, _WAITING):
+        found.setdefault(origin, {})[ending] = count
+    return found

@@ -9,6 +9,7 @@ import pytest
 from engramlog.eventlog.kinds import PeerGrants, PeerStateSet, Value
 from engramlog.eventlog.signing import SignedHeads
 from engramlog.projections.tables.peers.peers import load_peer_streams
+from engramlog.projections.tables.peers.remote_retractions import waiting_ends
 from engramlog.projections.writing.commands import Done, EraseFacts
 from engramlog.projections.writing.peer_commands import TakeForeignEnds
 from engramlog.replay.federation.missing_payloads import ERASURE_WAIT_SECONDS
@@ -91,11 +92,28 @@ def test_a_node_names_a_peers_erasures_in_its_own_stream(three: Three) -> None:
     erased_by_another(a, b)
     pulled = c.pull(Link(c, b))
     assert (pulled.faults, pulled.waiting) == ({}, {})
+    assert c.node.reader.ask(waiting_ends) == {}, "the fact came erased"
     assert verify(c.node.log).fault is None
     assert shared_digests(c)[stream_of(b)] == shared_digests(b)[stream_of(b)]
     assert c.node.rebuild().digest == c.digests().local
     a.pull(Link(a, b))  # the erasure's own erasure changes nothing
     assert shared_digests(a)[stream_of(b)] == shared_digests(b)[stream_of(b)]
+
+
+def test_an_end_waits_only_for_facts_that_are_here(three: Three) -> None:
+    a, b, c = three
+    fact = state(b, "goes")
+    a.meet(c, PLAIN)
+    c.meet(a, PLAIN)
+    for member in (a, c):
+        member.pull(Link(member, b))
+    erase(a, fact)
+    c.pull(Link(c, a))
+    assert c.node.reader.ask(waiting_ends) == {a.id: {"erased": 1}}
+    b.pull(Link(b, a))
+    c.pull(Link(c, b))
+    assert fact not in c.node.reader.image.facts.slot_of
+    assert c.node.reader.ask(waiting_ends) == {}
 
 
 def test_a_stream_waits_for_an_erasure_from_another_peer(three: Three) -> None:
