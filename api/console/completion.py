@@ -28,7 +28,7 @@ complete -o filenames -F _engramlog engramlog
 
 def register(commands: Subcommands) -> None:
     parser = commands.add("completion", "print completions for a shell", run_completion, EXAMPLES)
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell to complete in")
 
 
 def run_completion(args: argparse.Namespace) -> int:

@@ -1,13 +1,16 @@
 """Every command once against real data: help, answers, exit codes, and one-line errors."""
 
+import argparse
 import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from engramlog.api.console.main import build_parser
 from engramlog.api.node.node import Node
 from tests.worlds.processes import engramlog, environment, fact, serving
 
@@ -95,6 +98,18 @@ def test_wrong_usage_is_exit_code_2(args: tuple[str, ...]) -> None:
     assert done.returncode == 2
     said = "engramlog: no command" if args == ("nonsense",) else "usage: engramlog"
     assert done.stderr.startswith(said)
+
+
+def test_every_argument_says_what_it_is() -> None:
+    def silent(parser: argparse.ArgumentParser) -> Iterator[str]:
+        for each in parser._actions:  # pyright: ignore[reportPrivateUsage]  # no other list
+            if isinstance(each.choices, dict):
+                for below in each.choices.values():
+                    yield from silent(below)
+            elif not each.help:
+                yield f"{parser.prog} {each.option_strings or each.dest}"
+
+    assert not [*silent(build_parser())]
 
 
 @pytest.mark.parametrize("group", [(), ("key",), ("replay",), ("decay",), ("identity",)])

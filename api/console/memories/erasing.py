@@ -65,10 +65,10 @@ HOLDS = table(
 def register(commands: Subcommands) -> None:
     group = commands.group("erase", "erase facts for good", ERASE_EXAMPLES)
     parser = group.add("fact", "erase facts by id", run_erase)
-    parser.add_argument("fact_ids", metavar="fact_id", nargs="+")
+    parser.add_argument("fact_ids", metavar="ID", nargs="+", help="the ids of the facts")
     _add_erasing(parser)
     parser = group.add("entity", "erase every fact about an entity", run_erase)
-    parser.add_argument("entity_uri")
+    parser.add_argument("entity_uri", metavar="ENTITY", help="such as user:bob")
     parser.add_argument(
         "--keep-mentions",
         action="store_true",
@@ -76,7 +76,9 @@ def register(commands: Subcommands) -> None:
     )
     _add_erasing(parser)
     parser = group.reaching("status", "where erasures stand", run_status)
-    parser.add_argument("erasure_id", nargs="?", help="one erasure (default: the newest)")
+    parser.add_argument(
+        "erasure_id", metavar="ID", nargs="?", help="one erasure (default: the newest)"
+    )
     group = commands.group("hold", "forbid erasing a fact or entity", HOLD_EXAMPLES)
     for name, text, held in (
         ("add", "forbid erasing", True),
@@ -84,16 +86,18 @@ def register(commands: Subcommands) -> None:
     ):
         parser = group.add(name, text, run_holds)
         target = parser.add_mutually_exclusive_group(required=True)
-        target.add_argument("--fact", metavar="ID")
-        target.add_argument("--entity", metavar="URI")
-        parser.add_argument("--reason", default="", metavar="TEXT")
+        target.add_argument("--fact", metavar="ID", help="the fact to hold")
+        target.add_argument("--entity", metavar="URI", help="the entity to hold")
+        parser.add_argument("--reason", default="", metavar="TEXT", help="a note for the log")
         add_target_arguments(parser, json=True)
         parser.set_defaults(held=held)
     group.reaching("list", "every legal hold", run_holds)
 
 
 def _add_erasing(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--reason", choices=REASONS, default="unspecified")
+    parser.add_argument(
+        "--reason", choices=REASONS, default="unspecified", help="kept in the log and the receipt"
+    )
     parser.add_argument(
         "--derived", action="store_true", help="also facts derived from erased ones"
     )

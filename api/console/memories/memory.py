@@ -25,6 +25,12 @@ _WORDS = ("original", "language", "memory_type", "emotion_score", "emotion_tags"
           "emotion_context", "importance_flags", "classification", "topic", "tier", "tags",
           "trust", "integrity", "credibility", "scope", "garden_id", "entity", "user_id",
           "confidence")  # fmt: skip
+_RATINGS = (
+    ("classification", "0..3", "0 public to 3 secret"),
+    ("trust", "0..3", "0 web or unknown, 1 peer, 2 self, 3 owner"),
+    ("integrity", "0..3", "0 verbatim to 3 compacted"),
+    ("credibility", "1..6", "1 confirmed to 5 improbable, 6 unknown"),
+)
 _NEEDED = ("translated", "original", "memory_type", "emotion_score", "user_id")
 
 
@@ -68,9 +74,8 @@ def _add_words(parser: argparse.ArgumentParser) -> None:
         ("--entity", "URI", "the entity (default: the owner)"),
     ):
         group.add_argument(flag, metavar=metavar, help=text)
-    for flag, metavar in (("classification", "0..3"), ("trust", "0..3"), ("integrity", "0..3"),
-                          ("credibility", "1..6")):  # fmt: skip
-        group.add_argument(f"--{flag}", type=int, metavar=metavar)
+    for flag, metavar, text in _RATINGS:
+        group.add_argument(f"--{flag}", type=int, metavar=metavar, help=text)
     group.add_argument("--confidence", type=float, metavar="0..1", help="default: 1")
     group.add_argument("--no-supersede", action="store_true", help="do not end older memories")
 

@@ -48,17 +48,21 @@ def register(commands: Subcommands) -> None:
         fields=lambda args: {**fields_of(args), "wait": args.erase},
     )
     parser = group.add("set", "hide an entity", hide)
-    parser.add_argument("entity_uri")
-    parser.add_argument("--scope", choices=TOMBSTONE_SCOPES, default="all")
-    parser.add_argument("--reason")
+    parser.add_argument("entity_uri", metavar="ENTITY", help="such as user:bob")
+    parser.add_argument(
+        "--scope", choices=TOMBSTONE_SCOPES, default="all", help="hide it only there (default: all)"
+    )
+    parser.add_argument("--reason", help="a note for the log")
     parser.add_argument("--legal-hold", action="store_true", help="forbid erasing it")
     parser.add_argument("--erase", action="store_true", help="also erase all its facts")
     add_target_arguments(parser, json=True)
     status = Request("GET /v1/tombstones/{entity_uri}", _show_status)
-    group.reaching("status", "the tombstones of an entity", status).add_argument("entity_uri")
+    group.reaching("status", "the tombstones of an entity", status).add_argument(
+        "entity_uri", metavar="ENTITY", help="such as user:bob"
+    )
     parser = group.add("revoke", "show an entity again", REVOKE)
-    parser.add_argument("tombstone_id")
-    parser.add_argument("--reason", required=True)
+    parser.add_argument("tombstone_id", metavar="ID", help="the tombstone's id, as listed")
+    parser.add_argument("--reason", required=True, help="a note for the log")
     add_target_arguments(parser, json=True)
     group.reaching("list", "tombstones, newest first", LIST)
 

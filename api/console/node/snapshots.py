@@ -46,9 +46,13 @@ def register(commands: Subcommands) -> None:
     )
     group.reaching("list", "snapshots, and whether a rebuild can start from them", LIST)
     parser = group.reaching("verify", "check files, chain and digests", run_verify)
-    parser.add_argument("position", type=int, nargs="?", help="one snapshot (default: all)")
+    parser.add_argument(
+        "position", metavar="POSITION", type=int, nargs="?", help="one snapshot (default: all)"
+    )
     parser.add_argument("--replay", action="store_true", help="rebuild it from the log and compare")
-    group.reaching("remove", "remove a snapshot", REMOVE).add_argument("position", type=int)
+    group.reaching("remove", "remove a snapshot", REMOVE).add_argument(
+        "position", metavar="POSITION", type=int, help="as listed"
+    )
 
 
 def run_take(args: argparse.Namespace) -> int:

@@ -39,7 +39,7 @@ def register(commands: Subcommands) -> None:
     group.reaching("list", "list the profiles", LIST)
 
     parser = group.reaching("show", "print a profile's document", run_show, json=False)
-    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("name", metavar="NAME", help="the profile, as listed")
     parser.add_argument(
         "--abmind-environment", action="store_true",
         help="with the numbers of abmind's variables, such as RECALL_SE_WAIT_MS",
@@ -48,7 +48,7 @@ def register(commands: Subcommands) -> None:
     done = says("profile {name} installed")
     install = Request("PUT /v1/profiles/{name}", done, fields=_document)
     parser = group.reaching("install", "install a profile", install, json=False)
-    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("name", metavar="NAME", help="its new name")
     parser.add_argument("file", metavar="FILE", help="its document; - is stdin")
 
 

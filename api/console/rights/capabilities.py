@@ -66,14 +66,14 @@ def register(commands: Subcommands) -> None:
     parser.add_argument("--description", help="a note for the list")
 
     parser = group.add("narrow", "derive a narrower token, without a node", run_narrow)
-    parser.add_argument("token", help="the token, or - to read it from stdin")
+    parser.add_argument("token", metavar="TOKEN", help="the token, or - to read it from stdin")
     _add_narrowing(parser)
     parser.add_argument("--expires", metavar="INSTANT", help="end of the derived token")
 
     parser = group.reaching(
         "inspect", "show a token's rights, and whether it is valid", run_inspect, json=False
     )
-    parser.add_argument("token", help="the token, or - to read it from stdin")
+    parser.add_argument("token", metavar="TOKEN", help="the token, or - to read it from stdin")
     parser.add_argument(
         "--offline", action="store_true", help="check signatures and expiry without any node"
     )
