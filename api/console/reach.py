@@ -51,12 +51,13 @@ def reach(
         with running:
             yield running
         return
-    if create and not is_data_directory(settings.data_dir):
+    new = create and not is_data_directory(settings.data_dir)
+    if new:
         print(f"engramlog: making the data directory {settings.data_dir}", file=sys.stderr)
     with ExitStack() as ahead:
         with loading_modules():
             if embedding in ("asked", "begun"):
-                ahead.enter_context(_model_loading(settings))
+                ahead.enter_context(_model_loading(settings, begins=new and embedding == "begun"))
             from engramlog.api.console.opening import HANDOVER_SECONDS_MAX, opened
 
         wait = HANDOVER_SECONDS_MAX if wait_seconds is None else wait_seconds
@@ -64,12 +65,17 @@ def reach(
             yield client
 
 
-def _model_loading(settings: Settings) -> AbstractContextManager[None]:
-    """Loads the bundled model beside all that opening a directory loads, which takes as long."""
+def _model_loading(settings: Settings, *, begins: bool) -> AbstractContextManager[None]:
+    """Loads the bundled model beside all that opening a directory loads, which takes as long.
+    ``begins``: the directory is new, and gets its model now."""
     from engramlog.projections.embedding.providers.bundled.model_process import started_ahead
+    from engramlog.projections.embedding.providers.models import MODELS
     from engramlog.projections.embedding.recipe import bundled_model
 
-    if settings.embedding.provider == "none":
+    named = settings.embedding
+    if named.provider == "none":
         return nullcontext()
     model = bundled_model(settings.data_dir)
+    if begins and named.provider in ("auto", "minilm") and named.model is None:
+        model = next(iter(MODELS["minilm"]))
     return nullcontext() if model is None else started_ahead(model)

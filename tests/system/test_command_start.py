@@ -54,13 +54,19 @@ def test_a_command_that_a_node_answers_loads_none_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "started"),
-    [(["recall", "who?"], ["before"]), (["remember", "tea"], ["before"]), (["facts"], [])],
+    ("command", "new", "started"),
+    [
+        (["recall", "who?"], False, ["before"]),
+        (["remember", "tea"], False, ["before"]),
+        (["remember", "tea"], True, ["before"]),
+        (["facts"], False, []),
+    ],
 )
 def test_the_model_loads_beside_the_modules_that_open_a_directory(
-    command: list[str], started: list[str], tmp_path: Path
+    command: list[str], new: bool, started: list[str], tmp_path: Path
 ) -> None:
-    Node.open(tmp_path, embedding=EmbeddingSettings(provider="minilm")).close()
+    if not new:
+        Node.open(tmp_path, embedding=EmbeddingSettings(provider="minilm")).close()
     code = (
         "import subprocess, sys\nfrom engramlog.api.console.main import main\n"
         "started = []\n"
