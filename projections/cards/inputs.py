@@ -106,8 +106,7 @@ def card_inputs(asked: AskedCard) -> CardInputs:
 
 
 def _contested_keys(view: View, slots: I32, disputed: Bool, member: Bool) -> list[int]:
-    """Keys with a disputed member and two values now: with ``valid_at``, the other fact of a
-    dispute may not be valid."""
+    """Keys with a disputed member and two values: a denied fact may have no other."""
     return [
         key
         for key in np.unique(view.key[slots[disputed & member]]).tolist()

@@ -148,9 +148,13 @@ class ColumnView:
         own = slots[(self.origin[slots] == origin) & (self.peer[slots] == peer)]
         return own if len(own) else slots
 
-    def unexpired_claims(self, slots: Slots, moment: Moment) -> Bool:
-        """Which facts are claims at the moment and have not expired."""
-        return self.claimed(slots, moment) & (self.valid_until[slots] > moment.valid_us)
+    def competing_claims(self, slots: Slots, moment: Moment) -> Bool:
+        """Which facts are claims at the moment and have not expired; with ``valid_at``, only those
+        that are valid then."""
+        competing = self.claimed(slots, moment) & (self.valid_until[slots] > moment.valid_us)
+        if moment.valid_at_us is not None:
+            competing &= self.valid_from[slots] <= moment.valid_at_us
+        return competing
 
     def claimed(self, slots: Slots, moment: Moment) -> Bool:
         """Which facts are claims at the moment, expired or not: asserted, not retracted, not set

@@ -16,9 +16,9 @@ from engramlog.projections.moment import Moment
 
 
 class _Key(Struct, frozen=True):
-    """The unexpired claims of a key. ``ages``: the higher, the later the claim's value was claimed
-    last, by claims that have expired too. ``opposed``: by value that one of a later value overlaps,
-    the place of its newest claim that it overlaps.
+    """The competing claims of a key. ``ages``: the higher, the later the claim's value was claimed
+    last, also by claims that do not compete now. ``opposed``: by value that one of a later value
+    overlaps, the place of its newest claim that it overlaps.
 
     Of two values, only the one whose last claim is older shows the conflict, so no pair shows
     twice.
@@ -37,8 +37,8 @@ class OpenValues:
         self._keys: dict[int, _Key] = {}
 
     def sides(self, slot: int) -> tuple[int, int] | None:
-        """The facts that now represent the later value and this fact's value, or None: a value has
-        expired, or the relation is now set-valued."""
+        """The facts that now represent the later value and this fact's value, or None: no
+        claim of a value competes, or the relation is now set-valued."""
         view = self._view
         if view.is_set_valued(int(view.relation[slot]), self._moment):
             return None
@@ -67,8 +67,8 @@ class OpenValues:
         np.maximum.at(last, value, view.hlc[slots])
         _, age = np.unique(last, return_inverse=True)
         ages = age[value].astype(np.int64)
-        unexpired = view.valid_until[slots] > self._moment.valid_us
-        slots, ages = slots[unexpired], ages[unexpired]
+        competing = view.competing_claims(slots, self._moment)
+        slots, ages = slots[competing], ages[competing]
         values = view.value[slots]
         validity = Validity(view.valid_from[slots], view.valid_until[slots], values)
         opposed = np.flatnonzero(highest_beside(validity, validity, ages) > ages)

@@ -4,7 +4,8 @@ It shows uncontradicted facts and the winner of a settled contradiction. Of an o
 value with strictly the highest effective confidence: confidence times trust in the source and in
 the peer that it came through. In a tie it shows every side. A source that states two of the values
 does not count; if no other is left, all sides are hidden. ``Prefer`` has other ways. Facts that are
-never valid at the same time do not contradict each other.
+never valid at the same time do not contradict each other; with ``valid_at``, only those valid then
+do.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def _contested_claims(
     else:
         standing = everything(view)
         standing = standing[view.crowded(standing)]
-    standing = standing[view.unexpired_claims(standing, moment)]
+    standing = standing[view.competing_claims(standing, moment)]
     standing = standing[authorization.mask(view, standing)]
     standing = standing[_in_contested_keys(view, standing)]
     standing = standing[~_are_set_valued(view, standing, moment)]

@@ -20,7 +20,7 @@ def are_contradicted(
     if not np.count_nonzero(crowded) and not view.denials:
         return lost
     many, flags = np.atleast_1d(slots), np.atleast_1d(lost)
-    asked = np.flatnonzero(crowded & view.unexpired_claims(slots, moment))
+    asked = np.flatnonzero(crowded & view.competing_claims(slots, moment))
     if len(asked):
         flags[asked] = _disputed(view, many[asked], moment, authorization)
     if view.denials:
@@ -54,7 +54,7 @@ def _disputed(view: View, slots: I32, moment: Moment, authorization: Authorizati
     single = np.flatnonzero([relation not in shared for relation in relations])
     siblings, lengths = view.key_lists(keys[single])
     group = np.repeat(single, lengths)
-    standing = view.unexpired_claims(siblings, moment)
+    standing = view.competing_claims(siblings, moment)
     standing &= authorization.mask(view, siblings)
     siblings, group = siblings[standing], group[standing]
     values = view.value[siblings]
@@ -95,7 +95,7 @@ def _is_disputed(view: View, slot: I32, moment: Moment, authorization: Authoriza
         return False
     siblings = view.key_slots(int(view.key[slot[0]]))
     siblings = siblings[authorization.mask(view, siblings)]
-    siblings = siblings[view.unexpired_claims(siblings, moment)]
+    siblings = siblings[view.competing_claims(siblings, moment)]
     values = view.value[siblings]
     mixed = bool((values[1:] != values[:-1]).any())
     return mixed and bool(view.are_rivals(slot, siblings).any())

@@ -219,6 +219,28 @@ def test_facts_valid_at_different_times_do_not_contradict(live: LiveNode) -> Non
     assert fourth["contradicted"]
 
 
+@pytest.mark.parametrize("source", ["agent:a", "agent:b"])
+@pytest.mark.parametrize("confidence", [0.5, 1.0])
+def test_with_valid_at_only_facts_valid_then_contradict(
+    live: LiveNode, source: str, confidence: float
+) -> None:
+    live.state(v="A", source="agent:a", confidence=0.5, valid_from="2020-01-01T00:00:00Z")
+    live.state(v="B", source=source, confidence=confidence, valid_from="2023-01-01T00:00:00Z")
+
+    def flags(valid_at: str) -> list[tuple[str, bool]]:
+        shown = listed(live, valid_at=valid_at)["facts"]
+        return [(each["value"]["v"], each["contradicted"]) for each in shown]
+
+    def conflicts(valid_at: str) -> int:
+        answer = live.call("GET", "/v1/conflicts", params={"valid_at": valid_at})
+        return len(answer.json()["conflicts"])
+
+    both = [("B", True), ("A", True)] if source == "agent:b" else []
+    assert flags("2021-06-01T00:00:00Z") == [("A", False)]
+    assert flags("2023-01-01T00:00:00Z") == ([("B", True)] if confidence == 1.0 else both)
+    assert [conflicts(f"{year}-06-01T00:00:00Z") for year in (2019, 2021, 2025)] == [0, 0, 1]
+
+
 def test_many_facts_give_the_same_answer_as_few(live: LiveNode) -> None:
     """Exceeds the bound below which keys are looked up one by one."""
     batch = [
