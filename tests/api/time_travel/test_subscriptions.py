@@ -104,6 +104,18 @@ def test_the_protocols_record(live: LiveNode) -> None:
     assert live.call("DELETE", path).json()["detail"]["code"] == "subscription_not_found"
 
 
+def test_an_idempotency_key_of_another_subscription_is_refused(live: LiveNode) -> None:
+    made = subscribe(live, idempotency_key="once")
+    other = subscribe(live, target="team")
+    for body in ({"target": "local"}, {"target": "team"}):
+        same = {"on_change": "wake", "delivery_address": "agent:me", "idempotency_key": "once"}
+        answer = live.call("POST", "/v1/subscriptions", json=same | body)
+        assert answer.status_code == 409
+        assert answer.json()["detail"]["code"] == "idempotency_conflict"
+    listed = live.call("GET", "/v1/subscriptions").json()["subscriptions"]
+    assert {each["id"] for each in listed} == {made["id"], other["id"]}
+
+
 def test_the_same_subscription_twice_is_one(live: LiveNode) -> None:
     made = subscribe(live)
     assert subscribe(live)["id"] == made["id"]

@@ -208,13 +208,11 @@ def _remove_alias(command: AliasSet, context: Context) -> Decision | Refused:
     return Decision([context.draft(AliasSet(raw_uri=command.raw_uri))])
 
 
-_SAME_SUBSCRIPTION = """
-SELECT subscription_id FROM subscriptions WHERE subscriber=? AND key_id IS ? AND idempotency_key=?
-"""
-_EQUAL_SUBSCRIPTION = """
-SELECT subscription_id FROM subscriptions
-WHERE subscriber=? AND key_id IS ? AND target=? AND on_change=? AND delivery_address=?
-  AND event_types=?
+_KNOWN_SUBSCRIPTION = """
+SELECT subscription_id, equal FROM (
+  SELECT *, (target, on_change, delivery_address, event_types)=(?, ?, ?, ?) AS equal
+  FROM subscriptions WHERE subscriber=? AND key_id IS ?)
+WHERE equal OR idempotency_key=? ORDER BY idempotency_key IS ? DESC LIMIT 1
 """
 _SUBSCRIPTIONS = "SELECT count(*) FROM subscriptions WHERE subscriber=?"
 _ENDED_SUBSCRIPTION = (
@@ -224,17 +222,20 @@ _ENDED_SUBSCRIPTION = (
 
 def subscribe(command: ask.Subscribe, context: Context) -> Decision | Refused:
     """A new subscription, or the existing one of the same API key with the same idempotency
-    key or content: a new API key does not inherit the rights of an old one."""
+    key or content: a new API key does not inherit the rights of an old one. Refuses an idempotency
+    key of other content."""
     made = command.subscription
     types = msgspec.json.encode(made.event_types).decode()
-    same = (made.target, made.on_change, made.delivery_address, types)
-    # No row has the key NULL.
+    content = (made.target, made.on_change, made.delivery_address, types)
     caller = (made.subscriber, made.key_id)
-    known = query_value(
-        context.db, _SAME_SUBSCRIPTION, (*caller, made.idempotency_key)
-    ) or query_value(context.db, _EQUAL_SUBSCRIPTION, (*caller, *same))
+    key = made.idempotency_key
+    known = query_one(context.db, _KNOWN_SUBSCRIPTION, (*content, *caller, key, key))
     if known is not None:
-        return Decision([], created=False, detail={"id": known})
+        name, equal = known
+        if not equal:
+            message = f"the key was used for another subscription, {name}"
+            return Refused("idempotency_conflict", message, "idempotency_key")
+        return Decision([], created=False, detail={"id": name})
     count = query_value(context.db, _SUBSCRIPTIONS, (made.subscriber,))
     if count >= command.most:
         return Refused("too_many_subscriptions", f"there are {count} already; end one first")
