@@ -231,7 +231,8 @@ WEIGHTS = {"recency": 1.0, "relevance": 0.0, "importance": 0.0}
 
 
 class SalienceContext(BaseModel):
-    """The inputs of salience besides the episode itself. Recency counts from the last access."""
+    """The inputs of salience besides the episode itself. Recency counts from the last access. An
+    absent weight is 0."""
 
     last_access_ts: datetime
     query_embedding: list[float] | None = None
@@ -259,9 +260,7 @@ class RuleBasedScorer:
                 last_access_us=instant_us(context.last_access_ts),
                 access_count=context.access_count,
                 rule_match_count=context.rule_match_count,
-                weights=salience.SalienceWeights(
-                    recency=context.weights.get("recency", WEIGHTS["recency"])
-                ),
+                weights=salience.SalienceWeights(recency=context.weights.get("recency", 0.0)),
                 tau_seconds=context.decay_tau_seconds,
                 frequency="mul",
             )

@@ -366,3 +366,11 @@ def test_salience_is_bounded_and_falls_with_age() -> None:
     assert scores == sorted(scores, reverse=True)
     assert scores[1] > scores[2] > scores[3]
     assert all(0.0 <= score <= 1.0 for score in scores)
+
+
+@pytest.mark.parametrize("weights", [{}, {"relevance": 1.0}, {"recency": 0.0}])
+def test_an_absent_weight_is_0(weights: dict[str, float]) -> None:
+    context = SalienceContext(
+        last_access_ts=datetime.now(UTC), access_count=20, rule_match_count=9, weights=weights
+    )
+    assert wait(RuleBasedScorer().score(Episode(id="e", content="x"), context)) == 0.0
