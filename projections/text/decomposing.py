@@ -20,8 +20,13 @@ def decomposed(form: Literal["NFD", "NFKD"], text: str) -> str:
     while start < length:
         end = min(start + PIECE, length)
         last = min(end + PIECE, length)
-        while end < last and unicodedata.combining(text[end]):
+        while end < last and _is_mark(form, text[end]):
             end += 1
         pieces.append(unicodedata.normalize(form, text[start:end]))
         start = end
     return "".join(pieces)
+
+
+def _is_mark(form: Literal["NFD", "NFKD"], character: str) -> bool:
+    """Whether it is sorted among the marks before it; some letters decompose into marks."""
+    return bool(unicodedata.combining(unicodedata.normalize(form, character)[0]))

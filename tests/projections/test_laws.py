@@ -145,7 +145,7 @@ MAY_NAME_ERASED = {
     # The reason of a merged memory names the memory it went into.
     "fact_retractions": {"reason"},
     # A fact keeps its parents: a dangling parent is valid.
-    "facts": {"derived_from"},
+    "fact_rows": {"derived_from"},
     # An event of deltas that also made other facts.
     "deltas": {"fact_id", "replaces", "retracted"},
     # The index of what erasures name.
