@@ -35,6 +35,8 @@ PAGE = 1_000
 OWNERS_LOOKED_AT = 100
 PINNED, UNPINNED = "pin", "unpin"
 """Rule ids of facts pinned and unpinned by hand."""
+AS_PINNED = "_pinned"
+"""A field of a pinned fact's payload on the node: what its delta has no place for."""
 _deltas: TypeAdapter[AnyDelta] = TypeAdapter(MemoryDelta)
 
 
@@ -149,8 +151,10 @@ class NodeFactStore(_NodeStore):
             raise ConsolidationRuleError(PINNED, "add", "lineage must be non-empty")
         first = fact.lineage[0]
         sources = first.get("source_episode_ids") or [first.get("triple_id") or fact.id]
+        beyond = fact.model_dump(mode="json", include={"lineage", "metadata"})
+        beyond["named"] = "id" in fact.payload
         delta = AddDelta(
-            fact_payload={**fact.payload, "id": fact.id},
+            fact_payload={**fact.payload, "id": fact.id, AS_PINNED: beyond},
             source_episode_ids=[str(each) for each in sources],
             promotion_ts=fact.pinned_at,
             rule_id=str(first.get("rule_id") or PINNED),
@@ -167,7 +171,7 @@ class NodeFactStore(_NodeStore):
         query = {"user": user, "agent": agent, "scope": self._scope}
         query |= {name: getattr(pattern, name) for name in ("subject", "predicate", "object")}
         found, _ = await self._requests.items("/v1/deltas/facts", "facts", query, maxsize, PAGE)
-        return [MemorisedFact.model_validate(each) for each in found]
+        return [_as_pinned(MemorisedFact.model_validate(each)) for each in found]
 
     async def unpin(self, fact_id: str) -> None:
         """See ``FactStore``. Raises FactConflictError if facts of several owners have the id."""
@@ -251,6 +255,16 @@ class NodeFactStore(_NodeStore):
             message = f"{name!r} is a fact of several users or agents: name them to the store"
             raise FactConflictError("scope_mismatch", message)
         return owners.pop() if owners else None
+
+
+def _as_pinned(found: MemorisedFact) -> MemorisedFact:
+    """A fact as it was pinned, if it was."""
+    beyond = found.payload.pop(AS_PINNED, None)
+    if beyond is None:
+        return found
+    if not beyond.pop("named"):
+        del found.payload["id"]
+    return found.model_copy(update=beyond)
 
 
 def _conflict(fault: ClientError, delta: AnyDelta) -> Exception | None:

@@ -234,6 +234,22 @@ def test_a_pinned_fact_comes_back_and_an_unpinned_one_does_not(
         wait(store.query(FactPattern(subject="self")))
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_pinned_fact_comes_back_as_it_was(memory: AsyncMemory, user: str, named: bool) -> None:
+    store = NodeFactStore(memory)
+    steps = [{"triple_id": "s|p|o", "promotion_ts": "2026-01-01"}, {"rule_id": "r"}]
+    given = {"subject": "self", "predicate": "drinks", "object": "tea", "note": "green"}
+    if named:
+        given["id"] = f"{user}-f"
+    pinned = fact(user, payload=given, lineage=steps, metadata={"seen": 2})
+    wait(store.pin(pinned))
+    wait(store.pin(pinned))
+    assert wait(store.query(FactPattern(user=user))) == [pinned]
+    surer = pinned.model_copy(update={"confidence": 0.9})
+    wait(store.pin(surer))
+    assert wait(store.query(FactPattern(user=user))) == [surer]
+
+
 def test_a_query_finds_all_facts_of_its_scope(
     memory: AsyncMemory, user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

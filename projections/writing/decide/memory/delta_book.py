@@ -29,8 +29,9 @@ SELECT d.delta_id, d.fact_id, d.retracted, f.source FROM deltas d
 LEFT JOIN fact_rows f ON f.id=d.fact_id AND f.received_from IS NULL
 WHERE d.delta_id IN (SELECT value FROM json_each(?)) AND d.peer IS NULL
 """
-_COLUMNS = """m.name, m.fact_id, m.user, m.agent, f.to_position, f.base_confidence, f.entity,
-    f.relation, f.value_type, f.value_v, f.source, f.received_from IS NULL, f.from_position"""
+_COLUMNS = """m.name, m.fact_id, m.user, m.agent, f.to_position, f.entity, f.relation,
+    f.value_type, f.value_v, f.base_confidence, f.source, f.received_from IS NULL,
+    f.from_position"""
 _NAMED = f"""
 SELECT {_COLUMNS} FROM json_each(?2) n
 CROSS JOIN memory_facts m ON m.partition=?1 AND m.name=n.value
@@ -67,13 +68,14 @@ class DeltaFact(Struct, gc=False):
     relation: str
     value_type: str
     value_v: str
+    confidence: float
     source: str
     ours: int = True
     position: int = LIVE
     fresh: bool = False
 
     def says(self, statement: StatedFact) -> bool:
-        """Whether the fact has exactly this content."""
+        """Whether the fact has exactly this content, of any confidence."""
         value = statement.value
         return (self.entity, self.relation, self.value_type, self.value_v) == (
             statement.entity,
@@ -109,11 +111,12 @@ class DeltaBook:
         rows = query(self._db, _NAMED, (partition, json_list(dict.fromkeys(_names(proposals)))))
         shown = self._readable(row[1] for row in rows)
         for row in rows:
-            name, fact_id, user, agent, end, base, *said = row
+            name, fact_id, user, agent, end, *said = row
             if fact_id not in shown:
                 continue
-            live = end == LIVE and base > 0.0
-            self._add(DeltaFact(name, fact_id, user, agent, live, *said))
+            fact = DeltaFact(name, fact_id, user, agent, end == LIVE, *said)
+            fact.live &= fact.confidence > 0.0
+            self._add(fact)
         sources = json_list({each: None for p in proposals for each in p.delta.source_episode_ids})
         hiding = context.image.tombstones.hiding
         self._hashes: dict[str, str] = {
@@ -223,7 +226,7 @@ class DeltaBook:
         name, place = statement.name or fact_id, proposal.place
         fact = DeltaFact(
             name, fact_id, place.user, place.agent, True, statement.entity, statement.relation,
-            value.type, value.v, proposal.source, fresh=True,
+            value.type, value.v, proposal.delta.confidence, proposal.source, fresh=True,
         )  # fmt: skip
         self._add(fact)
         self._fresh.setdefault((place, fact.entity, fact.relation), []).append(fact)

@@ -238,7 +238,8 @@ class _Batch:
             return ended, None
         if not self._book.may_end(standing.source, proposal):
             return ended, None
-        if standing.says(statement) and standing.source == proposal.source:
+        same = standing.says(statement) and standing.confidence == proposal.delta.confidence
+        if same and standing.source == proposal.source:
             return ended, standing if standing.ours else None
         return [*ended, standing], None
 
