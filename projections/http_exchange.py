@@ -5,8 +5,6 @@ a shared event loop. So another thread can end a wait, and a host that sends slo
 in its headers, blocks no thread. Redirects are not followed: a key goes only to its host.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import select

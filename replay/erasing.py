@@ -6,8 +6,6 @@ idempotent and needs no knowledge of the text, so an interrupted cleaning simply
 receipt is signed and recorded only after every step has passed.
 """
 
-from __future__ import annotations
-
 import base64
 import logging
 from collections.abc import Callable, Iterator

@@ -8,8 +8,6 @@ Green starts as a copy of the newest usable snapshot and replays only the rest. 
 blue, green is built again from the first event of the log.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing

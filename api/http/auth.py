@@ -1,7 +1,5 @@
 """Callers with their rights: of a key, of the machine's own command line, without either."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from aiohttp import web

@@ -1,8 +1,6 @@
 """Runs audit statements over files made for a caller's rights and a moment; the next statement with
 the same reuses them."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import subprocess

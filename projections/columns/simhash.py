@@ -6,8 +6,6 @@ without stop-words, a plane per term (BLAKE2b), repeated words weighted by ``1 +
 and ties decided by a separate plane.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re

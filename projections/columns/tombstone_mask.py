@@ -1,18 +1,15 @@
 """Which facts tombstones hide: a column of bits per entity, tested before all counting."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
 from engramlog.projections.arrays import I8, I32, Bool
+from engramlog.projections.columns.fact_columns import ColumnView
 from engramlog.projections.interner import Interner
 from engramlog.projections.normalization import SCOPES
-
-if TYPE_CHECKING:
-    from engramlog.projections.columns.fact_columns import ColumnView
 
 _BIT = {scope: 1 << number for number, scope in enumerate(SCOPES)}
 _BIT_OF_NUMBER = np.array([*(_BIT[scope] for scope in SCOPES), 0], dtype=np.uint8)

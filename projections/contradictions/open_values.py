@@ -3,8 +3,6 @@
 A list of conflicts asks for value after value of one key, so each key is looked at once.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from msgspec import Struct
 

@@ -8,8 +8,6 @@ never valid at the same time do not contradict each other; with ``valid_at``, on
 do.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from engramlog.projections.arrays import I32, I64, Bool

@@ -1,7 +1,5 @@
 """Which matcher of a rule an episode satisfies, and the texts from its match."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ A pattern with several open repeats (``.*a.*b``) can take minutes on a text that
 own, which the system ends after ``SEARCH_SECONDS`` of processor time. The others run here.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -4,8 +4,6 @@ Every statement that answers a caller includes the rights. ``of_partition`` and 
 rights are for the node's own work (passes of rules, decisions).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 

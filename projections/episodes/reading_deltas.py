@@ -1,7 +1,5 @@
 """Questions about deltas: applied, rejected and quarantined, and the facts from them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -4,24 +4,20 @@ An episode or delta is hidden like its facts: if a tombstone hides an entity of 
 may not read them. For classifications both count as internal. Texts are not searched for names.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.columns.tombstone_mask import Hiding
+from engramlog.projections.episodes.episode import Episode
 from engramlog.projections.episodes.stating import entity_of
+from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import kept_from
 from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.normalization import normalize_uri
-
-if TYPE_CHECKING:
-    from engramlog.projections.authorization import Authorization
-    from engramlog.projections.columns.tombstone_mask import Hiding
-    from engramlog.projections.episodes.episode import Episode
-    from engramlog.projections.image.view import View
 
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _list = msgspec.json.Decoder(list[str]).decode

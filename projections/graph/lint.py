@@ -6,27 +6,22 @@ will), ``orphan`` (an entity without live facts), ``broken_ref`` (a ref to an en
 facts) and ``namespacing`` (a relation without a namespace).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import I32, Bool
+from engramlog.projections.authorization import Authorization
 from engramlog.projections.contradictions.conflicts import conflicts
 from engramlog.projections.graph.neighbors import relations_matching
+from engramlog.projections.image.reader import Reader
+from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import known, live, saying
-from engramlog.projections.moment import NO_END, format_instant
+from engramlog.projections.moment import NO_END, Moment, format_instant
 from engramlog.projections.normalization import is_reserved
-
-if TYPE_CHECKING:
-    from engramlog.projections.authorization import Authorization
-    from engramlog.projections.image.reader import Reader
-    from engramlog.projections.image.view import View
-    from engramlog.projections.moment import Moment
 
 Check: TypeAlias = Literal["contradiction", "stale", "orphan", "broken_ref", "namespacing"]
 Severity: TypeAlias = Literal["error", "warning", "info"]

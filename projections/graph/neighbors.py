@@ -5,24 +5,19 @@ by then; walks follow it in both directions. Edges from peers are for callers wi
 permission. A hub costs only a few comparisons per edge.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import F64, I32, Bool
+from engramlog.projections.authorization import Authorization
 from engramlog.projections.graph.smallest_names import first_names
+from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import live
+from engramlog.projections.moment import Moment
 from engramlog.projections.normalization import EVERY_SCOPE, SCOPES, matches_label
 from engramlog.projections.rights.trust_formula import RECEIVED
-
-if TYPE_CHECKING:
-    from engramlog.projections.authorization import Authorization
-    from engramlog.projections.image.view import View
-    from engramlog.projections.moment import Moment
 
 DEPTH_MAX = 3
 PAGE_SIZE_MAX = 200

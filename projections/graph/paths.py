@@ -1,18 +1,13 @@
 """Short paths between entities along ref facts, newest edges first (abmind's S8)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import I32
+from engramlog.projections.image.view import View
 from engramlog.projections.normalization import entity_display
-
-if TYPE_CHECKING:
-    from engramlog.projections.image.view import View
 
 JOINED_EDGES_MAX = 2_048
 """Edges at each end of two-hop paths, the newest: a hub has more than anyone reads."""

@@ -7,25 +7,21 @@ So answer, counts and cost are the same for an absent fact and a hidden one. Sou
 wire 5.4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from msgspec import Struct
 
+from engramlog.eventlog.kinds import Parent
 from engramlog.projections.arrays import I32
+from engramlog.projections.authorization import Authorization
 from engramlog.projections.columns.fact_columns import cid_number
+from engramlog.projections.image.reader import Reader
+from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import known
+from engramlog.projections.moment import Moment
 from engramlog.projections.tables.facts.fact_rows import FactRow
-
-if TYPE_CHECKING:
-    from engramlog.eventlog.kinds import Parent
-    from engramlog.projections.authorization import Authorization
-    from engramlog.projections.image.reader import Reader
-    from engramlog.projections.image.view import View
-    from engramlog.projections.moment import Moment
 
 DEPTH_MAX = 5
 NODES_MAX = 5_000

@@ -1,20 +1,14 @@
 """A scope in numbers at a moment, with its most confident facts (wire 2.2)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import I32, Bool
+from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.contradicted_facts import are_contradicted
+from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import live
-
-if TYPE_CHECKING:
-    from engramlog.projections.authorization import Authorization
-    from engramlog.projections.image.view import View
-    from engramlog.projections.moment import Moment
+from engramlog.projections.moment import Moment
 
 CONFIDENCE_DECIMALS = 6
 

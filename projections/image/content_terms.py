@@ -4,21 +4,16 @@ The lexicon reads entity path, relation and value as one text; this subtracts th
 names.
 """
 
-from __future__ import annotations
-
 import threading
 from array import array
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engramlog.projections.arrays import I32
+from engramlog.projections.columns.fact_columns import ColumnView
+from engramlog.projections.interner import Interner
 from engramlog.projections.text.terms import uri_path
-
-if TYPE_CHECKING:
-    from engramlog.projections.columns.fact_columns import ColumnView
-    from engramlog.projections.interner import Interner
 
 
 class NameTerms:

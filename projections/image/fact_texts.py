@@ -4,15 +4,15 @@ Content: value and keywords. Original: the user's own words. Anywhere: entity pa
 content. Facts share names and values, so each is stored once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
+from engramlog.eventlog.kinds import FactAttributes
 from engramlog.projections.arrays import I32, Bool
+from engramlog.projections.columns.fact_columns import ColumnView
 from engramlog.projections.columns.growing_dict import present_entries
 from engramlog.projections.columns.substring_index import (
     Folded,
@@ -20,13 +20,9 @@ from engramlog.projections.columns.substring_index import (
     occurrences,
     strip_diacritics,
 )
+from engramlog.projections.interner import Interner
+from engramlog.projections.moment import Moment
 from engramlog.projections.text.terms import uri_path
-
-if TYPE_CHECKING:
-    from engramlog.eventlog.kinds import FactAttributes
-    from engramlog.projections.columns.fact_columns import ColumnView
-    from engramlog.projections.interner import Interner
-    from engramlog.projections.moment import Moment
 
 Which = Literal["content", "original"]
 History = dict[int, list[tuple[int, "FactAttributes"]]]

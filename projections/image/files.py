@@ -5,8 +5,6 @@ a copy: a torn, damaged or unfitting file is removed, and the image is loaded fr
 erasure removes all files, so that no erased text survives in one.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 import threading

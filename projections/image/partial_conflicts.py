@@ -5,26 +5,22 @@ the newest. For such keys the projector makes the rows again from the readable f
 the others did not exist.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import apsw
 import numpy as np
 from msgspec import Struct
 
+from engramlog.eventlog.log import ReadableLog
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import OPEN_CLASS, Authorization
+from engramlog.projections.image.view import View
 from engramlog.projections.tables.conflicts.contradictions import (
     ContradictionsProjector,
     facts_alone,
 )
 from engramlog.projections.tables.database import json_list, query
 from engramlog.projections.tables.erasing import events_at
-
-if TYPE_CHECKING:
-    from engramlog.eventlog.log import ReadableLog
-    from engramlog.projections.image.view import View
 
 _CHOSEN = "from_position IN (SELECT value FROM json_each(?))"
 _ROWS = "SELECT {columns} FROM conflicts ORDER BY from_position DESC, conflict_id DESC"

@@ -4,31 +4,26 @@ For a question about one entity, the answer carries that entity's card beside th
 other questions, a profile may let an entity's card replace its facts (the fast path).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
 from engramlog.projections.arrays import I32
+from engramlog.projections.cards.content import Card
 from engramlog.projections.cards.inputs import AskedCard
 from engramlog.projections.cards.rows import summary_of_card
+from engramlog.projections.cards.source import CardSource, Served
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.recall.answer import Recalled
+from engramlog.projections.recall.plan import Plan
 from engramlog.projections.recall.ranking.packing import ESTIMATORS
+from engramlog.projections.recall.ranking.scoring import Scored
 from engramlog.projections.recall.ranking.selecting import Rows, Selected
+from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.tables.facts.cards import CARD_CONFIDENCE, CardKey
-
-if TYPE_CHECKING:
-    from engramlog.projections.cards.content import Card
-    from engramlog.projections.cards.source import CardSource, Served
-    from engramlog.projections.recall.plan import Plan
-    from engramlog.projections.recall.ranking.scoring import Scored
-    from engramlog.projections.recall.request_facts import Survey
 
 STALE_FACTS_MAX = 10
 """Raw facts beside a stale card (seed §20.4.4)."""

@@ -1,20 +1,14 @@
 """Filters of a request, applied before any stage: relation, source, and abmind's filters (its seed:
 time, topic, tier, emotion)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 from msgspec import Struct
 
+from engramlog.eventlog.kinds import FactAttributes
 from engramlog.projections.arrays import Bool
+from engramlog.projections.image.view import View
 from engramlog.projections.memories.attribute_rules import PLAIN
-
-if TYPE_CHECKING:
-    from engramlog.eventlog.kinds import FactAttributes
-    from engramlog.projections.image.view import View
-    from engramlog.projections.moment import Moment
+from engramlog.projections.moment import Moment
 
 _GROUPS = {
     "positive": "joy pride excitement relief gratitude love hope humor",

@@ -5,24 +5,19 @@ They are a function of the view, the moment and the filters. Only expiry depends
 result is valid from one expiry to the next.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import I32, Bool
+from engramlog.projections.authorization import Authorization
 from engramlog.projections.graph.neighbors import hidden_relations
+from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import expiry_around, live_mask
-from engramlog.projections.moment import NO_END
-
-if TYPE_CHECKING:
-    from engramlog.projections.authorization import Authorization
-    from engramlog.projections.image.view import View
-    from engramlog.projections.moment import Moment
-    from engramlog.projections.recall.filters import Filters
+from engramlog.projections.moment import NO_END, Moment
+from engramlog.projections.recall.filters import Filters
 
 DERIVED_MAX = 4_096
 """Cached derivations per set of facts."""

@@ -4,19 +4,22 @@ request → authorise → plan → stages → gate → fuse → factors → dive
 is as of the given Moment; the only clock is the stopwatch passed in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from engramlog.projections.arrays import I32, Bool
 from engramlog.projections.ascending import among
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.cards.source import CardSource
+from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.image.contradicted_facts import are_contradicted
+from engramlog.projections.image.view import View
+from engramlog.projections.moment import Moment
 from engramlog.projections.recall.answer import RecallAnswer, Recalled
 from engramlog.projections.recall.card_results import EntityCard, entity_card, fast_path
 from engramlog.projections.recall.conversation.called_names import read_as, renamed
@@ -42,14 +45,7 @@ from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.request_facts import Survey, survey
 from engramlog.projections.recall.stages.candidates import Candidates, StageOutcome
 from engramlog.projections.recall.stages.running import run_stages
-
-if TYPE_CHECKING:
-    from engramlog.projections.authorization import Authorization
-    from engramlog.projections.cards.source import CardSource
-    from engramlog.projections.embedding.semantics import Semantics
-    from engramlog.projections.image.view import View
-    from engramlog.projections.moment import Moment
-    from engramlog.projections.tables.declared.aliases import AliasBook
+from engramlog.projections.tables.declared.aliases import AliasBook
 
 
 def recall(

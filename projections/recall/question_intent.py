@@ -7,23 +7,19 @@ counted over the survivors: the facts that this caller may read at this moment a
 request's filters.
 """
 
-from __future__ import annotations
-
 from functools import reduce
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
 from engramlog.projections.columns.substring_index import strip_diacritics
+from engramlog.projections.image.fact_texts import Which
 from engramlog.projections.recall.keywords import entries_of, own_words, words_of
+from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.fuzzy_search import PIECE_MIN
-
-if TYPE_CHECKING:
-    from engramlog.projections.image.fact_texts import Which
-    from engramlog.projections.recall.request import RecallRequest
-    from engramlog.projections.recall.request_facts import Survey
 
 SkipReason = Literal["no-informative-terms"]
 NO_INFORMATIVE_TERMS: SkipReason = "no-informative-terms"

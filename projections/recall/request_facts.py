@@ -7,28 +7,23 @@ every candidate and every walked edge must pass.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
 
 from engramlog.projections.arrays import F64, I32, Bool
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.image.contradicted_facts import are_contradicted
+from engramlog.projections.image.view import View
+from engramlog.projections.interner import Interner
+from engramlog.projections.moment import Moment
+from engramlog.projections.recall.conversation.context import ConversationContext
 from engramlog.projections.recall.filters import Filters
 from engramlog.projections.recall.matching_facts import Surviving, surviving
-from engramlog.projections.recall.request import LIMIT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from engramlog.projections.authorization import Authorization
-    from engramlog.projections.embedding.semantics import Semantics
-    from engramlog.projections.image.view import View
-    from engramlog.projections.interner import Interner
-    from engramlog.projections.moment import Moment
-    from engramlog.projections.recall.conversation.context import ConversationContext
-    from engramlog.projections.recall.request import RecallRequest
-    from engramlog.projections.tables.declared.aliases import AliasBook
+from engramlog.projections.recall.request import LIMIT, RecallRequest
+from engramlog.projections.tables.declared.aliases import AliasBook
 
 
 class Gate(Struct, frozen=True):

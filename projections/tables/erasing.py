@@ -7,8 +7,6 @@ touched keys again (``Refolding``). A rebuild meets only the header and the ``fa
 and gives the same rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Protocol, runtime_checkable
 

@@ -1,7 +1,5 @@
 """The searched text of a fact, and the terms into which FTS5 splits it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

@@ -5,8 +5,6 @@ below are the commands whose shape differs from the recorded event. Callers vali
 command first; the writer decides whether it may happen.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct

@@ -6,17 +6,11 @@ Without it, a caller's write is refused, and a value that another log already ho
 plain content.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from engramlog.eventlog.kinds import Value
+from engramlog.projections.authorization import Authorization
 from engramlog.projections.writing.commands import CommandRefused, Refused
-
-if TYPE_CHECKING:
-    from engramlog.projections.authorization import Authorization
 
 INSTRUCTION_PERMISSION = "instruction:write"
 

@@ -1,7 +1,5 @@
 """Commands about episodes, summaries, deltas and memories (see ``commands``)."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field

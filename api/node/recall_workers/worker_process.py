@@ -1,7 +1,5 @@
 """One recall worker as the serving process sees it: the process, and the socket to it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

@@ -3,10 +3,7 @@
 Only survivors count: facts that the caller may not read make no conversation and no speaker.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,9 +18,7 @@ from engramlog.projections.recall.conversation.layouts import (
     are_talk,
     layouts,
 )
-
-if TYPE_CHECKING:
-    from engramlog.projections.recall.request_facts import Survey
+from engramlog.projections.recall.request_facts import Survey
 
 ENTITY_BASE = 1 << 62
 """A talk from here on is an entity's, plus its number; a smaller one is a voice."""

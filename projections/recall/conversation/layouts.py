@@ -8,21 +8,15 @@ or one of the relations is a machine's, as in ``user_said`` and ``assistant_said
 Only survivors count: facts that the caller may not read decide nothing.
 """
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engramlog.projections.arrays import I8, I32, I64, Bool
 from engramlog.projections.ascending import distinct, ranges
 from engramlog.projections.columns.judged_numbers import JudgedNumbers
-from engramlog.projections.image.view import VOICE_BASE
-
-if TYPE_CHECKING:
-    from engramlog.projections.image.view import View
-    from engramlog.projections.recall.request_facts import Survey
+from engramlog.projections.image.view import VOICE_BASE, View
+from engramlog.projections.recall.request_facts import Survey
 
 PLAIN, CHANNEL, TRANSCRIPT, SESSIONS = range(4)
 """``SESSIONS`` is a transcript of several sources, each a conversation."""

@@ -9,11 +9,8 @@ and stay.
 Only survivors count: an unreadable speaker is no speaker.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
@@ -21,15 +18,13 @@ from msgspec import Struct
 from engramlog.projections.arrays import F32, F64, I32, Bool
 from engramlog.projections.ascending import among, distinct
 from engramlog.projections.columns.names.entity_names import words_of
+from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.graph.smallest_names import with_most
 from engramlog.projections.normalization import entity_display
 from engramlog.projections.recall.conversation.channels import said_by
 from engramlog.projections.recall.conversation.layouts import TRANSCRIPT, are_speech, layouts
+from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.text.stop_words import STOP_WORDS
-
-if TYPE_CHECKING:
-    from engramlog.projections.embedding.semantics import Semantics
-    from engramlog.projections.recall.request_facts import Survey
 
 SAID_MIN = 5
 """Facts under one relation in one source that make an entity a speaker."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,10 +20,8 @@ from engramlog.projections.recall.conversation.speakers import (
     without,
     without_speakers,
 )
+from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.text.stop_words import STOP_WORDS
-
-if TYPE_CHECKING:
-    from engramlog.projections.recall.request_facts import Survey
 
 WORDS_MAX = 8
 FIRST_WORDS_MAX = 16

@@ -5,19 +5,14 @@ one. The longest chain counts: a conclusion is no surer than its longest way fro
 Cycles and long chains end at ``HOPS_MAX``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engramlog.projections.arrays import I32, I64
 from engramlog.projections.image.visible_facts import known
-
-if TYPE_CHECKING:
-    from engramlog.projections.recall.request_facts import Survey
+from engramlog.projections.recall.request_facts import Survey
 
 HOPS_MAX = 5
 LOOKUPS_MAX = 20_000

@@ -1,19 +1,14 @@
 """The input of abmind's scores and factors: each fact's attributes, feedback and recalls as of the
 Moment, one array per property."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import F64, I32, I64, Bool
 from engramlog.projections.moment import DAY_US
-
-if TYPE_CHECKING:
-    from engramlog.projections.recall.request_facts import Survey
+from engramlog.projections.recall.request_facts import Survey
 
 
 class Memories(Struct, frozen=True):

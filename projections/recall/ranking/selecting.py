@@ -1,10 +1,7 @@
 """From scores to packed facts: order, diversity, budget, and the parents of derived facts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -27,9 +24,6 @@ from engramlog.projections.recall.ranking.scoring import Scored
 from engramlog.projections.recall.ranking.ties import ranking
 from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.tables.facts.fact_rows import FactRow
-
-if TYPE_CHECKING:
-    pass
 
 Rows = Callable[[Sequence[int]], list[FactRow]]
 """Rows of the facts asserted at these positions, in that order."""

@@ -1,18 +1,14 @@
 """Which of two facts with equal scores comes first. Smaller keys come first; age ends every tie,
 the older first."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from engramlog.projections.arrays import F64, I32, I64
+from engramlog.projections.image.view import View
 from engramlog.projections.memories.summary_naming import RELATION
-
-if TYPE_CHECKING:
-    from engramlog.projections.image.view import View
 
 
 def _period(view: View, slots: I32) -> I64:

@@ -1,12 +1,11 @@
 """Stages by name, for profiles."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
+from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages import (
     bridge,
     dates,
@@ -20,9 +19,6 @@ from engramlog.projections.recall.stages import (
     summaries,
 )
 from engramlog.projections.recall.stages.candidates import Candidates
-
-if TYPE_CHECKING:
-    from engramlog.projections.recall.request_facts import Survey
 
 
 class Stage(Struct, frozen=True):

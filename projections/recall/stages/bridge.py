@@ -7,11 +7,9 @@ relative score ``r`` that ``n`` facts hold. Facts of conversations neither lend 
 this way: they have their context, and name each other often.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -19,11 +17,9 @@ from msgspec import Meta, Struct
 from engramlog.projections.arrays import F64, I32, Bool
 from engramlog.projections.ascending import among, distinct, places
 from engramlog.projections.recall.conversation.conversations import conversations
+from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled, best_indices
 from engramlog.projections.text.stop_words import STOP_WORDS
-
-if TYPE_CHECKING:
-    from engramlog.projections.recall.request_facts import Survey
 
 LEADING = 20
 """How many of each stage's best hits are compared."""

@@ -5,11 +5,9 @@ over the days between; an ended fact covers the time until ``valid_until``. Cand
 of earlier stages, and the newest other facts of exactly that time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -17,11 +15,9 @@ from msgspec import Meta, Struct
 from engramlog.projections.arrays import F64, I32, I64
 from engramlog.projections.moment import DAY_US, NO_END
 from engramlog.projections.recall.conversation.conversations import times
+from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
 from engramlog.projections.text.named_dates import named_dates
-
-if TYPE_CHECKING:
-    from engramlog.projections.recall.request_facts import Survey
 
 YEARS_MAX = 60
 """How many years are tried for a date without one, the latest first."""

@@ -8,20 +8,16 @@ that of the ``nearest`` facts and ``m`` its product with the question. A fact th
 counts as if it resembled the mean as they do on average.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import F32, F64, I32
+from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.embedding.vectors.in_memory import COSINE_DECIMALS
+from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import best_indices
-
-if TYPE_CHECKING:
-    from engramlog.projections.embedding.semantics import Semantics
-    from engramlog.projections.recall.request_facts import Survey
 
 LENGTH_MIN = 1e-3
 """The least length of a vector without the common part."""

@@ -4,11 +4,9 @@ The candidates are the facts behind the edges. Only edges that the caller may re
 make a word known, lead anywhere, or count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import combinations
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -17,11 +15,9 @@ from engramlog.projections.arrays import I32
 from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.graph.paths import Path, edges_of, paths_between
 from engramlog.projections.normalization import normalize_uri
+from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
 from engramlog.projections.text.scripts import is_unspaced
-
-if TYPE_CHECKING:
-    from engramlog.projections.recall.request_facts import Survey
 
 WORDS_MAX = 64
 """Words of a question that are looked up."""

@@ -8,26 +8,22 @@ y exchanged, then in overlapping windows, some of which survive a typing error. 
 that finds a fact is its origin. All statistics are counted over the survivors.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import F64, I32
 from engramlog.projections.columns.substring_index import beginning, strip_diacritics
+from engramlog.projections.image.fact_texts import Which
 from engramlog.projections.recall.factors.memory_features import load_memories
 from engramlog.projections.recall.keywords import Cutting, Keywords, keywords_of
+from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.bm25_product import Product, bm25_product
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
 from engramlog.projections.recall.stages.fuzzy_search import FuzzySearch, Hit
-
-if TYPE_CHECKING:
-    from engramlog.projections.image.fact_texts import Which
-    from engramlog.projections.recall.request_facts import Survey
 
 BY_LETTERS: tuple[tuple[str, Which], ...] = (
     ("trigram_en", "content"),

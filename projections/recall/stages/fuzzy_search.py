@@ -1,25 +1,20 @@
 """The searches of ``fuzzy``: phrases of stems, and pieces of text. Each returns its best hits, by
 BM25 over the survivors."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import F64, I32, I64
 from engramlog.projections.columns.substring_index import strip_diacritics
+from engramlog.projections.image.fact_texts import Which
 from engramlog.projections.recall.keywords import swapped, windows
+from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import best_indices
 from engramlog.projections.recall.stages.tally import Tally
-
-if TYPE_CHECKING:
-    from engramlog.projections.image.fact_texts import Which
-    from engramlog.projections.recall.request_facts import Survey
 
 K1 = 1.2
 B = 0.75

@@ -6,10 +6,8 @@ through its hit may be reached from another seed. Out-degrees count visible edge
 the request's entity, or the entities that the query names and those of the best earlier hits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -18,10 +16,8 @@ from engramlog.projections.arrays import F64, I32, I64
 from engramlog.projections.ascending import distinct
 from engramlog.projections.graph.neighbors import LOOKUPS_MAX, Reached, best_edges, expand
 from engramlog.projections.normalization import normalize_uri
+from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
-
-if TYPE_CHECKING:
-    from engramlog.projections.recall.request_facts import Survey
 
 ENTITIES_PER_HOP_MAX = 256
 """Entities expanded and scored per hop, best edges first."""

@@ -6,30 +6,26 @@ once, in sorted order. If the profile has a ``context``, ``tf`` and ``length`` i
 neighbours'.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from itertools import compress
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import F64, I32
 from engramlog.projections.ascending import among, places
+from engramlog.projections.image.view import View
 from engramlog.projections.recall.conversation.channels import said_by
+from engramlog.projections.recall.conversation.context import ConversationContext
 from engramlog.projections.recall.conversation.conversations import surroundings
 from engramlog.projections.recall.conversation.shares import Shares, shares
 from engramlog.projections.recall.conversation.speakers import capitalised_words
+from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates, best_indices
 from engramlog.projections.recall.stages.tally import Tally, looked_up
 from engramlog.projections.text.stop_words import without_stop_words
-
-if TYPE_CHECKING:
-    from engramlog.projections.image.view import View
-    from engramlog.projections.recall.conversation.context import ConversationContext
-    from engramlog.projections.recall.request_facts import Survey
 
 TERMS_MAX = 64
 """The most terms of a query that are searched."""

@@ -5,19 +5,17 @@ Handing a stage to another thread costs more processor time than a brief stage o
 the calling thread runs these while it waits for the others.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
 from engramlog.projections.embedding.errors import EmbeddingError
+from engramlog.projections.recall.profile import Filled, StageChoice
 from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages import STAGES
 from engramlog.projections.recall.stages.candidates import (
@@ -27,9 +25,6 @@ from engramlog.projections.recall.stages.candidates import (
     StageOutcome,
     Status,
 )
-
-if TYPE_CHECKING:
-    from engramlog.projections.recall.profile import Filled, StageChoice
 
 BRIEF_FACTS_MAX = 250_000
 """Over more facts, brief stages too get a thread of their own, and stop at their deadline."""

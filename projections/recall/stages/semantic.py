@@ -6,10 +6,8 @@ share of the score is for what the fact alone says (see ``distinct``). Facts who
 missing are left to the other stages, and the stage's outcome gives their number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -19,6 +17,7 @@ from engramlog.projections.arrays import F32, F64, I32, I64
 from engramlog.projections.ascending import among
 from engramlog.projections.ascending import places as places_in
 from engramlog.projections.cards.inputs import slots_of_key
+from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.embedding.vectors.in_memory import COSINE_DECIMALS
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.recall.conversation.conversations import surroundings
@@ -28,13 +27,10 @@ from engramlog.projections.recall.conversation.speakers import (
     question_vector,
 )
 from engramlog.projections.recall.conversation.subject_names import without_names
+from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled, best_indices
 from engramlog.projections.recall.stages.distinct import Own, distinct_cosines
 from engramlog.projections.tables.facts.cards import CardKey
-
-if TYPE_CHECKING:
-    from engramlog.projections.embedding.semantics import Semantics
-    from engramlog.projections.recall.request_facts import Survey
 
 COMPARED_MIN = 6_000
 """Up to this many survivors are all compared exactly. Of more, only those that a sketch of the

@@ -5,24 +5,19 @@ does. Version 2 weighs the question's words by how few survivors hold them (``ln
 fact's signature never depends on other facts.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import I32
 from engramlog.projections.columns.simhash import StillSigning, sign_v1, sign_v2, similarities
+from engramlog.projections.image.view import View
+from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled, best_indices
 from engramlog.projections.text.stop_words import without_stop_words
-
-if TYPE_CHECKING:
-    from engramlog.projections.image.view import View
-    from engramlog.projections.recall.request_facts import Survey
-
 
 MULTIPLIER = 2_654_435_761
 MODULUS = 2_147_483_647

@@ -6,10 +6,8 @@ few entities have. Two kinds of its facts do not count: what it says in a conver
 about it, and one whose value is its display name says nothing new.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -27,11 +25,9 @@ from engramlog.projections.recall.conversation.subject_names import (
     PUNCTUATION_MAX,
     WORDS_MAX,
 )
+from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
 from engramlog.projections.recall.stages.graph import named_entities, newest_facts
-
-if TYPE_CHECKING:
-    from engramlog.projections.recall.request_facts import Survey
 
 LEADING = 50
 """How many of each stage's best hits are looked at for values that name their entity."""

@@ -5,12 +5,10 @@ take turns, so that none takes all places; each begins with its newest periods. 
 one period with the same beginning only the first counts.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -19,12 +17,10 @@ from msgspec import Meta, Struct
 from engramlog.projections.arrays import I32
 from engramlog.projections.memories.summary_naming import Period, period_of_entity
 from engramlog.projections.recall.keywords import entries_of, own_words
+from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates
 from engramlog.projections.text.stop_words import STOP_WORDS
-
-if TYPE_CHECKING:
-    from engramlog.projections.recall.request import RecallRequest
-    from engramlog.projections.recall.request_facts import Survey
 
 KEYWORDS_MAX = 64
 BEGINNING = 80

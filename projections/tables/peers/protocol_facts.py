@@ -6,8 +6,6 @@ its content, with the foreign node's clock reading, time and name in the header:
 wrapping. The first wrapping applies, later ones change nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 

@@ -4,17 +4,11 @@ Allowed: the fact's source, a key that covers the source, a node's ``admin``, an
 the fact's garden. ``docs/ending-facts.md`` has the table.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from engramlog.projections.authorization import Authorization
 from engramlog.projections.tables.declared.garden_directory import MODERATING_ROLES, WRITING_ROLES
 from engramlog.projections.writing.commands import CommandRefused, Refused
+from engramlog.projections.writing.decide.context import Context
 from engramlog.projections.writing.decide.declared.gardens import WRITE_FORBIDDEN, role_of
-
-if TYPE_CHECKING:
-    from engramlog.projections.authorization import Authorization
-    from engramlog.projections.writing.decide.context import Context
 
 
 def check_source(rights: Authorization | None, source: str) -> None:

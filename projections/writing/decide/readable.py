@@ -4,22 +4,16 @@ The memory image knows every published fact, and masks it as for reads. Facts th
 stated come from the tables: they have no tombstone yet, and no review.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engramlog.projections.authorization import OPEN_CLASS
+from engramlog.projections.authorization import OPEN_CLASS, Authorization
 from engramlog.projections.image.view import View
 from engramlog.projections.normalization import normalize_ref
 from engramlog.projections.tables.database import json_list, query
 from engramlog.projections.tables.facts.attributes import cleared_rows
-
-if TYPE_CHECKING:
-    from engramlog.projections.authorization import Authorization
-    from engramlog.projections.writing.decide.context import Context
+from engramlog.projections.writing.decide.context import Context
 
 _FRESH = """
 SELECT id, entity, scope, garden_id, value_type, value_v, source FROM fact_rows AS facts

@@ -3,14 +3,12 @@
 Roles come from the writing transaction, so a removed member cannot write any more.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import msgspec
 
 from engramlog.eventlog.kinds import GardenCreated, GardenDeleted, GardenRole
+from engramlog.projections.authorization import Authorization
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query_one
 from engramlog.projections.tables.declared.garden_directory import (
@@ -21,9 +19,6 @@ from engramlog.projections.tables.declared.garden_directory import (
 from engramlog.projections.writing import commands as ask
 from engramlog.projections.writing.commands import CommandRefused, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
-
-if TYPE_CHECKING:
-    from engramlog.projections.authorization import Authorization
 
 _SLUG = f"SELECT 1 FROM gardens WHERE slug=? AND to_position={LIVE}"
 _TAKEN = "SELECT 1 FROM gardens WHERE id=?"

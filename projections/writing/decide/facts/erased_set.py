@@ -1,7 +1,5 @@
 """Which facts an erasure covers: the named ones, and all their copies."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable
 

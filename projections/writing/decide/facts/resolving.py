@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -11,6 +11,7 @@ from msgspec import Struct
 from engramlog.eventlog.event import Draft, fact_partition
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import ConflictResolved, FactAsserted, FactAttributes, Value
+from engramlog.projections.authorization import Authorization
 from engramlog.projections.cid import with_cid
 from engramlog.projections.image.rival_values import Validity, have_rivals
 from engramlog.projections.memories.attribute_rules import PLAIN
@@ -24,9 +25,6 @@ from engramlog.projections.writing.decide.context import Context, Decision, Key
 from engramlog.projections.writing.decide.declared.gardens import check_touching
 from engramlog.projections.writing.decide.readable import readable
 from engramlog.projections.writing.instruction_sources import as_content, check_instruction
-
-if TYPE_CHECKING:
-    from engramlog.projections.authorization import Authorization
 
 _CONFLICT = """
 SELECT entity, relation, scope, garden_id, fact_id, to_position, resolved_position

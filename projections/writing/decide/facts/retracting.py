@@ -1,13 +1,12 @@
 """Ending and denying facts: by a record of confidence 0, by id, or by content (wire 5.2)."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engramlog.eventlog.event import Draft, fact_partition
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactAsserted, FactDenied, FactRetracted, Value
+from engramlog.projections.authorization import Authorization
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.conflicts.denials import is_denial
 from engramlog.projections.tables.database import query, query_one
@@ -22,9 +21,6 @@ from engramlog.projections.writing.commands import (
 from engramlog.projections.writing.decide.authority import check_ending, covers_scope
 from engramlog.projections.writing.decide.context import Context, Decision, Key
 from engramlog.projections.writing.decide.readable import readable, sees_all
-
-if TYPE_CHECKING:
-    from engramlog.projections.authorization import Authorization
 
 RETRACTION_TARGETS_MAX = 10_000
 
