@@ -35,7 +35,7 @@ from engramlog.projections.episodes.delta import (
 )
 from engramlog.projections.episodes.episode import FactPattern, MemoryFact
 from engramlog.projections.episodes.provenance_bundle import ProvenanceError
-from engramlog.projections.episodes.recounting import as_text, matches, memory_fact
+from engramlog.projections.episodes.stating import as_text, matches, memory_fact
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import kept_from, live
 from engramlog.projections.memories.place import MemoryPlace

@@ -53,7 +53,7 @@ def make_plan(profile: Profile, request: RecallRequest) -> Plan:
         ),
         depth=profile.depth if request.depth is None else request.depth,
         lambda_mmr=lambda_mmr,
-        diverse=lambda_mmr < 1.0 and (request.entity is None or diversity.entity_centric),
+        diverse=lambda_mmr < 1.0 and request.entity is None,
         limit=limit,
         token_budget=UNBOUNDED if packing.by == "count" else request.token_budget,
     )

@@ -110,7 +110,6 @@ class DiversityChoice(_Part, frozen=True):
     similarity: str = "jaccard"
     pool: Annotated[int, Meta(ge=1, le=POOL_MAX)] = 200
     scale: Literal["raw", "max"] = "max"
-    entity_centric: bool = False
 
 
 class PackingChoice(_Part, frozen=True):

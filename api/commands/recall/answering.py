@@ -6,11 +6,18 @@ from uuid import uuid4
 import numpy as np
 
 from engramlog.api.answers.recall.outcome import RecallOutcome
-from engramlog.api.answers.recall.short_answers import compact_answer, facts_answer, roomy
 from engramlog.api.answers.sanitizer_modes import screen
 from engramlog.api.commands.recall.question import ask, hint_of
 from engramlog.api.commands.recall.receipts import receipt_of
-from engramlog.api.commands.recall.shapes import explaining, response_of, shown_records, unexplained
+from engramlog.api.commands.recall.shapes import (
+    compact_answer,
+    explaining,
+    facts_answer,
+    response_of,
+    roomy,
+    shown_records,
+    unexplained,
+)
 from engramlog.api.commands.request_context import ReadingContext
 from engramlog.api.commands.tombstones import notices_in_recall
 from engramlog.api.http.bodies import encoded

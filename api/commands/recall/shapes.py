@@ -7,8 +7,16 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from engramlog.api.answers.compact_facts import packed_lines, statement
 from engramlog.api.answers.fact_record import FactRecord, wire_moment
-from engramlog.api.answers.recall.recall_answer import EmbeddingUsed, RecallResponse, StageRun
+from engramlog.api.answers.recall.recall_answer import (
+    EmbeddingUsed,
+    RecalledLines,
+    RecallResponse,
+    ScoredShortFact,
+    ShortRecords,
+    StageRun,
+)
 from engramlog.api.answers.recall.recalled_facts import encoded_each, flat_facts, scored_facts
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.answers.sanitizer_modes import Screen, for_model
@@ -18,7 +26,7 @@ from engramlog.api.commands.memory_cards import memory_card_of
 from engramlog.api.commands.request_context import ReadingContext
 from engramlog.api.http.bodies import parse_json, validated
 from engramlog.api.http.errors import coded, entry, prefixed, unprocessable
-from engramlog.api.schemas.recall import RecallBody, RecallQuery
+from engramlog.api.schemas.recall import TOKEN_BUDGET_MAX, RecallBody, RecallQuery
 from engramlog.eventlog.kinds import FactAttributes
 from engramlog.projections.moment import format_instant
 from engramlog.projections.normalization import EVERY_SCOPE, SCOPES
@@ -35,6 +43,8 @@ from engramlog.projections.tables.facts.attributes import PLAIN
 from engramlog.projections.text.sanitizing import FREE_TEXTS, clean, stripped
 
 GET_DEPTH_MAX = 2
+NOTHING = "The memory holds nothing on this."
+WEAK = "Weak evidence: none of these may answer the question."
 
 
 def body_of_query(query: RecallQuery) -> RecallBody:
@@ -259,3 +269,54 @@ def _shown(attributes: FactAttributes, record: FactRecord) -> FactAttributes:
     silent = record.sanitizer_redacted
     texts = {name: "" if silent else serve(getattr(attributes, name)) for name in FREE_TEXTS}
     return msgspec.structs.replace(attributes, **texts)
+
+
+def roomy(body: RecallBody) -> RecallBody:
+    """The question with twice its budget. Lines are shorter than the values that the profile
+    counts; packing the lines applies the budget again."""
+    return body.model_copy(update={"token_budget": min(2 * body.token_budget, TOKEN_BUDGET_MAX)})
+
+
+def compact_answer(
+    body: RecallBody, found: RecallAnswer, records: list[FactRecord], extra: dict[str, Any]
+) -> tuple[RecallAnswer, RecalledLines]:
+    """One text within the budget, and the answer reduced to its facts."""
+    hint = extra["hint"]
+    notes = [] if found.results else [NOTHING]
+    notes += [WEAK] if found.results and found.weak_evidence else []
+    notes += [hint["message"]] if hint else []
+    notes += extra["warnings"]
+    text = packed_lines(records, body.token_budget, notes)
+    kept = tuple(found.results[index] for index in text.kept)
+    found = msgspec.structs.replace(
+        found,
+        results=kept,
+        tokens_used=text.tokens,
+        truncated=found.truncated or len(kept) < len(records),
+    )
+    return found, RecalledLines(text.text, len(kept), **_around(body, found, extra))
+
+
+def facts_answer(
+    body: RecallBody, found: RecallAnswer, records: list[FactRecord], extra: dict[str, Any]
+) -> ShortRecords:
+    """Each fact once, with its score."""
+    facts = [
+        ScoredShortFact(*statement(record), score=each.score)
+        for record, each in zip(records, found.results, strict=True)
+    ]
+    return ShortRecords(facts, **_around(body, found, extra))
+
+
+def _around(body: RecallBody, found: RecallAnswer, extra: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "total_scored": found.total_scored,
+        "token_budget": body.token_budget,
+        "tokens_used": found.tokens_used,
+        "truncated": found.truncated,
+        "weak_evidence": found.weak_evidence,
+        "moment": wire_moment(found.moment),
+        "receipt_id": extra["receipt_id"],
+        "hint": extra["hint"],
+        "warnings": extra["warnings"],
+    }

@@ -1,7 +1,6 @@
 """The log as replicas copy it, and a replica's promotion."""
 
 import asyncio
-from typing import Any
 
 from aiohttp import web
 from msgspec import Struct
@@ -10,7 +9,6 @@ from pydantic import Field
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
-from engramlog.api.node.node_status import status_of_node
 from engramlog.api.schemas.values import Model, Position
 from engramlog.replay.replication.page import PAGE_EVENTS_MAX, Diverged, encode_page, read_page
 
@@ -27,15 +25,6 @@ class ReplicatedEventsQuery(Model, extra="forbid"):
     hash: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
     limit: int = Field(default=PAGE_EVENTS_MAX, ge=1, le=PAGE_EVENTS_MAX)
     wait_s: float = Field(default=0.0, ge=0.0, le=WAIT_SECONDS_MAX)
-
-
-class ReplicationStatus(Struct):
-    """The node's role: ``primary``, or ``replica`` with its state."""
-
-    role: str
-    node_id: str
-    position: int
-    replica: dict[str, Any] | None
 
 
 class Promoted(Struct):
@@ -83,20 +72,6 @@ async def events(call: Call, query: ReplicatedEventsQuery) -> web.Response:
     except Diverged as fault:
         raise coded("replication_diverged", str(fault)) from fault
     return web.Response(body=body, content_type=PAGE_TYPE)
-
-
-@routes.add("GET /v1/replication", permission="admin")
-async def status(call: Call) -> ReplicationStatus:
-    """Whether the node is a primary or a replica, and a replica's state."""
-    node = call.node
-    status = status_of_node(node)
-    replica = status.get("replica")
-    return ReplicationStatus(
-        role="primary" if replica is None else "replica",
-        node_id=node.node_id,
-        position=status["position"],
-        replica=replica,
-    )
 
 
 @routes.add("POST /v1/replication/promote", permission="admin")

@@ -185,8 +185,6 @@ FACTORS: dict[str, Factor] = {
     "uncited": Factor(own.Uncited, own.uncited, needs=_OWN),
     "core_tier": Factor(own.Lifted, own.core_tier, (1.0, 2.0), _OWN),
     "credibility": Factor(own.Credible, own.credibility, (1.0, 2.0), _OWN),
-    "own_trust": Factor(own.OwnTrust, own.own_trust, needs=_OWN),
-    "recency_linear": Factor(own.Linear, own.recency_linear, (0.0, 1.5), _OWN),
     "age_fade": Factor(own.AgeFade, own.age_fade, needs=_OWN),
     "strong_floor": Factor(own.Strong, own.strong_floor, (0.0, 2.0)),
     "refute_weak": Factor(own.Refuted, own.refute_weak, needs=frozenset({"cosine"})),

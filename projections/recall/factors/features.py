@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -10,30 +11,34 @@ from msgspec import Struct
 
 from engramlog.projections.arrays import F64, I32, I64, Bool
 from engramlog.projections.image.contradicted_facts import are_contradicted
+from engramlog.projections.image.visible_facts import known
 from engramlog.projections.moment import DAY_US
 from engramlog.projections.recall.conversation.channels import machine_said
-from engramlog.projections.recall.factors.lineage import derivation_depth
 from engramlog.projections.recall.factors.memory_features import Memories, load_memories
 from engramlog.projections.recall.request import Situation
+from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates
 
 if TYPE_CHECKING:
     from engramlog.projections.recall.ranking.fusion import Fused
-    from engramlog.projections.recall.request_facts import Survey
 
 Need = Literal["memories", "cosine", "speakers"]
+
+HOPS_MAX = 5
+LOOKUPS_MAX = 20_000
+"""Facts read for one request; longer chains end there."""
 
 
 class Features(Struct, frozen=True):
     """Properties of each candidate at the Moment.
 
-    ``age_days`` is never negative. ``derivation_depth`` counts hops to an underived fact (see
-    ``lineage``). ``terms`` are those of the lexicon. ``asking`` is the share of the value in
-    questions, in [0, 1]. ``instant_us`` is the Moment's, ``situation`` the caller's. ``raw``: the
-    stages' scores by stage, 0 for facts that a stage did not find. ``strong``: strong hits by a
-    stage's own rule, and ``cosine``: of the fact's vector with the question's (NaN without a
-    vector); None if no stage can tell. ``memories`` and ``machine`` (said by an assistant or a
-    tool, see ``machine_names``) are loaded only for factors that need them.
+    ``age_days`` is never negative. ``derivation_depth`` counts hops to an underived fact. ``terms``
+    are those of the lexicon. ``asking`` is the share of the value in questions, in [0, 1].
+    ``instant_us`` is the Moment's, ``situation`` the caller's. ``raw``: the stages' scores by
+    stage, 0 for facts that a stage did not find. ``strong``: strong hits by a stage's own rule, and
+    ``cosine``: of the fact's vector with the question's (NaN without a vector); None if no stage
+    can tell. ``memories`` and ``machine`` (said by an assistant or a tool, see ``machine_names``)
+    are loaded only for factors that need them.
     """
 
     age_days: F64
@@ -113,3 +118,65 @@ def _cosines(survey: Survey, slots: I32) -> F64 | None:
     if embedded.any():
         cosines[embedded], _ = semantics.vectors.cosines(query, slots[embedded])
     return cosines
+
+
+def derivation_depth(survey: Survey, slots: I32) -> I64:
+    """How many hops lie between each fact and an underived one (seed §20.6.3), at most
+    ``HOPS_MAX``, which also ends cycles.
+
+    Only ancestors visible to the request at its Moment count, so a hidden parent looks like an
+    absent one. The longest chain counts: a conclusion is no surer than its longest way from an
+    observation.
+    """
+    depths: I64 = np.zeros(len(slots), dtype=np.int64)
+    if not survey.view.has_derivations:
+        return depths
+    levels: list[dict[int, tuple[int, ...]]] = []
+    frontier: Sequence[int] = [n for n in slots.tolist() if survey.view.parents(n)]
+    looked_at = 0
+    while frontier and len(levels) < HOPS_MAX and looked_at < LOOKUPS_MAX:
+        levels.append(_visible_parents(survey, frontier))
+        looked_at += len(frontier)
+        reached = {each for parents in levels[-1].values() for each in parents}
+        frontier = [each for each in sorted(reached) if survey.view.parents(each)]
+    below: dict[int, int] = {}
+    for level in reversed(levels):
+        below = {
+            child: 1 + max(below.get(parent, 0) for parent in parents)
+            for child, parents in level.items()
+            if parents
+        }
+    for index, slot in enumerate(slots.tolist()):
+        depths[index] = below.get(slot, 0)
+    return depths
+
+
+def _visible_parents(survey: Survey, children: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    """By child: the newest visible fact for each content that it was derived from, of the child's
+    node if that stated it."""
+    view = survey.view
+    candidates: dict[int, I32] = {}
+    for child in children:
+        for number in view.parents(child):
+            if number not in candidates:
+                candidates[number] = view.cid_slots(number)
+    if not candidates:
+        return {}
+    everyone: I32 = np.unique(np.concatenate(list(candidates.values())))
+    visible = set(known(view, survey.authorization, survey.moment, everyone).tolist())
+    shown: dict[int, I32] = {}
+    for number, found in candidates.items():
+        seen = [slot for slot in found.tolist() if slot in visible]
+        if seen:
+            shown[number] = np.array(seen, dtype=np.int32)
+
+    @cache
+    def newest(number: int, voice: tuple[int, int]) -> int:
+        return int(view.by_age(view.of_voice(shown[number], voice))[-1])
+
+    links: dict[int, tuple[int, ...]] = {}
+    for child in children:
+        voice = view.voice(child)
+        numbers = view.parents(child)
+        links[child] = tuple(newest(number, voice) for number in numbers if number in shown)
+    return links

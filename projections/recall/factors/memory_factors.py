@@ -15,7 +15,7 @@ from engramlog.projections.moment import DAY_US, HOUR_US
 from engramlog.projections.recall.enrichment import GENERAL
 from engramlog.projections.recall.factors.features import Features
 from engramlog.projections.recall.factors.memory_features import Memories
-from engramlog.projections.recall.stages.bm25_product import CREDIBLE, by_age, by_trust
+from engramlog.projections.recall.stages.bm25_product import CREDIBLE
 
 SPACED_MIN = 2
 """The least recalls with an interval between them."""
@@ -88,20 +88,6 @@ class Credible(_Part, frozen=True):
 
     value: Lift = 1.25
     at_most: Annotated[int, Meta(ge=1, le=6)] = CREDIBLE
-
-
-class OwnTrust(_Part, frozen=True):
-    """The value at trust 0; trust 3 has 1."""
-
-    floor: Share = 0.5
-
-
-class Linear(_Part, frozen=True):
-    """Days until the floor, the floor, and what a point of emotion adds to one."""
-
-    days: Annotated[float, Meta(gt=0)] = 365.0
-    floor: Share = 0.3
-    emotion: Small = 0.1
 
 
 class AgeFade(_Part, frozen=True):
@@ -195,18 +181,6 @@ def core_tier(features: Features, parameters: Lifted) -> F64:
 def credibility(features: Features, parameters: Credible) -> F64:
     """More than 1 for confirmed facts."""
     return np.where(_own(features).credibility <= parameters.at_most, parameters.value, 1.0)
-
-
-def own_trust(features: Features, parameters: OwnTrust) -> F64:
-    """By the trust in the fact's attributes (``source_trust`` is the node's own)."""
-    return by_trust(_own(features).trust, parameters.floor)
-
-
-def recency_linear(features: Features, parameters: Linear) -> F64:
-    """Falls in a straight line to the floor; strong emotion may raise it above 1."""
-    own = _own(features)
-    feeling = 1.0 + parameters.emotion * np.abs(own.emotion)
-    return by_age(own.age_days, parameters.days, parameters.floor) * feeling
 
 
 def age_fade(features: Features, parameters: AgeFade) -> F64:

@@ -22,7 +22,6 @@ TIES: dict[str, Callable[[View, I32], np.ndarray[Any, Any]]] = {
     "newest": lambda view, slots: -view.hlc[slots],
     "oldest": lambda view, slots: view.hlc[slots],
     "period": _period,
-    "confident": lambda view, slots: -view.base[slots],
 }
 
 

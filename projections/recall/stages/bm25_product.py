@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta, Struct
 
-from engramlog.projections.arrays import F64, I64
+from engramlog.projections.arrays import F64
 from engramlog.projections.recall.factors.memory_features import Memories
 
 TRUST_MAX = 3
@@ -38,23 +38,15 @@ class Product(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def bm25_product(bm25: F64, facts: Memories, numbers: Product) -> F64:
     """A score of each hit, above 0 for a bm25 above 0."""
     feeling: F64 = np.abs(facts.emotion).astype(np.float64)
+    trust = facts.trust / TRUST_MAX
+    recency = np.maximum(numbers.decay_floor, 1.0 - facts.age_days / numbers.decay_days)
     return (
         (bm25 + numbers.emotion * np.log1p(feeling))
         * (1.0 + numbers.recall * facts.recall_count)
         * np.where(facts.relevance > 0, 1.0 + numbers.relevance, 1.0)
-        * by_trust(facts.trust, numbers.trust_floor)
+        * (numbers.trust_floor + (1.0 - numbers.trust_floor) * trust)
         * np.where(facts.credibility <= CREDIBLE, numbers.credibility, 1.0)
         * np.where(facts.core, numbers.tier, 1.0)
-        * by_age(facts.age_days, numbers.decay_days, numbers.decay_floor)
+        * recency
         * (1.0 + feeling * numbers.emotion_recency)
     )
-
-
-def by_trust(trust: I64, floor: float) -> F64:
-    """``floor + (1 - floor) * trust / 3``."""
-    return floor + (1.0 - floor) * trust / TRUST_MAX
-
-
-def by_age(age_days: F64, days: float, floor: float) -> F64:
-    """Falls daily in a straight line to the floor."""
-    return np.maximum(floor, 1.0 - age_days / days)

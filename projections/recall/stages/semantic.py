@@ -2,8 +2,8 @@
 
 ``score = (cosine - floor) / (1 - floor)`` for cosines above ``floor``. If the profile has a
 ``context``, a fact's cosine is the greater of its own and that with its neighbours. With ``own``, a
-share of the score is for what the fact alone says (see ``distinct``). Facts whose vector is still
-missing are left to the other stages, and the stage's outcome gives their number.
+share of the score is for what the fact alone says (``distinct_cosines``). Facts without a vector
+are left to the other stages, and the stage's outcome gives their number.
 """
 
 from collections.abc import Mapping
@@ -29,13 +29,29 @@ from engramlog.projections.recall.conversation.speakers import (
 from engramlog.projections.recall.conversation.subject_names import without_names
 from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled, best_indices
-from engramlog.projections.recall.stages.distinct import Own, distinct_cosines
 from engramlog.projections.tables.facts.cards import CardKey
 
 COMPARED_MIN = 6_000
 """Up to this many survivors are all compared exactly. Of more, only those that a sketch of the
 vectors ranks nearest are, at least ``COMPARED_SHARE`` of them."""
 COMPARED_SHARE = 0.02
+LENGTH_MIN = 1e-3
+"""The least length of a vector without the common part."""
+
+
+class Own(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``share``: of the score that the distinct cosine decides. ``common``: how much of the mean is
+    taken off. ``nearest``: how many facts the mean is of."""
+
+    share: Annotated[float, Meta(ge=0, lt=1)]
+    common: Annotated[float, Meta(ge=0, lt=1)] = 0.5
+    nearest: Annotated[int, Meta(ge=1, le=5000)] = 300
+
+    def blended(self, scores: F64, distinct: F64, floor: float) -> F64:
+        """``scores`` with the share of the distinct cosines. The floor shrinks as cosines do."""
+        floor *= 1.0 - self.common
+        alone = np.maximum((distinct - floor) / (1.0 - floor), 0.0)
+        return (1.0 - self.share) * scores + self.share * alone
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
@@ -243,3 +259,29 @@ def card_scores(survey: Survey, query: F32, floor: float) -> tuple[I32, F64]:
 def _sorted(found: dict[int, float]) -> tuple[I32, F64]:
     slots: I32 = np.array(sorted(found), dtype=np.int32)
     return slots, np.array([found[slot] for slot in slots.tolist()], dtype=np.float64)
+
+
+def distinct_cosines(
+    survey: Survey, semantics: Semantics, query: F32, slots: I32, cosines: F64, own: Own
+) -> F64:
+    """What each of ``slots`` alone says: its cosine without what the nearest facts share.
+
+    Facts of one memory resemble each other in manner and topic, and a question resembles what they
+    share. So their mean vector is taken off in part.
+
+    ``(c - common * m) / |v - common * mean|`` for a fact ``v`` with the cosine ``c``, where
+    ``mean`` is that of the ``nearest`` facts and ``m`` its product with the question. A fact that
+    is not among them counts as if it resembled the mean as they do on average.
+    """
+    if not len(slots):
+        return cosines
+    best = best_indices(cosines, own.nearest, lambda at: survey.view.ages(slots[at]))
+    rows = semantics.vectors.rows(slots[best])[0].astype(np.float64)
+    mean: F64 = rows.mean(axis=0)
+    squared = float(np.vecdot(mean, mean))
+    likeness = np.full(len(slots), squared)
+    # Each row by itself: the last bits of a matrix product depend on the other rows.
+    likeness[best] = np.vecdot(rows, mean)
+    length = np.sqrt(1.0 - 2.0 * own.common * likeness + own.common**2 * squared)
+    left = cosines - own.common * float(np.vecdot(mean, query.astype(np.float64)))
+    return np.round(left / np.maximum(length, LENGTH_MIN), COSINE_DECIMALS)

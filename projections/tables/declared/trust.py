@@ -32,7 +32,7 @@ from engramlog.projections.rights.trust_formula import (
 )
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.projector import Projector, SmallPart
-from engramlog.projections.tables.struct_rows import end_rows, insert_row
+from engramlog.projections.tables.struct_rows import end_rows, insert_row, rows_as
 
 _decode_policy = msgspec.json.Decoder(TrustPolicy).decode
 
@@ -42,14 +42,7 @@ _HOLDS_KEY = "SELECT 1 FROM key_sources WHERE source=? AND from_position<=?"
 _POLICY = """
 SELECT document FROM trust_policies WHERE from_position<=? ORDER BY from_position DESC LIMIT 1
 """
-_SETTING = f"""
-SELECT source, trust, reason, actor, set_at_us, from_position FROM source_trust
-WHERE source=?1 AND {_AT}
-"""
-_SETTINGS = f"""
-SELECT source, trust, reason, actor, set_at_us, from_position FROM source_trust
-WHERE source > ?1 AND {_AT} ORDER BY source LIMIT ?3
-"""
+_SETTINGS = f"FROM (SELECT *, from_position AS position FROM source_trust) WHERE {_AT}"
 
 
 class TrustProjector(Projector):
@@ -165,13 +158,14 @@ def trust_settings(
     db: apsw.Connection, position: int, after: str, limit: int
 ) -> list[TrustSetting]:
     """Settings in force at a position, by source, after ``after``."""
-    return [TrustSetting(*row) for row in query(db, _SETTINGS, (after, position, limit))]
+    wanted = f"{_SETTINGS} AND source > ?1 ORDER BY source LIMIT ?3"
+    return rows_as(TrustSetting, db, wanted, (after, position, limit))
 
 
 def trust_setting(db: apsw.Connection, source: str, position: int) -> TrustSetting | None:
     """The setting of one source in force at a position."""
-    found = query_one(db, _SETTING, (source, position))
-    return None if found is None else TrustSetting(*found)
+    found = rows_as(TrustSetting, db, f"{_SETTINGS} AND source=?1", (source, position))
+    return found[0] if found else None
 
 
 _TRUSTS = "SELECT from_position, source, trust FROM source_trust ORDER BY from_position"

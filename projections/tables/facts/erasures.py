@@ -23,7 +23,7 @@ from engramlog.projections.tables.database import (
 )
 from engramlog.projections.tables.erasing import POSITIONS
 from engramlog.projections.tables.projector import Projector, SmallPart
-from engramlog.projections.tables.struct_rows import end_rows, insert_row
+from engramlog.projections.tables.struct_rows import end_rows, insert_row, rows_as
 
 _ERASURES = """
 SELECT erasure_id, min(position), min(erased_at), min(reason), min(actor), sum(facts), sum(events)
@@ -190,10 +190,8 @@ def list_erasures(db: apsw.Connection, before: int, limit: int) -> list[ErasureR
 
 def find_erasure_receipt(db: apsw.Connection, erasure_id: str) -> ErasureReceipt | None:
     """The receipt; None until everything is clean."""
-    row = query_one(
-        db, "SELECT document, signature FROM erasure_receipts WHERE erasure_id=?", (erasure_id,)
-    )
-    return None if row is None else ErasureReceipt(*row)
+    rows = rows_as(ErasureReceipt, db, "FROM erasure_receipts WHERE erasure_id=?", (erasure_id,))
+    return rows[0] if rows else None
 
 
 def erasure_of(db: apsw.Connection, fact_id: str) -> str | None:
@@ -204,13 +202,11 @@ def erased_between(
     db: apsw.Connection, after: int, until: int, limit: int
 ) -> list[tuple[str, str, int]]:
     """(fact id, erasure id, position) of facts erased after one position, up to another."""
-    rows = query(
-        db,
+    sql = (
         "SELECT fact_id, erasure_id, position FROM erased_facts"
-        " WHERE position>? AND position<=? ORDER BY position, fact_id LIMIT ?",
-        (after, until, limit),
+        " WHERE position>? AND position<=? ORDER BY position, fact_id LIMIT ?"
     )
-    return [(fact, erasure, position) for fact, erasure, position in rows]
+    return query(db, sql, (after, until, limit))
 
 
 def unclean(db: apsw.Connection) -> list[str]:

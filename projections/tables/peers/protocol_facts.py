@@ -250,7 +250,7 @@ def foreign_settled(db: apsw.Connection, node_id: str, names: Sequence[str]) -> 
         " AND foreign_id IN (SELECT value FROM json_each(?2)) AND wrapped_here",
         (node_id, json_list(names)),
     )
-    return {str(name): str(code) for name, code in rows}
+    return dict(rows)
 
 
 def foreign_known(db: apsw.Connection, facts: Sequence[FactAsserted]) -> list[bool]:
@@ -266,10 +266,8 @@ def foreign_known(db: apsw.Connection, facts: Sequence[FactAsserted]) -> list[bo
 
 def foreign_refusals(db: apsw.Connection, node_id: str, limit: int) -> list[tuple[str, str, int]]:
     """(foreign id, code, position) of a node's refused facts, newest first."""
-    rows = query(
-        db,
+    sql = (
         "SELECT foreign_id, code, position FROM foreign_refusals WHERE node_id=?"
-        " ORDER BY position DESC, foreign_id LIMIT ?",
-        (node_id, limit),
+        " ORDER BY position DESC, foreign_id LIMIT ?"
     )
-    return [(str(row[0]), str(row[1]), int(row[2])) for row in rows]
+    return query(db, sql, (node_id, limit))

@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import PeerPageReceived
-from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.database import query, query_one, query_value
 from engramlog.projections.tables.projector import SmallPart
+from engramlog.projections.tables.struct_rows import rows_as
 
 _OWN = frozenset({None})
 Place = tuple[str, int]
@@ -85,15 +86,10 @@ class RefusedPart(SmallPart):
 
 def refused_of(db: apsw.Connection, node_id: str, limit: int) -> list[RefusedRow]:
     """The newest refused events of a peer."""
-    rows = query(
-        db,
-        "SELECT r.stream, r.stream_seq, r.reason FROM refused_events r WHERE r.node_id=?"
-        " ORDER BY r.position DESC, r.stream_seq DESC LIMIT ?",
-        (node_id, limit),
-    )
-    return [RefusedRow(*row) for row in rows]
+    sql = "FROM refused_events WHERE node_id=? ORDER BY position DESC, stream_seq DESC LIMIT ?"
+    return rows_as(RefusedRow, db, sql, (node_id, limit))
 
 
 def count_refused(db: apsw.Connection) -> int:
     """The number of refused events of all peers."""
-    return int(query(db, "SELECT count(*) FROM refused_events")[0][0])
+    return query_value(db, "SELECT count(*) FROM refused_events")

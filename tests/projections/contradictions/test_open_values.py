@@ -3,7 +3,7 @@ not grow with the square of a key's values."""
 
 from hypothesis import given
 
-from engramlog.projections.contradictions.open_values import OpenValues
+from engramlog.projections.contradictions.conflicts import OpenValues
 from engramlog.projections.image.view import View, everything
 from tests.worlds.counted_work import work
 from tests.worlds.recall_world import World, reader

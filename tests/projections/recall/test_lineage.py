@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from engramlog.projections.recall.factors import features
-from engramlog.projections.recall.factors.lineage import HOPS_MAX, derivation_depth
+from engramlog.projections.recall.factors.features import HOPS_MAX, derivation_depth
 from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import load_profile
 from engramlog.projections.recall.request import RecallRequest

@@ -118,23 +118,10 @@ def test_often_recalled_and_never_cited_facts_lose() -> None:
     assert own.uncited(at, own.Uncited()).tolist() == [0.85, 1.0, 1.0, 1.0]
 
 
-def test_tier_credibility_and_trust() -> None:
-    at = features({"core": True, "credibility": 2, "trust": 3}, {"credibility": 3})
+def test_tier_and_credibility() -> None:
+    at = features({"core": True, "credibility": 2}, {"credibility": 3})
     assert own.core_tier(at, own.Lifted()).tolist() == [1.3, 1.0]
     assert own.credibility(at, own.Credible()).tolist() == [1.25, 1.0]
-    assert own.own_trust(at, own.OwnTrust()).tolist() == [1.0, 0.5]
-
-
-def test_linear_recency_has_abminds_published_values() -> None:
-    at = features(*({"age_days": float(days)} for days in (1, 30, 90, 365, 1000)))
-    expected = [0.9973, 0.9178, 0.7534, 0.3, 0.3]
-    assert own.recency_linear(at, own.Linear()) == pytest.approx(expected, abs=5e-5)
-    felt = features({"age_days": 180.0, "emotion": 5}, {"age_days": 180.0})
-    values = own.recency_linear(felt, own.Linear())
-    assert values[0] / values[1] == pytest.approx(1.5)
-    signs = features({"age_days": 180.0, "emotion": 3}, {"age_days": 180.0, "emotion": -3})
-    glad, sad = own.recency_linear(signs, own.Linear())
-    assert glad == sad > values[1]
 
 
 def test_age_fades_facts_without_emotion() -> None:

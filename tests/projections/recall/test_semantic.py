@@ -19,7 +19,7 @@ from engramlog.projections.recall.profile import Profile, load_profile
 from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.stages import semantic
 from engramlog.projections.recall.stages.candidates import StageDisabled
-from engramlog.projections.recall.stages.distinct import Own
+from engramlog.projections.recall.stages.semantic import Own
 from tests.worlds.provider_double import (
     CARD,
     WordsProvider,

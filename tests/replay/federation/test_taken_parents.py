@@ -8,7 +8,7 @@ import numpy as np
 from engramlog.eventlog.codec import encode_payload
 from engramlog.eventlog.kinds import ForeignFact, Parent
 from engramlog.projections.authorization import everything
-from engramlog.projections.recall.factors.lineage import derivation_depth
+from engramlog.projections.recall.factors.features import derivation_depth
 from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.request_facts import Gate, survey
 from tests.worlds.federation.forged import Forger, stated

@@ -1,5 +1,7 @@
 """Which facts an erasure covers: the named ones, and all their copies."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Iterable
 
