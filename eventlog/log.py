@@ -12,6 +12,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from engramlog.eventlog.engines.following import LogSubscription
 from engramlog.eventlog.event import Draft, Recorded, Stored, Verified
 
 READ_LIMIT_MAX = 100_000
@@ -140,16 +141,6 @@ class AppendTransaction(Protocol):
         ...
 
 
-class Subscription(Protocol):
-    """A reader that follows the log; its owner stores the checkpoint."""
-
-    def take(self, limit: int, timeout_seconds: float) -> list[Recorded]:
-        """The next events, waiting at most that long; empty on timeout."""
-        ...
-
-    def close(self) -> None: ...
-
-
 class KeyCopy(Struct, frozen=True, array_like=True):
     """What an idempotency key recorded, for a copy of the log."""
 
@@ -227,7 +218,9 @@ class ReadableLog(Protocol):
         """Positions of the events that the log has, by event id."""
         ...
 
-    def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> Subscription: ...
+    def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> LogSubscription:
+        """A reader that follows the log; its owner stores the checkpoint."""
+        ...
 
     def close(self) -> None:
         """Idempotent; later calls raise LogClosed."""

@@ -34,7 +34,8 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, empty
     if not rows and empty:
         print(empty)
         return
-    cells = [list(headings), *([_fit(_one_line(cell), CELL_MAX) for cell in row] for row in rows)]
+    shown = [[_fit(" ".join(clean(cell).split()), CELL_MAX) for cell in row] for row in rows]
+    cells = [list(headings), *shown]
     widths = [max(len(row[n]) for row in cells) for n in range(len(headings))]
     cut = [n for n, heading in enumerate(headings) if heading not in IDS]
     limit = _terminal_width()
@@ -99,10 +100,6 @@ def _terminal_width() -> int | None:
     if not sys.stdout.isatty():
         return None
     return max(WIDTH_MIN, shutil.get_terminal_size().columns)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(clean(text).split())
 
 
 def _fit(text: str, size: int) -> str:

@@ -59,7 +59,7 @@ class CommitSignal:
 
 
 class LogSubscription:
-    """Implements ``Subscription`` over any log's ``read``."""
+    """A reader that follows a log by its ``read``; its owner stores the checkpoint."""
 
     def __init__(
         self,

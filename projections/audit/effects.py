@@ -112,7 +112,8 @@ def _rows(
 ) -> list[ChangedRow]:
     """The rows of a lookup that the caller may know of. A row about no fact is for callers who
     were shown the event itself, not just facts that it touched."""
-    marks = _marks(db, lookup.table)
+    held = query_column(db, "SELECT name FROM pragma_table_info(?)", (lookup.table,))
+    marks = [mark for mark in MARKS if mark in held]
     key_names, fact_names = lookup.shown.split(), lookup.facts.split()
     columns = (*key_names, *fact_names, *marks)
     sql = f"SELECT {', '.join(columns)} FROM {lookup.table} WHERE {lookup.where}"
@@ -130,8 +131,3 @@ def _rows(
             key = {name: said[name] for name in key_names}
             found.append(ChangedRow(lookup.table, change, key, list(dict.fromkeys(facts))))
     return found
-
-
-def _marks(db: apsw.Connection, table: str) -> list[str]:
-    columns = query_column(db, "SELECT name FROM pragma_table_info(?)", (table,))
-    return [mark for mark in MARKS if mark in columns]

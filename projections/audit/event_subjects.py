@@ -105,10 +105,6 @@ def _sweep(detail: Detail) -> str:
     return f"{detail.get('scope', '')} by {count} {'policy' if count == 1 else 'policies'}"
 
 
-def _trust_policy(detail: Detail) -> str:
-    return f"mode {detail.get('policy', {}).get('mode', 'relaxed')}"
-
-
 _WORDS: dict[str, Callable[[Detail], str]] = {
     "agent_key_set": _join_fields("entity_uri", "status"),
     "alias_set": _alias,
@@ -154,5 +150,5 @@ _WORDS: dict[str, Callable[[Detail], str]] = {
     "summary_recorded": _join_fields("name"),
     "tombstone_revoked": _join_fields("tombstone_id", "reason"),
     "tombstone_set": _join_fields("entity", "reason"),
-    "trust_policy_set": _trust_policy,
+    "trust_policy_set": lambda detail: f"mode {detail.get('policy', {}).get('mode', 'relaxed')}",
 }

@@ -109,14 +109,13 @@ class Journal:
         facts = touched(event.kind, id_text(event.event_id), body)
         shown = list(readable_of(self._view, self._rights, facts))
         detail = {name: each for name, each in body.items() if name not in _SECRET_FIELDS}
+        sides = None
         if isinstance(payload, ConflictResolved):
             sides = (payload.winner_id, payload.loser_ids)
-            if not may_know_settlement(self._view, self._rights, *sides):
-                return None
-        if isinstance(payload, FactDenied):
+        elif isinstance(payload, FactDenied):
             sides = (payload.marker_id, payload.fact_ids)
-            if not may_know_settlement(self._view, self._rights, *sides):
-                return None
+        if sides is not None and not may_know_settlement(self._view, self._rights, *sides):
+            return None
         if isinstance(payload, FactErased):
             return JournalEntry(event, [], _erasure(payload)) if self._administers else None
         if facts and event.kind in REPLICATED:

@@ -95,7 +95,7 @@ def in_pairs(text: str) -> str:
 
 def in_letters(text: str) -> str:
     """The same for names, which a sentence may hold letter by letter: without pairs."""
-    return _turned(text, _letters)
+    return _turned(text, lambda run: f" {' '.join(_LETTER.findall(run))} ")
 
 
 def _turned(text: str, unspaced: Callable[[str], str]) -> str:
@@ -122,15 +122,8 @@ def _read(run: str, unspaced: Callable[[str], str]) -> str:
             text = affix.sub("", text)
         return text
 
-    return _compiled(_WORDS).sub(word, _PARTED.sub(_composed, plain))
-
-
-def _composed(parts: re.Match[str]) -> str:
-    return unicodedata.normalize("NFC", parts[0])
-
-
-def _letters(run: str) -> str:
-    return f" {' '.join(_LETTER.findall(run))} "
+    composed = _PARTED.sub(lambda parts: unicodedata.normalize("NFC", parts[0]), plain)
+    return _compiled(_WORDS).sub(word, composed)
 
 
 def _pairs(run: str) -> str:

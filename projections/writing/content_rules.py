@@ -14,7 +14,6 @@ import msgspec
 
 from engramlog.eventlog.identifiers import id_bytes
 from engramlog.eventlog.kinds import (
-    Attestation,
     ConflictResolved,
     DeltaApplied,
     EpisodeRecorded,
@@ -93,7 +92,8 @@ def _fact(fact: FactAsserted) -> None:
     if fact.foreign is not None:
         _foreign(fact.foreign)
     if fact.attestation is not None:
-        _attestation(fact.attestation)
+        _identifier("attestation.key_id", fact.attestation.key_id)
+        _identifier("attestation.signature", fact.attestation.signature)
     if fact.attributes is not None:
         _attributes(fact)
 
@@ -142,11 +142,6 @@ def _identifiers(name: str, texts: Iterable[str]) -> None:
         raise _Broken(f"{name} are over {NAMED_MAX}")
     for text in found:
         _identifier(name, text)
-
-
-def _attestation(attestation: Attestation) -> None:
-    _identifier("attestation.key_id", attestation.key_id)
-    _identifier("attestation.signature", attestation.signature)
 
 
 def _attributes(payload: FactAsserted | FactAttributesSet) -> None:

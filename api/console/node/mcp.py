@@ -8,12 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from engramlog.api.console.arguments import (
-    KEY_VARIABLE,
-    URL_VARIABLE,
     CommandError,
-    add_data_arguments,
+    add_target_arguments,
     client_for_url,
     settings_of,
+    url_of,
 )
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.node.process.process_tuning import loading_modules
@@ -40,16 +39,7 @@ _SESSION_VARIABLE = "STIGMEM_SESSION_ID"
 
 def register(commands: Subcommands) -> None:
     parser = commands.add("mcp", "offer a memory to MCP clients", run_mcp, EXAMPLES)
-    add_data_arguments(parser)
-    parser.add_argument(
-        "--url", metavar="URL", help=f"the node (default: {URL_VARIABLE}, or {URL_DEFAULT})"
-    )
-    parser.add_argument(
-        "--key-env",
-        metavar="NAME",
-        default=KEY_VARIABLE,
-        help=f"environment variable that holds the API key (default: {KEY_VARIABLE})",
-    )
+    add_target_arguments(parser)
     parser.add_argument(
         "--source",
         metavar="URI",
@@ -71,22 +61,16 @@ def register(commands: Subcommands) -> None:
 
 def run_mcp(args: argparse.Namespace) -> int:
     """Serve until the client disconnects (stdio) or a signal comes (http)."""
+    url = url_of(args) or URL_DEFAULT
     if args.data_dir is None:
-        return _run(args, *_at_url(args))
-    if args.url is not None:
-        raise CommandError("give either --data or --url, not both")
+        client_for_url(args, url).close()  # reports faults now, not at the first call
+        return _run(args, lambda: client_for_url(args, url), url, args.source)
     with loading_modules():
         from engramlog.api.console.node.served_directory import ServedDirectory
 
     with ServedDirectory(settings_of(args)) as directory:
         directory.client().close()  # opens it now, to report faults early
         return _run(args, directory.client, str(args.data_dir), args.source or SOURCE_DEFAULT)
-
-
-def _at_url(args: argparse.Namespace) -> tuple[Callable[[], Client], str, str | None]:
-    url: str = args.url or os.environ.get(URL_VARIABLE) or URL_DEFAULT
-    client_for_url(args, url).close()  # reports faults now, not at the first call
-    return lambda: client_for_url(args, url), url, args.source
 
 
 def _run(

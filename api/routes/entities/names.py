@@ -6,6 +6,7 @@ from msgspec import UNSET, Struct
 from pydantic import Field
 
 from engramlog.api.answers.fact_record import Warned
+from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.assertions import check_ends_everything
 from engramlog.api.commands.entity_names import entity_named, stored_uri
 from engramlog.api.http.call import Call, ignored
@@ -181,6 +182,4 @@ def _check_rights(call: Call) -> None:
 
 def _wire(row: AliasRow, warnings: list[str] | None = None) -> AliasRecord:
     created_at = format_instant(row.set_at)
-    record = AliasRecord(row.raw_uri, row.canonical_uri, row.kind, created_at)
-    record.warnings = warnings or UNSET
-    return record
+    return shaped(row, AliasRecord, created_at=created_at, warnings=warnings or UNSET)

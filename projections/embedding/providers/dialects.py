@@ -12,13 +12,10 @@
   1,000 texts per request (128 for older accounts) and 1,000,000 tokens for ``voyage-3-lite``.
 """
 
-from collections.abc import Sequence
-
 import msgspec
 from msgspec import Struct
 
 from engramlog.projections.embedding.errors import BadAnswer
-from engramlog.projections.embedding.providers.provider import Purpose
 from engramlog.projections.embedding.providers.remote import Dialect, RequestLimits
 
 
@@ -35,22 +32,6 @@ class _Answer(Struct):
     data: list[_Item]
 
 
-def _ollama_body(model: str, texts: Sequence[str], _purpose: Purpose) -> object:
-    return {"model": model, "input": texts, "truncate": True}
-
-
-def _openai_body(model: str, texts: Sequence[str], _purpose: Purpose) -> object:
-    return {"model": model, "input": texts, "encoding_format": "float"}
-
-
-def _voyage_body(model: str, texts: Sequence[str], purpose: Purpose) -> object:
-    return {"model": model, "input": texts, "input_type": purpose, "truncation": True}
-
-
-def _ollama_vectors(body: bytes) -> list[list[float]]:
-    return msgspec.json.decode(body, type=_OllamaAnswer).embeddings
-
-
 def _indexed_vectors(body: bytes) -> list[list[float]]:
     """The vectors of ``data`` by ``index``."""
     items = sorted(msgspec.json.decode(body, type=_Answer).data, key=lambda item: item.index)
@@ -63,8 +44,8 @@ DIALECTS = {
     "ollama": Dialect(
         url="http://127.0.0.1:11434",
         path="/api/embed",
-        body=_ollama_body,
-        vectors=_ollama_vectors,
+        body=lambda model, texts, _: {"model": model, "input": texts, "truncate": True},
+        vectors=lambda body: msgspec.json.decode(body, type=_OllamaAnswer).embeddings,
         # One machine computes all requests: more than two at a time only wait in the server.
         limits=RequestLimits(64, 262_144, 32_768, 2),
     ),
@@ -72,7 +53,11 @@ DIALECTS = {
         url="https://api.openai.com/v1",
         key_variable="OPENAI_API_KEY",
         path="/embeddings",
-        body=_openai_body,
+        body=lambda model, texts, _: {
+            "model": model,
+            "input": texts,
+            "encoding_format": "float",
+        },
         vectors=_indexed_vectors,
         limits=RequestLimits(256, 262_144, 8_000, 4),
     ),
@@ -80,7 +65,12 @@ DIALECTS = {
         url="https://api.voyageai.com/v1",
         key_variable="VOYAGE_API_KEY",
         path="/embeddings",
-        body=_voyage_body,
+        body=lambda model, texts, purpose: {
+            "model": model,
+            "input": texts,
+            "input_type": purpose,
+            "truncation": True,
+        },
         vectors=_indexed_vectors,
         limits=RequestLimits(128, 120_000, 32_768, 4),
     ),

@@ -25,7 +25,7 @@ class Tally:
         sums = self._sums[slots]
         self._sums[slots] = 0.0
         self._touched[slots] = False
-        _give_back(self._sums, self._touched)
+        _own.sums, _own.touched = self._sums, self._touched
         return slots.astype(np.int32), sums
 
 
@@ -60,7 +60,3 @@ def _take_arrays(count: int) -> tuple[F64, Bool]:
         room = count + count // 4
         sums, touched = np.zeros(room), np.zeros(room, dtype=np.bool_)
     return sums, touched
-
-
-def _give_back(sums: F64, touched: Bool) -> None:
-    _own.sums, _own.touched = sums, touched
