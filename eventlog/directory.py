@@ -10,8 +10,6 @@ is refused. A copy has another inode of the key file; moving or renaming the dir
 a file system keeps the inode.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os
@@ -52,7 +50,7 @@ class IdentityPlace(Struct, frozen=True):
     key_changed_ns: int
     machine: str
 
-    def is_copy_at(self, here: IdentityPlace) -> bool:
+    def is_copy_at(self, here: "IdentityPlace") -> bool:
         """Whether ``here`` is another copy of the key file. A file restored over a deleted one may
         get the same inode, but in another generation. On another machine both may be equal by
         accident, but not the time of the last change as well: no copying program can set that."""
@@ -70,7 +68,7 @@ class DataDirectory:
         self.identity = identity
 
     @classmethod
-    def inspect(cls, path: Path) -> DataDirectory:
+    def inspect(cls, path: Path) -> "DataDirectory":
         """Open a directory for reading, even one that is held. Raises DataDirectoryError."""
         if not is_data_directory(path):
             raise DataDirectoryError(no_data_directory(path))

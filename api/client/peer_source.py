@@ -1,7 +1,5 @@
 """A peer's facts over HTTP: one page per request, each with its own token."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Callable
@@ -42,7 +40,7 @@ class PeerBusy(PeerFault):
 class HttpFactSource:
     """Implements ``FactSource``. ``token`` makes a peer token for one request."""
 
-    def __init__(self, session: PeerSession, url: str, token: Callable[[], str]) -> None:
+    def __init__(self, session: "PeerSession", url: str, token: Callable[[], str]) -> None:
         self._session = session
         self._url = url.rstrip("/") + PATH
         self._token = token

@@ -1,7 +1,5 @@
 """Adding commands to the parser in one way: help, examples, and the function to run."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from typing import TypeAlias
@@ -44,7 +42,7 @@ class Subcommands:
         add_target_arguments(parser, json=json)
         return parser
 
-    def group(self, name: str, summary: str, examples: str) -> Subcommands:
+    def group(self, name: str, summary: str, examples: str) -> "Subcommands":
         return Subcommands(self.add(name, summary, examples=examples), examples)
 
     def _help(self, _: argparse.Namespace) -> int:

@@ -4,8 +4,6 @@ Each request goes identify → permission → handler → answer, and every fail
 through ``errors``. Paths match as sent: ``//`` in a raw URI stays.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import secrets
@@ -140,7 +138,7 @@ def _document() -> bytes:
 
 
 @cache
-def routing() -> tuple[Sequence[web.AbstractResource], Mapping[web.AbstractRoute, Endpoint]]:
+def routing() -> "tuple[Sequence[web.AbstractResource], Mapping[web.AbstractRoute, Endpoint]]":
     """The route table's resources, which applications share, and the endpoint of each route."""
     router = web.UrlDispatcher()
     endpoints: dict[web.AbstractRoute, Endpoint] = {}

@@ -6,8 +6,6 @@ header too slowly, stalls in a body, stays idle, or does not take its answer. Th
 apply to a request's own work: once the node has read the body, the caller need not send anything.
 """
 
-from __future__ import annotations
-
 import asyncio
 import resource
 import socket
@@ -63,7 +61,7 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
-    def admit(self, connection: ClientConnection) -> bool:
+    def admit(self, connection: "ClientConnection") -> bool:
         """Whether there was room for the connection, which then counts."""
         address = connection.address
         if len(self._open) >= self.most or self._by_address[address] >= self.most_each:
@@ -75,7 +73,7 @@ class Connections:
             self._timer = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
         return True
 
-    def remove(self, connection: ClientConnection) -> None:
+    def remove(self, connection: "ClientConnection") -> None:
         """Forget a closed connection."""
         if connection in self._open:
             self._open.remove(connection)

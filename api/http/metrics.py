@@ -5,8 +5,6 @@ Some numbers appear twice: under our names, and under the names that the protoco
 (``stigmem_``), without the labels that would name principals or peers.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
@@ -46,7 +44,7 @@ class _Durations(Struct):
     counts: list[int]
     seconds: float = 0.0
 
-    def add(self, other: _Durations) -> None:
+    def add(self, other: "_Durations") -> None:
         self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
         self.seconds += other.seconds
 

@@ -3,8 +3,6 @@
 The composition root; the HTTP app, the CLI and the tests all open one of these.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys
@@ -115,7 +113,7 @@ class Node(ReadingNode):
         durability: Durability = "quorum",
         scopes: Collection[str] = (),
         accept_rollback: bool = False,
-    ) -> Node:
+    ) -> "Node":
         """Open (or create) the data directory at ``path`` and catch up.
 
         Args:

@@ -1,7 +1,5 @@
 """The claims that compete for a key, and what a reader prefers among them."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct
@@ -23,7 +21,7 @@ class Claims(Struct, frozen=True):
     weight: F64
     hlc: I64
 
-    def only(self, kept: Bool | I64) -> Claims:
+    def only(self, kept: Bool | I64) -> "Claims":
         return Claims(
             self.slots[kept],
             self.keys[kept],

@@ -8,8 +8,6 @@ never valid at the same time do not contradict each other; with ``valid_at``, on
 do.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from msgspec import Struct
 
@@ -168,7 +166,7 @@ class _Grouped(Struct, frozen=True):
     starts: I64
 
     @classmethod
-    def of(cls, numbers: I64 | I32, count: int) -> _Grouped:
+    def of(cls, numbers: I64 | I32, count: int) -> "_Grouped":
         order = np.argsort(numbers, kind="stable")
         return cls(order, numbers[order].searchsorted(np.arange(count + 1)))
 

@@ -5,8 +5,6 @@ serves. Once every live fact has its new vector, the log pins the new model and 
 over.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -89,7 +87,7 @@ class CurrentEmbeddings:
         *,
         pin: Pin,
         environment: Mapping[str, str],
-    ) -> CurrentEmbeddings:
+    ) -> "CurrentEmbeddings":
         """Embed by the settings and the log; the first start pins the model. Raises
         DimensionMismatch, ModelMismatch: settings and log differ: the node must not start.
         UnknownModel: the settings name an unknown model, or an API key is missing. ModelFileError:

@@ -3,8 +3,6 @@
 Which facts a recall compares depends on what it may see, so it requests vectors while it runs.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -57,7 +55,7 @@ class FollowedEmbeddings(CurrentEmbeddings):
         settings: EmbeddingSettings,
         pinned: Space | None,
         ask: Ask,
-    ) -> FollowedEmbeddings:
+    ) -> "FollowedEmbeddings":
         """The vectors in files and in the table; later ones arrive through ``put``."""
         choice = choose(follow_pin(settings, pinned), pinned, os.environ)
         space = choice.space

@@ -1,7 +1,5 @@
 """The vectors for recall: the query's, those of facts and of bare texts."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -130,7 +128,7 @@ class Semantics:
         done = held is not None and held.done() and held.exception() is None
         return held.result() if held is not None and done else None
 
-    def supposing(self, theirs: I32, slots: I32, texts: Sequence[str]) -> Semantics:
+    def supposing(self, theirs: I32, slots: I32, texts: Sequence[str]) -> "Semantics":
         """The same model over a scratch copy of the facts, without cards.
 
         Args:

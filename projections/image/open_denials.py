@@ -5,8 +5,6 @@ the value of the denied fact. So whether a record still denies a fact depends on
 alone, and each value is judged once, however many facts have it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -33,7 +31,7 @@ class _Restated(Struct, frozen=True):
     voices: I64
     hlc: I64
 
-    def by(self, voices: I64) -> _Restated:
+    def by(self, voices: I64) -> "_Restated":
         """What these voices stated."""
         own = np.isin(self.voices, voices)
         return _Restated(self.values[own], self.voices[own], self.hlc[own])

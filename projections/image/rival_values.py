@@ -2,8 +2,6 @@
 all pairs. Any pair may count, also of facts that end before they begin, which a peer may send.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from msgspec import Struct
 
@@ -19,7 +17,7 @@ class Validity(Struct, frozen=True):
     ends: I64
     values: I32 | I64
 
-    def only(self, kept: Bool | I64) -> Validity:
+    def only(self, kept: Bool | I64) -> "Validity":
         return Validity(self.starts[kept], self.ends[kept], self.values[kept])
 
 

@@ -5,8 +5,6 @@ filters leave the ``survivors``, over which statistics are counted. ``admits`` i
 every candidate and every walked edge must pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -60,14 +58,14 @@ class Survey(Struct, frozen=True):
     names: Mapping[str, str] = {}
     topic: str | None = None
 
-    def filtered(self, filters: Filters) -> Survey:
+    def filtered(self, filters: Filters) -> "Survey":
         """The same request with other filters."""
         if filters == self.filters:
             return self
         found = surviving(self.view, self.authorization, self.moment, filters)
         return msgspec.structs.replace(self, filters=filters, surviving=found)
 
-    def without(self, relations: Sequence[str]) -> Survey:
+    def without(self, relations: Sequence[str]) -> "Survey":
         """The same request without facts of some relations."""
         numbers = [self.view.relations.number(relation) for relation in relations]
         known = tuple(sorted({number for number in numbers if number is not None}))

@@ -4,8 +4,6 @@ The words are the protocol's ``verb`` and ``object`` (wire 3.8), with two additi
 reader refuses instead of misreading: ``read+write``, and ``/entity:PREFIX`` after the scope.
 """
 
-from __future__ import annotations
-
 from urllib.parse import quote, unquote
 
 from msgspec import Struct
@@ -50,7 +48,7 @@ class Grant(Struct, frozen=True):
         disjoint = len(self.entities) > 1  # ``meeting`` keeps two only if they exclude each other
         return not self.verbs or not self.scopes or disjoint
 
-    def meeting(self, other: Grant) -> Grant:
+    def meeting(self, other: "Grant") -> "Grant":
         """The rights that both grants allow."""
         entities: tuple[str, ...] = ()
         for prefix in (*self.entities, *other.entities):

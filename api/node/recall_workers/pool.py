@@ -6,8 +6,6 @@ nothing gets free soon, if a worker fails, and if the recall needs data that onl
 (see ``_fits``).
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
@@ -154,7 +152,7 @@ class RecallWorkers:
         finally:
             self._under_way -= 1
 
-    async def _place(self) -> _Place | None:
+    async def _place(self) -> "_Place | None":
         """The next free place; None if none gets free in time."""
         if not self._free.empty():  # without a timer, as for every recall that comes alone
             return self._free.get_nowait()

@@ -4,8 +4,6 @@ They say who is meant and not what, as the names of speakers do. A phrase begins
 digit and is an entity's display name, or a value that few entities have.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import partial
@@ -74,7 +72,7 @@ def _may_be_name(text: str) -> bool:
     return text != text.lower() and words_of(text)[-1] not in STOP_WORDS
 
 
-def _is_name(survey: Survey, holders: _Holders, text: str) -> bool:
+def _is_name(survey: Survey, holders: "_Holders", text: str) -> bool:
     view, words = survey.view, words_of(text)
     for number in view.entities_named(" ".join(words)):
         pointing = view.object_slots(number)

@@ -1,7 +1,5 @@
 """The output of a stage, and the exceptions with which a stage reports that it did not run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 
@@ -56,7 +54,7 @@ class Candidates(Struct, frozen=True):
     unjudged: I32 | None = None
     builds_on: bool = False
 
-    def best(self, count: int) -> Candidates:
+    def best(self, count: int) -> "Candidates":
         """The ``count`` highest scores; among equals the older facts."""
         if len(self.slots) <= count:
             return self
@@ -69,7 +67,7 @@ class Candidates(Struct, frozen=True):
             return np.arange(len(scores))
         return np.flatnonzero(scores >= np.partition(scores, len(scores) - count)[-count])
 
-    def only(self, chosen: I64 | Bool) -> Candidates:
+    def only(self, chosen: I64 | Bool) -> "Candidates":
         """The candidates chosen by index or mask."""
         slots, scores, hops = self.slots[chosen], self.scores[chosen], self.hops[chosen]
         return msgspec.structs.replace(self, slots=slots, scores=scores, hops=hops)

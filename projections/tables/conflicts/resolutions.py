@@ -8,8 +8,6 @@ fact never applies them, but must hide the same notes as the others. Only a reso
 own node counts, so that a peer cannot hide other nodes' facts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 
 import apsw
@@ -110,7 +108,7 @@ class ResolutionsPart(SmallPart):
             settled.facts = [fact for fact in settled.facts if fact not in facts]
         self._keep(lambda note, settled: note not in facts and bool(settled.facts))
 
-    def learn(self, of: ResolutionsPart) -> None:
+    def learn(self, of: "ResolutionsPart") -> None:
         """Add what another part knows of notes. Before the first reader."""
         self._settlement_of = dict(list(of._settlement_of.items())) | self._settlement_of
         self._changes += 1

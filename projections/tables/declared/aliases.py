@@ -4,8 +4,6 @@ An alias leads from one stored name to another, which may be an alias itself. Th
 an alias refuses cycles. Source: wire 1.3 and 2.2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Literal
 
@@ -91,7 +89,7 @@ class AliasBook:
         self._by_phrase: dict[str, tuple[str, ...]] = {}
         self._add(rows)
 
-    def updated(self, rows: Iterable[AliasRow]) -> AliasBook:
+    def updated(self, rows: Iterable[AliasRow]) -> "AliasBook":
         """This book with all aliases of some names."""
         book = AliasBook()
         book._by_raw, book._by_phrase = dict(self._by_raw), dict(self._by_phrase)

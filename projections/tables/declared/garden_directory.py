@@ -4,8 +4,6 @@ The writer replaces it after a change, like the key ring, so a request costs one
 hidden from the caller gives the same answer as one that does not exist.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 import apsw
@@ -87,7 +85,7 @@ class GardenDirectory:
                 of_member.setdefault(member.entity_uri, set()).add(garden.id)
         self._of_member = {name: frozenset(ids) for name, ids in of_member.items()}
 
-    def updated(self, ids: Collection[str], gardens: Sequence[Garden]) -> GardenDirectory:
+    def updated(self, ids: Collection[str], gardens: Sequence[Garden]) -> "GardenDirectory":
         """This directory with the present state of the gardens ``ids``: those of them that are in
         ``gardens``, without the others."""
         directory = GardenDirectory()

@@ -4,8 +4,6 @@ The table stores only the SHA-256 of a high-entropy key. ``lookup_prefix`` (its 
 finds the row; the full digest is compared in constant time.
 """
 
-from __future__ import annotations
-
 import hmac
 from collections.abc import Collection, Sequence
 
@@ -91,7 +89,7 @@ class KeyRing:
             row.key_sha256[:LOOKUP_PREFIX_LENGTH]: row for row in self._by_id.values()
         }
 
-    def updated(self, rows: Sequence[KeyRow]) -> KeyRing:
+    def updated(self, rows: Sequence[KeyRow]) -> "KeyRing":
         """This ring with the present state of some keys."""
         ring = KeyRing()
         ring._by_id, ring._by_prefix = dict(self._by_id), dict(self._by_prefix)

@@ -5,8 +5,6 @@ entity behind a card's id. Sweeps, trust and declarations may change many cards 
 nothing here: the facts themselves decide whether a cached text is still valid.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha1
@@ -49,7 +47,7 @@ class CardKey(Struct, frozen=True):
     garden: str | None = None
     ceiling: str | None = None
 
-    def of(self, ceiling: int) -> CardKey:
+    def of(self, ceiling: int) -> "CardKey":
         """The card for readers with this ceiling: readers with different ceilings share no card."""
         if ceiling >= OPEN_CLASS:
             return self

@@ -5,8 +5,6 @@ serving process both would delay writes and questions. Each node has one such pr
 restarted when it dies, and ends when its socket closes.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -100,7 +98,7 @@ class ModelProcess:
             if self._link is not None:
                 self._link.close()
 
-    def _running(self) -> _Link:
+    def _running(self) -> "_Link":
         with self._lock:
             if self._closed:
                 raise ProviderUnavailable("the embedding process was stopped")
