@@ -15,12 +15,7 @@ from engramlog.api.commands.attestations import check_unattested
 from engramlog.api.commands.garden_access import entered_garden
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.errors import entry, unprocessable
-from engramlog.api.schemas.memory import (
-    DeltasRequest,
-    EpisodeBody,
-    Triple,
-    TriplesRequest,
-)
+from engramlog.api.schemas.memory import DeltasRequest, EpisodeBody, Triple, TriplesRequest
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.episodes import reading_deltas
 from engramlog.projections.episodes.classifying import UnusableEpisode, check_payload

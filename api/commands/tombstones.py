@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from engramlog.api.answers.erasure_records import (
-    TombstoneNotice,
-)
+from engramlog.api.answers.erasure_records import TombstoneNotice
 from engramlog.api.answers.same_fields import shaped
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization

@@ -14,12 +14,7 @@ from engramlog.api.node.log_place import log_inside
 from engramlog.eventlog.clock import SystemClock
 from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
-from engramlog.projections.http_exchange import (
-    AnswerLimits,
-    BlockingHttp,
-    HttpAnswer,
-    HttpFault,
-)
+from engramlog.projections.http_exchange import AnswerLimits, BlockingHttp, HttpAnswer, HttpFault
 from engramlog.projections.tables.store import current_generation
 from engramlog.replay.replication.bootstrap import fetch_snapshot
 from engramlog.replay.replication.follower import (

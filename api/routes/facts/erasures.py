@@ -36,10 +36,7 @@ from engramlog.eventlog.identifiers import IdentifierSource, id_text
 from engramlog.eventlog.kinds import LegalHoldSet
 from engramlog.projections.moment import LIVE
 from engramlog.projections.normalization import URI_LENGTH_MAX
-from engramlog.projections.tables.facts.erasures import (
-    find_erasure,
-    legal_holds,
-)
+from engramlog.projections.tables.facts.erasures import find_erasure, legal_holds
 from engramlog.projections.tables.facts.erasures import list_erasures as erasures_before
 from engramlog.projections.tables.facts.tombstones import (
     EVERY_SCOPE,

@@ -18,10 +18,7 @@ import numpy as np
 
 from engramlog.projections.arrays import I32
 from engramlog.projections.normalization import entity_display
-from engramlog.projections.recall.conversation.channels import (
-    speaker_name,
-    speakers,
-)
+from engramlog.projections.recall.conversation.channels import speaker_name, speakers
 from engramlog.projections.recall.conversation.conversations import conversations
 from engramlog.projections.recall.conversation.speakers import capitalised_words, is_speaker
 

@@ -22,10 +22,7 @@ from engramlog.projections.embedding.vectors.in_memory import COSINE_DECIMALS
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.recall.conversation.conversations import surroundings
 from engramlog.projections.recall.conversation.shares import Shares, shares
-from engramlog.projections.recall.conversation.speakers import (
-    PlainQuestion,
-    question_vector,
-)
+from engramlog.projections.recall.conversation.speakers import PlainQuestion, question_vector
 from engramlog.projections.recall.conversation.subject_names import without_names
 from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled, best_indices

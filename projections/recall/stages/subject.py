@@ -14,11 +14,7 @@ from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import I32
 from engramlog.projections.ascending import among, distinct
-from engramlog.projections.columns.names.entity_names import (
-    names_something,
-    phrase_of,
-    words_of,
-)
+from engramlog.projections.columns.names.entity_names import names_something, phrase_of, words_of
 from engramlog.projections.recall.conversation.speakers import are_said
 from engramlog.projections.recall.conversation.subject_names import (
     HOLDERS_MAX,
