@@ -10,7 +10,7 @@ blue, green is built again from the first event of the log.
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from time import monotonic
 
@@ -249,8 +249,13 @@ def _take_over(
 
     def swap() -> None:
         replay_into(store, log, log.head().position)
-        point_link(link, path)
-        writer.replace_store(store)
+        try:
+            point_link(link, path)
+            writer.replace_store(store)
+        except BaseException:
+            with suppress(OSError):  # it moves before its folder is synced
+                point_link(link, writer.store.path)
+            raise
         swapped()
 
     try:

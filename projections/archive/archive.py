@@ -8,7 +8,7 @@ events.
 import logging
 import shutil
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -81,6 +81,7 @@ class Archive:
         self._idle = threading.Condition(self._lock)
         self._readers = 0
         self._erased: set[int] = set()
+        self._noted: list[Callable[[], Iterable[int]]] = []
         self._left: list[Path] = []
         """Replaced files of the tail that a reader may still hold."""
         self._checked: dict[str, tuple[int, int, int]] = {}
@@ -159,13 +160,21 @@ class Archive:
             self._erased.update(positions)
             self._rewrite_erased()
 
-    def note_erased(self, positions: Iterable[int]) -> None:
-        """Stop serving files with these positions until they are rewritten."""
-        self._erased.update(positions)
+    def note_erased(self, positions: Callable[[], Iterable[int]]) -> None:
+        """Stop serving files with these positions until they are rewritten. The next reader calls
+        ``positions``, and reads nothing if that fails."""
+        self._noted.append(positions)
+
+    def _learn_erased(self) -> None:
+        while self._noted:
+            self._erased.update(self._noted[0]())
+            del self._noted[0]
 
     def _rewrite_erased(self) -> None:
+        self._learn_erased()
         while self._erased and self._readers:
             self._idle.wait()
+            self._learn_erased()
         wanted = set(self._erased)
         if not wanted:
             return

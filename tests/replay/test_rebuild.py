@@ -12,7 +12,7 @@ import pytest
 from engramlog.api.node.node import Node
 from engramlog.api.node.node_status import status_of_node
 from engramlog.eventlog.kinds import KeyIssued, KeyRevoked, Value
-from engramlog.projections.tables.database import open_writer
+from engramlog.projections.tables.database import open_reader, open_writer, tables_position
 from engramlog.projections.tables.digest import compute_digests
 from engramlog.projections.tables.facts.facts import FactsProjector
 from engramlog.projections.tables.store import (
@@ -127,6 +127,28 @@ def test_a_writer_that_is_too_busy_to_swap_leaves_the_old_tables_in_use(
             node.rebuild()
     assert files(node) == old
     say(node, 6)
+    assert node.rebuild().compared
+
+
+def test_a_folder_that_cannot_be_synced_at_the_swap_leaves_the_old_tables_in_use(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The link has moved already; readers and erasures must find the old tables again."""
+    link = node.directory.projections_path
+    old = files(node)
+    with monkeypatch.context() as patch:
+
+        def fail(_: Path) -> None:
+            raise OSError(24, "Too many open files")
+
+        patch.setattr("engramlog.projections.tables.store.sync_folder", fail)
+        with pytest.raises(OSError, match="Too many"):
+            node.rebuild()
+    assert [current_generation(link).name] == files(node) == old  # type: ignore[union-attr]
+    say(node, 6)
+    with closing(open_reader(link)) as db:
+        node.reader.image.tail.settle()
+        assert tables_position(db) == node.log.head().position
     assert node.rebuild().compared
 
 

@@ -9,8 +9,8 @@ nothing gets free soon, if a worker fails, and if the recall needs data that onl
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,7 +42,10 @@ OVERLAPS_BEFORE_START = 20
 QUERY_SECONDS_MAX = 12.0
 """Longest wait for a question's vector: longer than the model's own timeout."""
 START_SECONDS_MAX = 600.0
+LATE_SECONDS = 15.0
+"""Longest wait for a worker's answer, beyond ``QUERY_SECONDS_MAX``; then this process answers."""
 ANSWER_SECONDS_MAX = 60.0
+"""When a late worker is replaced."""
 FREE_SECONDS_MAX = 2.0
 """Longest wait for a free process; then this one answers."""
 PAUSE_SECONDS = 5.0
@@ -208,14 +211,20 @@ class RecallWorkers:
             position=position,
             now_us=self._node.clock.now_us(),
         )
+        asking = asyncio.create_task(worker.ask(question, self._vector))
         try:
-            message = await asyncio.wait_for(worker.ask(question, self._vector), ANSWER_SECONDS_MAX)
-        except (OSError, EOFError, TimeoutError) as fault:
+            if not (await asyncio.wait((asking,), timeout=LATE_SECONDS))[0]:
+                _log.warning("a recall worker is late, this process answers instead")
+                self._keep(self._put_back_late(worker, asking))
+                return None
+            message = asking.result()
+        except (OSError, EOFError) as fault:
             _log.warning("a recall worker failed, this process answers instead: %r", fault)
             self._replace(worker)
             return None
         except BaseException:
             # Its next message would be the answer to the caller who disconnected.
+            asking.cancel()
             self._replace(worker)
             raise
         self._put_back(worker)
@@ -224,6 +233,16 @@ class RecallWorkers:
                 message.status, message.detail, headers=message.headers, extra=message.extra
             )
         return message.answered if isinstance(message, Found) else None
+
+    async def _put_back_late(self, worker: WorkerProcess, asking: asyncio.Task[FromWorker]) -> None:
+        """Let a late worker answer again after its answer, which nobody waits for."""
+        try:
+            await asyncio.wait_for(asking, ANSWER_SECONDS_MAX - LATE_SECONDS)
+        except Exception as fault:
+            _log.warning("a recall worker is replaced: %r", fault)
+            self._replace(worker)
+        else:
+            self._put_back(worker)
 
     async def _vector(self, query: str) -> bytes | None:
         """The vector of a question's text from this process's model: workers have none."""
@@ -243,7 +262,11 @@ class RecallWorkers:
             self._spawn(0.0)
 
     def _spawn(self, after_seconds: float) -> None:
-        task = asyncio.get_running_loop().create_task(self._bring_up(after_seconds))
+        self._keep(self._bring_up(after_seconds))
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run work until it is done, or until ``stop``."""
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -22,8 +22,8 @@ RETRY_SECONDS = 30.0
 class ErasureCleaning(LoopTask):
     """See the module; ``wake`` after every erasure.
 
-    Args: noted: called with the erased positions of each erasure, and at the start with those of
-        all unclean ones: files with these positions must not be read.
+    Args: noted: called at each erasure with what finds its erased positions, and at the start with
+        what finds those of all unclean ones: files with these positions must not be read.
         flush: writes the recall receipts that wait in memory: they may repeat the text.
 
     Attributes: step: the step in progress, None if nothing is to clean.
@@ -34,7 +34,7 @@ class ErasureCleaning(LoopTask):
         cleaner: Cleaner,
         reader: Reader,
         flush: Callable[[], Awaitable[None]],
-        noted: Callable[[list[int]], None],
+        noted: Callable[[Callable[[], list[int]]], None],
     ) -> None:
         super().__init__("erasure_cleaning", reader)
         self._noted = noted
@@ -45,7 +45,7 @@ class ErasureCleaning(LoopTask):
         self._round = asyncio.Condition()
 
     async def start(self) -> None:
-        self._noted(self._cleaner.positions(self._cleaner.unclean()))
+        self._noted(lambda: self._cleaner.positions(self._cleaner.unclean()))
         self._woken.set()  # erasures that an earlier process left unclean
         await super().start()
 
@@ -57,7 +57,7 @@ class ErasureCleaning(LoopTask):
             if event.peer is None and isinstance(event.payload, FactErased)
         ]
         if took:
-            self._noted(self._cleaner.positions_named(took))
+            self._noted(lambda: self._cleaner.positions_named(took))
             self.wake()
 
     async def wait(self, erasure_id: str, timeout_seconds: float) -> bool:
@@ -103,7 +103,7 @@ def cleaning_of(
     """The cleaning task of a node. ``restart_readers``: makes other processes release the image
     files."""
 
-    def noted(positions: list[int]) -> None:
+    def noted(positions: Callable[[], list[int]]) -> None:
         archive.note_erased(positions)
         desk.note_erased()
 

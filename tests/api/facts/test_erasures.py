@@ -7,9 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from engramlog.api.node.tasks import erasure_cleaning
 from engramlog.eventlog.codec import decode_header
+from engramlog.eventlog.errors import StorageFailed
+from engramlog.eventlog.kinds import FactErased
 from engramlog.projections.embedding.recipe import composed
 from engramlog.projections.tables.database import query
+from engramlog.replay.erasing import Cleaner
 from engramlog.replay.verify import verify
 from tests.worlds.data_files import files_with
 from tests.worlds.erasure_receipts import receipt_fault
@@ -347,6 +351,27 @@ def test_an_erasure_is_unclean_until_every_file_is_clean(live: LiveNode) -> None
     assert "rebuilt" in shown["error"]
     leftover.unlink()
     live.run(woken(live))
+    assert live.run(live.service().cleaning.wait(body["erasure_id"], SECONDS))
+
+
+def test_an_erasure_whose_events_cannot_be_looked_up_is_in_no_audit_and_gets_clean(
+    live: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As without a free file descriptor: the archive has files with the text."""
+    monkeypatch.setattr(erasure_cleaning, "RETRY_SECONDS", 0.05)
+    fact = live.state(v=SECRET)
+    sql = {"sql": "SELECT * FROM events"}
+    assert SECRET in admin_call(live, "POST", "/v1/time-travel/sql", json=sql).text
+
+    def fail(_: Cleaner, _erasures: list[FactErased]) -> list[int]:
+        raise StorageFailed("no reader can be opened")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Cleaner, "positions_named", fail)
+        body = erase(live, fact_ids=[fact["id"]], timeout_s=0.1)
+        audit = admin_call(live, "POST", "/v1/time-travel/sql", json=sql)
+        assert (audit.status_code, SECRET in audit.text) == (503, False)
+    assert SECRET not in admin_call(live, "POST", "/v1/time-travel/sql", json=sql).text
     assert live.run(live.service().cleaning.wait(body["erasure_id"], SECONDS))
 
 

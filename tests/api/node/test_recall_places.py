@@ -128,8 +128,13 @@ def chance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> C
     return chance
 
 
+@pytest.mark.parametrize("late_seconds", [15.0, 0.0])
 @pytest.mark.parametrize("chance", range(20), indirect=True)
-def test_no_place_is_lost_or_doubled(chance: Chance) -> None:
+def test_no_place_is_lost_or_doubled(
+    chance: Chance, late_seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "LATE_SECONDS", late_seconds)
+
     async def run() -> None:
         recalls = Recalls(chance)
         recalls.begin()
@@ -160,5 +165,37 @@ def test_this_process_answers_while_the_tables_cannot_follow(
         monkeypatch.setattr(chance.random, "choice", lambda _faults: StorageFull("no"))
         assert await asyncio.gather(*(recalls.ask() for _ in range(COUNT + 1))) == [ANSWER] * 3
         assert recalls.have_all_places()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("chance", [0], indirect=True)
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_late_worker_delays_no_answer_and_serves_again_or_is_replaced(
+    chance: Chance, comes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "LATE_SECONDS", 0.01)
+    monkeypatch.setattr(pool, "ANSWER_SECONDS_MAX", 60.0 if comes else 0.02)
+    monkeypatch.setattr(chance.random, "choice", lambda _faults: None)
+
+    async def run() -> None:
+        recalls = Recalls(chance)
+        recalls.begin()
+        await asyncio.wait_for(recalls.running(), 5)
+        before, go_on = list(recalls._workers), asyncio.Event()
+
+        async def hang(_worker: FakeWorker, _question: Any, _vector: Any) -> FromWorker:
+            await go_on.wait()
+            return Found("another answer")  # type: ignore[arg-type]
+
+        with monkeypatch.context() as hanging:
+            hanging.setattr(FakeWorker, "ask", hang)
+            asked = [recalls.ask() for _ in range(COUNT + 1)]
+            assert await asyncio.wait_for(asyncio.gather(*asked), 5) == [ANSWER] * 3
+            if comes:
+                go_on.set()
+            await asyncio.wait_for(recalls.running(), 5)
+        assert recalls.have_all_places()
+        assert (recalls._workers == before) == comes
 
     asyncio.run(run())

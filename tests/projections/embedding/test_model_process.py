@@ -14,6 +14,7 @@ from engramlog.projections.embedding.errors import ModelFileError, ProviderUnava
 from engramlog.projections.embedding.providers.bundled import weights
 from engramlog.projections.embedding.providers.bundled.minilm import FLOAT32, INT8, MiniLM
 from engramlog.projections.embedding.providers.bundled.model_process import (
+    ANSWER_SECONDS_MAX,
     ModelProcess,
     _ahead,
     started_ahead,
@@ -124,6 +125,33 @@ def killed_while(model: ModelProcess, purpose: Purpose) -> list[object]:
 
 def test_a_dead_process_fails_the_documents_that_wait_and_is_replaced(model: ModelProcess) -> None:
     assert killed_while(model, "document") == ["the embedding process ended"]
+
+
+def test_a_process_that_answers_nothing_in_time_is_replaced(
+    model: ModelProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.embed(["a text"])
+    first = pid_of(model)
+    monkeypatch.setitem(ANSWER_SECONDS_MAX, "query", 0.01)
+    os.kill(first, signal.SIGSTOP)
+    with pytest.raises(ProviderUnavailable, match="does not answer"):
+        model.embed(["a question"], "query")
+    monkeypatch.undo()
+    assert model.embed(["a question"], "query").shape == (1, 384)
+    with pytest.raises(ProcessLookupError):
+        os.kill(first, 0)
+
+
+def test_a_process_that_still_loads_outlasts_a_question(
+    model: ModelProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setitem(ANSWER_SECONDS_MAX, "query", 0.001)
+        with pytest.raises(ProviderUnavailable, match="does not answer"):
+            model.embed(["a question"], "query")
+    first = pid_of(model)
+    assert model.embed(["a question"], "query").shape == (1, 384)
+    assert pid_of(model) == first
 
 
 def test_a_question_that_waits_is_asked_of_the_next_process(model: ModelProcess) -> None:

@@ -2,7 +2,7 @@
 
 The model's products hold a core for milliseconds, and its Python holds the interpreter: in the
 serving process both would delay writes and questions. Each node has one such process. It is
-restarted when it dies, and ends when its socket closes.
+restarted when it dies or hangs, and ends when its socket closes.
 """
 
 import os
@@ -144,7 +144,7 @@ class _Link:
         finally:
             there.close()
         self.alive = True
-        self.answered = False
+        self._answers = 0
         self._connection = here
         self._sending = threading.Lock()
         self._numbers = count(1)
@@ -152,9 +152,14 @@ class _Link:
         self._thread = threading.Thread(target=self._receive, name="embedding answers", daemon=True)
         self._thread.start()
 
+    @property
+    def answered(self) -> bool:
+        return self._answers > 0
+
     def ask(self, purpose: Purpose, texts: list[str]) -> EmbeddingAnswer:
         """The answer to a request. Raises ProviderUnavailable."""
         found: Future[EmbeddingAnswer] = Future()
+        before = self._answers
         with self._sending:
             number = next(self._numbers)
             self._waiting[number] = found
@@ -169,6 +174,9 @@ class _Link:
         try:
             return found.result(ANSWER_SECONDS_MAX[purpose])
         except TimeoutError as fault:
+            loaded = self.answered or purpose == "document"  # loading may outlast a question
+            if loaded and self._answers == before:
+                self.alive = False
             raise ProviderUnavailable("the embedding process does not answer") from fault
         finally:
             self._waiting.pop(number, None)
@@ -184,7 +192,7 @@ class _Link:
         try:
             while True:
                 answer = _decode_answer(self._connection.recv_bytes())
-                self.answered = True
+                self._answers += 1
                 found = self._waiting.get(answer.number)
                 if found is not None:
                     found.set_result(answer)
