@@ -173,7 +173,7 @@ class Identity:
         if previous is None or _public_text(previous) != self.public_key_b64:
             raise KeyFileError(
                 f"{self.folder / KEY_FILE} holds key {_public_text(key)}, "
-                f"{NODE_FILE} expects {self.public_key_b64}"
+                f"{NODE_FILE} expects {self.public_key_b64}{_FROM_BACKUP}"
             )
         self._adopt(previous, key)
 

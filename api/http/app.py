@@ -38,6 +38,8 @@ _log = logging.getLogger(__name__)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _WITH_BODY = (DirectResponse, web.Response)
 """The most frequent class first: only an exact class is found fast."""
+_CALLER_GONE = 499
+"""A status for the metrics; nobody receives it."""
 _PLAIN_DETAIL = {404: "Not Found", 405: "Method Not Allowed"}
 
 
@@ -232,6 +234,10 @@ def _answer_to(fault: Exception, request: web.Request) -> web.StreamResponse:
     if limit is not None:
         _log.warning("%s %s: %r", request.method, request.path, fault)
         return _failure(limit)
+    transport = request.transport
+    if isinstance(fault, ConnectionResetError) and (transport is None or transport.is_closing()):
+        _log.info("%s %s: the caller has gone", request.method, request.path)
+        return answer({"detail": "the caller has gone"}, _CALLER_GONE)
     error_id = secrets.token_hex(8)
     _log.error("error %s at %s %s", error_id, request.method, request.path, exc_info=fault)
     return answer(

@@ -190,7 +190,7 @@ def settled_log(
 
 
 def _cut_back(directory: HeldDirectory, url: str, head: int, reached: int) -> LogCutBack:
-    remedy = "Put the whole log.db back, or restore a backup"
+    remedy = "Put the whole log.db with its -wal file back, or restore a backup"
     if url:
         remedy = "Bring back the server that has them"
     return LogCutBack(

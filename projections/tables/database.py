@@ -10,6 +10,7 @@ import apsw
 import msgspec
 
 from engramlog.eventlog.engines.reader_pool import ReaderPool
+from engramlog.eventlog.errors import StorageFailed
 from engramlog.projections.tables.storage_faults import DAMAGED, TablesDamaged
 from engramlog.projections.text.scripts import in_pairs
 
@@ -121,11 +122,16 @@ def remove_database(path: Path) -> None:
 
 def opened_or_remade(path: Path, opened: Callable[[], AnyOpened]) -> AnyOpened:
     """What ``opened`` makes of a file that only repeats what can be computed again: if it is
-    damaged, ``opened`` makes it again."""
+    damaged, ``opened`` makes it again. Raises StorageFailed: this process may not write it."""
     try:
         return opened()
     except DAMAGED as fault:
         _log.warning("%s is damaged and made again: %s", path, fault)
+    except (apsw.CantOpenError, apsw.ReadOnlyError) as fault:  # SQLite names no file
+        raise StorageFailed(
+            f"{path}: {fault}: the process must be able to write it, the -wal and -shm files "
+            "beside it, and their directory"
+        ) from fault
     remove_database(path)
     return opened()
 

@@ -136,5 +136,6 @@ class CatchesUp:
         """Stop serving writes, because the image cannot show what the log has. Call inside the
         exception handler."""
         _log.exception("the node cannot follow the log")
-        self.broken = f"the node cannot follow the log, restart it: {fault}"
+        why = str(fault) or type(fault).__name__
+        self.broken = f"the node cannot follow the log, restart it: {why}"
         self.degraded = self.broken

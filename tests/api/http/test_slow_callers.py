@@ -3,8 +3,11 @@
 import gzip
 import json
 import socket
+import struct
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from aiohttp.http_parser import DeflateBuffer
@@ -12,7 +15,9 @@ from aiohttp.http_parser import DeflateBuffer
 from engramlog.api.http import connections
 from engramlog.api.node.node import Node
 from engramlog.api.node.process.serving import serve_in_background
+from engramlog.api.routes.time_travel.export import _Lines
 from engramlog.api.settings import Settings
+from tests.worlds.waiting import until
 
 MOST = 12
 MOST_EACH = 8
@@ -174,3 +179,22 @@ def test_aiohttp_inflates_no_body(port: int, monkeypatch: pytest.MonkeyPatch) ->
         sent = posted(path, len(bomb), "Content-Encoding: gzip", "Connection: close") + bomb
         assert everything(connected(port, sent)).split(b"\r\n")[0][9:12] in (b"413", b"405")
     assert used == []
+
+
+def test_a_caller_that_leaves_during_a_stream_is_no_error_of_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = iter([b"{}\n" * 1_000_000] * 4 + [b""])  # more than the sockets hold
+    monkeypatch.setattr(_Lines, "next", lambda _: next(lines))
+    caplog.set_level("INFO", "engramlog.api.http.app")
+    with closing(Node.open(tmp_path / "data")) as node:
+        settings = Settings(data_dir=tmp_path / "data", port=0, auth_required=False)
+        with serve_in_background(node, settings) as control:
+            asked = b"GET /v1/export HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            with connected(int(control.url.rsplit(":", 1)[1]), asked) as sock:
+                assert sock.recv(15) == b"HTTP/1.1 200 OK"
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            until(lambda: caplog.records)
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
+        ("INFO", "GET /v1/export: the caller has gone")
+    ]

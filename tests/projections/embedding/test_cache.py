@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from engramlog.eventlog.errors import StorageFailed
 from engramlog.projections.embedding.cache import EmbeddingCache, text_key
 from engramlog.projections.embedding.errors import UnknownModel
 from engramlog.projections.embedding.providers.models import card_of
@@ -52,6 +53,13 @@ def test_a_damaged_cache_is_made_again_empty(tmp_path: Path, how: str) -> None:
     second.keep_only([text_key("one")])
     assert second.get_many(SPACE, ["one"])[0] is not None
     second.close()
+
+
+def test_a_cache_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "embeddings.db"
+    path.mkdir()
+    with pytest.raises(StorageFailed, match=rf"{path}: .* must be able to write it"):
+        EmbeddingCache(path)
 
 
 def test_a_vector_with_a_flipped_bit_is_unknown_and_stored_again(tmp_path: Path) -> None:
