@@ -39,7 +39,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _WITH_BODY = (DirectResponse, web.Response)
 """The most frequent class first: only an exact class is found fast."""
 _CALLER_GONE = 499
-"""A status for the metrics; nobody receives it."""
+"""A status for the metrics alone."""
 _PLAIN_DETAIL = {404: "Not Found", 405: "Method Not Allowed"}
 
 

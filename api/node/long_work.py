@@ -49,7 +49,17 @@ class LongWork:
             self._free -= 1
         else:
             await self._turn(caller, admitted=admitted)
-        doing = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        begins = [work]
+
+        def begun() -> Result:
+            return begins.pop()()
+
+        try:
+            doing = asyncio.get_running_loop().run_in_executor(self._threads, begun)
+        except BaseException:  # the process may start no thread now; a later one finds it queued
+            begins.clear()
+            self._pass_on()
+            raise
         # A caller who disconnects leaves the thread at work: the thread is free once its work ends.
         doing.add_done_callback(self._ended)
         return await asyncio.shield(doing)

@@ -92,7 +92,7 @@ def test_no_altered_byte_of_the_key_is_an_unknown_error(identity: Identity, fold
 def test_a_key_of_another_node_is_refused(identity: Identity, folder: Path, tmp_path: Path) -> None:
     other = Identity.create(tmp_path / "other", FixedClock())
     (folder / "node.key").write_bytes((other.folder / "node.key").read_bytes())
-    with pytest.raises(KeyFileError, match="expects .* put back"):
+    with pytest.raises(KeyFileError, match=r"expects .* put back"):
         Identity.load(folder)
 
 

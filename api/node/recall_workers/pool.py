@@ -24,6 +24,7 @@ from engramlog.api.node.recall_workers.messages import (
     Failed,
     Forgotten,
     Found,
+    FromWorker,
     Question,
     ToWorker,
     framed,
@@ -235,7 +236,7 @@ class RecallWorkers:
         return message.answered if isinstance(message, Found) else None
 
     async def _put_back_late(self, worker: WorkerProcess, asking: asyncio.Task[FromWorker]) -> None:
-        """Let a late worker answer again after its answer, which nobody waits for."""
+        """Drop a late worker's answer; then it may answer again."""
         try:
             await asyncio.wait_for(asking, ANSWER_SECONDS_MAX - LATE_SECONDS)
         except Exception as fault:

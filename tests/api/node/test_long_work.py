@@ -97,3 +97,23 @@ def test_a_failure_is_the_callers() -> None:
         assert await long.run("a", lambda: 1) == 1
 
     run(test)
+
+
+def test_work_for_which_no_thread_starts_is_never_done_and_costs_no_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(long: LongWork) -> None:
+        done: list[str] = []
+
+        def refuse(_: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as full:
+            full.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(RuntimeError, match="can't start"):
+                await long.run("a", lambda: done.append("refused"))
+        async with asyncio.timeout(10):
+            await long.run("a", lambda: done.append("taken"))
+        assert done == ["taken"]
+
+    run(test)
