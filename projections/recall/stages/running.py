@@ -123,10 +123,14 @@ def wanted_stages(
     weights: Mapping[str, float],
     asked: Collection[str] | None = None,
 ) -> frozenset[str]:
-    """The requested stages that run: those with a weight, or all if none has one. ``asked`` are
-    names or labels, None for all."""
+    """The requested stages that run: those with a weight, or all if none has one. Where only stages
+    that build on others have a weight, the others run too. ``asked`` are names or labels, None for
+    all."""
     requested = frozenset(choice.name for choice in choices if is_requested(choice, asked))
-    return frozenset(name for name in requested if weights[name] > 0) or requested
+    weighty = frozenset(name for name in requested if weights[name] > 0) or requested
+    if all(STAGES[name].builds_on for name in weighty):
+        weighty |= frozenset(name for name in requested if not STAGES[name].builds_on)
+    return weighty
 
 
 def is_requested(choice: StageChoice, asked: Collection[str] | None) -> bool:

@@ -338,6 +338,16 @@ def test_facts_that_only_a_weightless_stage_found_are_left_out() -> None:
     assert ids(ask(world, "knows", weights=weights)) == ["fact-0"]
 
 
+@pytest.mark.parametrize("profile", ["stigmem", "default"])
+def test_the_graph_alone_starts_from_the_hits_of_weightless_stages(profile: str) -> None:
+    world = World()
+    world.fact(user("a"), "memory:note", "ledger")
+    world.ref(user("a"), "rel:knows", user("b"))
+    world.fact(user("b"), "memory:note", "gem", source=OTHER)
+    weights = {"lexical": 0.0, "semantic": 0.0, "graph": 1.0}
+    assert "fact-2" in ids(ask(world, "ledger", profile=profile, weights=weights))
+
+
 def test_the_newer_of_equals_comes_first() -> None:
     world = World()
     world.fact(user("a"), "memory:note", "ledger", age_days=5)
