@@ -28,6 +28,7 @@ from engramlog.api.http.openapi import build_openapi
 from engramlog.api.http.routing import Route
 from engramlog.api.http.state.quotas import Dimension, dimension_of
 from engramlog.api.node.node import Node
+from engramlog.api.node.refusing_threads import RefusingThreads
 from engramlog.api.node.service import Service
 from engramlog.api.routes.table import ROUTES
 from engramlog.api.settings import Settings
@@ -109,6 +110,7 @@ class AppRunner(web.ServerRunner):
         self._app = app
 
     async def setup(self) -> None:
+        asyncio.get_running_loop().set_default_executor(RefusingThreads())
         service = self._app.service
         service.node.reader.followers.extend(_followers(service))
         await service.tasks.start()

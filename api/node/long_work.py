@@ -7,8 +7,9 @@ Used from the event loop alone; the work itself runs in threads.
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
+
+from engramlog.api.node.refusing_threads import RefusingThreads
 
 WAITING_MAX = 32
 WAITING_EACH_MAX = 8
@@ -25,7 +26,7 @@ class LongWork:
     """See the module. ``name``: of the threads. ``threads``: how many pieces run at a time."""
 
     def __init__(self, name: str, threads: int) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._threads = RefusingThreads(threads, thread_name_prefix=name)
         self._free = threads
         self._refuses = True
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
@@ -49,15 +50,9 @@ class LongWork:
             self._free -= 1
         else:
             await self._turn(caller, admitted=admitted)
-        begins = [work]
-
-        def begun() -> Result:
-            return begins.pop()()
-
         try:
-            doing = asyncio.get_running_loop().run_in_executor(self._threads, begun)
-        except BaseException:  # the process may start no thread now; a later one finds it queued
-            begins.clear()
+            doing = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        except BaseException:  # the process may start no thread now
             self._pass_on()
             raise
         # A caller who disconnects leaves the thread at work: the thread is free once its work ends.

@@ -20,6 +20,7 @@ from engramlog.api.node.long_work import LongWork
 from engramlog.api.node.node import Node
 from engramlog.api.node.reading_node import ReadingNode
 from engramlog.api.node.recall_workers.pool import RecallWorkers
+from engramlog.api.node.refusing_threads import RefusingThreads
 from engramlog.api.node.tasks.consolidation_schedule import ConsolidationScheduler
 from engramlog.api.node.tasks.erasure_cleaning import cleaning_of
 from engramlog.api.node.tasks.jobs import Rebuild, Reindex, RequestJobs, SingleJob
@@ -89,8 +90,8 @@ class Service:
         self.commits = CommitWatch()
         self.forking = asyncio.Lock()
         self.naming = WeakValueDictionary[str, asyncio.Lock]()
-        self.pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read")
-        self.stage_pool = ThreadPoolExecutor(STAGE_THREADS, thread_name_prefix="stage")
+        self.pool = RefusingThreads(READ_THREADS, thread_name_prefix="read")
+        self.stage_pool = RefusingThreads(STAGE_THREADS, thread_name_prefix="stage")
         self.long = LongWork("long", LONG_THREADS)
         self.statements = LongWork("sql", 1)
         self.archive = Archive(node.directory, node.log)

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from engramlog.api.node.long_work import WAITING_EACH_MAX, WAITING_MAX, LongWork, LongWorkBusy
+from tests.worlds.live import LiveNode
 
 
 @asynccontextmanager
@@ -99,15 +100,15 @@ def test_a_failure_is_the_callers() -> None:
     run(test)
 
 
+def refuse(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
 def test_work_for_which_no_thread_starts_is_never_done_and_costs_no_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def test(long: LongWork) -> None:
         done: list[str] = []
-
-        def refuse(_: threading.Thread) -> None:
-            raise RuntimeError("can't start new thread")
-
         with monkeypatch.context() as full:
             full.setattr(threading.Thread, "start", refuse)
             with pytest.raises(RuntimeError, match="can't start"):
@@ -117,3 +118,17 @@ def test_work_for_which_no_thread_starts_is_never_done_and_costs_no_turn(
         assert done == ["taken"]
 
     run(test)
+
+
+def test_a_read_that_no_thread_took_is_not_done_later(
+    live: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        for pool in (live.service().pool, live.service().stage_pool):
+            with pytest.raises(RuntimeError, match="can't start"):
+                pool.submit(done.append, "refused")
+    assert live.service().pool.submit(lambda: "taken").result(10) == "taken"
+    assert live.service().stage_pool.submit(lambda: "taken").result(10) == "taken"
+    assert done == []

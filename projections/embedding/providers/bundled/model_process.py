@@ -150,7 +150,13 @@ class _Link:
         self._numbers = count(1)
         self._waiting: dict[int, Future[EmbeddingAnswer]] = {}
         self._thread = threading.Thread(target=self._receive, name="embedding answers", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as fault:
+            here.close()
+            self._process.kill()
+            self._process.wait()
+            raise ProviderUnavailable(f"the embedding process is not heard: {fault}") from fault
 
     @property
     def answered(self) -> bool:
