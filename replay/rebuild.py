@@ -222,7 +222,7 @@ def _opened(tables: Path) -> apsw.Connection | None:
 def _differing(blue: apsw.Connection, green: Green, log: EventLog) -> list[str] | None:
     """The tables that differ from blue's; None if they cannot be compared."""
     # Text erased meanwhile is gone from the log, but still in the read snapshot.
-    if _erased_after(log, green.digests.position):
+    if any(event.kind == "fact_erased" for event in log.iterate(green.digests.position)):
         return None
     try:
         state = file_state(blue)
@@ -266,7 +266,3 @@ def _take_over(
             store.close()
             remove_database(path)
         raise
-
-
-def _erased_after(log: EventLog, position: int) -> bool:
-    return any(event.kind == "fact_erased" for event in log.iterate(position))

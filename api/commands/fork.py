@@ -26,8 +26,6 @@ from engramlog.api.node.scratch_node import ScratchNode
 from engramlog.api.schemas.facts import BatchAssert, BatchRetract, MomentQuery
 from engramlog.api.schemas.time_travel import (
     ForkBody,
-    ForkRecall,
-    ForkState,
     Supposed,
     SupposeResolve,
     SupposeSweep,
@@ -137,19 +135,11 @@ def _moment(context: RequestContext, body: ForkBody) -> tuple[int | None, int]:
 def _answered(inside: RequestContext, body: ForkBody, instant_us: int) -> dict[str, Any]:
     at = {"as_of": format_instant(instant_us), "valid_at": body.valid_at}
     if body.recall is not None:
-        return _recalled(inside, body.recall.model_copy(update=at))
+        data = answered(inside, body.recall.model_copy(update=at), [], shape="full").data
+        found = cast("dict[str, Any]", msgspec.json.decode(data))
+        return {name: part for name, part in found.items() if name not in _MADE_UP}
     assert body.state is not None
-    return _state(inside, body.state.model_copy(update=at))
-
-
-def _recalled(inside: RequestContext, question: ForkRecall) -> dict[str, Any]:
-    data = answered(inside, question, [], shape="full").data
-    found = cast("dict[str, Any]", msgspec.json.decode(data))
-    return {name: part for name, part in found.items() if name not in _MADE_UP}
-
-
-def _state(inside: RequestContext, question: ForkState) -> dict[str, Any]:
-    page, records, _, _ = listed(inside, question)
+    page, records, _, _ = listed(inside, body.state.model_copy(update=at))
     return {"facts": records, "total": page.total}
 
 

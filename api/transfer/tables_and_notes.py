@@ -57,7 +57,7 @@ def lines_of_csv(name: str, rows: Iterable[bytes]) -> Iterator[bytes]:
         line: dict[str, object] = {
             "entity": given["entity"],
             "relation": given["relation"],
-            "value": _value(given["value"]),
+            "value": typed_value(_parsed(given["value"])),
             "source": given.get("source") or _source(name),
         }
         line |= {each: given[each] for each in KEPT if given.get(each)}
@@ -139,10 +139,6 @@ def _separated(columns: list[str]) -> str:
     """What to change in a first row that has other separators."""
     other = next((each for each in ";\t|" if len(columns) == 1 and each in columns[0]), None)
     return f" (separate them with commas, not {other!r})" if other else ""
-
-
-def _value(text: str) -> object:
-    return typed_value(_parsed(text))
 
 
 def _parsed(text: str) -> str | bool | float:

@@ -85,7 +85,8 @@ def check_statement(sql: str) -> None:
     try:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as fault:
-        raise StatementRefused("sql_invalid", _message(fault)) from fault
+        # Its first line: the rest quotes the statement.
+        raise StatementRefused("sql_invalid", str(fault).strip().split("\n")[0]) from fault
     if len(statements) != 1:
         raise StatementRefused("sql_refused", f"one statement at a time, not {len(statements)}")
     kind = str(statements[0].type).rpartition(".")[2]
@@ -268,8 +269,3 @@ def run_sql(
     if isinstance(answer, Failure):
         raise StatementRefused(answer.code, answer.message)
     return answer
-
-
-def _message(fault: Exception) -> str:
-    """The first line of an error: the rest quotes the statement."""
-    return str(fault).strip().split("\n")[0]

@@ -43,7 +43,9 @@ def coerce(value: object) -> str | int:
     if isinstance(value, UUID):
         return value.hex
     if isinstance(value, datetime):
-        return _instant(value)
+        if value.tzinfo is None:
+            raise ValueError("an instant must carry an offset")
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, PurePath):
         if not value.is_absolute():
             raise ValueError("a path must be absolute")
@@ -51,12 +53,6 @@ def coerce(value: object) -> str | int:
     if isinstance(value, dict | list):
         return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     raise ValueError(f"a {type(value).__name__} has no provenance form")
-
-
-def _instant(value: datetime) -> str:
-    if value.tzinfo is None:
-        raise ValueError("an instant must carry an offset")
-    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def bundle_of(values: Mapping[str, object]) -> dict[str, str]:
@@ -74,7 +70,10 @@ def _checked_text(key: str, value: object) -> str:
         text = str(coerce(value))
     except ValueError as fault:
         raise ProvenanceError(key, str(fault)) from fault
-    _check_structure(key, text)
+    if "\x00" in text:
+        raise ProvenanceError(key, "must not hold the NUL character")
+    if text.count("(") != text.count(")"):
+        raise ProvenanceError(key, "must close every parenthesis it opens")
     if key in ("origin", "source") and _LABEL.fullmatch(text) is None:
         raise ProvenanceError(key, "must be letters, digits, '_' and '-', not a digit first")
     return text
@@ -83,13 +82,6 @@ def _checked_text(key: str, value: object) -> str:
 _PLAIN = frozenset({str, int, bool, Decimal})
 _text_of = lru_cache(maxsize=4_096, typed=True)(_checked_text)
 """The facts of a batch share most of their provenance."""
-
-
-def _check_structure(key: str, text: str) -> None:
-    if "\x00" in text:
-        raise ProvenanceError(key, "must not hold the NUL character")
-    if text.count("(") != text.count(")"):
-        raise ProvenanceError(key, "must close every parenthesis it opens")
 
 
 def check_slots(payload: Mapping[str, Any]) -> None:

@@ -4,7 +4,6 @@ Entities are compared by their last segment (``entity_display``); a shared place
 little. A signature of letter pairs selects the few for exact comparison.
 """
 
-from collections.abc import Iterable
 from difflib import SequenceMatcher
 
 import numpy as np
@@ -59,7 +58,8 @@ def names_like(
     shared = np.bitwise_count(signatures[seen] & np.uint64(signature_of(name)))
     texts = _closest(entities, seen, shared)
     scored = (Like(text, likeness(name, text)) for text in texts if text != name)
-    return _best(scored, threshold, limit)
+    kept = [each for each in scored if each.score >= threshold]
+    return sorted(kept, key=lambda each: (-each.score, each.entity))[:limit]
 
 
 def _closest(entities: Interner, seen: I32, shared: NDArray[np.uint8]) -> list[str]:
@@ -82,8 +82,3 @@ def likeness(one: str, other: str) -> float:
         ratio = min(ratio, NOT_EQUAL_MAX)
     same_place = one.removesuffix(display) == other.removesuffix(shown)
     return round(ratio * (1.0 if same_place else ELSEWHERE), SCORE_DIGITS)
-
-
-def _best(scored: Iterable[Like], threshold: float, limit: int) -> list[Like]:
-    kept = [each for each in scored if each.score >= threshold]
-    return sorted(kept, key=lambda each: (-each.score, each.entity))[:limit]

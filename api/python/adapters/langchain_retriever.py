@@ -6,7 +6,6 @@
 from typing import Any
 
 from engramlog.api.python.adapters.shared import awaited_view, metadata_of, needs, text_of_fact
-from engramlog.api.python.results import Fact
 from engramlog.api.python.transport import waited
 
 try:
@@ -50,8 +49,7 @@ class EngramlogRetriever(BaseRetriever):
     ) -> list[Document]:
         most = self.k if k is None else k
         found = await awaited_view(self.memory).recall(query, user=self.user, limit=most)
-        return [_document(fact) for fact in found]
-
-
-def _document(fact: Fact) -> Document:
-    return Document(id=fact.id, page_content=text_of_fact(fact), metadata=metadata_of(fact))
+        return [
+            Document(id=fact.id, page_content=text_of_fact(fact), metadata=metadata_of(fact))
+            for fact in found
+        ]

@@ -13,7 +13,6 @@ from engramlog.api.client.discovery import EVENTS_WIRE
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
-from engramlog.api.node.node import Node
 from engramlog.api.node.node_status import status_of_node
 from engramlog.api.node.tasks.jobs import Rebuild
 from engramlog.api.node.tasks.task import TaskState, TaskStatus
@@ -147,7 +146,9 @@ async def ready(call: Call) -> web.Response:
     first."""
     status, embedding = status_of_node(call.node), status_of(call)
     if status["degraded"] is not None:
-        await _retried(call.node)
+        with suppress(WriterBusy, WriterClosed):
+            retry = asyncio.wrap_future(call.node.writer.retry())
+            await asyncio.wait([retry], timeout=RETRY_SECONDS_MAX)
         status = status_of_node(call.node)
     reason = status["degraded"]
     body = Ready(
@@ -162,11 +163,6 @@ async def ready(call: Call) -> web.Response:
         reason=UNSET if reason is None else reason,
     )
     return answer(body, 200 if reason is None else 503)
-
-
-async def _retried(node: Node) -> None:
-    with suppress(WriterBusy, WriterClosed):
-        await asyncio.wait([asyncio.wrap_future(node.writer.retry())], timeout=RETRY_SECONDS_MAX)
 
 
 @routes.add("GET /v1/me", permission="any", delegable=True)

@@ -17,7 +17,6 @@ from engramlog.eventlog.kinds import OrgManifestSet
 from engramlog.projections.moment import DAY_US, format_instant
 from engramlog.projections.rights.capability_token import to_url_text
 from engramlog.projections.rights.manifest_document import (
-    OrgManifest,
     canonical,
     manifest_fault,
     read_manifest,
@@ -92,7 +91,10 @@ async def put_manifest(call: Call) -> ManifestPut:
     operator = call.authorization.may("admin") or not call.service.settings.auth_required
     if entity != call.caller.principal and not operator:
         raise ApiError(403, "entity_uri must be the caller's own")
-    manifest = _read(body)
+    try:
+        manifest = read_manifest(body)
+    except ValueError as refused:
+        raise _refusal(str(refused)) from refused
     fault = manifest_fault(manifest, call.node.clock.now_us())
     if fault is not None:
         raise _refusal(fault)
@@ -110,13 +112,6 @@ async def put_manifest(call: Call) -> ManifestPut:
         expires_at=document["expires_at"],
         tl_warning=NO_LOG,
     )
-
-
-def _read(body: dict[str, Any]) -> OrgManifest:
-    try:
-        return read_manifest(body)
-    except ValueError as fault:
-        raise _refusal(str(fault)) from fault
 
 
 def _refusal(fault: str) -> ApiError:

@@ -103,7 +103,10 @@ class ErasuresProjector(Projector):
             insert_row(db, "erasure_receipts", event, or_ignore=True)
         else:
             assert isinstance(payload, LegalHoldSet)
-            _hold(event, payload, db)
+            target_kind, target = payload.target_kind, payload.target
+            end_rows(db, "legal_holds", event, target_kind=target_kind, target=target)
+            if payload.held:
+                insert_row(db, "legal_holds", event, set_at=event.received_at)
 
 
 class ErasedPart(SmallPart):
@@ -135,12 +138,6 @@ def _note(event: Recorded, erasure: FactErased, db: apsw.Connection) -> None:
         "INSERT OR IGNORE INTO erased_facts VALUES (?,?,?)",
         [(fact, erasure.erasure_id, event.position) for fact in erasure.fact_ids],
     )
-
-
-def _hold(event: Recorded, hold: LegalHoldSet, db: apsw.Connection) -> None:
-    end_rows(db, "legal_holds", event, target_kind=hold.target_kind, target=hold.target)
-    if hold.held:
-        insert_row(db, "legal_holds", event, set_at=event.received_at)
 
 
 class ErasureRow(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 
@@ -64,9 +64,9 @@ class AccessProjector(Projector):
 
 
 def _uses(event: Recorded) -> list[tuple[str, int, int, list[int]]]:
-    """(fact, count, last time, instants) that an event adds: once per fact, however often the event
-    names it. A merged memory's uses go to the memory that was kept. Without instants, its last
-    recall is unchanged."""
+    """(fact, count, last time, last instants) that an event adds, in microseconds and oldest first:
+    once per fact, however often the event names it. A merged memory's uses go to the memory that
+    was kept. Without instants, its last recall is unchanged."""
     payload = event.payload
     if isinstance(payload, MemoriesMerged):
         instants = list(payload.instants_us)
@@ -81,16 +81,10 @@ def _uses(event: Recorded) -> list[tuple[str, int, int, list[int]]]:
             fact,
             sum(use.count for use in uses),
             max(use.last_at_us for use in uses),
-            _last_instants(uses),
+            sorted(at for use in uses for at in (*use.earlier_us, use.last_at_us))[-KEPT_MAX:],
         )
         for fact, uses in by_fact.items()
     ]
-
-
-def _last_instants(uses: Iterable[RecallUse]) -> list[int]:
-    """The last instants of a fact's uses in one batch, oldest first (microseconds)."""
-    instants = [at for use in uses for at in (*use.earlier_us, use.last_at_us)]
-    return sorted(instants)[-KEPT_MAX:]
 
 
 TimesKept = dict[int, tuple[bytes, bytes]]

@@ -112,13 +112,14 @@ def erase_facts(command: EraseFacts, context: Context) -> Decision | Refused:
     if held(db, doomed, entities):
         return Refused("legal_hold", "a legal hold forbids erasing this; nothing was erased")
     drafts = _drafts(command.erasure_id, command.reason, events, context)
+    remaining = events_at(context.log, source_episodes(db, doomed))
     detail = {
         "erasure_id": command.erasure_id,
         "fact_ids": sorted(doomed),
         "events": len(events),
         "derived_fact_ids": _derived(doomed, context),
         "episode_ids": sorted(
-            {id_text(e.event_id) for e in _sources(doomed, context)}
+            {id_text(e.event_id) for e in remaining}
             - {id_text(e.event_id) for e in events.values()}
         ),
     }
@@ -131,7 +132,8 @@ def foreign_erasures(context: Context) -> list[Draft]:
     this node can explain missing payloads. The others are named in the node's own stream."""
     drafts: list[Draft] = []
     for event_id, facts in erasures_taking_effect(context.db).items():
-        claim = _committed(event_id, context)
+        committed = context.log.positions_of([event_id]).values()
+        claim = next(events_at(context.log, committed), None)
         if claim is None or not isinstance(claim.payload, FactErased):
             continue  # it takes effect once its page is committed
         doomed = facts_named(context.db, facts)
@@ -160,11 +162,6 @@ def foreign_erasures(context: Context) -> list[Draft]:
             event_id,
         )
     return drafts
-
-
-def _committed(event_id: bytes, context: Context) -> Recorded | None:
-    found = context.log.positions_of([event_id]).values()
-    return next(events_at(context.log, found), None)
 
 
 def erase_events(command: EraseEvents, context: Context) -> Decision | Refused:
@@ -297,11 +294,6 @@ def _partition(event: Recorded) -> str:
     """The partition of an event's stream, for any origin and epoch."""
     _, _, partition = event.header.stream.removeprefix(event.header.origin + "/").partition("/")
     return partition or NODE_STREAM
-
-
-def _sources(doomed: dict[str, Doomed], context: Context) -> list[Recorded]:
-    """Remaining episodes behind erased facts."""
-    return [*events_at(context.log, source_episodes(context.db, doomed))]
 
 
 def _derived(doomed: dict[str, Doomed], context: Context) -> list[str]:
