@@ -7,6 +7,7 @@ events about facts that they may read.
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from msgspec import Struct, structs
@@ -75,6 +76,16 @@ def placed(sources: Sequence[Path], asked: LogFilter, before: int) -> LogFilter:
     return structs.replace(asked, positions=places)
 
 
+class VisibleEvents(Protocol):
+    """A log, and what a caller may know of its events."""
+
+    log: EventLog
+
+    def entry(self, event: Recorded) -> JournalEntry | None:
+        """The visible part of an event; None if nothing is visible."""
+        ...
+
+
 class Chains:
     """Events as one caller may know of them, what led to them and what followed. A chain ends at
     the first event that the caller may not know of, as if the log did not have it. ``audits``:
@@ -139,14 +150,14 @@ class EventPage(Struct, frozen=True):
     reached: int | None
 
 
-def newest_first(chains: Chains, asked: LogFilter, before: int, limit: int) -> EventPage:
+def newest_first(visible: VisibleEvents, asked: LogFilter, before: int, limit: int) -> EventPage:
     """Events at positions below ``before``. One page reads at most ``SCANNED_MAX`` events."""
     entries: list[JournalEntry] = []
     reached = before
-    for events in _runs_before(chains.log, asked, before, limit):
+    for events in _runs_before(visible.log, asked, before, limit):
         for event in reversed(events):
             reached = event.position
-            entry = chains.entry(event) if asked.keeps(event) else None
+            entry = visible.entry(event) if asked.keeps(event) else None
             if entry is not None:
                 entries.append(entry)
                 if len(entries) == limit:

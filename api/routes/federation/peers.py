@@ -6,14 +6,18 @@ import msgspec
 from msgspec import Struct
 from pydantic import Field
 
+from engramlog.api.answers.fact_record import Warned
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.client.discovery import EVENTS_WIRE, discovered
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded, invalid
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks.peering import ReplayState
-from engramlog.api.schemas.values import Model
+from engramlog.api.schemas.values import Model, Position
+from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import PeerGrants, PeerStateSet, Scope
+from engramlog.projections.audit.log_pages import LogFilter, newest_first
+from engramlog.projections.audit.peering import Peering
 from engramlog.projections.moment import format_instant
 from engramlog.projections.normalization import URI_LENGTH_MAX
 from engramlog.projections.tables.peers.peers import (
@@ -122,6 +126,32 @@ class PeerDetail(PeerRecord):
     evidence: list[EquivocationEvidence]
 
 
+class PeeringQuery(Model, extra="allow"):
+    """One peer's events. ``cursor``: of the previous page."""
+
+    peer_id: str | None = Field(default=None, min_length=1, max_length=200)
+    cursor: Position | None = None
+    limit: int = Field(default=50, ge=1, le=500)
+
+
+class PeeringRecord(Struct):
+    """An event about a peer; ``event_type`` is its kind in the log."""
+
+    id: str
+    peer_id: str | None
+    event_type: str
+    detail: dict[str, Any] | None
+    ts: str
+
+
+class PeeringAnswer(Warned):
+    """Newest first. Short pages may still have a next one."""
+
+    entries: list[PeeringRecord]
+    cursor: str | None
+    has_more: bool
+
+
 REFUSED_SHOWN = 100
 """Newest rule-breaking events of a peer to show."""
 
@@ -222,6 +252,28 @@ async def get_peer(call: Call) -> PeerDetail:
         waiting_ends=reader.ask(waiting_ends).get(row.node_id, {}),
         evidence=[each for each in reader.ask(load_evidence) if each.node_id == row.node_id],
     )
+
+
+@routes.add("GET /v1/federation/audit", permission="federate", long=True)
+def list_peering(call: Call, query: PeeringQuery) -> PeeringAnswer:
+    """What happened with peers, newest first: declarations, approvals, pages, contradictions."""
+    peers = {row.node_id: row.peer_id for row in call.service.peers.rows().values()}
+    shown = Peering(call.node.log, call.authorization.scopes, peers, query.peer_id)
+    end = call.view().position + 1
+    before = end if query.cursor is None else min(query.cursor, end)
+    page = newest_first(shown, LogFilter(), before, query.limit)
+    entries = [
+        PeeringRecord(
+            id=id_text(each.event.event_id),
+            peer_id=shown.peer_of(each.event),
+            event_type=each.event.kind,
+            detail=each.detail,
+            ts=format_instant(each.event.header.recorded_at),
+        )
+        for each in page.entries
+    ]
+    cursor = None if page.reached is None else str(page.reached)
+    return PeeringAnswer(entries, cursor, cursor is not None)
 
 
 def _listed(row: PeerRow) -> PeerRecord:
