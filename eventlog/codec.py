@@ -9,9 +9,11 @@ import msgspec
 from engramlog.eventlog.errors import CorruptLog, PayloadTooLarge
 from engramlog.eventlog.event import Header, Recorded, Stored, UnknownPayload
 from engramlog.eventlog.kinds import KINDS, SCHEMA_VERSIONS, AnyPayload, Payload, kind_of
+from engramlog.eventlog.nesting import nests_deeper
 
 FORMAT_VERSION = 1
 PAYLOAD_BYTES_MAX = 4 * 1024 * 1024
+PAYLOAD_LEVELS_MAX = 128
 ZERO_HASH = bytes(32)
 HEADER_ALTERED = "hash does not match the header"
 PAYLOAD_ALTERED = "payload does not match its commitment"
@@ -54,6 +56,8 @@ def encode_payload(payload: Payload) -> bytes:
     data = _payload_encoder.encode(payload)
     if len(data) > PAYLOAD_BYTES_MAX:
         raise PayloadTooLarge(f"payload has {len(data)} bytes, over {PAYLOAD_BYTES_MAX}")
+    if nests_deeper(data, PAYLOAD_LEVELS_MAX):
+        raise PayloadTooLarge(f"payload has over {PAYLOAD_LEVELS_MAX} levels")
     return data
 
 
@@ -104,7 +108,9 @@ def decode(stored: Stored, header: Header | None = None) -> Recorded:
         header = intact_header(stored)
     try:
         payload = None if stored.payload is None else decode_payload(header, stored.payload)
-    except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError) as fault:
+    except (
+        msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError, RecursionError,
+    ) as fault:  # fmt: skip
         raise CorruptLog(stored.position, f"undecodable event: {fault}") from fault
     return Recorded(
         stored.position,

@@ -20,6 +20,7 @@ from aiohttp.http import SERVER_SOFTWARE
 from pydantic import BaseModel, ValidationError
 
 from engramlog.api.http.errors import ApiError, coded, entries_of, entry, invalid, unprocessable
+from engramlog.eventlog.nesting import nests_deeper
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -35,7 +36,7 @@ INFLATED_RATIO_MAX = 100
 _GZIP_OR_ZLIB = 47
 """As ``zlib`` numbers it: the header decides."""
 _NUL = re.compile(rb"\\u0000|\x00")
-_FAULTS = (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError)
+_FAULTS = (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError)
 
 
 class DirectResponse(web.Response):
@@ -178,12 +179,12 @@ def _too_large(limit: int) -> ApiError:
 
 def parse_json(data: bytes, what: str = "the body") -> Any:
     """Strict JSON. Raises ApiError 400 ``malformed_json`` with ``what`` in the message."""
+    if nests_deeper(data, JSON_DEPTH_MAX):
+        raise coded("malformed_json", f"{what} has more than {JSON_DEPTH_MAX} levels")
     try:
         value = _decode(data)
     except _FAULTS as fault:
         raise coded("malformed_json", f"{what} is not JSON: {_reason(fault)}") from fault
-    if data.count(b"{") + data.count(b"[") > JSON_DEPTH_MAX and _too_deep(value):
-        raise coded("malformed_json", f"{what} has more than {JSON_DEPTH_MAX} levels")
     if _NUL.search(data) and _holds_nul(value):
         raise coded("malformed_json", "strings must not hold the NUL character")
     return value
@@ -193,8 +194,7 @@ def parse_lines(data: bytes) -> list[Any]:
     """A strict JSON value per line; empty lines do not count. Raises ApiError 400
     ``malformed_json`` with the line's number."""
     lines = data.split(b"\n")
-    deepest = max(line.count(b"{") + line.count(b"[") for line in lines)
-    if deepest <= JSON_DEPTH_MAX and not _NUL.search(data):
+    if not _NUL.search(data) and not any(nests_deeper(line, JSON_DEPTH_MAX) for line in lines):
         with suppress(*_FAULTS):
             return [_decode(line) for line in lines if line.strip()]
     return [parse_json(line, f"line {n}") for n, line in enumerate(lines, 1) if line.strip()]
@@ -204,15 +204,6 @@ def _reason(fault: Exception) -> str:
     if str(fault) == "Input data was truncated":
         return "it ends too early, or holds a lone surrogate"
     return str(fault)
-
-
-def _too_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(JSON_DEPTH_MAX):
-        level = [inner for each in level for inner in _items(each)]
-        if not level:
-            return False
-    return True
 
 
 def _items(value: Any) -> Iterable[Any]:

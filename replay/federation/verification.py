@@ -5,7 +5,12 @@ from msgspec import Struct
 
 from engramlog.eventlog.chain import EVENT_ID_BYTES, link_fault
 from engramlog.eventlog.clock import COUNTER_LIMIT, FUTURE_SKEW_MS_MAX
-from engramlog.eventlog.codec import PAYLOAD_BYTES_MAX, decode_header, decode_payload
+from engramlog.eventlog.codec import (
+    PAYLOAD_BYTES_MAX,
+    PAYLOAD_LEVELS_MAX,
+    decode_header,
+    decode_payload,
+)
 from engramlog.eventlog.event import Foreign, Header, Stored, UnknownPayload, Verified
 from engramlog.eventlog.identifiers import id_text, is_foreign
 from engramlog.eventlog.kinds import (
@@ -19,6 +24,7 @@ from engramlog.eventlog.kinds import (
     SummaryRecorded,
 )
 from engramlog.eventlog.log import StreamHead
+from engramlog.eventlog.nesting import nests_deeper
 from engramlog.eventlog.signing import SignedHeads, signature_fault
 from engramlog.projections.cid import cid_of
 from engramlog.projections.tables.peers.peers import PeerRow
@@ -159,6 +165,8 @@ def _check_event(
     """An event, decoded, and when it may be taken."""
     if len(event.header) > HEADER_BYTES_MAX or len(event.payload or b"") > PAYLOAD_BYTES_MAX:
         raise PageFault("oversized", "an event is larger than any may be")
+    if nests_deeper(event.payload or b"", PAYLOAD_LEVELS_MAX):
+        raise PageFault("malformed", f"a payload has over {PAYLOAD_LEVELS_MAX} levels")
     try:
         header = decode_header(event.header)
     except UNREADABLE as fault:

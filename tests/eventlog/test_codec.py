@@ -30,6 +30,28 @@ def test_a_payload_over_the_limit_is_refused() -> None:
         codec.encode_payload(FactRetracted(fact_ids=["x" * codec.PAYLOAD_BYTES_MAX]))
 
 
+def nested(levels: int) -> bytes:
+    """An episode's payload of so many levels."""
+    lists = levels - 2  # the payload, and its metadata
+    return (
+        b'{"kind":"episode_recorded","user":"u","session":"s","agent":"a","content":"c","at_us":1,'
+        b'"scope":"local","metadata":{"x":' + b"[" * lists + b"]" * lists + b"}}"
+    )
+
+
+def test_a_payload_of_too_many_levels_is_refused() -> None:
+    allowed = codec.read_payload(nested(codec.PAYLOAD_LEVELS_MAX))
+    assert codec.encode_payload(allowed) == nested(codec.PAYLOAD_LEVELS_MAX)
+    deeper = codec.read_payload(nested(codec.PAYLOAD_LEVELS_MAX + 1))
+    with pytest.raises(PayloadTooLarge, match="over 128 levels"):
+        codec.encode_payload(deeper)
+
+
+def test_a_stored_payload_that_exhausts_the_stack_names_the_position() -> None:
+    with pytest.raises(CorruptLog, match="position 7: undecodable"):
+        codec.decode(stored("episode_recorded", nested(5_000)))
+
+
 @pytest.mark.parametrize(("kind", "version"), [("card_built", 1), ("fact_retracted", 2)])
 def test_a_kind_or_version_from_the_future_is_kept_as_unknown(kind: str, version: int) -> None:
     event = codec.decode(stored(kind, b'{"anything": 1}', version))

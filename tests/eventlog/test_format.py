@@ -51,6 +51,7 @@ def test_the_example_reading_of_the_clock_is_right() -> None:
 def test_the_limits_are_those_of_the_code() -> None:
     for limit in (
         f"{codec.PAYLOAD_BYTES_MAX} bytes a payload",
+        f"{codec.PAYLOAD_LEVELS_MAX} levels",
         f"{log.TRANSACTION_EVENTS_MAX} events a transaction",
         f"{log.READ_LIMIT_MAX} events a read",
         f"`application_id` {sqlite_schema.APPLICATION_ID:#x}",

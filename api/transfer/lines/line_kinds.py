@@ -51,7 +51,9 @@ from engramlog.api.transfer.lines.payload_lines import (
     read_line,
     written_line,
 )
+from engramlog.eventlog.codec import PAYLOAD_LEVELS_MAX
 from engramlog.eventlog.kinds import FactId
+from engramlog.eventlog.nesting import nests_deeper
 from engramlog.projections.writing.commands import Command
 
 _FIELD = re.compile(r" - at `\$\.?(.*)`$")
@@ -108,6 +110,8 @@ _encode = msgspec.json.Encoder().encode
 
 def decode_line(text: bytes | msgspec.Raw) -> AnyLine:
     """The line in a JSON text. Raises LineError."""
+    if nests_deeper(bytes(text), PAYLOAD_LEVELS_MAX):
+        raise LineError(f"has over {PAYLOAD_LEVELS_MAX} levels")
     try:
         try:
             return _own.decode(text)
@@ -115,7 +119,7 @@ def decode_line(text: bytes | msgspec.Raw) -> AnyLine:
             return _other_line(text, fault)
     except msgspec.ValidationError as fault:
         raise _line_error(fault) from fault
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise not_json(text, fault) from fault
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import tempfile
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,7 @@ DELTA = {"delta_id": "d-1", "kind": "add", "user": "ann", "agent": "rag", "rule_
          "fact": "f"}  # fmt: skip
 FACT = {"op": "assert", "key": "f", "entity": "user:ann", "relation": "role",
         "value": {"type": "string", "v": "CTO"}, "source": "agent:hr"}  # fmt: skip
+DEEP: dict[str, Any] = reduce(lambda inner, _: {"x": inner}, range(200), {})
 DELTAS = {"op": "deltas", "deltas": [DELTA], "then": [FACT]}
 RUN = {"op": "run", "rule_id": "r", "run_id": "run", "at": "2026-01-01T00:00:00Z"}
 RULE = {"op": "rule", "rule_id": "r", "document": {"cadence": {"every": 2}}}
@@ -239,6 +241,7 @@ RULE = {"op": "rule", "rule_id": "r", "document": {"cadence": {"every": 2}}}
         ({**EPISODE, "key": "x", "timestamp": "noon"}, "timestamp", "must be an RFC 3339"),
         ({**EPISODE, "key": "x", "step": -1}, "step", "greater than or equal to 0"),
         ({**EPISODE, "key": "x", "metadata": [1]}, "metadata", "Expected `object`"),
+        ({**EPISODE, "key": "x", "metadata": DEEP}, "has over 128 levels", ""),
         ({**EPISODE, "key": "x", "content": "other"}, "episodes.0.id", "recorded already"),
         ({**EPISODE, "id": "ep-2"}, "key", "is the key of an earlier line"),
         ({**EPISODE, "key": "x", "id": "y", "garden_id": "no"}, "garden_id", "no garden"),

@@ -87,6 +87,23 @@ def signs_a_million(page: StreamPage) -> StreamPage:
     return replace(page, statement=replace(page.statement, heads=heads))
 
 
+def test_a_payload_of_too_many_levels_holds_its_stream(live: LiveNode, hostile: Make) -> None:
+    """What decodes here may exhaust the stack elsewhere: in a rebuild, in an answer."""
+    peer = hostile()
+    lists = 950
+    payload = (
+        b'{"kind":"episode_recorded","user":"u","session":"s","agent":"a","content":"c","at_us":1,'
+        b'"scope":"company","metadata":{"x":' + b"[" * lists + b"]" * lists + b"}}"
+    )
+    peer.forger.add(payload, kind="episode_recorded", schema_version=1)
+    peer.forger.state("good", "public")
+    peer_id = peer.befriend(live)
+    until(lambda: texts(live) == {"good"})
+    reasons = until(lambda: held(live, peer_id))
+    assert reasons["company"] == "malformed: a payload has over 128 levels"
+    sound(live)
+
+
 @pytest.mark.parametrize(
     ("alter", "reason"),
     [
