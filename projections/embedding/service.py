@@ -3,6 +3,7 @@
 from collections.abc import Container, Iterable
 from pathlib import Path
 
+from engramlog.eventlog.engines.sqlite.schema import is_full, no_space
 from engramlog.eventlog.errors import StorageFailed
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.embedding.cache import EmbeddingCache
@@ -16,6 +17,7 @@ from engramlog.projections.embedding.vectors.vec_facts import VecFacts
 from engramlog.projections.embedding.vectors.vector_file import KeptVectorFile, search_file
 from engramlog.projections.embedding.worker import EmbeddingWorker
 from engramlog.projections.image.reader import Reader
+from engramlog.projections.tables.storage_faults import MACHINE_FAULTS
 
 CACHE_FILE = "embeddings.db"
 PURGE_WAIT_SECONDS = 5.0
@@ -84,18 +86,23 @@ class Embeddings:
             keys: of the texts (``cache.text_key``) that stay.
 
         Raises:
-            StorageFailed: the worker is behind, or a file cannot be cleaned now.
+            StorageFailed, StorageFull: the worker is behind, or a file cannot be cleaned now.
         """
         if not self.worker.followed(position, PURGE_WAIT_SECONDS):
             raise StorageFailed("the embedding worker has not followed the log yet")
         if self.semantics.cards is not None:
             self.semantics.cards.forget_all()
         self.semantics.contents.forget_all()
-        with self.worker.paused(PURGE_WAIT_SECONDS):
-            self._blocks.discard_forgotten(self._vectors)
-            self._vectors.scrub()
-            self._table.rewrite(gone)
-            self.cache.keep_only(keys)
+        try:
+            with self.worker.paused(PURGE_WAIT_SECONDS):
+                self._blocks.discard_forgotten(self._vectors)
+                self._vectors.scrub()
+                self._table.rewrite(gone)
+                self.cache.keep_only(keys)
+        except MACHINE_FAULTS as fault:
+            if is_full(fault):
+                raise no_space("the vectors", fault) from fault
+            raise StorageFailed(f"the vectors: {fault}") from fault
 
     def close(self) -> None:
         """Stop the worker and close the files. Idempotent."""

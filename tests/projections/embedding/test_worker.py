@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from engramlog.api.node.node import Node
-from engramlog.eventlog.errors import StorageFailed
+from engramlog.eventlog.errors import StorageFailed, StorageFull
 from engramlog.eventlog.kinds import DecayPolicy, EmbeddingModelPinned, Value
 from engramlog.projections.arrays import F32
 from engramlog.projections.embedding import service, worker
@@ -494,6 +494,24 @@ def test_a_purge_waits_for_no_provider_that_hangs(
     stage.provider.gate.set()
     stage.settled()
     stage.embeddings.purge(position, {secret}, [])
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "says"),
+    [
+        (apsw.FullError("disk full"), StorageFull, "no space left for the vectors: disk full"),
+        (apsw.IOError("disk I/O error"), StorageFailed, "the vectors: disk I/O error"),
+    ],
+)
+def test_a_purge_that_storage_stops_says_so(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, fault: Exception, error: Any, says: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(stage.embeddings.cache, "keep_only", fail)
+    with pytest.raises(error, match=says):
+        stage.embeddings.purge(stage.node.log.head().position, {}, [])
 
 
 def test_closing_does_not_wait_for_queued_facts(stage: Stage) -> None:
