@@ -38,6 +38,8 @@ from engramlog.projections.writing.submission import (
 
 GROUP_COMMANDS_MAX = 20_000
 WAITING_SUBMISSIONS_MAX = 10_000
+RETRY_SECONDS = 1.0
+"""Between attempts to bring the tables up to the log, without writes."""
 
 
 class Writer(CatchesUp):
@@ -244,7 +246,8 @@ class Writer(CatchesUp):
                 after()
 
     def _next(self) -> Submission | Callable[[], None] | None:
-        """The next queued item; while the queue is empty, the tables follow the log."""
+        """The next queued item; while the queue is empty, the tables follow the log, again if they
+        could not."""
         while (patience := self.image.tail.patience()) is not None:
             if not patience:
                 self._follow_log()
@@ -253,6 +256,12 @@ class Writer(CatchesUp):
                 return self._queue.get(timeout=patience)
             except queue.Empty:
                 self._follow_log()
+        # Tables that took the tail are not enough: keys and followers wait for the same events.
+        while self.degraded is not None and self.broken is None:
+            try:
+                return self._queue.get(timeout=RETRY_SECONDS)
+            except queue.Empty:
+                self._follow()
         return self._queue.get()
 
     def _gather(self, first: Submission) -> tuple[list[Submission], Any]:

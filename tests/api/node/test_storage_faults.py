@@ -14,10 +14,12 @@ from engramlog.api.node.node import Node
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.directory import DataDirectory
 from engramlog.eventlog.errors import StorageFull
+from engramlog.projections.writing import writer
 from engramlog.replay.verify import verify_file
 from tests.worlds.data_files import files_with
 from tests.worlds.failing_storage import FailingDisk
 from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
+from tests.worlds.waiting import until
 
 NOON_US = 1_780_000_000_000_000
 DAY_US = 86_400_000_000
@@ -139,6 +141,26 @@ def test_keys_that_the_tables_cannot_take_are_valid_once_they_can(
         for key in (ann, "b" * 40):
             assert live.call("GET", "/v1/facts", key=key).status_code == 200
         live.state(key=ann)
+    finally:
+        live.close()
+
+
+def test_keys_are_valid_again_though_no_probe_and_no_write_comes(
+    tmp_path: Path, disk: FailingDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While no key is valid, no caller can write."""
+    monkeypatch.setattr(writer, "RETRY_SECONDS", 0.05)
+    live = LiveNode(tmp_path / "data", auth_required=True)
+    try:
+        ann = live.key_of("ann")
+        live.call("GET", "/v1/conflicts", key=ann)  # the tables are up to date
+        disk.failing = "write", "projections", apsw.FullError
+        asked = {"raw_key": "b" * 40, "entity_uri": "agent:bob", "permissions": ["read"]}
+        made = live.call("POST", "/v1/auth/keys", key=CONTROL_TOKEN, json=asked)
+        assert made.status_code == 503
+        assert live.call("GET", "/v1/facts", key=ann).status_code == 401
+        disk.failing = None
+        until(lambda: live.call("GET", "/v1/facts", key=ann).status_code == 200)
     finally:
         live.close()
 
