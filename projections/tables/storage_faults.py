@@ -59,4 +59,5 @@ class storage_errors:  # noqa: N801  # reads as a statement
                 "(rights, and free inodes: df -i)"
             ) from fault
         if isinstance(fault, MACHINE_FAULTS):
-            raise StorageFailed(f"the tables: {fault}") from fault
+            why = str(fault) or type(fault).__name__
+            raise StorageFailed(f"the tables: {why}") from fault

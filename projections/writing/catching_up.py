@@ -86,7 +86,8 @@ class CatchesUp:
 
     def _tell(self, published: Sequence[Recorded]) -> None:
         self._untold = published
-        self._on_commit(published)
+        with storage_errors():
+            self._on_commit(published)
         self._untold = ()
 
     def _write_tail(self, events: Sequence[Recorded]) -> None:

@@ -165,6 +165,32 @@ def test_keys_are_valid_again_though_no_probe_and_no_write_comes(
         live.close()
 
 
+@pytest.mark.parametrize("fault", [apsw.CantOpenError("unable to open"), MemoryError()])
+def test_keys_that_cannot_be_loaded_now_are_loaded_later_without_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    """As without a free file descriptor: a reader cannot be opened."""
+    monkeypatch.setattr(writer, "RETRY_SECONDS", 0.05)
+    live = LiveNode(tmp_path / "data", auth_required=True)
+
+    def fail(_: object) -> None:
+        raise fault
+
+    try:
+        ann = live.key_of("ann")
+        asked = {"raw_key": "b" * 40, "entity_uri": "agent:bob", "permissions": ["read"]}
+        with monkeypatch.context() as failing:
+            failing.setattr(live.node.reader, "refresh", fail)
+            failing.setattr(live.node.reader, "_load", lambda: fail(None))
+            live.call("POST", "/v1/auth/keys", key=CONTROL_TOKEN, json=asked)
+            assert live.call("GET", "/v1/facts", key=ann).status_code == 401
+        until(lambda: live.node.writer.degraded is None)
+        for key in (ann, "b" * 40):
+            assert live.call("GET", "/v1/facts", key=key).status_code == 200
+    finally:
+        live.close()
+
+
 def test_an_erasure_that_the_tables_cannot_take_is_finished_once_they_can(
     tmp_path: Path, disk: FailingDisk
 ) -> None:
