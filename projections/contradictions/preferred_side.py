@@ -5,7 +5,7 @@ value with strictly the highest effective confidence: confidence times trust in 
 the peer that it came through. In a tie it shows every side. A source that states two of the values
 does not count; if no other is left, all sides are hidden. ``Prefer`` has other ways. Facts that are
 never valid at the same time do not contradict each other; with ``valid_at``, only those valid then
-do.
+do. Without it, a fact that has not begun hides none that has.
 """
 
 import numpy as np
@@ -44,9 +44,15 @@ def preferred(
     untimed = contested.only(~timed[contested.keys])
     shown &= ~claiming | _hold_leading_value(view, slots, untimed, prefer)
     asked = np.flatnonzero(claiming & shown & timed[view.key[slots]])
-    if len(asked):
-        timed_claims = contested.only(timed[contested.keys])
-        shown[asked] = _hold_leading_in_time(view, slots[asked], timed_claims, prefer)
+    timed_claims = contested.only(timed[contested.keys])
+    begun = view.valid_from[slots[asked]] <= moment.valid_us
+    claims_begun = view.valid_from[timed_claims.slots] <= moment.valid_us
+    for some, claims in (
+        (asked[begun], timed_claims.only(claims_begun)),
+        (asked[~begun], timed_claims),
+    ):
+        if len(some):
+            shown[some] = _hold_leading_in_time(view, slots[some], claims, prefer)
     return shown
 
 

