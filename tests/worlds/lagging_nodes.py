@@ -25,6 +25,7 @@ def lags(live: LiveNode) -> None:
     shared = live.node.shared
     assert shared is not None
     shared.on_growth(lambda: None)
+    live.node.writer.retry().result()  # what it heard of before is done
 
 
 def seen(live: LiveNode, at: LiveNode) -> None:
