@@ -8,17 +8,18 @@ from collections.abc import Collection, Sequence
 
 import apsw
 from msgspec import Struct
-from msgspec.structs import replace
 
 from engramlog.eventlog.kinds import GardenRole
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import json_list, query, where_in
-from engramlog.projections.tables.struct_rows import rows_as
 
 WRITING_ROLES = frozenset({"admin", "writer"})
 MODERATING_ROLES = frozenset({"admin", "quarantine:moderator"})
 
-_GARDENS = f"FROM (SELECT *, NULL AS members FROM gardens WHERE to_position={LIVE})"
+_GARDENS = f"""
+SELECT id, slug, name, scope, description, quarantine, created_by, created_at FROM gardens
+WHERE to_position={LIVE} AND {{wanted}} ORDER BY from_position
+"""
 _MEMBERS = f"""
 SELECT garden_id, entity_uri, role, added_by, added_at FROM garden_members
 WHERE to_position={LIVE} AND {{wanted}} ORDER BY added_at, entity_uri
@@ -136,8 +137,21 @@ def load_gardens(db: apsw.Connection, ids: Collection[str] | None = None) -> lis
     for garden_id, *member in query(db, _MEMBERS.format(wanted=where), bindings):
         members.setdefault(garden_id, []).append(Member(*member))
     where, bindings = where_in("id", ids)
-    found = rows_as(Garden, db, f"{_GARDENS} WHERE {where} ORDER BY from_position", bindings)
-    return [replace(each, members=tuple(members.get(each.id, ()))) for each in found]
+    rows = query(db, _GARDENS.format(wanted=where), bindings)
+    return [
+        Garden(
+            garden_id,
+            slug,
+            name,
+            scope,
+            description,
+            bool(quarantine),
+            created_by,
+            created_at,
+            members=tuple(members.get(garden_id, ())),
+        )
+        for garden_id, slug, name, scope, description, quarantine, created_by, created_at in rows
+    ]
 
 
 def gardens_of_scopes(db: apsw.Connection, scopes: Collection[str]) -> set[str]:
