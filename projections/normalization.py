@@ -6,6 +6,7 @@ lower-cased; runs of white space become ``-``).
 
 import re
 from functools import lru_cache
+from typing import Any
 
 URI_LENGTH_MAX = 2048
 SCOPES = ("local", "team", "company", "public")
@@ -43,6 +44,15 @@ def normalize_uri(text: str) -> str:
 def has_control_character(text: str) -> bool:
     """Whether a text holds a control character of ASCII."""
     return not text.isprintable() and _CONTROL.search(text) is not None
+
+
+def holds_nul(value: Any) -> bool:
+    """Whether a text of a JSON value, or a name in it, holds the NUL character."""
+    if isinstance(value, str):
+        return "\x00" in value
+    if isinstance(value, dict):
+        return any(holds_nul(each) for pair in value.items() for each in pair)  # pyright: ignore[reportUnknownVariableType]
+    return isinstance(value, list) and any(holds_nul(each) for each in value)  # pyright: ignore[reportUnknownVariableType]
 
 
 def normalize_ref(text: str) -> str:

@@ -7,10 +7,10 @@ Repeated query parameters are refused; unknown ones cause a warning.
 import asyncio
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import HttpVersion11, hdrs, web
@@ -21,6 +21,7 @@ from pydantic import BaseModel, ValidationError
 
 from engramlog.api.http.errors import ApiError, coded, entries_of, entry, invalid, unprocessable
 from engramlog.eventlog.nesting import nests_deeper
+from engramlog.projections.normalization import holds_nul
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -185,7 +186,7 @@ def parse_json(data: bytes, what: str = "the body") -> Any:
         value = _decode(data)
     except _FAULTS as fault:
         raise coded("malformed_json", f"{what} is not JSON: {_reason(fault)}") from fault
-    if _NUL.search(data) and _holds_nul(value):
+    if _NUL.search(data) and holds_nul(value):
         raise coded("malformed_json", "strings must not hold the NUL character")
     return value
 
@@ -204,20 +205,6 @@ def _reason(fault: Exception) -> str:
     if str(fault) == "Input data was truncated":
         return "it ends too early, or holds a lone surrogate"
     return str(fault)
-
-
-def _items(value: Any) -> Iterable[Any]:
-    """The items of a list or an object."""
-    if isinstance(value, list):
-        return cast("list[Any]", value)
-    return cast("dict[str, Any]", value).values() if isinstance(value, dict) else ()
-
-
-def _holds_nul(value: Any) -> bool:
-    if isinstance(value, str):
-        return "\x00" in value
-    keys = cast("dict[str, Any]", value) if isinstance(value, dict) else ()
-    return any(map(_holds_nul, (*keys, *_items(value))))
 
 
 def validated(model: type[Model], value: object, *where: str | int) -> Model:

@@ -35,6 +35,7 @@ from engramlog.projections.moment import parse_instant
 from engramlog.projections.normalization import (
     URI_LENGTH_MAX,
     has_control_character,
+    holds_nul,
     normalize_ref,
     normalize_uri,
 )
@@ -166,16 +167,8 @@ def _text(name: str, text: str) -> None:
 def _no_nul(fields: object) -> None:
     """JSON writes NUL in one way only; it doubles a preceding backslash."""
     data = _encode(fields)
-    if b"\\u0000" in data and _holds_nul(msgspec.json.decode(data)):
+    if b"\\u0000" in data and holds_nul(msgspec.json.decode(data)):
         raise _Broken("texts must not hold the NUL character")
-
-
-def _holds_nul(value: Any) -> bool:
-    if isinstance(value, str):
-        return "\x00" in value
-    if isinstance(value, dict):
-        return any(_holds_nul(each) for pair in value.items() for each in pair)  # pyright: ignore[reportUnknownVariableType]
-    return isinstance(value, list) and any(_holds_nul(each) for each in value)  # pyright: ignore[reportUnknownVariableType]
 
 
 def _retraction(payload: FactRetracted) -> None:
