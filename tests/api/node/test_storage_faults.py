@@ -124,21 +124,30 @@ def test_a_write_that_cannot_be_read_back_is_not_called_refused(
         live.close()
 
 
+BOB = "b" * 40
+
+
+def key_lost(live: LiveNode, disk: FailingDisk) -> str:
+    """A key that the node does not know for now: the tables could not take another."""
+    ann = live.key_of("ann")
+    live.call("GET", "/v1/conflicts", key=ann)  # the tables are up to date
+    disk.failing = "write", "projections", apsw.FullError
+    asked = {"raw_key": BOB, "entity_uri": "agent:bob", "permissions": ["read"]}
+    made = live.call("POST", "/v1/auth/keys", key=CONTROL_TOKEN, json=asked)
+    assert (made.status_code, made.json()["detail"]["code"]) == (503, "outcome_unknown")
+    assert live.call("GET", "/v1/facts", key=ann).status_code == 401  # it may be revoked
+    disk.failing = None
+    return ann
+
+
 def test_keys_that_the_tables_cannot_take_are_valid_once_they_can(
     tmp_path: Path, disk: FailingDisk
 ) -> None:
     live = LiveNode(tmp_path / "data", auth_required=True)
     try:
-        ann = live.key_of("ann")
-        live.call("GET", "/v1/conflicts", key=ann)  # the tables are up to date
-        disk.failing = "write", "projections", apsw.FullError
-        asked = {"raw_key": "b" * 40, "entity_uri": "agent:bob", "permissions": ["read"]}
-        made = live.call("POST", "/v1/auth/keys", key=CONTROL_TOKEN, json=asked)
-        assert (made.status_code, made.json()["detail"]["code"]) == (503, "outcome_unknown")
-        assert live.call("GET", "/v1/facts", key=ann).status_code == 401  # it may be revoked
-        disk.failing = None
+        ann = key_lost(live, disk)
         assert ready(live) == (200, "")
-        for key in (ann, "b" * 40):
+        for key in (ann, BOB):
             assert live.call("GET", "/v1/facts", key=key).status_code == 200
         live.state(key=ann)
     finally:
@@ -152,14 +161,7 @@ def test_keys_are_valid_again_though_no_probe_and_no_write_comes(
     monkeypatch.setattr(writer, "RETRY_SECONDS", 0.05)
     live = LiveNode(tmp_path / "data", auth_required=True)
     try:
-        ann = live.key_of("ann")
-        live.call("GET", "/v1/conflicts", key=ann)  # the tables are up to date
-        disk.failing = "write", "projections", apsw.FullError
-        asked = {"raw_key": "b" * 40, "entity_uri": "agent:bob", "permissions": ["read"]}
-        made = live.call("POST", "/v1/auth/keys", key=CONTROL_TOKEN, json=asked)
-        assert made.status_code == 503
-        assert live.call("GET", "/v1/facts", key=ann).status_code == 401
-        disk.failing = None
+        ann = key_lost(live, disk)
         until(lambda: live.call("GET", "/v1/facts", key=ann).status_code == 200)
     finally:
         live.close()
@@ -185,7 +187,7 @@ def test_keys_that_cannot_be_loaded_now_are_loaded_later_without_a_restart(
             live.call("POST", "/v1/auth/keys", key=CONTROL_TOKEN, json=asked)
             assert live.call("GET", "/v1/facts", key=ann).status_code == 401
         until(lambda: live.node.writer.degraded is None)
-        for key in (ann, "b" * 40):
+        for key in (ann, BOB):
             assert live.call("GET", "/v1/facts", key=key).status_code == 200
     finally:
         live.close()
