@@ -142,8 +142,10 @@ def questions(keys: tuple[str, ...], middle: int) -> list[dict[str, Any]]:
     return asked
 
 
-def live_much(past: Past, folder: Path) -> None:
+def lived(data: Path) -> Past:
     """Every move of the tests' histories, and events that only peers and admins write."""
+    past = Past(data)
+    past.node.writer._identifiers = IdentifierSource(past.node.log.origin)
     chance = random.Random(SEED)
     for garden in (0, 1):
         past.move(Step("garden", True, garden=garden))
@@ -152,11 +154,12 @@ def live_much(past: Past, folder: Path) -> None:
     for _ in range(MOVES):
         past.move(move(chance, LIVED + MORE))
     administer(past)
-    hear_from_a_peer(past, folder)
+    hear_from_a_peer(past)
     for kind in ("erase", "erase-entity"):
         past.move(Step(kind, False, entity=3, pick=7))
     for _ in range(MOVES // 10):
         past.move(move(chance, LIVED + MORE))
+    return past
 
 
 def move(chance: random.Random, kinds: tuple[str, ...]) -> Step:
@@ -195,6 +198,8 @@ def administer(past: Past) -> None:
     ):
         (done,) = node.write(intent)
         assert isinstance(done, Done), done
+    batch = [{"op": "retract", "id": each} for each in (past.open[-2][0], "no-such-fact")]
+    ask(past, "POST", "/v1/facts/batch", batch, headers={"Idempotency-Key": "half refused"})
     watched = {"target": SCOPE, "on_change": "wake", "delivery_address": "agent:me"}
     ask(past, "POST", "/v1/subscriptions", watched, key=past.key)
     now_us = past.clock.now_us()
@@ -216,18 +221,20 @@ def administer(past: Past) -> None:
     ask(past, "DELETE", f"/v1/auth/keys/{issued['id']}")
 
 
-def ask(past: Past, method: str, path: str, body: Any = None, *, key: str = CONTROL_TOKEN) -> Any:
+def ask(
+    past: Past, method: str, path: str, body: Any = None, *, key: str = CONTROL_TOKEN, **options: Any
+) -> Any:
     """One request that must succeed."""
-    got = past.live.call(method, path, key=key, json=body)
+    got = past.live.call(method, path, key=key, json=body, **options)
     assert got.is_success, f"{path}: {got.text}"
     return got.json() if got.content else None
 
 
-def hear_from_a_peer(past: Past, folder: Path) -> None:
+def hear_from_a_peer(past: Past) -> None:
     """Pages of another node's log: facts, one of them disputed, and a retraction."""
-    here = Member.__new__(Member)
-    here.name, here.folder, here.node, here.clock = "here", past.path, past.node, past.clock
-    there = Member(folder / "peer", "there")
+    folder = past.path.parent
+    here = Member(folder, past.path.name, clock=past.clock, node=past.node)
+    there = Member(folder, "peer")
     try:
         there.clock.advance(past.clock.now_us() - there.clock.now_us())
         for number, value in enumerate(VALUES[:4]):
@@ -245,10 +252,8 @@ def make(folder: Path) -> None:
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as name:
         data = Path(name) / "node"
-        past = Past(data)
-        past.node.writer._identifiers = IdentifierSource(past.node.log.origin)
+        past = lived(data)
         try:
-            live_much(past, Path(name))
             keys, now_us = (past.key, past.member_key), past.clock.now_us()
         finally:
             past.close()
@@ -283,14 +288,18 @@ def complete(data: Path, clock: FixedClock) -> int:
         assert current is not None
         assert current.worker.wait(node.log.head().position, 60)
         assert current.worker.status().vectors
-        missing = set(SCHEMA_VERSIONS) - {event.kind for event in node.log.iterate(0)}
-        assert missing <= RARE, f"no event of {', '.join(sorted(missing - RARE))}"
+        assert unwritten(node) <= RARE
         head = node.log.head().position
         Archive(node.directory, node.log, segment_events=SEGMENT_EVENTS).seal()
         node.snapshot(head // 2)
     finally:
         node.close()
     return head // 2
+
+
+def unwritten(node: Node) -> set[str]:
+    """Kinds of events that its log does not have."""
+    return set(SCHEMA_VERSIONS) - {event.kind for event in node.log.iterate(0)}
 
 
 def anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:

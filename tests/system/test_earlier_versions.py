@@ -14,13 +14,16 @@ from engramlog.eventlog.clock import FixedClock
 from engramlog.projections.archive.archive import FOLDER
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from tests.system.earlier_versions import (
+    RARE,
     SQL_PATH,
     VERSIONS,
     answer,
     expected_of,
+    lived,
     observed,
     serve,
     unpack,
+    unwritten,
 )
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.processes import engramlog
@@ -51,6 +54,14 @@ def live(data: Path, expected: dict[str, Any]) -> Iterator[LiveNode]:
     node = serve(data, expected["now_us"])
     yield node
     node.close()
+
+
+def test_this_version_can_write_its_own(tmp_path: Path) -> None:
+    past = lived(tmp_path / "node")
+    try:
+        assert unwritten(past.node) <= RARE | {"embedding_model_pinned"}
+    finally:
+        past.close()
 
 
 def test_the_log_verifies(data: Path, expected: dict[str, Any]) -> None:

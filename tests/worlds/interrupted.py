@@ -141,10 +141,7 @@ class Household:
         if load_state(folder) is not None:
             assert killed
             assert killed_inside.run(0, *args)[0] == 0
-        promoted = Member.__new__(Member)
-        promoted.name, promoted.folder, promoted.clock = folder.name, folder, self.node.clock
-        promoted.waits = {}
-        promoted.node = Node.open(folder, clock=self.node.clock)
+        promoted = Member(self._folder, folder.name, clock=self.node.clock)
         try:
             assert promoted.id != self.node.id
             _whole(promoted, self.acknowledged)

@@ -346,10 +346,7 @@ def _twin(folder: Path, a: Member) -> Member:
     from engramlog.eventlog.directory import remember_place
 
     remember_place(folder / "twin")
-    twin = Member.__new__(Member)
-    twin.name, twin.folder, twin.clock = "twin", folder / "twin", a.clock
-    twin.node = type(a.node).open(twin.folder, clock=a.clock)
-    return twin
+    return Member(folder, "twin", clock=a.clock)
 
 
 def test_one_poisoned_stream_stops_no_other(pair: tuple[Member, Member]) -> None:

@@ -29,13 +29,21 @@ GRANTS = PeerGrants(scopes=list(SCOPES), retract_foreign=True, resolve_foreign=T
 
 
 class Member:
-    """One node of the network, with its own directory."""
+    """One node of the network, with its own directory; ``node``: one that is open."""
 
-    def __init__(self, folder: Path, name: str, skew_us: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        skew_us: int = 0,
+        *,
+        clock: FixedClock | None = None,
+        node: Node | None = None,
+    ) -> None:
         self.name = name
         self.folder = folder / name
-        self.clock = FixedClock(START_US + skew_us)
-        self.node = Node.open(self.folder, clock=self.clock)
+        self.clock = clock or FixedClock(START_US + skew_us)
+        self.node = node or Node.open(self.folder, clock=self.clock)
         self.waits: dict[str, int] = {}
 
     @property
