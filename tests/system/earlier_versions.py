@@ -222,7 +222,13 @@ def administer(past: Past) -> None:
 
 
 def ask(
-    past: Past, method: str, path: str, body: Any = None, *, key: str = CONTROL_TOKEN, **options: Any
+    past: Past,
+    method: str,
+    path: str,
+    body: Any = None,
+    *,
+    key: str = CONTROL_TOKEN,
+    **options: Any,
 ) -> Any:
     """One request that must succeed."""
     got = past.live.call(method, path, key=key, json=body, **options)
