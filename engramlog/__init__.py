@@ -4,7 +4,11 @@ This module is the public door. Users reach everything else through it; the rest
 """
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
+
+if sys.platform == "win32":
+    raise ImportError("engramlog runs on Linux and macOS; on Windows, use it in WSL")
 
 if TYPE_CHECKING:
     from engramlog.api.client.client import ClientError

@@ -1,11 +1,26 @@
 """Writes small private files: after a crash the old one or the new one is there, complete. Makes
 files durable and digests them."""
 
+import fcntl
 import hashlib
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+
+DRIVE_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+"""macOS has it, where ``fsync`` leaves the bytes in the drive's own memory."""
+
+
+def sync(descriptor: int) -> None:
+    """Make what was written to an open file survive a power cut."""
+    if DRIVE_SYNC is not None:
+        try:
+            fcntl.fcntl(descriptor, DRIVE_SYNC)
+            return
+        except OSError:
+            pass  # a file system without it, such as a network's
+    os.fsync(descriptor)
 
 
 def write_new(path: Path, data: bytes) -> None:
@@ -15,7 +30,7 @@ def write_new(path: Path, data: bytes) -> None:
         os.fchmod(descriptor, 0o600)
         file.write(data)
         file.flush()
-        os.fsync(descriptor)
+        sync(descriptor)
 
 
 @contextmanager
@@ -43,7 +58,7 @@ def sync_file(path: Path) -> None:
     """Make a file's bytes durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)
 

@@ -28,6 +28,8 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from engramlog.eventlog.durable_file import sync
+
 MARK = b"engramlog image\n"
 ALIGNMENT = 64
 PART_BYTES = 1 << 24
@@ -90,7 +92,7 @@ def write_sections(path: Path, document: bytes, sections: Iterable[Laid]) -> Non
         file.write(len(contents).to_bytes(8, "big") + end.to_bytes(8, "big"))
         file.write(sha256(contents).digest() + MARK)
         file.flush()
-        os.fsync(file.fileno())
+        sync(file.fileno())
 
 
 class Sections:

@@ -36,3 +36,12 @@ def test_the_door_alone_loads_no_room() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_windows_learns_where_it_runs() -> None:
+    code = "import sys; sys.platform = 'win32'; import engramlog"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True, env=environment()
+    )
+    last = done.stderr.splitlines()[-1]
+    assert last == "ImportError: engramlog runs on Linux and macOS; on Windows, use it in WSL"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from engramlog.eventlog.durable_file import naming, sync_folder
+from engramlog.eventlog.durable_file import naming, sync, sync_folder
 
 UNFINISHED = ".unfinished"
 
@@ -29,7 +29,7 @@ def output_file(path: Path) -> Generator[IO[bytes]]:
                 shutil.copymode(target, unfinished)
             yield out
             out.flush()
-            os.fsync(out.fileno())
+            sync(out.fileno())
         unfinished.replace(target)
         sync_folder(target.parent)
     finally:

@@ -11,6 +11,7 @@ import resource
 import socket
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 from typing import cast
 
@@ -30,6 +31,8 @@ DESCRIPTORS_KEPT = 256
 """File descriptors reserved from callers: for the log, the tables and new work."""
 CALLERS_SHARE = 4
 """Where few files may be open, callers get one of this many."""
+LIMITS_GRANTED = (65_536, 10_240)
+"""Numbers of files to ask for where, as on macOS, the limit that the system states is refused."""
 BACKLOG = 128
 ACCEPTING_ROUNDS = 10
 """Rounds of the event loop in which accepted connections are surely made."""
@@ -240,10 +243,9 @@ def connection_of(request: web.Request) -> ClientConnection | None:
 def descriptors() -> int:
     """How many files this process may have open, after raising its limit as high as it may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            soft = hard
-        except (OSError, ValueError):
-            pass
+    for wanted in (hard, *LIMITS_GRANTED):
+        if soft < wanted <= hard:
+            with suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+                return wanted
     return soft

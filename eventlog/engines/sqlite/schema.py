@@ -220,6 +220,7 @@ def connect_writer(path: Path) -> apsw.Connection:
     version = _check_version(db, path)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA fullfsync = ON")  # macOS alone has another sync, which reaches the drive
     db.execute("PRAGMA secure_delete = ON")
     if version < SCHEMA_VERSION:
         _upgrade_schema(db)
