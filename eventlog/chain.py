@@ -68,7 +68,6 @@ class Chain:
         self._received_at = head.received_at
         self._hlc = HybridClock(head.received_hlc)
         self._tips.update({name: (tip.stream_seq, tip.hash) for name, tip in streams.items()})
-        self._undo.clear()
 
     @property
     def position(self) -> int:
@@ -187,7 +186,7 @@ class Chain:
         links: list[Link] = []
         tips: dict[str, StreamHead] = {}
         position = self._position
-        received_at = max(now_us, now_us if position == 0 else self._received_at)
+        received_at = max(now_us, self._received_at)
         clock = HybridClock(self._hlc.last)
         for verified in events:
             position += 1

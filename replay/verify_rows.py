@@ -140,9 +140,9 @@ class RowCheck:
             header = decode_header(row.header)
             end = self._ends.get(header.stream)
             before = None if end is None else StreamHead(header.stream, *end)
-            reason = link_fault(before, row, header)
-            if reason == PAYLOAD_MISSING and _may_be_erased(row, header):
-                reason = None
+            # The events that name erasures are never erased.
+            erasable = header.kind != "fact_erased"
+            reason = link_fault(before, row, header, erasable=erasable)
             reason = reason or _column_fault(row, header) or self._local_fault(row, header)
             if reason is None:
                 self._note_payload(row, header)
@@ -210,8 +210,3 @@ def _column_fault(row: Row, header: Header) -> str | None:
         if column != field:
             return f"column {name} is {column!r}, the header says {field!r}"
     return None
-
-
-def _may_be_erased(stored: Stored, header: Header) -> bool:
-    """Salt and payload are erased together, and the events that name erasures never are."""
-    return stored.payload is None and stored.salt is None and header.kind != "fact_erased"

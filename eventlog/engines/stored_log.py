@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Self
 
-from engramlog.eventlog.chain import PAYLOAD_MISSING, Link, link_fault
+from engramlog.eventlog.chain import Link, link_fault
 from engramlog.eventlog.codec import decode, decode_header, header_of
 from engramlog.eventlog.engines.appending import AppendingLog, KeyUse
 from engramlog.eventlog.errors import CorruptLog
@@ -92,10 +92,8 @@ def check_tail(
         header = header_of(stored)
         # The event before a stream's first one in the tail was not read.
         before = StreamHead(header.stream, header.stream_seq - 1, header.prev_hash)
-        fault = link_fault(tips.get(header.stream, before), stored, header)
-        gone = stored.payload is None and stored.salt is None
-        if fault == PAYLOAD_MISSING and gone and may_be_erased(stored, header):
-            fault = None
+        erased = stored.payload is None and may_be_erased(stored, header)
+        fault = link_fault(tips.get(header.stream, before), stored, header, erasable=erased)
         if fault is not None:
             raise CorruptLog(stored.position, fault)
         decode(stored, header)

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from engramlog.eventlog.chain import PAYLOAD_MISSING, link_fault
+from engramlog.eventlog.chain import link_fault
 from engramlog.eventlog.codec import header_of
 from engramlog.eventlog.durable_file import digest_of, sync_file, sync_folder
 from engramlog.eventlog.errors import CorruptLog
@@ -91,8 +91,8 @@ def verified_tips(events: Sequence[Stored], tips: dict[str, Tip]) -> dict[str, T
     for event in events:
         header = header_of(event)
         # The erasure justifies an erased payload; here it is only absent.
-        reason = link_fault(heads.get(header.stream), event, header)
-        if reason is not None and not (event.payload is None and reason == PAYLOAD_MISSING):
+        reason = link_fault(heads.get(header.stream), event, header, erasable=True)
+        if reason is not None:
             raise CorruptLog(event.position, reason)
         heads[header.stream] = StreamHead(header.stream, header.stream_seq, event.hash)
     return {name: Tip(head.stream_seq, head.hash.hex()) for name, head in heads.items()}

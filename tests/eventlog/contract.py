@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from engramlog.eventlog.clock import FixedClock
@@ -355,6 +356,23 @@ class LogContract(ErasureContract):
             transaction.append([draft, draft] if place == "same append" else [draft])
         transaction.rollback()
         assert log.head().position == (2 if place == "earlier commit" else 0)
+
+    def test_an_event_id_has_16_bytes(self, log: EventLog) -> None:
+        with pytest.raises(AppendError, match="15 bytes"):
+            log.append([msgspec.structs.replace(fact(), event_id=bytes(15))])
+        assert log.head() == Head()
+
+    def test_a_transaction_takes_no_more_events_than_the_limit(
+        self, log: EventLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("engramlog.eventlog.engines.appending.TRANSACTION_EVENTS_MAX", 3)
+        transaction = log.begin()
+        transaction.append(facts(2))
+        with pytest.raises(AppendError, match="4 events, over 3"):
+            transaction.append(facts(2))
+        transaction.append([fact()])
+        transaction.commit()
+        assert log.head().position == 3
 
     def test_an_older_event_id_that_is_new_is_recorded(self, log: EventLog) -> None:
         older, newer = fact(), fact()

@@ -121,6 +121,18 @@ class ErasureContract:
             adopt(log, events)
         assert log.append([fact("later")]).events[0].header.prev_hash == own.hash
 
+    def test_adopted_events_are_received_no_earlier_than_those_before_them(
+        self, log: EventLog, clock: FixedClock
+    ) -> None:
+        other = MemoryLog("other-node", 1, clock)
+        other.append(facts(2))
+        clock.advance(60_000_000)
+        own = log.append([fact("own")]).events[0]
+        clock.advance(-60_000_000)
+        adopted = adopt(log, [verified(stored) for stored in other.read_stored()])
+        assert [each.received_at for each in adopted] == [own.received_at] * 2
+        assert own.received_hlc < adopted[0].received_hlc < adopted[1].received_hlc
+
     def test_scrubbing_changes_nothing_that_can_be_read(self, log: EventLog) -> None:
         first, _ = log.append([fact("one"), fact("two")]).events
         erase(log, first)

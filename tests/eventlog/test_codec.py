@@ -25,6 +25,17 @@ def test_defaults_are_left_out_of_the_bytes() -> None:
     assert codec.encode_payload(payload) == b'{"kind":"fact_retracted","fact_ids":["x"]}'
 
 
+@pytest.mark.parametrize(
+    ("permissions", "sources"), [(["read", "write"], []), (["read", "write", "admin"], ["*"])]
+)
+def test_of_the_keys_of_version_1_only_an_admins_writes_as_any_source(
+    permissions: list[str], sources: list[str]
+) -> None:
+    key = KeyIssued("key-1", "agent:alice", permissions, "00" * 32)
+    event = codec.decode(stored("key_issued", codec.encode_payload(key)))
+    assert event.payload == msgspec.structs.replace(key, sources=sources)
+
+
 def test_a_payload_over_the_limit_is_refused() -> None:
     with pytest.raises(PayloadTooLarge, match="4194304"):
         codec.encode_payload(FactRetracted(fact_ids=["x" * codec.PAYLOAD_BYTES_MAX]))

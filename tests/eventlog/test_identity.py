@@ -5,6 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from engramlog.eventlog import identity as identity_module
 from engramlog.eventlog.clock import FixedClock
@@ -66,6 +68,15 @@ def test_a_missing_or_unreadable_file_is_named(identity: Identity, folder: Path,
         Identity.load(folder)
     (folder / file).unlink()
     with pytest.raises(KeyFileError, match=file):
+        Identity.load(folder)
+
+
+def test_a_key_of_another_kind_is_refused(identity: Identity, folder: Path) -> None:
+    other = X25519PrivateKey.generate()
+    (folder / "node.key").write_bytes(
+        other.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+    with pytest.raises(KeyFileError, match="another kind than Ed25519"):
         Identity.load(folder)
 
 

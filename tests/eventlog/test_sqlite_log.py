@@ -217,14 +217,32 @@ def test_after_scrubbing_no_byte_of_an_erased_payload_is_in_any_file(path: Path)
         assert verify(log).fault is None
 
 
-def test_damage_in_the_last_events_keeps_the_log_from_opening(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("trigger", "damage", "fault"),
+    [
+        (
+            "payloads_no_update",
+            "UPDATE payloads SET salt = zeroblob(16) WHERE position = 7",
+            "payload does not match",
+        ),
+        (
+            "events_no_delete",
+            "DELETE FROM events WHERE position = 7",
+            "missing: the next event is at 8",
+        ),
+    ],
+)
+def test_damage_in_the_last_events_keeps_the_log_from_opening(
+    path: Path, trigger: str, damage: str, fault: str
+) -> None:
     with open_log(path) as log:
-        log.append(facts(10))
+        # of two streams: the chain of neither misses the other's event
+        log.append([fact(scope="team" if number == 7 else "company") for number in range(1, 11)])
     db = raw(path)
-    db.execute("DROP TRIGGER payloads_no_update")
-    db.execute("UPDATE payloads SET salt = zeroblob(16) WHERE position = 7")
+    db.execute(f"DROP TRIGGER {trigger}")
+    db.execute(damage)
     db.close()
-    with pytest.raises(CorruptLog, match="position 7: payload does not match"):
+    with pytest.raises(CorruptLog, match=f"position 7: {fault}"):
         open_log(path)
 
 
