@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
@@ -19,6 +20,9 @@ of settings, or because the node is a replica."""
 
 RETRY_SECONDS = 1.0
 """Delay before a task retries after a storage error."""
+SAME_FAILURE_SECONDS = 60.0
+"""How often the log repeats one failure: lines of every second would fill what is left of a full
+disk."""
 
 _log = logging.getLogger(__name__)
 
@@ -89,6 +93,7 @@ class LoopTask:
         self.name = name
         self.error: str | None = None
         self.children: dict[str, asyncio.Task[None]] = {}
+        self._logged = ("", 0.0)
         self._followers = [] if reader is None else reader.followers
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = asyncio.Event()
@@ -174,12 +179,17 @@ class LoopTask:
         return await asyncio.shield(future)
 
     def failed(self, fault: Exception) -> None:
-        """Note and log why an attempt failed, from its exception handler."""
+        """Note why an attempt failed, from its exception handler; log it, the same failure at most
+        every ``SAME_FAILURE_SECONDS``."""
+        self.error = str(fault) or type(fault).__name__
+        error, at = self._logged
+        if self.error == error and monotonic() - at < SAME_FAILURE_SECONDS:
+            return
+        self._logged = (self.error, monotonic())
         if isinstance(fault, StorageError | OSError):
             _log.warning("%s failed, will retry: %s", self.name, fault)
         else:
             _log.exception("%s failed, will retry", self.name)
-        self.error = str(fault) or type(fault).__name__
 
 
 async def end_tasks(*tasks: asyncio.Task[Any] | None) -> None:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.recall.embeddings import status_of
+from engramlog.eventlog.errors import StorageError
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.projections.tables.store import unknown_events
 
@@ -44,7 +45,7 @@ class DoctorReport(Struct):
 @routes.add("GET /v1/doctor", permission="any", long=True)
 def doctor(call: Call) -> DoctorReport:
     """A self-check of the node."""
-    checks = [CheckOutcome(name, *look(call)) for name, look in _LOOKS.items()]
+    checks = [CheckOutcome(name, *_found(look, call)) for name, look in _LOOKS.items()]
     failed = [check.detail for check in checks if check.status == "failed"]
     return DoctorReport(
         status="degraded" if failed else "ok",
@@ -53,6 +54,14 @@ def doctor(call: Call) -> DoctorReport:
         position=call.node.log.head().position,
         checks=checks,
     )
+
+
+def _found(look: Callable[[Call], _Finding], call: Call) -> _Finding:
+    """The finding of one check. Storage that fails one must not hide what the others find."""
+    try:
+        return look(call)
+    except StorageError as fault:
+        return "failed", str(fault)
 
 
 def _log(call: Call) -> _Finding:

@@ -106,6 +106,24 @@ def test_tables_that_cannot_follow_hold_nothing_back_and_catch_up(
         live.close()
 
 
+def test_the_self_check_names_what_storage_refuses(tmp_path: Path, disk: FailingDisk) -> None:
+    live = LiveNode(tmp_path / "data")
+    try:
+        disk.failing = "write", "projections", apsw.FullError
+        assert written(live, 0) == 201
+        answer = live.call("GET", "/v1/doctor")
+        found = {each["name"]: each for each in answer.json()["checks"]}
+        assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
+        assert found["events"]["status"] == "failed"
+        assert "no space left for the tables" in found["events"]["detail"]
+        assert found["sanitizer"]["status"] == "ok"
+        disk.failing = None
+        assert ready(live) == (200, "")
+        assert live.call("GET", "/v1/doctor").json()["status"] == "ok"
+    finally:
+        live.close()
+
+
 def test_a_write_that_cannot_be_read_back_is_not_called_refused(
     tmp_path: Path, disk: FailingDisk
 ) -> None:

@@ -194,3 +194,33 @@ def test_a_task_that_fails_says_why(live: LiveNode, monkeypatch: pytest.MonkeyPa
         until(lambda: told() == ("failing", "no space left"))
     cleaning.wake()
     until(lambda: told() == ("running", None))
+
+
+class Failing(LoopTask):
+    """A task of which each attempt fails, for the reasons given in turn."""
+
+    def __init__(self, *reasons: str) -> None:
+        super().__init__("failing")
+        self.reasons = list(reasons)
+
+    async def run(self) -> None:
+        if not self.reasons:
+            await asyncio.Event().wait()
+        raise StorageFull(self.reasons.pop(0))
+
+
+def test_the_log_tells_a_lasting_failure_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("engramlog.api.node.tasks.task.RETRY_SECONDS", 0.0)
+
+    async def main() -> None:
+        task = Failing("full", "full", "full", "gone", "full")
+        await task.start()
+        while task.reasons:
+            await asyncio.sleep(0)
+        await task.stop()
+
+    asyncio.run(main())
+    told = [f"failing failed, will retry: {reason}" for reason in ("full", "gone", "full")]
+    assert [each.getMessage() for each in caplog.records] == told
