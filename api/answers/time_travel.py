@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
-from engramlog.api.answers.fact_record import FactRecord, MomentRecord
+from engramlog.api.answers.fact_record import FactRecord, MomentRecord, ShortFact
 
 
 class MomentState(Struct):
@@ -79,11 +79,13 @@ class FactLife(Struct):
 
 
 class EntityLife(Struct):
-    """The events of all facts about an entity."""
+    """The events of all facts about an entity. ``stated``: those facts that the events name, as of
+    the moment."""
 
     entity: str
     facts: int
     events: list[TouchRecord]
+    stated: list[ShortFact]
     truncated: bool
     moment: MomentRecord
 

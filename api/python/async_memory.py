@@ -158,8 +158,7 @@ class AsyncMemoryView:
             entity = name_text("history", what, "an entity or a Fact")
             path = f"/v1/time-travel/entities/{path_segment(entity)}"
             life = await self.requests.ask("GET", path, query=query)
-            facts = await self.facts(what, ended=True, limit=life["facts"])
-            known = {fact.id: fact for fact in facts}
+            known = {fact["id"]: fact_of(fact) for fact in life["stated"]}
         return history_of(life, known.get)
 
     def as_of(

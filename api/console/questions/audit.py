@@ -143,10 +143,10 @@ def run_life(args: argparse.Namespace) -> int:
         if args.format in ("csv", "parquet"):
             return _raw(args, client, "GET", path, query=query)
         answer = client.get(path, query)
-        entity = answer.get("entity") or answer["fact"]["entity"]
-        fact_texts = stated(client, entity, args.as_of)
     if args.format == "json":
         return print_json(answer)
+    fact = answer.get("fact")  # null for an erased one
+    fact_texts = stated(answer.get("stated", [fact] if fact else []))
     rows = [
         [
             str(each["position"]), each["received_at"], each["kind"],

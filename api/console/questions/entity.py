@@ -1,10 +1,10 @@
 """``engramlog show`` and ``engramlog history``: an entity's facts, and their past."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engramlog.api.client.client import Client, path_segment
+from engramlog.api.client.client import path_segment
 from engramlog.api.console.arguments import (
     CommandError,
     add_moment_argument,
@@ -33,6 +33,7 @@ examples:
   engramlog history user:ann --data memory --json
 """
 FACTS_MAX = 500
+EVENTS_MAX = 1_000
 
 
 def register(commands: Subcommands) -> None:
@@ -74,12 +75,12 @@ def run_history(args: argparse.Namespace) -> int:
     """Print the events of an entity's facts, oldest first."""
     path = f"/v1/time-travel/entities/{path_segment(args.entity, safe='')}"
     with reach(args) as client:
-        life = client.get(path, {"as_of": args.as_of, "limit": 1000})
-        fact_texts = stated(client, args.entity, args.as_of)
+        life = client.get(path, {"as_of": args.as_of, "limit": EVENTS_MAX})
     if args.json:
         return print_json(life)
     if not life["events"]:
         raise _nothing_about(args.entity)
+    fact_texts = stated(life["stated"])
     rows = [
         [
             day(each["received_at"]), each["kind"], *fact_text_of(each, fact_texts),
@@ -88,6 +89,8 @@ def run_history(args: argparse.Namespace) -> int:
         for each in life["events"]
     ]  # fmt: skip
     print_table(("on", "event", "relation", "value", "by", "why"), rows)
+    if life["truncated"]:
+        print(f"the first {EVENTS_MAX}; engramlog audit sql finds the others")
     return 0
 
 
@@ -98,13 +101,8 @@ def fact_text_of(
     return next((fact_texts[fact] for fact in event["fact_ids"] if fact in fact_texts), ("", ""))
 
 
-def stated(client: Client, entity: str, as_of: str | None) -> dict[str, tuple[str, str]]:
-    """Relation and value of an entity's facts, including ended ones, by id."""
-    query = {
-        "entity": entity, "as_of": as_of, "limit": FACTS_MAX, "include_retracted": True,
-        "include_expired": True, "include_contradicted": True, "include_low_trust": True,
-    }  # fmt: skip
-    facts: list[dict[str, Any]] = client.get("/v1/facts", query)["facts"]
+def stated(facts: Sequence[dict[str, Any]]) -> dict[str, tuple[str, str]]:
+    """Relation and value of facts, by id."""
     return {fact["id"]: (fact["relation"], value_text(fact["value"])) for fact in facts}
 
 

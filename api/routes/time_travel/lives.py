@@ -7,7 +7,8 @@ import numpy as np
 from aiohttp import web
 from msgspec import to_builtins
 
-from engramlog.api.answers.fact_record import wire_moment
+from engramlog.api.answers.compact_facts import statement
+from engramlog.api.answers.fact_record import ShortFact, wire_moment
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.answers.time_travel import (
     BeliefPoint,
@@ -104,10 +105,11 @@ def _erased_life(call: Call, view: View, moment: Moment, limit: int) -> FactLife
     answers={200: EntityLife},
     errors=(400, 501),
     long=True,
+    headers=("Stigmem-Session",),
     delegable=True,
 )
 def life_of_entity(call: Call, query: LifeQuery) -> web.Response:
-    """Every event that touched a fact about an entity."""
+    """Every event that touched a fact about an entity, oldest first, and what these facts state."""
     view, moment = call.at(MomentQuery(as_of=query.as_of))
     entity = entity_named(call, call.segment("entity_uri"), moment.position)
     slots = view.slots_about(entity)
@@ -121,10 +123,17 @@ def life_of_entity(call: Call, query: LifeQuery) -> web.Response:
     with call.service.archive.reading(moment.position) as sources:
         seen = partial(_may_see, call, view)
         found = touches(sources, first, moment.position, ids, query.limit + 1, seen)
+    events = _events(call, view, found[: query.limit])
+    named = {fact for event in events for fact in event.fact_ids}
+    rows = [row for row in rows if row.id in named]
+    at: I32 = np.array([view.slot_at(row.position) for row in rows], dtype=np.int32)
+    records = call.records(view, at, moment, rows=rows)
+    call.note_facts(records)
     body = EntityLife(
         entity=entity,
         facts=len(ids),
-        events=_events(call, view, found[: query.limit]),
+        events=events,
+        stated=[ShortFact(*statement(each)) for each in records],
         truncated=len(found) > query.limit,
         moment=wire_moment(moment),
     )

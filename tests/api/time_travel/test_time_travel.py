@@ -130,6 +130,22 @@ def test_the_life_of_a_fact_shows_actors_and_confidence(live: LiveNode) -> None:
     assert len(whole["events"]) == 4
 
 
+def test_the_life_of_an_entity_says_what_its_facts_state(live: LiveNode) -> None:
+    path = f"/v1/time-travel/entities/{ALICE}"
+    first, second = live.state(v="CEO"), live.state(v="chess", relation="memory:plays")
+
+    def stated(**params: object) -> dict[str, object]:
+        life = live.call("GET", path, params=params).json()
+        assert {name for each in life["events"] for name in each["fact_ids"]} == {
+            each["id"] for each in life["stated"]
+        }
+        return {each["id"]: each["value"]["v"] for each in life["stated"]}
+
+    assert stated() == {first["id"]: "CEO", second["id"]: "chess"}
+    assert stated(limit=1) == {first["id"]: "CEO"}
+    assert stated(as_of=f"position:{first['position']}") == {first["id"]: "CEO"}
+
+
 def test_an_unreadable_fact_has_no_life(serve: Callable[..., LiveNode]) -> None:
     live = serve(auth_required=True)
     writer = live.mint("read", "write", entity="agent:w", sources=["*"])
