@@ -207,10 +207,11 @@ async def reach(place: str, key: str | None) -> Transport:
 
     try:
         return await EmbeddedNode.join(Path(place).expanduser(), OWN_NAME)
-    except DirectoryLocked:
+    except DirectoryLocked as fault:
         node = await served(place)  # a node may serve it by now
         if node is None:
-            raise
+            share = f"to share it, serve it: engramlog serve --data {place}"
+            raise DirectoryLocked(f"{fault}; {share}") from fault
         return node
 
 

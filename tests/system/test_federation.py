@@ -219,4 +219,6 @@ def test_the_commands(start: Start) -> None:
             refused = engramlog("peer", "grant", name, "--scope", "local", "--data", a.data)
             assert refused.returncode == 1
             assert "does not offer local" in refused.stderr
-    assert "revoked" in engramlog("peer", "list", "--data", a.data).stdout
+    header, row = engramlog("peer", "list", "--data", a.data).stdout.splitlines()
+    assert header.split() == ["peer", "status", "node", "address", "offers"]  # not what is granted
+    assert row.split()[1:3] == ["revoked", name]

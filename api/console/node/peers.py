@@ -38,7 +38,7 @@ LIST = Request(
             "status": "status",
             "node": "node_id",
             "address": "node_url",
-            "scopes": lambda each: ",".join(each["allowed_scopes"]),
+            "offers": lambda each: ",".join(each["allowed_scopes"]),
         },
         "peers",
         "no peers",
