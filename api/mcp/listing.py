@@ -57,7 +57,7 @@ def input_schema(tool: Tool) -> dict[str, Any]:
     found["what"] = {"type": "string", "enum": list(TIME_TRAVEL)}
     found["detail"] = {"type": "string", "enum": ["compact", "full"], "default": "compact"}
     properties = {
-        name: {**_short(found.get(name, _TYPES["text"])), "description": field_text(name, "mcp")}
+        name: {**_short(found.get(name, _TYPES["text"])), "description": _meaning(tool, name)}
         for name in tool.shown
     }
     if "scope" in properties:
@@ -72,6 +72,11 @@ def input_schema(tool: Tool) -> dict[str, Any]:
         "required": list(tool.required),
         "additionalProperties": False,
     }
+
+
+def _meaning(tool: Tool, name: str) -> str | None:
+    chooses = not tool.writes and name not in tool.required
+    return field_text(name, "mcp-filter" if chooses else "mcp")
 
 
 def output_schema(answers: Mapping[str, str] | None) -> dict[str, Any] | None:

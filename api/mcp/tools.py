@@ -6,13 +6,14 @@ unchanged. So a tool means what its route means.
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 from pydantic import BaseModel
 
+from engramlog.api.answers.fact_record import ShortFact
 from engramlog.api.mcp import arguments
 from engramlog.api.mcp.arguments import TIME_TRAVEL, checked
 from engramlog.api.mcp.node_request import NodeRequest, ToolFailure
@@ -160,11 +161,27 @@ def _polled(answer: Answer) -> Answer:
 
 
 def text_of(tool: Tool, answer: Answer) -> str:
-    """The answer as text for a model: lines unchanged, else JSON without repetitions."""
+    """The answer as text for a model: lines unchanged, else JSON without repetitions. A tool that
+    has no ``detail`` to choose shows what facts state, and no nulls."""
     if is_text(tool, answer):
         return str(answer["text"])
-    read = {name: each for name, each in answer.items() if name not in tool.unread}
-    return msgspec.json.encode(read).decode()
+    read: object = {name: each for name, each in answer.items() if name not in tool.unread}
+    return msgspec.json.encode(read if "detail" in tool.shown else _brief(read)).decode()
+
+
+_STATED = frozenset(ShortFact.__struct_fields__)
+_NOTED = frozenset({"warnings", "sanitizer_warnings"})
+
+
+def _brief(part: object) -> object:
+    if isinstance(part, list):
+        return [_brief(each) for each in cast(list[object], part)]
+    if not isinstance(part, dict):
+        return part
+    fields = {k: v for k, v in cast(dict[str, object], part).items() if v is not None}
+    if "cid" in part:  # a fact's record
+        fields = {k: v for k, v in fields.items() if k in _STATED or (k in _NOTED and v)}
+    return {name: _brief(each) for name, each in fields.items()}
 
 
 _PAGE = {"facts": "list", "total": "number", "cursor": "maybe text"}
@@ -185,7 +202,8 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="remember",
         title="Remember",
-        description="Store a text. A duplicate is not stored again.",
+        description="Store a text that later conversations should know. A duplicate is not stored "
+        "again.",
         models=(arguments.Remember,),
         shown=("text", "user", "session", "scope"),
         required=("text",),
@@ -284,12 +302,13 @@ TOOLS: tuple[Tool, ...] = (
         required=("entity",),
         route="GET /v1/cards/{entity}",
         answers={"summary": "text"},
+        unread=frozenset({"markdown", "fact_hashes"}),
     ),
     Tool(
         name="time_travel",
         title="The memory's past",
         description="Show the memory at a moment (state), the changes between two (diff), or the "
-        "history of one fact or entity. A moment is an RFC 3339 instant or position:N.",
+        "history of one fact or entity.",
         models=tuple(TIME_TRAVEL.values()),
         shown=("what", "as_of", "from", "to", "fact_id", "entity", "scope", "limit", "cursor"),
         required=("what",),

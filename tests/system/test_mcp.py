@@ -138,6 +138,42 @@ def test_a_memory_through_tools(way: Any, node: NodeProcess, request: Any) -> No
     talk(way, story)
 
 
+def test_texts_show_what_facts_state(way: Any, request: Any) -> None:
+    entity = f"stigmem://acme.example/brief/{request.node.callspec.id}"
+    stated = {"id", "entity", "relation", "value", "source", "timestamp", "confidence", "scope",
+              "contradicted"}  # fmt: skip
+
+    async def story(client: Client) -> None:
+        async def text(tool: str, **arguments: Any) -> dict[str, Any]:
+            return json.loads(text_of(await client.call_tool(tool, arguments)))
+
+        first = await text("assert_fact", entity=entity, relation="memory:mood", value="glad")
+        assert set(first) == stated
+        second = await text("assert_fact", entity=entity, relation="memory:mood", value="sad",
+                            valid_until="2099-01-01T00:00:00Z")  # fmt: skip
+        assert set(second) == {*stated, "valid_until", "warnings"}
+        life = await text("time_travel", what="entity", entity=entity)
+        assert [set(each) for each in life["stated"]] == [stated, {*stated, "valid_until"}]
+        card = await text("get_card", entity=entity)
+        assert {"summary", "contradictions"} < set(card)
+        assert {"markdown", "fact_hashes"}.isdisjoint(card)
+        (whole,) = (await text("query_facts", entity=entity, detail="full"))["facts"]
+        assert {"cid", "hlc", "position"} < set(whole)
+
+    talk(way, story)
+
+
+def test_an_unknown_entity_is_named_as_the_reason(way: Any) -> None:
+    async def story(client: Client) -> None:
+        arguments = {"query": "where does Ann live?", "entity": "Nobody"}
+        found = text_of(await client.call_tool("recall", arguments))
+        assert "holds nothing on this entity: ask without it" in found
+        (recall,) = [each for each in (await client.list_tools()).tools if each.name == "recall"]
+        assert recall.input_schema["properties"]["entity"]["description"].startswith("Only facts")
+
+    talk(way, story)
+
+
 def test_a_recall_stays_within_its_budget(way: Any) -> None:
     async def story(client: Client) -> None:
         for n in range(40):

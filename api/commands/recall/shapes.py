@@ -44,6 +44,9 @@ from engramlog.projections.text.sanitizing import FREE_TEXTS, clean, stripped
 
 GET_DEPTH_MAX = 2
 NOTHING = "The memory holds nothing on this."
+NOTHING_ABOUT = (
+    "The memory holds nothing on this entity: ask without it, or name it as answers do (user:ann)."
+)
 WEAK = "Weak evidence: none of these may answer the question."
 
 
@@ -282,7 +285,7 @@ def compact_answer(
 ) -> tuple[RecallAnswer, RecalledLines]:
     """One text within the budget, and the answer reduced to its facts."""
     hint = extra["hint"]
-    notes = [] if found.results else [NOTHING]
+    notes = [] if found.results else [NOTHING_ABOUT if body.entity else NOTHING]
     notes += [WEAK] if found.results and found.weak_evidence else []
     notes += [hint["message"]] if hint else []
     notes += extra["warnings"]

@@ -86,7 +86,7 @@ def test_a_held_directory_is_refused_with_its_holder(tmp_path: Path) -> None:
         write_control(path / CONTROL_NAME, Control(1, "http://127.0.0.1:9", "token"))
         with pytest.raises(EventLogError, match=r"with pid \d+") as refused:
             Memory(path)
-        assert str(refused.value).endswith(f"; to share it, serve it: engramlog serve --data {path}")
+        assert str(refused.value).endswith(f"serve it: engramlog serve --data {path}")
     finally:
         node.close()
 
