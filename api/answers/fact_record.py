@@ -100,7 +100,7 @@ def wire_moment(moment: Moment) -> MomentRecord:
 
 class ShortFact(Struct):
     """The statement of a fact; ``received_from``: the peer that it came through, which may name any
-    source. Absent for facts stated here."""
+    source. It is absent for facts stated here, as ``sanitizer_warnings`` are without a finding."""
 
     id: str
     entity: str
@@ -114,3 +114,4 @@ class ShortFact(Struct):
     scope: Scope
     contradicted: bool
     received_from: str | UnsetType | None = UNSET
+    sanitizer_warnings: list[str] | UnsetType = UNSET

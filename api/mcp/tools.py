@@ -169,8 +169,7 @@ def text_of(tool: Tool, answer: Answer) -> str:
     return msgspec.json.encode(read if "detail" in tool.shown else _brief(read)).decode()
 
 
-_STATED = frozenset(ShortFact.__struct_fields__)
-_NOTED = frozenset({"warnings", "sanitizer_warnings"})
+_STATED = frozenset({*ShortFact.__struct_fields__, "warnings"})
 
 
 def _brief(part: object) -> object:
@@ -180,7 +179,7 @@ def _brief(part: object) -> object:
         return part
     fields = {k: v for k, v in cast(dict[str, object], part).items() if v is not None}
     if "cid" in part:  # a fact's record
-        fields = {k: v for k, v in fields.items() if k in _STATED or (k in _NOTED and v)}
+        fields = {k: v for k, v in fields.items() if k in _STATED and v != []}
     return {name: _brief(each) for name, each in fields.items()}
 
 
